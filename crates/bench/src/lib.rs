@@ -1,0 +1,1 @@
+//! Experiments: embedded groups, workloads, calibration, verdicts.

@@ -1,0 +1,1 @@
+//! NFS client: mount options, connections, retry, failover, files.

@@ -1,0 +1,1 @@
+//! NFS version 3 and MOUNT version 3 messages (RFC 1813).

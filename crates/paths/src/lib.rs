@@ -1,0 +1,1 @@
+//! Which path takes the next call: placement, health, failover, failback.

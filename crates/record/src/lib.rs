@@ -1,0 +1,1 @@
+//! What an experiment measured: types, histograms, statistics.

@@ -1,0 +1,1 @@
+//! NFS server: listeners, loops, dispatch, exports, group, statistics.

@@ -1,0 +1,1 @@
+//! What is behind an export: the store interface and the memory store.

@@ -1,0 +1,1 @@
+//! What the test suites share: processes that end with their test, deadlines, peers.

@@ -1,0 +1,1 @@
+//! Carries RPC records whose payload is marked: TCP, in-process, fault injection.

@@ -1,0 +1,2 @@
+//! The `trunkline` program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Bounded reading and writing of XDR (RFC 4506).
