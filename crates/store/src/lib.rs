@@ -1,1 +1,17 @@
-//! What is behind an export: the store interface and the memory store.
+//! What is behind an export: one interface, [`Store`], and the stores that fill it.
+//!
+//! The interface speaks of a POSIX tree, not of a protocol: the server maps [`Attributes`] and [`Error`] to
+//! the wire. Every operation is synchronous; a store whose operations may wait for a device says so with
+//! [`Store::may_block`], and the server then runs them away from its loops.
+//!
+//! Payload is never copied on its way out: a read gives [`Segment`]s, pinned views of the store's own memory.
+//! On its way in it may be received straight into a [`Landing`] and swapped in when complete.
+
+pub mod interface;
+pub mod mem;
+
+pub use interface::{
+    Attributes, Caller, Change, DirectoryEnd, Entry, Error, Kind, Limits, NewObject, ObjectId, ReadEnd, Result,
+    SetAttributes, SetTime, Space, Stability, Store, Time, WeakAttributes, Written,
+};
+pub use mem::{Landing, MemStore, Segment};
