@@ -1,1 +1,34 @@
-//! ONC RPC version 2: calls, replies, record marking, credentials, reply cache (RFC 5531).
+//! ONC RPC version 2, RFC 5531: calls, replies, record marking, credentials, reply cache.
+//!
+//! Headers only: arguments and results belong to the programs (`nfs3`), payload travels beside the message.
+//! Every length is checked before anything is taken or allocated, and remote bytes never panic.
+//!
+//! - [`record`]: record marking on byte streams, s11;
+//! - [`auth`]: AUTH_NONE and AUTH_SYS, s8.2 and appendix A;
+//! - [`call`] and [`reply`]: message headers, s9, in all their forms;
+//! - [`replay`]: which calls ran already, so that nothing is done twice.
+//!
+//! Left out: verifiers other than AUTH_NONE (a peer's is skipped), RPCSEC_GSS, datagrams, rpcbind.
+#![forbid(unsafe_code)]
+
+pub mod auth;
+pub mod call;
+pub mod record;
+pub mod reply;
+
+/// The version of the RPC protocol that this is. RFC 5531 s9
+pub const RPC_VERSION: u32 = 2;
+
+/// The number that a reply shares with its call, and a retransmission with its original. RFC 5531 s9
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Xid(pub u32);
+
+impl std::fmt::Display for Xid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+// Message types. RFC 5531 s9
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
