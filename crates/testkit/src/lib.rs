@@ -1,1 +1,31 @@
-//! What the test suites share: processes that end with their test, deadlines, peers.
+//! What the test suites share: processes that end with their test, deadlines, free ports, peers.
+//!
+//! A test that starts something ends it, whatever happens: [`Process`] and [`TempDir`] clean up when
+//! dropped, and a child also ends when the test program itself is killed. Nothing here sleeps for a fixed
+//! time: a test waits for an event, and names the event when it never came.
+#![forbid(unsafe_code)]
+
+mod counters;
+mod deadline;
+mod ports;
+mod process;
+mod program;
+
+pub use counters::{open_fds, open_fds_of, resident_bytes_of, threads_of};
+pub use deadline::Deadline;
+pub use ports::{free_port, free_port_on};
+pub use process::{Process, Stream};
+pub use program::{find_program, require_program};
+pub use tempfile::TempDir;
+
+/// An empty directory of its own, removed when dropped.
+///
+/// # Panics
+/// When the directory for temporary files cannot be written.
+#[must_use]
+pub fn temp_dir(label: &str) -> TempDir {
+    match tempfile::Builder::new().prefix(&format!("trunkline-{label}-")).tempdir() {
+        Ok(dir) => dir,
+        Err(error) => panic!("cannot make a temporary directory for {label}: {error}"),
+    }
+}

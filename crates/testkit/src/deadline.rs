@@ -1,0 +1,72 @@
+//! Waiting for an event, with an end.
+
+use std::time::{Duration, Instant};
+
+/// Between two looks at something that cannot wake us. Short against every deadline, long against a look.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// A point in time by which something must have happened.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    at: Instant,
+    given: Duration,
+}
+
+impl Deadline {
+    /// The deadline that ends this long from now.
+    #[must_use]
+    pub fn after(given: Duration) -> Self {
+        Self { at: Instant::now() + given, given }
+    }
+
+    /// The time that is left, none when it has passed.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        self.at.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    /// How long the deadline was when it was made.
+    #[must_use]
+    pub fn given(&self) -> Duration {
+        self.given
+    }
+
+    /// Looks until `look` finds something and gives that.
+    ///
+    /// # Panics
+    /// When the time is over; the message says `what` was waited for.
+    #[track_caller]
+    pub fn wait_until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+        let deadline = Self::after(within);
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            match deadline.left() {
+                Some(left) => std::thread::sleep(left.min(LOOK_EVERY)),
+                None => panic!("waited {within:?} in vain for {what}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_late_is_still_found() {
+        let mut looks = 0;
+        let found = Deadline::wait_until("the third look", Duration::from_secs(10), || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!(found, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "in vain for a miracle")]
+    fn what_never_comes_is_named() {
+        Deadline::wait_until("a miracle", Duration::from_millis(5), || None::<()>);
+    }
+}

@@ -1,0 +1,339 @@
+//! A child process that ends with the test that started it.
+//!
+//! The child leads a process group of its own, and the whole group is killed on drop, so a server's own
+//! children go too. Should the test program itself be killed, the kernel ends the child (`setpriv
+//! --pdeathsig`, from util-linux, which every Debian has). That signal follows the *thread* that spawned,
+//! and a test's thread ends with the test, so one thread that lives as long as the program spawns for all.
+
+use crate::program::find_program;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::Deadline;
+
+/// How long a killed child may take to be gone; it cannot refuse.
+const GONE_WITHIN: Duration = Duration::from_secs(20);
+
+/// Where a line of output came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// The lines a child has printed so far.
+#[derive(Debug, Default)]
+struct Output {
+    lines: Vec<(Stream, String)>,
+    open_streams: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    output: Mutex<Output>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running child; killed with its whole group when dropped.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    shared: Arc<Shared>,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts a program with captured output and no input. Arguments, directory and single variables of the
+    /// command are kept; its `env_clear` is not.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    #[track_caller]
+    pub fn spawn(command: Command) -> Self {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut command = ended_with_us(command);
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = match spawn_on_the_lasting_thread(command) {
+            Ok(child) => child,
+            Err(error) => panic!("cannot start {name}: {error}"),
+        };
+        let shared = Arc::new(Shared::default());
+        if let Some(out) = child.stdout.take() {
+            collect(&shared, Stream::Out, out);
+        }
+        if let Some(err) = child.stderr.take() {
+            collect(&shared, Stream::Err, err);
+        }
+        Self { name, child, shared, status: None }
+    }
+
+    /// The child's process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the first line that contains `part`, on either stream, and gives it.
+    ///
+    /// # Panics
+    /// When the time is over, or the child closed its output before; the message has all its output.
+    #[track_caller]
+    pub fn wait_for_line(&self, part: &str, within: Duration) -> String {
+        let deadline = Deadline::after(within);
+        let mut seen = 0;
+        let mut output = self.shared.lock();
+        loop {
+            if let Some((_, line)) = output.lines.iter().skip(seen).find(|(_, line)| line.contains(part)) {
+                return line.clone();
+            }
+            seen = output.lines.len();
+            let why = match deadline.left() {
+                Some(_) if output.open_streams == 0 => "ended without",
+                Some(left) => {
+                    let waited = self.shared.changed.wait_timeout(output, left);
+                    output = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                }
+                None => "was too slow in",
+            };
+            let said = text(&output, None);
+            drop(output);
+            panic!("{} {why} printing {part:?} within {within:?}; it said:\n{said}", self.name);
+        }
+    }
+
+    /// Everything printed so far on one stream.
+    #[must_use]
+    pub fn output(&self, stream: Stream) -> String {
+        text(&self.shared.lock(), Some(stream))
+    }
+
+    /// Everything printed so far, both streams, in the order it was read.
+    #[must_use]
+    pub fn all_output(&self) -> String {
+        text(&self.shared.lock(), None)
+    }
+
+    /// Sends a signal to the child alone.
+    pub fn signal(&self, signal: Signal) {
+        if self.status.is_none() {
+            // An error means that it is gone already, which the next wait will tell.
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    /// Whether the child has not ended yet.
+    ///
+    /// # Panics
+    /// When the system cannot tell.
+    pub fn is_running(&mut self) -> bool {
+        self.poll().is_none()
+    }
+
+    /// Waits for the child to end by itself, and for the end of its output.
+    ///
+    /// # Panics
+    /// When the time is over; the message has all its output.
+    #[track_caller]
+    pub fn wait(&mut self, within: Duration) -> ExitStatus {
+        let deadline = Deadline::after(within);
+        loop {
+            if let Some(status) = self.poll() {
+                self.wait_for_end_of_output(deadline);
+                return status;
+            }
+            assert!(
+                deadline.left().is_some(),
+                "{} has not ended within {within:?}; it said:\n{}",
+                self.name,
+                self.all_output()
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Asks the child to end (SIGTERM), and waits for that.
+    ///
+    /// # Panics
+    /// When the time is over.
+    #[track_caller]
+    pub fn terminate(&mut self, within: Duration) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait(within)
+    }
+
+    /// Kills the child and its group at once.
+    pub fn kill(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        if self.status.is_none() {
+            self.status = self.child.wait().ok();
+        }
+    }
+
+    fn poll(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = match self.child.try_wait() {
+                Ok(status) => status,
+                Err(error) => panic!("cannot wait for {}: {error}", self.name),
+            };
+        }
+        self.status
+    }
+
+    /// A grandchild may hold the streams open; then what was read by the deadline counts.
+    fn wait_for_end_of_output(&self, deadline: Deadline) {
+        let mut output = self.shared.lock();
+        while output.open_streams > 0 {
+            let Some(left) = deadline.left() else { return };
+            let waited = self.shared.changed.wait_timeout(output, left.min(GONE_WITHIN));
+            output = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("--- output of {} ---\n{}---", self.name, self.all_output());
+        }
+        self.kill();
+    }
+}
+
+/// The same command, ended by the kernel when this program ends.
+fn ended_with_us(command: Command) -> Command {
+    let Some(setpriv) = find_program("setpriv") else { return command };
+    if find_program(&command.get_program().to_string_lossy()).is_none()
+        && !std::path::Path::new(command.get_program()).exists()
+    {
+        // Left as it is, so that the error is the system's own and not setpriv's.
+        return command;
+    }
+    let mut wrapped = Command::new(setpriv);
+    wrapped.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapped.env(key, value),
+            None => wrapped.env_remove(key),
+        };
+    }
+    if let Some(place) = command.get_current_dir() {
+        wrapped.current_dir(place);
+    }
+    wrapped
+}
+
+type Order = (Command, Sender<std::io::Result<Child>>);
+
+fn spawn_on_the_lasting_thread(command: Command) -> std::io::Result<Child> {
+    static ORDERS: OnceLock<Sender<Order>> = OnceLock::new();
+    let orders = ORDERS.get_or_init(|| {
+        let (orders, inbox) = channel::<Order>();
+        thread::spawn(move || {
+            for (mut command, answer) in inbox {
+                // The asker waits for the answer; if it is gone, the child is too much and goes.
+                if let Err(unheard) = answer.send(command.spawn())
+                    && let Ok(mut child) = unheard.0
+                {
+                    let _ = child.kill();
+                }
+            }
+        });
+        orders
+    });
+    let (answer, answered) = channel();
+    let gone = |_| std::io::Error::other("the spawning thread is gone");
+    orders.send((command, answer)).map_err(|_| gone(()))?;
+    answered.recv().map_err(|_| gone(()))?
+}
+
+fn collect(shared: &Arc<Shared>, stream: Stream, from: impl Read + Send + 'static) {
+    shared.lock().open_streams += 1;
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while matches!(from.read_until(b'\n', &mut line), Ok(read) if read > 0) {
+            let whole = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+            shared.lock().lines.push((stream, whole));
+            shared.changed.notify_all();
+            line.clear();
+        }
+        shared.lock().open_streams -= 1;
+        shared.changed.notify_all();
+    });
+}
+
+fn text(output: &Output, stream: Option<Stream>) -> String {
+    let wanted = output.lines.iter().filter(|(from, _)| stream.is_none_or(|stream| *from == stream));
+    wanted.fold(String::new(), |mut text, (_, line)| {
+        text.push_str(line);
+        text.push('\n');
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::spawn(command)
+    }
+
+    #[test]
+    fn a_line_is_waited_for_and_output_is_kept() {
+        let mut process = shell("echo ready; echo oops >&2; exit 3");
+        assert_eq!(process.wait_for_line("rea", SOON), "ready");
+        assert_eq!(process.wait(SOON).code(), Some(3));
+        assert_eq!(process.output(Stream::Out), "ready\n");
+        assert_eq!(process.output(Stream::Err), "oops\n");
+    }
+
+    #[test]
+    fn dropping_ends_the_whole_group() {
+        let process = shell("sleep 1000 & echo child $!; wait");
+        let line = process.wait_for_line("child", SOON);
+        let grandchild = line.trim_start_matches("child ").to_owned();
+        drop(process);
+        Deadline::wait_until("the grandchild's end", SOON, || {
+            let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
+            state.map_or(true, |state| state.contains(") Z ")).then_some(())
+        });
+    }
+
+    #[test]
+    fn a_polite_end_is_told_by_its_signal() {
+        use std::os::unix::process::ExitStatusExt;
+        let mut process = shell("echo up; exec sleep 1000");
+        process.wait_for_line("up", SOON);
+        assert!(process.is_running());
+        assert_eq!(process.terminate(SOON).signal(), Some(Signal::TERM.as_raw()));
+    }
+
+    #[test]
+    #[should_panic(expected = "ended without printing")]
+    fn a_child_that_ends_early_is_not_waited_for() {
+        shell("echo something else").wait_for_line("ready", SOON);
+    }
+}

@@ -1,0 +1,67 @@
+//! Programs from the system's packages that a suite runs.
+
+use std::path::PathBuf;
+
+/// Where root's programs live; often missing from a user's PATH.
+const ROOT_PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// The Debian package of each program that our suites use.
+const PACKAGES: &[(&str, &str)] = &[
+    ("cc", "gcc"),
+    ("gcc", "gcc"),
+    ("ganesha.nfsd", "nfs-ganesha"),
+    ("ip", "iproute2"),
+    ("nfs-cat", "libnfs-utils"),
+    ("nfs-cp", "libnfs-utils"),
+    ("nfs-ls", "libnfs-utils"),
+    ("nft", "nftables"),
+    ("ping", "iputils-ping"),
+    ("rpcbind", "rpcbind"),
+    ("rpcinfo", "rpcbind"),
+    ("setpriv", "util-linux"),
+    ("strace", "strace"),
+    ("tc", "iproute2"),
+    ("tcpdump", "tcpdump"),
+    ("tshark", "tshark"),
+    ("unshare", "util-linux"),
+];
+
+/// Where a program is, if it is installed.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(ROOT_PLACES.iter().map(PathBuf::from))
+        .map(|place| place.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Where a program is.
+///
+/// # Panics
+/// When it is not installed; the message says which package has it. A suite that lacks its programs must
+/// fail, never pass without having run.
+#[must_use]
+#[track_caller]
+pub fn require_program(name: &str) -> PathBuf {
+    find_program(name).unwrap_or_else(|| {
+        let package = PACKAGES.iter().find(|known| known.0 == name).map_or(name, |known| known.1);
+        panic!("{name} is not installed; try: apt-get install {package}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_every_system_is_found() {
+        assert!(require_program("sh").is_absolute());
+    }
+
+    #[test]
+    #[should_panic(expected = "apt-get install no-such-program")]
+    fn a_missing_program_names_its_package() {
+        let _ = require_program("no-such-program");
+    }
+}
