@@ -1,0 +1,250 @@
+//! What a server is told: its nodes, its exports and its limits.
+//!
+//! A configuration comes from a TOML file ([`Config::from_toml`]) or from the flags of a quick `serve`
+//! ([`Config::quick`]). Nothing is open by default: in a file an export names who may come, is read-only
+//! unless it says `rw = true`, and root is squashed unless it says `root_squash = false`.
+
+mod file;
+pub mod network;
+pub mod size;
+mod subnets;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+pub use file::ConfigError;
+pub use network::Network;
+
+/// Who an unknown or squashed caller becomes: `nobody`, as exports(5) has it.
+pub const ANONYMOUS_ID: u32 = 65_534;
+
+/// The most exports of one group; a bound, so that what a connection may use fits a small set.
+pub const EXPORTS_MAX: usize = 256;
+
+/// The most nodes of one group: more than any array here has.
+pub const NODES_MAX: usize = 256;
+
+/// A whole group: the nodes that serve the same exports.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The nodes, each with its addresses.
+    pub nodes: Vec<NodeConfig>,
+    /// What they serve.
+    pub exports: Vec<ExportConfig>,
+    /// Event loops (threads); absent: one for each CPU that this process may use.
+    pub loops: Option<usize>,
+    /// TCP congestion control of the connections; absent: the system's.
+    pub congestion: Option<String>,
+    /// Bounds that keep one client's trouble its own.
+    pub limits: Limits,
+}
+
+/// One server identity with its addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// How statistics call it.
+    pub name: String,
+    /// Where it listens.
+    pub listen: Vec<SocketAddr>,
+    /// The most bytes per second it sends, divided over its connections.
+    pub pace_bytes_per_s: Option<u64>,
+}
+
+/// What is behind an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// A tree in memory.
+    Mem {
+        /// A hard bound, in bytes.
+        bytes: u64,
+        /// The user that owns its root directory.
+        owner_uid: u32,
+        /// The group of its root directory.
+        owner_gid: u32,
+    },
+}
+
+/// A tree that is offered to clients, and to whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportConfig {
+    /// The path that clients mount, absolute.
+    pub path: String,
+    /// What is behind it.
+    pub store: StoreConfig,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// Whether root of a client becomes the anonymous user.
+    pub root_squash: bool,
+    /// Whether every caller becomes the anonymous user.
+    pub all_squash: bool,
+    /// The anonymous user.
+    pub anonuid: u32,
+    /// The anonymous group.
+    pub anongid: u32,
+    /// Who may come.
+    pub allow: Vec<Network>,
+    /// Whether a client must come from a privileged port (below 1024).
+    pub secure: bool,
+    /// Names the file system to clients and inside file handles; never the `st_dev` of something.
+    pub fsid: u32,
+}
+
+/// Bounds that keep one client's trouble its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most connections; a new one above it takes the place of the one that has been idle longest.
+    pub connections_max: usize,
+    /// The most bytes of replies queued on a connection before no more calls are taken from it.
+    pub queued_bytes_max: usize,
+    /// How long a connection may stay silent in the middle of a record, in milliseconds.
+    pub partial_record_ms_max: u64,
+    /// How long a loop may sleep before it closes its connections without executing what they hold: their
+    /// clients have moved those calls elsewhere by then. In milliseconds.
+    pub stall_ms_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            queued_bytes_max: 8 << 20,
+            partial_record_ms_max: 60_000,
+            stall_ms_max: 1_000,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a TOML configuration; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with the line and what to do.
+    pub fn from_toml(text: &str, file: &str) -> Result<Self, ConfigError> {
+        file::parse(text, file)
+    }
+
+    /// Reads a TOML configuration file.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with the line and what to do.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let file = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::from_toml(&text, &file),
+            Err(error) => Err(ConfigError::unreadable(file, &error)),
+        }
+    }
+
+    /// The quick form: one memory export, one node for each address. It is writable, owned by whoever
+    /// started it (squashed callers become its owner, so that they can write), and admits loopback and the
+    /// listeners' own subnets; `exports[0].allow` can be extended before the start.
+    #[must_use]
+    pub fn quick(mem_bytes: u64, export: &str, listens: &[SocketAddr]) -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let nodes = listens.iter().enumerate().map(|(index, address)| NodeConfig {
+            name: format!("node{}", index + 1),
+            listen: vec![*address],
+            pace_bytes_per_s: None,
+        });
+        let export = ExportConfig {
+            path: export.to_owned(),
+            store: StoreConfig::Mem { bytes: mem_bytes, owner_uid: uid, owner_gid: gid },
+            read_only: false,
+            root_squash: true,
+            all_squash: false,
+            anonuid: uid,
+            anongid: gid,
+            allow: subnets::near(listens),
+            secure: false,
+            fsid: 1,
+        };
+        Self {
+            nodes: nodes.collect(),
+            exports: vec![export],
+            loops: None,
+            congestion: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Checks what no single field can show: at least one node and export, nothing twice, paths absolute.
+    ///
+    /// # Errors
+    /// A sentence that names the part at fault, and what to do.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let fault = |what: String, advice: &str| Err(ConfigError::without_line(what, advice));
+        if self.nodes.iter().all(|node| node.listen.is_empty()) {
+            return fault(
+                "there is no address to listen on".into(),
+                "give a node an address: listen = [\"127.0.0.1:2049\"]",
+            );
+        }
+        if self.exports.is_empty() {
+            return fault(
+                "there is no export".into(),
+                "add one: [[export]] path = \"/export\", mem = \"2GiB\", allow = [\"10.0.0.0/8\"]",
+            );
+        }
+        if self.exports.len() > EXPORTS_MAX || self.nodes.len() > NODES_MAX {
+            return fault(
+                format!("more than {EXPORTS_MAX} exports or {NODES_MAX} nodes"),
+                "divide them over several servers",
+            );
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(earlier) = self.nodes.get(..index) else { continue };
+            if earlier.iter().any(|other| other.name == node.name) {
+                return fault(
+                    format!("two nodes have the name \"{}\"", node.name),
+                    "give each node a name of its own",
+                );
+            }
+            if node.pace_bytes_per_s == Some(0) {
+                return fault(
+                    format!("the pace of node \"{}\" is 0", node.name),
+                    "leave `pace` out for no pace",
+                );
+            }
+        }
+        for (index, export) in self.exports.iter().enumerate() {
+            let Some(earlier) = self.exports.get(..index) else { continue };
+            export.check()?;
+            if earlier.iter().any(|other| other.path == export.path) {
+                return fault(
+                    format!("export {} is there twice", export.path),
+                    "remove one, or give it another path",
+                );
+            }
+            if earlier.iter().any(|other| other.fsid == export.fsid) {
+                return fault(
+                    format!("export {} has the fsid of another: {}", export.path, export.fsid),
+                    "give each export an fsid of its own",
+                );
+            }
+        }
+        if self.loops == Some(0) {
+            return fault("`loops` is 0".into(), "leave it out for one loop on each CPU");
+        }
+        Ok(())
+    }
+}
+
+impl ExportConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        // RFC 1813 s5.0 (MNTPATHLEN)
+        const PATH_BYTES_MAX: usize = 1024;
+        let shape = self.path.starts_with('/') && (self.path == "/" || !self.path.ends_with('/'));
+        if !shape || self.path.len() > PATH_BYTES_MAX || self.path.contains('\0') {
+            let what = format!("export path \"{}\" is not an absolute path", self.path.escape_debug());
+            return Err(ConfigError::without_line(
+                what,
+                "write it like \"/export\", without a slash at the end",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

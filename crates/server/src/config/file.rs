@@ -1,0 +1,265 @@
+//! The TOML form of a configuration, and its errors: file, line, what is wrong, what to do.
+
+use super::{ANONYMOUS_ID, Config, ExportConfig, Limits, Network, NodeConfig, StoreConfig, size};
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::Range;
+use toml::Spanned;
+
+/// What is wrong with a configuration. It displays as DESIGN has errors: a sentence, the cause, what to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    file: Option<String>,
+    line: Option<usize>,
+    cause: String,
+    advice: String,
+}
+
+impl ConfigError {
+    pub(super) fn without_line(cause: String, advice: &str) -> Self {
+        Self { file: None, line: None, cause, advice: advice.to_owned() }
+    }
+
+    pub(super) fn unreadable(file: String, error: &std::io::Error) -> Self {
+        let cause = format!("it cannot be opened: {error}");
+        Self { file: Some(file), line: None, cause, advice: "check the path after -c".to_owned() }
+    }
+
+    /// The short sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => format!("cannot use the configuration {file}, line {line}"),
+            (Some(file), None) => format!("cannot use the configuration {file}"),
+            (None, _) => "cannot use this configuration".to_owned(),
+        }
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn advice(&self) -> &str {
+        &self.advice
+    }
+
+    /// The line at fault, counted from 1.
+    #[must_use]
+    pub const fn line(&self) -> Option<usize> {
+        self.line
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  cause: {}\n  try:   {}", self.sentence(), self.cause, self.advice)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A value that is written as text and read by a parser of ours.
+fn text<'de, D, T, E>(deserializer: D, parse: impl FnOnce(&str) -> Result<T, E>) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    E: fmt::Display,
+{
+    let text = String::deserialize(deserializer)?;
+    parse(&text).map_err(D::Error::custom)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bytes(u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, size::parse_bytes).map(Self)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rate(u64);
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, size::parse_rate).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, str::parse)
+    }
+}
+
+impl Serialize for Network {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+struct Listen(SocketAddr);
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let parse = |text: &str| {
+            text.parse().map_err(|_| {
+                format!("\"{text}\" is no address with a port; write 10.0.0.1:2049 or [fd00::1]:2049")
+            })
+        };
+        text(deserializer, parse).map(Self)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    node: Vec<Node>,
+    #[serde(default)]
+    export: Vec<Spanned<Export>>,
+    loops: Option<usize>,
+    congestion: Option<String>,
+    #[serde(default)]
+    limits: LimitsSection,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Node {
+    name: Option<String>,
+    listen: Vec<Listen>,
+    pace: Option<Rate>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Export {
+    path: String,
+    mem: Bytes,
+    #[serde(default)]
+    rw: bool,
+    #[serde(default = "yes")]
+    root_squash: bool,
+    #[serde(default)]
+    all_squash: bool,
+    #[serde(default = "anonymous")]
+    anonuid: u32,
+    #[serde(default = "anonymous")]
+    anongid: u32,
+    /// Without it nobody may come: nothing is open by default.
+    #[serde(default)]
+    allow: Vec<Network>,
+    #[serde(default)]
+    secure: bool,
+    fsid: Option<u32>,
+    owner_uid: Option<u32>,
+    owner_gid: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct LimitsSection {
+    connections: Option<usize>,
+    queued: Option<Bytes>,
+    partial_record_ms: Option<u64>,
+    stall_ms: Option<u64>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn anonymous() -> u32 {
+    ANONYMOUS_ID
+}
+
+impl LimitsSection {
+    fn resolve(&self) -> Limits {
+        let default = Limits::default();
+        let queued = self.queued.and_then(|bytes| usize::try_from(bytes.0).ok());
+        Limits {
+            connections_max: self.connections.unwrap_or(default.connections_max),
+            queued_bytes_max: queued.unwrap_or(default.queued_bytes_max),
+            partial_record_ms_max: self.partial_record_ms.unwrap_or(default.partial_record_ms_max),
+            stall_ms_max: self.stall_ms.unwrap_or(default.stall_ms_max),
+        }
+    }
+}
+
+impl Export {
+    fn resolve(self, index: usize) -> ExportConfig {
+        let owner_uid = self.owner_uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+        let owner_gid = self.owner_gid.unwrap_or_else(|| rustix::process::getegid().as_raw());
+        // By default an export's fsid is its place in the file; one who moves exports about gives numbers.
+        let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
+        ExportConfig {
+            path: self.path,
+            store: StoreConfig::Mem { bytes: self.mem.0, owner_uid, owner_gid },
+            read_only: !self.rw,
+            root_squash: self.root_squash,
+            all_squash: self.all_squash,
+            anonuid: self.anonuid,
+            anongid: self.anongid,
+            allow: self.allow,
+            secure: self.secure,
+            fsid: self.fsid.unwrap_or(place),
+        }
+    }
+}
+
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count()
+}
+
+/// What to do about an error that the TOML reader found.
+fn advice(message: &str) -> &'static str {
+    if message.contains("unknown field") {
+        "correct the name, or remove the line"
+    } else if message.contains("missing field") {
+        "add the line"
+    } else if message.contains("invalid type") || message.contains("invalid value") {
+        "give a value of that kind"
+    } else {
+        "correct the line"
+    }
+}
+
+pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
+    let at = |span: Option<Range<usize>>| span.map(|span| line_of(text, &span));
+    let read: File = toml::from_str(text).map_err(|error| ConfigError {
+        file: Some(file.to_owned()),
+        line: at(error.span()),
+        cause: error.message().trim_end().replace('\n', "; "),
+        advice: advice(error.message()).to_owned(),
+    })?;
+    let node = |(index, node): (usize, Node)| NodeConfig {
+        name: node.name.unwrap_or_else(|| format!("node{}", index + 1)),
+        listen: node.listen.into_iter().map(|listen| listen.0).collect(),
+        pace_bytes_per_s: node.pace.map(|rate| rate.0),
+    };
+    let mut config = Config {
+        nodes: read.node.into_iter().enumerate().map(node).collect(),
+        exports: Vec::new(),
+        loops: read.loops,
+        congestion: read.congestion,
+        limits: read.limits.resolve(),
+    };
+    let in_file = |error: ConfigError, line| ConfigError { file: Some(file.to_owned()), line, ..error };
+    for (index, export) in read.export.into_iter().enumerate() {
+        let line = at(Some(export.span()));
+        config.exports.push(export.into_inner().resolve(index));
+        // The whole is checked after each export, so that what it brings in is reported on its line.
+        if !config.nodes.is_empty() {
+            config.check().map_err(|error| in_file(error, line))?;
+        }
+    }
+    config.check().map_err(|error| in_file(error, None))?;
+    Ok(config)
+}

@@ -1,0 +1,88 @@
+//! Configurations that are right, and what is said about those that are not.
+
+use super::*;
+
+const GOOD: &str = r#"
+loops = 2
+congestion = "cubic"
+
+[[node]]
+name = "a"
+listen = ["127.0.0.1:2049", "[::1]:2049"]
+pace = "2Gbit"
+
+[[export]]
+path = "/export"
+mem = "2GiB"
+rw = true
+allow = ["10.0.0.0/8", "192.168.7.2"]
+
+[[export]]
+path = "/closed"
+mem = "1MiB"
+root_squash = false
+"#;
+
+#[test]
+fn a_file_says_nodes_exports_and_limits() {
+    let config = Config::from_toml(GOOD, "serve.toml").unwrap();
+    assert_eq!(config.loops, Some(2));
+    assert_eq!(config.nodes[0].listen.len(), 2);
+    assert_eq!(config.nodes[0].pace_bytes_per_s, Some(250_000_000));
+    assert!(!config.exports[0].read_only);
+    assert!(config.exports[0].root_squash);
+    assert_eq!(config.exports[0].anonuid, ANONYMOUS_ID);
+    assert!(matches!(config.exports[0].store, StoreConfig::Mem { bytes, .. } if bytes == 2 << 30));
+    assert!(config.exports[1].read_only, "read-only unless the file says otherwise");
+    assert!(config.exports[1].allow.is_empty(), "nobody may come unless the file says otherwise");
+    assert_eq!(config.exports[1].fsid, 2);
+    assert_eq!(config.limits, Limits::default());
+}
+
+#[test]
+fn what_is_wrong_is_named_with_file_line_and_remedy() {
+    for (from, to, line, cause) in [
+        ("rw = true", "rv = true", 13, "unknown field `rv`"),
+        ("mem = \"2GiB\"", "mem = \"2 goats\"", 12, "unknown unit"),
+        ("\"10.0.0.0/8\"", "\"10.0.0.0/80\"", 14, "prefix"),
+        ("127.0.0.1:2049", "127.0.0.1", 7, "no address with a port"),
+        ("path = \"/closed\"", "path = \"/export\"", 16, "twice"),
+        ("path = \"/closed\"", "path = \"closed\"", 16, "absolute"),
+        ("loops = 2", "loops = ", 2, ""),
+        ("loops = 2", "loops = \"two\"", 2, "invalid type"),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        let error = Config::from_toml(&text, "serve.toml").unwrap_err();
+        assert_eq!(error.line(), Some(line), "{error}");
+        assert!(error.cause().contains(cause), "{error}");
+        assert!(error.to_string().contains("serve.toml, line"), "{error}");
+        assert!(error.to_string().contains("try:"), "{error}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_told_what_it_lacks() {
+    let error = Config::from_toml("", "empty.toml").unwrap_err();
+    assert!(error.cause().contains("no address to listen on"), "{error}");
+    let error = Config::from_toml("[[node]]\nlisten = [\"127.0.0.1:0\"]\n", "empty.toml").unwrap_err();
+    assert!(error.cause().contains("no export"), "{error}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Config::from_file(Path::new("/nonexistent/serve.toml")).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent/serve.toml"), "{error}");
+}
+
+#[test]
+fn a_quick_export_is_its_owners_and_writable() {
+    let config =
+        Config::quick(1 << 20, "/export", &["127.0.0.1:0".parse().unwrap(), "127.0.0.2:0".parse().unwrap()]);
+    config.check().unwrap();
+    assert_eq!(config.nodes.len(), 2);
+    let export = &config.exports[0];
+    assert!(!export.read_only && export.root_squash);
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(export.anonuid, uid);
+    assert!(matches!(export.store, StoreConfig::Mem { owner_uid, .. } if owner_uid == uid));
+}

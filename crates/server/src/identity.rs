@@ -1,0 +1,173 @@
+//! Who calls: AUTH_SYS read once, kept while it stays the same, and squashed as the export says.
+
+use crate::config::ExportConfig;
+use rpc::auth::{AuthStat, Credential};
+use smallvec::SmallVec;
+use store::Caller;
+
+/// Supplementary groups, as many as AUTH_SYS carries. RFC 5531 appendix A
+type Gids = SmallVec<[u32; 16]>;
+
+/// A user of the calling machine, by that machine's word.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Identity {
+    /// The caller's own number; our clients draw it once per mount, and the reply cache knows them by it.
+    pub stamp: u32,
+    uid: u32,
+    gid: u32,
+    gids: Gids,
+    /// Whether any group is root's, so that squashing must look at them.
+    root_among_gids: bool,
+    /// AUTH_NONE: nobody in particular.
+    nobody: bool,
+}
+
+/// The caller as an export sees it. [`caller`](Self::caller) borrows it.
+#[derive(Debug)]
+pub struct Who<'a> {
+    uid: u32,
+    gid: u32,
+    gids: &'a [u32],
+    squashed: Option<Gids>,
+}
+
+impl Who<'_> {
+    /// What the store wants to know.
+    #[must_use]
+    pub fn caller(&self) -> Caller<'_> {
+        Caller { uid: self.uid, gid: self.gid, gids: self.squashed.as_deref().unwrap_or(self.gids) }
+    }
+}
+
+impl Identity {
+    fn parse(flavor: u32, body: &[u8]) -> Result<Self, AuthStat> {
+        match Credential::parse(flavor, body) {
+            Ok(Credential::None) => Ok(Self { nobody: true, ..Self::default() }),
+            Ok(Credential::Sys(sys)) => Ok(Self {
+                stamp: sys.stamp,
+                uid: sys.uid,
+                gid: sys.gid,
+                root_among_gids: sys.gids.contains(&0),
+                gids: sys.gids,
+                nobody: false,
+            }),
+            // RFC 5531 s9: a flavor that is not known here is rejected, not guessed at.
+            Ok(Credential::Other { .. }) => Err(AuthStat::REJECTEDCRED),
+            Err(_) => Err(AuthStat::BADCRED),
+        }
+    }
+
+    /// The caller as `export` sees it: squashed or as it is. `None`: it named nobody, and the export wants
+    /// to know (answered by AUTH_TOOWEAK).
+    #[must_use]
+    pub fn on<'a>(&'a self, export: &ExportConfig) -> Option<Who<'a>> {
+        if export.all_squash {
+            return Some(Who { uid: export.anonuid, gid: export.anongid, gids: &[], squashed: None });
+        }
+        if self.nobody {
+            return None;
+        }
+        if !export.root_squash {
+            return Some(Who { uid: self.uid, gid: self.gid, gids: &self.gids, squashed: None });
+        }
+        let group = |gid: u32| if gid == 0 { export.anongid } else { gid };
+        let squashed = self.root_among_gids.then(|| self.gids.iter().map(|gid| group(*gid)).collect());
+        let uid = if self.uid == 0 { export.anonuid } else { self.uid };
+        Some(Who { uid, gid: group(self.gid), gids: &self.gids, squashed })
+    }
+}
+
+/// The identity behind the last credential of a connection: most calls bear the same bytes as the one before,
+/// and comparing is cheaper than reading.
+#[derive(Debug, Default)]
+pub struct IdentityCache {
+    flavor: u32,
+    body: SmallVec<[u8; 64]>,
+    identity: Option<Identity>,
+}
+
+impl IdentityCache {
+    /// The identity of a credential.
+    ///
+    /// # Errors
+    /// Why the credential is refused. RFC 5531 s9
+    #[inline]
+    pub fn identify(&mut self, flavor: u32, body: &[u8]) -> Result<&Identity, AuthStat> {
+        let known = self.identity.is_some() && self.flavor == flavor && self.body.as_slice() == body;
+        if !known {
+            self.replace(flavor, body)?;
+        }
+        self.identity.as_ref().ok_or(AuthStat::FAILED)
+    }
+
+    #[cold]
+    fn replace(&mut self, flavor: u32, body: &[u8]) -> Result<(), AuthStat> {
+        self.identity = None;
+        self.identity = Some(Identity::parse(flavor, body)?);
+        self.flavor = flavor;
+        self.body.clear();
+        self.body.extend_from_slice(body);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use rpc::auth::{AUTH_NONE, AUTH_SYS, AuthSys};
+
+    fn export() -> ExportConfig {
+        let mut config = Config::quick(1, "/export", &["127.0.0.1:0".parse().unwrap()]);
+        let mut export = config.exports.remove(0);
+        (export.anonuid, export.anongid) = (65_534, 65_533);
+        export
+    }
+
+    fn body(uid: u32, gid: u32, gids: &[u32]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let sys = AuthSys { stamp: 77, machine: b"host", uid, gid, gids: gids.into() };
+        sys.encode_opaque(&mut xdr::Writer::new(&mut out));
+        out.split_off(8)
+    }
+
+    fn seen(export: &ExportConfig, uid: u32, gid: u32, gids: &[u32]) -> (u32, u32, Vec<u32>) {
+        let mut cache = IdentityCache::default();
+        let body = body(uid, gid, gids);
+        let who = cache.identify(AUTH_SYS, &body).unwrap().on(export).unwrap();
+        let caller = who.caller();
+        (caller.uid, caller.gid, caller.gids.to_vec())
+    }
+
+    #[test]
+    fn root_becomes_anonymous_and_others_stay() {
+        let mut export = export();
+        assert_eq!(seen(&export, 0, 0, &[0, 4]), (65_534, 65_533, vec![65_533, 4]));
+        assert_eq!(seen(&export, 1000, 100, &[4]), (1000, 100, vec![4]));
+        export.root_squash = false;
+        assert_eq!(seen(&export, 0, 0, &[0, 4]), (0, 0, vec![0, 4]));
+        export.all_squash = true;
+        assert_eq!(seen(&export, 1000, 100, &[4]), (65_534, 65_533, vec![]));
+    }
+
+    #[test]
+    fn nobody_is_somebody_only_where_all_are_squashed() {
+        let mut cache = IdentityCache::default();
+        let mut export = export();
+        let identity = cache.identify(AUTH_NONE, &[]).unwrap();
+        assert!(identity.on(&export).is_none());
+        export.all_squash = true;
+        assert!(identity.on(&export).is_some());
+    }
+
+    #[test]
+    fn another_body_is_another_identity_and_a_broken_one_is_none() {
+        let mut cache = IdentityCache::default();
+        let first = cache.identify(AUTH_SYS, &body(1, 1, &[])).unwrap().clone();
+        assert_eq!(first.stamp, 77);
+        assert_ne!(*cache.identify(AUTH_SYS, &body(2, 1, &[])).unwrap(), first);
+        assert_eq!(cache.identify(AUTH_SYS, &[1, 2, 3]), Err(AuthStat::BADCRED));
+        assert_eq!(cache.identify(6, &[]), Err(AuthStat::REJECTEDCRED));
+        assert_eq!(*cache.identify(AUTH_SYS, &body(1, 1, &[])).unwrap(), first);
+    }
+}
