@@ -1,1 +1,129 @@
-//! Carries RPC records whose payload is marked: TCP, in-process, fault injection.
+//! Carries RPC records whose payload is marked, so that each transport can move payload its own way.
+//!
+//! [`Transport`] is what a loop drives: it hands received records to a [`Sink`], which may name memory for a
+//! record's payload ([`Sink::place`]), and it sends heads with their payload gathered from wherever it lies
+//! ([`Source`]). [`Stream`] is record marking over a stream socket (RFC 5531 s11): TCP, or within a process
+//! with [`Stream::pair`]. [`Faulty`] decorates any transport with faults for tests.
+//!
+//! Invariants: one thread owns a transport; nothing here blocks; a record's length is held against its bound
+//! before memory is taken for it; a warm stream allocates nothing.
+
+pub mod fault;
+mod inbound;
+mod outbound;
+pub mod poll;
+pub mod socket;
+mod stream;
+
+use std::io::{IoSlice, IoSliceMut};
+
+use smallvec::SmallVec;
+
+pub use fault::{Fault, Faulty};
+pub use inbound::{Received, Scratch};
+pub use stream::{Limits, Stream};
+
+/// Records at least this long are offered to [`Sink::place`]; below it a copy costs less than a receive of
+/// its own.
+pub const DIRECT_BYTES_MIN: usize = 16 << 10;
+
+/// [`Sink::place`] sees at least this much of a record: an RPC head with the largest credential and verifier
+/// (RFC 5531 s8.2: 400 bytes each) and the arguments before the payload.
+pub const HEAD_BYTES_MIN: usize = 1024;
+
+/// Gathered pieces of a send.
+pub type Slices<'a> = SmallVec<[IoSlice<'a>; 128]>;
+
+/// Pieces of memory to receive into.
+pub type SlicesMut<'a> = SmallVec<[IoSliceMut<'a>; 20]>;
+
+/// Why a transport is finished. Each of these ends the connection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The peer closed in good order, between records.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The peer closed in the middle of a record.
+    #[error("the peer closed the connection within a record")]
+    Truncated,
+    /// The peer sent what RFC 5531 s11 does not allow here, or more than the bound.
+    #[error("bad record: {0}")]
+    Record(#[from] rpc::record::RecordError),
+    /// The system refused.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A fault that a test asked for.
+    #[error("an injected fault cut the connection")]
+    Injected,
+}
+
+/// Memory that a payload is received into.
+pub trait Landing {
+    /// The pieces that are still to be filled, the first `from` bytes being there already.
+    fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>);
+}
+
+/// Where the payload of a record is to be received.
+#[derive(Debug)]
+pub struct Place<L> {
+    /// The payload's first byte within the record.
+    pub at: usize,
+    /// The payload's length, without padding.
+    pub len: usize,
+    /// Its memory, exactly `len` bytes.
+    pub landing: L,
+}
+
+/// What the owner of a connection does with received records.
+pub trait Sink {
+    /// The memory it can offer.
+    type Landing: Landing;
+
+    /// Offers to receive the payload of a long record in place. `head` is the record's beginning, at least
+    /// [`HEAD_BYTES_MIN`] bytes. `None`: the record is assembled and comes by [`Sink::record`].
+    fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Self::Landing>>;
+
+    /// Takes a whole record.
+    fn record(&mut self, record: &[u8]);
+
+    /// Takes a record whose payload was received in place: `head` before it, `tail` (padding) after it.
+    fn landed(&mut self, head: &[u8], landing: Self::Landing, tail: &[u8]);
+
+    /// Whether the next record may come. After a `false` the owner calls [`Transport::receive`] again once it
+    /// can take more, without waiting for the socket: records may be waiting here.
+    fn wants_more(&self) -> bool {
+        true
+    }
+}
+
+/// Finds the bytes of a queued payload. The queue holds only `P`, so that payload stays where it is.
+pub trait Source<P> {
+    /// Appends the pieces of a payload.
+    fn slices<'a>(&'a self, payload: &'a P, out: &mut Slices<'a>);
+}
+
+/// What a loop drives. `P` names a queued payload, `L` is memory for received ones.
+pub trait Transport<P, L: Landing> {
+    /// Receives until nothing is waiting, the sink wants no more, or `budget_bytes` have come.
+    ///
+    /// # Errors
+    /// Any [`Error`]; the connection is then finished.
+    fn receive(
+        &mut self,
+        scratch: &mut Scratch,
+        sink: &mut impl Sink<Landing = L>,
+        budget_bytes: usize,
+    ) -> Result<Received, Error>;
+
+    /// Queues a record: what `head` appends, then `payload_len` bytes of payload with their padding.
+    fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>));
+
+    /// Sends what is queued, as far as the peer takes it; true when all is sent.
+    ///
+    /// # Errors
+    /// Any [`Error`]; the connection is then finished.
+    fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error>;
+
+    /// Bytes queued and not yet taken by the system.
+    fn queued_bytes(&self) -> usize;
+}

@@ -1,0 +1,88 @@
+//! A transport with faults: for tests of what happens between a call and its reply.
+
+use crate::{Error, Landing, Received, Scratch, Sink, Source, Transport};
+
+/// What goes wrong, counted in records from the moment the fault is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection breaks instead of sending the n-th record.
+    BeforeSend(u32),
+    /// The connection breaks after the n-th record was sent, before anything more is received.
+    AfterSend(u32),
+    /// The n-th record and all after it vanish, as does everything received: a silent death.
+    Silence(u32),
+}
+
+/// Decorates a transport with at most one fault.
+#[derive(Debug)]
+pub struct Faulty<T> {
+    inner: T,
+    fault: Option<Fault>,
+    pushed: u32,
+    broken: bool,
+    silent: bool,
+}
+
+impl<T> Faulty<T> {
+    /// A transport without a fault.
+    pub const fn new(inner: T) -> Self {
+        Self { inner, fault: None, pushed: 0, broken: false, silent: false }
+    }
+
+    /// Sets the fault, counting from now.
+    pub const fn set(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+        self.pushed = 0;
+    }
+
+    /// The transport beneath.
+    pub const fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// Gives the transport beneath back.
+    pub fn into_inner(self) -> T {
+        self.inner
+    }
+}
+
+impl<P, L: Landing, T: Transport<P, L>> Transport<P, L> for Faulty<T> {
+    fn receive(
+        &mut self,
+        scratch: &mut Scratch,
+        sink: &mut impl Sink<Landing = L>,
+        budget_bytes: usize,
+    ) -> Result<Received, Error> {
+        if self.broken {
+            return Err(Error::Injected);
+        }
+        if self.silent {
+            return Ok(Received::default());
+        }
+        self.inner.receive(scratch, sink, budget_bytes)
+    }
+
+    fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
+        self.pushed += 1;
+        match self.fault {
+            Some(Fault::BeforeSend(at)) if self.pushed >= at => self.broken = true,
+            Some(Fault::Silence(at)) if self.pushed >= at => self.silent = true,
+            _ => {}
+        }
+        if !self.broken && !self.silent {
+            self.inner.push(payload, payload_len, head);
+        }
+    }
+
+    fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
+        let all_sent = self.inner.flush(source)?;
+        if all_sent && matches!(self.fault, Some(Fault::AfterSend(at)) if self.pushed >= at) {
+            self.broken = true;
+        }
+        if self.broken { Err(Error::Injected) } else { Ok(all_sent) }
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.inner.queued_bytes()
+    }
+}

@@ -1,0 +1,399 @@
+//! The receiving half of a stream: record marking (RFC 5531 s11) with payload received in place.
+//!
+//! Short records are received many at a time into the loop's scratch memory and handed on where they lie.
+//! A long record's payload goes straight to the memory that the sink names; the same receive takes the
+//! first bytes of the next record along, so that a run of long records costs one receive each.
+
+use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
+
+use rpc::record::{Assembler, MARK_BYTES, Mark, RecordError};
+use rustix::io::Errno;
+
+use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Landing, Place, Sink, SlicesMut};
+
+/// Bytes taken along after a payload: a few heads. More of it would be payload that must be copied.
+const AFTER_PAYLOAD_BYTES: usize = 2048;
+/// Scratch memory of a loop: 60 calls of 4 KiB WRITE, or 2,000 of READ, in one receive.
+const SCRATCH_BYTES: usize = 256 << 10;
+/// XDR padding after a payload.
+const TAIL_BYTES_MAX: usize = 3;
+
+/// Memory that all connections of a loop receive into by turns.
+#[derive(Debug)]
+pub struct Scratch(Vec<u8>);
+
+impl Scratch {
+    /// Allocates it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(vec![0; SCRATCH_BYTES])
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What one call of `receive` did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes taken from the socket.
+    pub bytes: usize,
+    /// Whether the budget ended it, so that more may be waiting.
+    pub more: bool,
+}
+
+/// What the next bytes belong to.
+#[derive(Debug)]
+enum State<L> {
+    /// A mark and the beginning of a record; `partial` holds what has come of it.
+    Head,
+    /// A long record that has no place of its own: `partial` grows to this many bytes, mark included.
+    Whole(usize),
+    /// Payload that is received in place; `partial` holds the record's head.
+    Payload { place: Place<L>, filled: usize, tail_len: usize },
+    /// The padding after such a payload.
+    Tail { place: Place<L>, tail: Tail },
+    /// A record in several fragments: the slow path.
+    Fragments(Box<Assembler>),
+}
+
+/// Padding that follows a payload.
+#[derive(Debug, Default)]
+struct Tail {
+    bytes: [u8; TAIL_BYTES_MAX],
+    len: usize,
+    here: usize,
+}
+
+impl Tail {
+    fn of(len: usize) -> Self {
+        Self { len: len.min(TAIL_BYTES_MAX), ..Self::default() }
+    }
+
+    /// Takes what is missing from the front of `bytes`; gives back the rest.
+    fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let (now, rest) = bytes.split_at(bytes.len().min(self.len - self.here));
+        if let Some(place) = self.bytes.get_mut(self.here..self.here + now.len()) {
+            place.copy_from_slice(now);
+        }
+        self.here += now.len();
+        rest
+    }
+}
+
+/// The receiving half of a stream.
+#[derive(Debug)]
+pub(crate) struct Inbound<L> {
+    state: State<L>,
+    partial: Vec<u8>,
+    record_bytes_max: usize,
+    /// `partial` holds records that were received while the sink wanted no more.
+    unparsed: bool,
+    /// The last record was long: receive little more than a head at a time.
+    long_records: bool,
+}
+
+impl<L: Landing> Inbound<L> {
+    pub(crate) fn new(record_bytes_max: usize) -> Self {
+        Self {
+            state: State::Head,
+            partial: Vec::new(),
+            record_bytes_max,
+            unparsed: false,
+            long_records: false,
+        }
+    }
+
+    /// The landing of a payload that was not received to its end, when the connection is given up.
+    pub(crate) fn into_landing(self) -> Option<L> {
+        match self.state {
+            State::Payload { place, .. } | State::Tail { place, .. } => Some(place.landing),
+            State::Head | State::Whole(_) | State::Fragments(_) => None,
+        }
+    }
+
+    /// Bytes held for records that are not complete.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let fragments =
+            if let State::Fragments(assembler) = &self.state { assembler.held_bytes() } else { 0 };
+        self.partial.capacity() + fragments
+    }
+
+    /// Whether part of a record has come.
+    pub(crate) fn within_record(&self) -> bool {
+        !matches!(self.state, State::Head) || !self.partial.is_empty()
+    }
+
+    pub(crate) fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        scratch: &mut Scratch,
+        sink: &mut impl Sink<Landing = L>,
+        budget_bytes: usize,
+    ) -> Result<Received, Error> {
+        let mut received = Received::default();
+        if self.unparsed {
+            self.unparsed = false;
+            let held = std::mem::take(&mut self.partial);
+            self.parse(&held, sink)?;
+        }
+        while sink.wants_more() {
+            let (wanted, got) = match &self.state {
+                State::Payload { .. } => self.receive_payload(fd, scratch, sink)?,
+                State::Whole(needed) => {
+                    let needed = *needed;
+                    self.receive_whole(fd, needed, sink)?
+                }
+                State::Head | State::Tail { .. } | State::Fragments(_) => {
+                    self.receive_scratch(fd, scratch, sink)?
+                }
+            };
+            received.bytes += got;
+            // A short receive emptied the socket; asking again would only be told so.
+            if got < wanted {
+                return Ok(received);
+            }
+            if received.bytes >= budget_bytes {
+                received.more = true;
+                return Ok(received);
+            }
+        }
+        Ok(received)
+    }
+
+    /// Receives payload into place, and what follows it into scratch.
+    fn receive_payload(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        scratch: &mut Scratch,
+        sink: &mut impl Sink<Landing = L>,
+    ) -> Result<(usize, usize), Error> {
+        let State::Payload { place, filled, .. } = &mut self.state else { return Ok((0, 0)) };
+        let missing = place.len - *filled;
+        let after = scratch.0.get_mut(..AFTER_PAYLOAD_BYTES).unwrap_or_default();
+        let wanted = missing + after.len();
+        let mut slices = SlicesMut::new();
+        place.landing.unfilled(*filled, &mut slices);
+        slices.push(IoSliceMut::new(after));
+        let got = check(rustix::io::readv(fd, &mut slices), true)?;
+        drop(slices);
+        let State::Payload { filled, .. } = &mut self.state else { return Ok((0, 0)) };
+        *filled += got.min(missing);
+        let extra = got.saturating_sub(missing);
+        if got >= missing {
+            self.finish_payload(scratch.0.get(..extra).unwrap_or_default(), sink)?;
+        }
+        Ok((wanted, got))
+    }
+
+    /// The payload is complete; `rest` follows it. A missing padding of no bytes is complete too.
+    fn finish_payload(&mut self, rest: &[u8], sink: &mut impl Sink<Landing = L>) -> Result<(), Error> {
+        match std::mem::replace(&mut self.state, State::Head) {
+            State::Payload { place, tail_len, .. } => {
+                self.state = State::Tail { place, tail: Tail::of(tail_len) };
+                self.parse(rest, sink)
+            }
+            other => {
+                self.state = other;
+                Ok(())
+            }
+        }
+    }
+
+    /// Receives the rest of a long record that has no place.
+    fn receive_whole(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        needed: usize,
+        sink: &mut impl Sink<Landing = L>,
+    ) -> Result<(usize, usize), Error> {
+        let have = self.partial.len();
+        // Grows with what has come, so that a mark alone takes no memory.
+        let room = (needed - have).min(have.max(SCRATCH_BYTES));
+        self.partial.resize(have + room, 0);
+        let target = self.partial.get_mut(have..).unwrap_or_default();
+        let outcome = rustix::io::read(fd, target);
+        let got = match self.check(outcome) {
+            Ok(got) => got,
+            Err(error) => {
+                self.partial.truncate(have);
+                return Err(error);
+            }
+        };
+        self.partial.truncate(have + got);
+        if self.partial.len() == needed {
+            let record = std::mem::take(&mut self.partial);
+            self.state = State::Head;
+            sink.record(record.get(MARK_BYTES..).unwrap_or_default());
+        }
+        Ok((room, got))
+    }
+
+    /// Receives heads and short records.
+    fn receive_scratch(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        scratch: &mut Scratch,
+        sink: &mut impl Sink<Landing = L>,
+    ) -> Result<(usize, usize), Error> {
+        // In the state Tail `partial` is a head to keep, not bytes to go on with.
+        let kept = if matches!(self.state, State::Head) { self.partial.len() } else { 0 };
+        let limit = if self.long_records {
+            (kept + AFTER_PAYLOAD_BYTES).min(scratch.0.len())
+        } else {
+            scratch.0.len()
+        };
+        let room = scratch.0.get_mut(kept..limit).unwrap_or_default();
+        let wanted = room.len();
+        let got = self.check(rustix::io::read(fd, &mut *room))?;
+        if got == 0 {
+            return Ok((wanted, 0));
+        }
+        if got == wanted {
+            self.long_records = false;
+        }
+        if kept > 0 {
+            let start = scratch.0.get_mut(..kept).unwrap_or_default();
+            start.copy_from_slice(&self.partial);
+            self.partial.clear();
+        }
+        self.parse(scratch.0.get(..kept + got).unwrap_or_default(), sink)?;
+        Ok((wanted, got))
+    }
+
+    /// Turns the outcome of a receive into bytes: nothing waiting is 0, an end is an error.
+    fn check(&self, outcome: rustix::io::Result<usize>) -> Result<usize, Error> {
+        check(outcome, self.within_record())
+    }
+
+    /// Hands on the records in `bytes` and keeps the beginning of the last.
+    fn parse(&mut self, bytes: &[u8], sink: &mut impl Sink<Landing = L>) -> Result<(), Error> {
+        let mut rest = bytes;
+        loop {
+            rest = match std::mem::replace(&mut self.state, State::Head) {
+                State::Tail { place, mut tail } => {
+                    let after = tail.take(rest);
+                    if tail.here < tail.len {
+                        self.state = State::Tail { place, tail };
+                        return Ok(());
+                    }
+                    let head = std::mem::take(&mut self.partial);
+                    sink.landed(&head, place.landing, tail.bytes.get(..tail.len).unwrap_or_default());
+                    self.partial = head;
+                    self.partial.clear();
+                    after
+                }
+                State::Fragments(mut assembler) => {
+                    let mut rest = rest;
+                    match assembler.feed(&mut rest)? {
+                        Some(record) => sink.record(record),
+                        None => self.state = State::Fragments(assembler),
+                    }
+                    rest
+                }
+                state => {
+                    self.state = state;
+                    match self.parse_record(rest, sink)? {
+                        Some(after) => after,
+                        None => return Ok(()),
+                    }
+                }
+            };
+            if rest.is_empty() {
+                return Ok(());
+            }
+            if !sink.wants_more() && matches!(self.state, State::Head) {
+                self.partial.extend_from_slice(rest);
+                self.unparsed = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// One record at the start of `bytes`; `None` when it is not complete and was kept.
+    fn parse_record<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        sink: &mut impl Sink<Landing = L>,
+    ) -> Result<Option<&'a [u8]>, Error> {
+        let Some((mark, after)) = bytes.split_first_chunk::<MARK_BYTES>() else {
+            self.partial.extend_from_slice(bytes);
+            return Ok(None);
+        };
+        let mark = Mark::decode(*mark);
+        let len = mark.len as usize;
+        if !mark.last {
+            self.state = State::Fragments(Box::new(Assembler::new(self.record_bytes_max)));
+            return Ok(Some(bytes));
+        }
+        if len > self.record_bytes_max {
+            return Err(RecordError::TooLong { bytes: len as u64, max: self.record_bytes_max }.into());
+        }
+        self.long_records |= len >= DIRECT_BYTES_MIN;
+        if let Some((record, after)) = after.split_at_checked(len) {
+            self.long_records = len >= DIRECT_BYTES_MIN;
+            sink.record(record);
+            return Ok(Some(after));
+        }
+        if len >= DIRECT_BYTES_MIN && after.len() >= HEAD_BYTES_MIN {
+            self.begin_long(bytes, after, len, sink);
+        } else {
+            self.partial.extend_from_slice(bytes);
+        }
+        Ok(None)
+    }
+
+    /// A long record of which the head is there: finds a place for its payload.
+    fn begin_long(&mut self, bytes: &[u8], record: &[u8], len: usize, sink: &mut impl Sink<Landing = L>) {
+        let place = sink.place(record, len).filter(|place| {
+            let end = place.at.saturating_add(place.len);
+            place.at <= record.len() && end <= len && len - end <= TAIL_BYTES_MAX
+        });
+        let Some(mut place) = place else {
+            self.partial.extend_from_slice(bytes);
+            self.state = State::Whole(len + MARK_BYTES);
+            return;
+        };
+        let (head, payload) = record.split_at(place.at);
+        self.partial.extend_from_slice(head);
+        // The record is not complete, yet its payload may be: then only padding is missing.
+        let here = payload.len().min(place.len);
+        copy_into(&mut place.landing, payload.get(..here).unwrap_or_default());
+        let tail_len = len - place.at - place.len;
+        self.state = if here == place.len {
+            let mut tail = Tail::of(tail_len);
+            tail.take(payload.get(here..).unwrap_or_default());
+            State::Tail { tail, place }
+        } else {
+            State::Payload { place, filled: here, tail_len }
+        };
+    }
+}
+
+/// Copies the beginning of a payload that came with its head.
+fn copy_into(landing: &mut impl Landing, mut bytes: &[u8]) {
+    let mut slices = SlicesMut::new();
+    landing.unfilled(0, &mut slices);
+    for slice in &mut slices {
+        let (now, later) = bytes.split_at(bytes.len().min(slice.len()));
+        if let Some(target) = slice.get_mut(..now.len()) {
+            target.copy_from_slice(now);
+        }
+        bytes = later;
+    }
+}
+
+/// Turns the outcome of a receive into bytes: nothing waiting is 0, an end is an error.
+fn check(outcome: rustix::io::Result<usize>, within_record: bool) -> Result<usize, Error> {
+    match outcome {
+        Ok(0) if within_record => Err(Error::Truncated),
+        Ok(0) => Err(Error::Closed),
+        Ok(got) => Ok(got),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        Err(errno) => Err(Error::Io(errno.into())),
+    }
+}

@@ -1,0 +1,193 @@
+//! Waiting for sockets: epoll, level-triggered, and a waker that other threads ring.
+//!
+//! docs/decisions/0002-event-loop.md says why epoll.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+
+/// Events taken in one wait.
+const EVENTS_MAX: usize = 128;
+
+/// What to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interest {
+    /// Bytes to receive, or a connection to accept.
+    pub read: bool,
+    /// Room to send, or a connection attempt that ended.
+    pub write: bool,
+}
+
+impl Interest {
+    /// To receive only.
+    pub const READ: Self = Self { read: true, write: false };
+    /// To receive and to send.
+    pub const BOTH: Self = Self { read: true, write: true };
+    /// To send only.
+    pub const WRITE: Self = Self { read: false, write: true };
+    /// Nothing but errors.
+    pub const NONE: Self = Self { read: false, write: false };
+
+    fn flags(self) -> epoll::EventFlags {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, self.read);
+        flags.set(epoll::EventFlags::OUT, self.write);
+        flags
+    }
+}
+
+/// What happened to a descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    /// The token it was added with.
+    pub token: u64,
+    /// Something to receive, an end, or an error.
+    pub readable: bool,
+    /// Room to send, or an error.
+    pub writable: bool,
+}
+
+/// Events of one wait, reused.
+pub struct Events {
+    raw: Vec<epoll::Event>,
+}
+
+impl Events {
+    /// Room for one wait.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { raw: Vec::with_capacity(EVENTS_MAX) }
+    }
+
+    /// What the last wait found.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        self.raw.iter().map(|event| {
+            let flags = event.flags;
+            let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            Event {
+                token: event.data.u64(),
+                readable: failed || flags.contains(epoll::EventFlags::IN),
+                writable: failed || flags.contains(epoll::EventFlags::OUT),
+            }
+        })
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A set of descriptors to wait for.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: OwnedFd,
+}
+
+impl Poller {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+
+    /// Waits for `fd` under a token.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Changes what is waited for.
+    ///
+    /// # Errors
+    /// When the descriptor is not in the set.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Forgets a descriptor. Closing it does the same.
+    ///
+    /// # Errors
+    /// When the descriptor is not in the set.
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
+    /// Waits until something happens or the time is over.
+    ///
+    /// # Errors
+    /// When the system refuses; an interruption by a signal is an empty answer.
+    pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        events.raw.clear();
+        let timeout = timeout.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events.raw), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// Wakes a loop from another thread.
+#[derive(Debug)]
+pub struct Waker {
+    event: OwnedFd,
+}
+
+impl Waker {
+    /// Adds itself to a poller under a token.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn new(poller: &Poller, token: u64) -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        poller.add(&event, token, Interest::READ)?;
+        Ok(Self { event })
+    }
+
+    /// Makes the loop's wait end.
+    pub fn wake(&self) {
+        // A full counter means that a wake-up is pending already.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    /// Takes the wake-up, in the loop.
+    pub fn clear(&self) {
+        let mut count = [0; 8];
+        // Nothing to take is fine.
+        let _ = rustix::io::read(&self.event, &mut count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waker_ends_a_wait_and_is_quiet_once_taken() {
+        let poller = Poller::new().unwrap();
+        let waker = Waker::new(&poller, 7).unwrap();
+        let mut events = Events::new();
+        waker.wake();
+        poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [7]);
+        waker.clear();
+        poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        assert_eq!(events.iter().count(), 0);
+    }
+}

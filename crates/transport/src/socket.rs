@@ -1,0 +1,267 @@
+//! Sockets as this project wants them: non-blocking, no delay, with deadlines, and the options that are
+//! measured.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A listening TCP socket.
+///
+/// # Errors
+/// When the address is taken or not ours.
+pub fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        // An IPv6 listener is a node of its own; IPv4 has its own --listen.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&SockAddr::from(address))?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// The address that a socket is bound to.
+///
+/// # Errors
+/// When it has none.
+pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    SockRef::from(&fd).local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an internet address"))
+}
+
+/// The address of the other end.
+///
+/// # Errors
+/// When it is not connected.
+pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    SockRef::from(&fd).peer_addr()?.as_socket().ok_or_else(|| io::Error::other("not an internet address"))
+}
+
+/// Accepts a waiting connection, `None` when there is none.
+///
+/// # Errors
+/// When the system has no descriptor left.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
+    let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
+    let socket = match rustix::net::accept_with(listener, flags) {
+        Ok(socket) => socket,
+        // The peer gave up before we came to it.
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {
+            return Ok(None);
+        }
+        Err(errno) => return Err(errno.into()),
+    };
+    let peer = peer_address(socket.as_fd())?;
+    set_no_delay(socket.as_fd())?;
+    Ok(Some((socket, peer)))
+}
+
+/// Starts to connect; the socket becomes writable when that has ended, [`connect_result`] tells how.
+///
+/// # Errors
+/// When the local address is not ours or there is no route.
+pub fn connect_start(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<OwnedFd> {
+    let socket =
+        Socket::new(Domain::for_address(remote), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(local) = local {
+        socket.bind(&SockAddr::from(local))?;
+    }
+    match socket.connect(&SockAddr::from(remote)) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+/// How a connection attempt ended.
+///
+/// # Errors
+/// Why it failed.
+pub fn connect_result(fd: BorrowedFd<'_>) -> io::Result<()> {
+    SockRef::from(&fd).take_error()?.map_or(Ok(()), Err)
+}
+
+/// Two connected stream sockets within this process.
+///
+/// # Errors
+/// When the system has no descriptor left.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (one, other) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+    Ok((one.into(), other.into()))
+}
+
+/// Sends small segments at once.
+///
+/// # Errors
+/// When the system refuses.
+pub fn set_no_delay(fd: BorrowedFd<'_>) -> io::Result<()> {
+    SockRef::from(&fd).set_tcp_nodelay(true)
+}
+
+/// Makes the next close a reset, which also drops what the system has not delivered.
+///
+/// # Errors
+/// When the system refuses.
+pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
+    SockRef::from(&fd).set_linger(Some(Duration::ZERO))
+}
+
+/// Finds a dead peer without traffic of ours: probes after `idle`, and gives up on unacknowledged data after
+/// `give_up`.
+///
+/// # Errors
+/// When the system refuses.
+pub fn set_deadlines(fd: BorrowedFd<'_>, idle: Duration, give_up: Duration) -> io::Result<()> {
+    let socket = SockRef::from(&fd);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle).with_interval(idle))?;
+    socket.set_tcp_user_timeout(Some(give_up))
+}
+
+/// Chooses the congestion control by name.
+///
+/// # Errors
+/// When the system does not offer it.
+pub fn set_congestion(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    SockRef::from(&fd).set_tcp_congestion(name.as_bytes())
+}
+
+/// The congestion controls that anyone may choose here, the system's default first.
+#[must_use]
+pub fn congestion_controls() -> Vec<String> {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    let default = read("tcp_congestion_control").trim().to_owned();
+    let mut all: Vec<String> =
+        read("tcp_allowed_congestion_control").split_whitespace().map(str::to_owned).collect();
+    all.sort_by_key(|name| *name != default);
+    all
+}
+
+/// Bounds what this socket sends, in bytes per second; `None` lifts the bound. Holds the sender only.
+///
+/// # Errors
+/// When the system refuses.
+pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_second: Option<u64>) -> io::Result<()> {
+    let rate = bytes_per_second.unwrap_or(u64::MAX);
+    // SAFETY: the option takes an unsigned long, which is 64 bits wide on Linux, and the length given is its size.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            std::ptr::from_ref(&rate).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the system knows of a connection's progress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Bytes that the peer has acknowledged.
+    pub acknowledged_bytes: u64,
+    /// Bytes received from the peer.
+    pub received_bytes: u64,
+    /// Segments sent again, over the connection's life.
+    pub retransmitted_segments: u32,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+}
+
+/// Asks the system about a connection's progress.
+///
+/// # Errors
+/// When it is not a TCP socket.
+pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut raw = [0_u8; 192];
+    let mut len = raw.len() as libc::socklen_t;
+    // SAFETY: the system writes at most `len` bytes, which is the size of `raw`.
+    let outcome = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            raw.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Offsets within the kernel's struct tcp_info, which only ever grows at its end.
+    let u32_at =
+        |at: usize| raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    let u64_at =
+        |at: usize| raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    Ok(TcpInfo {
+        acknowledged_bytes: u64_at(120),
+        received_bytes: u64_at(128),
+        retransmitted_segments: u32_at(100),
+        rtt: Duration::from_micros(u64::from(u32_at(68))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn tcp_info_counts_what_the_peer_acknowledged() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        ours.write_all(&[7; 1000]).unwrap();
+        theirs.read_exact(&mut [0; 1000]).unwrap();
+        theirs.write_all(&[8; 500]).unwrap();
+        ours.read_exact(&mut [0; 500]).unwrap();
+        let info = tcp_info(ours.as_fd()).unwrap();
+        // The connection's opening counts as one byte.
+        assert!((1000..=1001).contains(&info.acknowledged_bytes), "{info:?}");
+        assert_eq!(info.received_bytes, 500);
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_an_error() {
+        let first = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = local_address(first.as_fd()).unwrap();
+        assert_eq!(listen(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_refused_connection_tells_so() {
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let socket = match connect_start(None, gone) {
+            Ok(socket) => socket,
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+                return;
+            }
+        };
+        let poller = crate::poll::Poller::new().unwrap();
+        poller.add(&socket, 0, crate::poll::Interest::WRITE).unwrap();
+        poller.wait(&mut crate::poll::Events::new(), Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(connect_result(socket.as_fd()).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn pacing_and_congestion_control_can_be_set() {
+        let socket = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        set_pacing(socket.as_fd(), Some(1 << 20)).unwrap();
+        set_pacing(socket.as_fd(), None).unwrap();
+        let offered = congestion_controls();
+        set_congestion(socket.as_fd(), offered.first().unwrap()).unwrap();
+        assert!(set_congestion(socket.as_fd(), "no-such-control").is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! Record marking over a stream socket: TCP, or a pair within one process.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::inbound::{Inbound, Received, Scratch};
+use crate::outbound::Outbound;
+use crate::{Error, Landing, Sink, Source, Transport, socket};
+
+/// What a stream accepts from its peer.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The longest record, over the sum of its fragments.
+    pub record_bytes_max: usize,
+}
+
+/// A connection that carries records over a stream socket.
+#[derive(Debug)]
+pub struct Stream<P, L> {
+    socket: OwnedFd,
+    inbound: Inbound<L>,
+    outbound: Outbound<P>,
+}
+
+impl<P, L: Landing> Stream<P, L> {
+    /// Takes a connected, non-blocking socket.
+    #[must_use]
+    pub fn new(socket: OwnedFd, limits: Limits) -> Self {
+        Self { socket, inbound: Inbound::new(limits.record_bytes_max), outbound: Outbound::new() }
+    }
+
+    /// Two ends of a connection within this process.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn pair(limits: Limits) -> std::io::Result<(Self, Self)> {
+        let (one, other) = socket::pair()?;
+        Ok((Self::new(one, limits), Self::new(other, limits)))
+    }
+
+    /// The socket, to wait for and to ask about.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Bytes held for incomplete records.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.inbound.held_bytes()
+    }
+
+    /// Whether part of a record has come and the rest has not.
+    #[must_use]
+    pub fn within_record(&self) -> bool {
+        self.inbound.within_record()
+    }
+
+    /// Resets the connection: nothing that is queued here or in the system is delivered later. Gives back
+    /// memory that a payload was being received into.
+    pub fn abort(self) -> Option<L> {
+        // A socket that is gone already needs no reset.
+        let _ = socket::reset_on_close(self.socket.as_fd());
+        self.inbound.into_landing()
+    }
+}
+
+impl<P, L: Landing> Transport<P, L> for Stream<P, L> {
+    #[inline]
+    fn receive(
+        &mut self,
+        scratch: &mut Scratch,
+        sink: &mut impl Sink<Landing = L>,
+        budget_bytes: usize,
+    ) -> Result<Received, Error> {
+        self.inbound.receive(self.socket.as_fd(), scratch, sink, budget_bytes)
+    }
+
+    #[inline]
+    fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
+        self.outbound.push(payload, payload_len, head);
+    }
+
+    #[inline]
+    fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
+        self.outbound.flush(self.socket.as_fd(), source)
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.outbound.queued_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

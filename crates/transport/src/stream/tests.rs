@@ -1,0 +1,248 @@
+//! Streams over a socket pair: records of every size and cut, in place and assembled, and what is refused.
+
+use std::io::{IoSlice, IoSliceMut, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+
+use proptest::prelude::*;
+use rpc::record::Mark;
+
+use super::*;
+use crate::{DIRECT_BYTES_MIN, Place, Slices, SlicesMut};
+
+const LIMITS: Limits = Limits { record_bytes_max: 1 << 20 };
+
+struct Memory(Vec<u8>);
+
+impl Landing for Memory {
+    fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
+        // Two pieces, so that a boundary lies within the payload.
+        let middle = self.0.len() / 2;
+        let (first, second) = self.0.split_at_mut(middle);
+        out.extend([first, second].into_iter().scan(from, |skip, piece| {
+            let now = (*skip).min(piece.len());
+            *skip -= now;
+            Some(IoSliceMut::new(&mut piece[now..]))
+        }));
+    }
+}
+
+/// Collects records; long ones are received in place from byte 100 on, when `in_place`.
+#[derive(Default)]
+struct Collect {
+    in_place: bool,
+    records: Vec<Vec<u8>>,
+    landed: usize,
+    stop_after: Option<usize>,
+}
+
+impl Sink for Collect {
+    type Landing = Memory;
+
+    fn place(&mut self, _head: &[u8], record_len: usize) -> Option<Place<Memory>> {
+        let len = (record_len - 100) / 4 * 4 - 3;
+        self.in_place.then(|| Place { at: record_len - len - 3, len, landing: Memory(vec![0; len]) })
+    }
+
+    fn record(&mut self, record: &[u8]) {
+        self.records.push(record.to_vec());
+    }
+
+    fn landed(&mut self, head: &[u8], landing: Memory, tail: &[u8]) {
+        self.landed += 1;
+        self.records.push([head, &landing.0, tail].concat());
+    }
+
+    fn wants_more(&self) -> bool {
+        self.stop_after.is_none_or(|stop| self.records.len() < stop)
+    }
+}
+
+type Receiver = Stream<(), Memory>;
+
+struct Nothing;
+
+impl Source<()> for Nothing {
+    fn slices<'a>(&'a self, (): &'a (), _out: &mut Slices<'a>) {}
+}
+
+fn receiver() -> (UnixStream, Receiver) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    (ours, Stream::new(theirs.into(), LIMITS))
+}
+
+fn record_of(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+fn marked(record: &[u8]) -> Vec<u8> {
+    [&Mark { last: true, len: record.len() as u32 }.encode()[..], record].concat()
+}
+
+#[test]
+fn records_arrive_whole_however_the_stream_is_cut() {
+    proptest!(ProptestConfig::with_cases(64), |(
+        lens in proptest::collection::vec(prop_oneof![0_usize..300, 15_000_usize..17_000, 60_000_usize..70_000], 1..6),
+        cuts in proptest::collection::vec(1_usize..40_000, 1..20),
+        in_place in any::<bool>(),
+    )| {
+        let (mut ours, mut stream) = receiver();
+        let records: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, &len)| record_of(len, n as u8)).collect();
+        let bytes: Vec<u8> = records.iter().flat_map(|record| marked(record)).collect();
+        let mut sink = Collect { in_place, ..Collect::default() };
+        let mut scratch = Scratch::new();
+        let mut rest = &bytes[..];
+        for cut in cuts.iter().cycle() {
+            let (now, later) = rest.split_at((*cut).min(rest.len()));
+            ours.write_all(now).unwrap();
+            stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(&sink.records, &records);
+        prop_assert!(!stream.within_record());
+    });
+}
+
+#[test]
+fn a_long_record_lands_in_place_and_the_next_head_comes_along() {
+    let (mut ours, mut stream) = receiver();
+    let long = record_of(DIRECT_BYTES_MIN * 2, 1);
+    let writer = std::thread::spawn({
+        let bytes = [marked(&long), marked(b"next")].concat();
+        move || {
+            ours.write_all(&bytes[..2000]).unwrap();
+            ours.write_all(&bytes[2000..]).unwrap();
+            ours
+        }
+    });
+    let mut sink = Collect { in_place: true, ..Collect::default() };
+    let mut scratch = Scratch::new();
+    while sink.records.len() < 2 {
+        stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    }
+    drop(writer.join().unwrap());
+    assert_eq!(sink.records, [long, b"next".to_vec()]);
+}
+
+#[test]
+fn fragments_are_put_together() {
+    let (mut ours, mut stream) = receiver();
+    for (last, part) in [(false, &b"one "[..]), (false, b""), (true, b"record")] {
+        ours.write_all(&Mark { last, len: part.len() as u32 }.encode()).unwrap();
+        ours.write_all(part).unwrap();
+    }
+    ours.write_all(&marked(b"another")).unwrap();
+    let mut sink = Collect::default();
+    stream.receive(&mut Scratch::new(), &mut sink, usize::MAX).unwrap();
+    assert_eq!(sink.records, [b"one record".to_vec(), b"another".to_vec()]);
+}
+
+#[test]
+fn a_record_above_the_bound_is_refused_at_its_mark() {
+    let (mut ours, mut stream) = receiver();
+    ours.write_all(&Mark { last: true, len: (1 << 20) + 1 }.encode()).unwrap();
+    let error = stream.receive(&mut Scratch::new(), &mut Collect::default(), usize::MAX).unwrap_err();
+    assert!(matches!(error, Error::Record(_)), "{error}");
+    assert!(stream.held_bytes() < 64);
+}
+
+#[test]
+fn an_announced_record_takes_no_memory_before_it_comes() {
+    let (mut ours, mut stream) = receiver();
+    let start = marked(&record_of(1 << 20, 0));
+    ours.write_all(&start[..2048]).unwrap();
+    stream.receive(&mut Scratch::new(), &mut Collect::default(), usize::MAX).unwrap();
+    assert!(stream.held_bytes() < 512 << 10, "{}", stream.held_bytes());
+    assert!(stream.within_record());
+}
+
+#[test]
+fn an_end_between_records_is_told_from_an_end_within_one() {
+    for (bytes, within) in [(marked(b"whole"), false), (marked(b"cut")[..5].to_vec(), true)] {
+        let (mut ours, mut stream) = receiver();
+        ours.write_all(&bytes).unwrap();
+        ours.shutdown(Shutdown::Write).unwrap();
+        let mut scratch = Scratch::new();
+        let mut sink = Collect::default();
+        stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+        let error = stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap_err();
+        assert_eq!(matches!(error, Error::Truncated), within, "{error}");
+    }
+}
+
+#[test]
+fn a_sink_that_wants_no_more_gets_the_rest_later_without_the_socket() {
+    let (mut ours, mut stream) = receiver();
+    ours.write_all(&[marked(b"first"), marked(b"second"), marked(b"third")].concat()).unwrap();
+    let mut sink = Collect { stop_after: Some(1), ..Collect::default() };
+    let mut scratch = Scratch::new();
+    stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    assert_eq!(sink.records.len(), 1);
+    sink.stop_after = None;
+    stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    assert_eq!(sink.records, [b"first".to_vec(), b"second".to_vec(), b"third".to_vec()]);
+}
+
+#[test]
+fn heads_and_payloads_leave_in_order_with_marks_and_padding() {
+    struct Store(Vec<u8>);
+    impl Source<(usize, usize)> for Store {
+        fn slices<'a>(&'a self, &(at, len): &'a (usize, usize), out: &mut Slices<'a>) {
+            let middle = at + len / 2;
+            out.push(IoSlice::new(&self.0[at..middle]));
+            out.push(IoSlice::new(&self.0[middle..at + len]));
+        }
+    }
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let mut sender: Stream<(usize, usize), Memory> = Stream::new(ours.into(), LIMITS);
+    let mut receiver: Receiver = Stream::new(theirs.into(), LIMITS);
+    let store = Store(record_of(1 << 20, 9));
+    let mut expected = Vec::new();
+    for n in 0..40_usize {
+        let (at, len) = (n * 1000, (n * 7919) % 90_000);
+        sender.push((at, len), len, |head| head.extend_from_slice(format!("head {n} ").as_bytes()));
+        let mut record = format!("head {n} ").into_bytes();
+        record.extend_from_slice(&store.0[at..at + len]);
+        record.resize(record.len() + len.wrapping_neg() % 4, 0);
+        expected.push(record);
+    }
+    let mut sink = Collect::default();
+    let mut scratch = Scratch::new();
+    while !sender.flush(&store).unwrap() || sink.records.len() < 40 {
+        receiver.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    }
+    assert_eq!(sender.queued_bytes(), 0);
+    assert!(sink.records == expected);
+}
+
+#[test]
+fn aborting_gives_back_the_memory_of_a_payload_in_flight() {
+    let (mut ours, mut stream) = receiver();
+    ours.write_all(&marked(&record_of(100_000, 0))[..50_000]).unwrap();
+    let mut sink = Collect { in_place: true, ..Collect::default() };
+    stream.receive(&mut Scratch::new(), &mut sink, usize::MAX).unwrap();
+    assert!(stream.abort().is_some());
+    let (_ours, stream) = receiver();
+    assert!(stream.abort().is_none());
+}
+
+#[test]
+fn an_injected_fault_cuts_before_or_after_the_record_leaves() {
+    use crate::{Fault, Faulty};
+    for (fault, arrives) in [(Fault::BeforeSend(1), 0), (Fault::AfterSend(1), 1), (Fault::Silence(1), 0)] {
+        let (one, mut other) = Receiver::pair(LIMITS).unwrap();
+        let mut faulty = Faulty::new(one);
+        faulty.set(fault);
+        faulty.push((), 0, |head| head.extend_from_slice(b"call"));
+        assert_eq!(faulty.flush(&Nothing).is_err(), fault != Fault::Silence(1));
+        let mut sink = Collect::default();
+        other.receive(&mut Scratch::new(), &mut sink, usize::MAX).unwrap();
+        assert_eq!(sink.records.len(), arrives);
+    }
+}
