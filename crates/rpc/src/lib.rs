@@ -14,6 +14,7 @@
 pub mod auth;
 pub mod call;
 pub mod record;
+pub mod replay;
 pub mod reply;
 
 /// The version of the RPC protocol that this is. RFC 5531 s9

@@ -1,0 +1,96 @@
+//! How a server knows our own clients.
+//!
+//! Our client draws 64 random bits for each mount and shows them in AUTH_SYS: in hexadecimal in the machine
+//! name, and the lower half once more as the stamp. A foreign client whose machine is named like that by
+//! accident fails the second test. This is a mark, not a proof: AUTH_SYS proves nothing, so a server looks for
+//! it only after the export let the caller's address in.
+
+use xdr::Reader;
+
+use crate::auth::{AUTH_SYS, AuthSys, MACHINE_BYTES_MAX};
+
+const PREFIX: &[u8; 10] = b"trunkline-";
+const DIGITS: usize = 16;
+
+/// Bytes of the machine name that marks our clients.
+pub const MACHINE_NAME_BYTES: usize = PREFIX.len() + DIGITS;
+
+/// The machine name of the client `id`; its stamp is the low 32 bits of `id`.
+#[must_use]
+pub fn machine_name(id: u64) -> [u8; MACHINE_NAME_BYTES] {
+    let mut name = [0; MACHINE_NAME_BYTES];
+    let (prefix, digits) = name.split_at_mut(PREFIX.len());
+    prefix.copy_from_slice(PREFIX);
+    for (place, digit) in digits.iter_mut().enumerate() {
+        let nibble = (id >> (4 * (DIGITS - 1 - place)) & 0xf) as u8;
+        *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+    }
+    name
+}
+
+/// The id of our client that wrote this credential, or none: it is another's.
+#[must_use]
+pub fn client_id(sys: &AuthSys<'_>) -> Option<u64> {
+    id_of(sys.stamp, sys.machine)
+}
+
+/// The same from a credential that was not parsed, for each call: reads the stamp and the name, not the
+/// groups.
+#[must_use]
+pub fn client_id_of_credential(flavor: u32, body: &[u8]) -> Option<u64> {
+    if flavor != AUTH_SYS {
+        return None;
+    }
+    let mut reader = Reader::new(body);
+    let stamp = reader.u32().ok()?;
+    id_of(stamp, reader.opaque(MACHINE_BYTES_MAX).ok()?)
+}
+
+fn id_of(stamp: u32, machine: &[u8]) -> Option<u64> {
+    let digits: &[u8; DIGITS] = machine.strip_prefix(PREFIX)?.try_into().ok()?;
+    let id = digits.iter().try_fold(0, |id: u64, digit| {
+        let nibble = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(id << 4 | u64::from(nibble))
+    })?;
+    (id & u64::from(u32::MAX) == u64::from(stamp)).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use xdr::Writer;
+
+    fn sys(stamp: u32, machine: &[u8]) -> AuthSys<'_> {
+        AuthSys { stamp, machine, uid: 0, gid: 0, gids: Default::default() }
+    }
+
+    #[test]
+    fn a_name_that_only_looks_like_ours_is_not() {
+        let name = machine_name(0x0123_4567_89ab_cdef);
+        assert_eq!(&name, b"trunkline-0123456789abcdef");
+        assert_eq!(client_id(&sys(0x89ab_cdef, &name)), Some(0x0123_4567_89ab_cdef));
+        assert_eq!(client_id(&sys(0x89ab_cdee, &name)), None, "another stamp");
+        assert_eq!(client_id(&sys(0x89ab_cdef, b"trunkline-0123456789ABCDEF")), None, "capitals");
+        assert_eq!(client_id(&sys(0x89ab_cdef, b"trunkline-0123456789abcdef0")), None, "longer");
+        assert_eq!(client_id(&sys(0, b"trunkline-")), None, "shorter");
+        assert_eq!(client_id(&sys(0, b"")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_mark_is_read_from_the_parsed_and_from_the_raw_credential(id in any::<u64>()) {
+            let name = machine_name(id);
+            let sys = sys(id as u32, &name);
+            let mut opaque = Vec::new();
+            sys.encode_opaque(&mut Writer::new(&mut opaque));
+            prop_assert_eq!(client_id(&sys), Some(id));
+            prop_assert_eq!(client_id_of_credential(AUTH_SYS, &opaque[8..]), Some(id));
+            prop_assert_eq!(client_id_of_credential(0, &opaque[8..]), None);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The reply table for clients that are not ours.
+//!
+//! The key is what identifies a call without its address, since a client that fails over comes from another:
+//! xid, program, version, procedure, the whole credential, and a hash of the arguments. Entries go when
+//! they are [`TABLE_AGE_MAX`] old or when newer ones need their place, the oldest first; a running call is never
+//! dropped. Plain data with one owner at a time: a server makes several and picks one by [`CallKey::shard`].
+//!
+//! Only for procedures that change something. What slips through is what slips through the kernel's: a copy
+//! that comes after its entry went is executed again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
+use crate::Xid;
+use crate::call::CallHeader;
+
+/// Entries over all tables of a server: half a second of foreign clients' changes at full speed and far more
+/// than they have outstanding, for at most 45 MiB. Divide it by the number of tables.
+pub const TABLE_ENTRIES_MAX: usize = 65_536;
+
+/// How long the outcome of a call is kept, as long as the kernel's server keeps it. A client that sends its
+/// calls again within its first two timeouts of a minute finds them.
+pub const TABLE_AGE_MAX: Duration = Duration::from_secs(120);
+
+/// Payload bytes of a WRITE to be hashed, as many as the kernel's server takes. Two WRITEs that agree in xid,
+/// credential, file, offset, length and these bytes count as one call.
+pub const HASHED_PAYLOAD_BYTES: usize = 256;
+
+/// Entries looked at to find one that may go. More would let running calls make every new one slow.
+const EVICTION_STEPS_MAX: usize = 64;
+
+/// Aged entries dropped for each call begun: more than one, so that a table past its peak shrinks.
+const AGED_STEPS: usize = 2;
+
+/// Hashes arguments for [`CallKey`]. `args` are all of them where they are small; of a WRITE, what precedes the
+/// payload and its first [`HASHED_PAYLOAD_BYTES`]. `args_len` is the length of all arguments.
+#[must_use]
+pub fn args_hash(args: &[u8], args_len: usize) -> u64 {
+    xxh3_64_with_seed(args, args_len as u64)
+}
+
+/// What makes two messages the same call.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CallKey {
+    xid: Xid,
+    procedure: u32,
+    program: u32,
+    version: u32,
+    args_hash: u64,
+    credential_flavor: u32,
+    /// A usual AUTH_SYS body is held in place; one with many groups is allocated.
+    credential_body: SmallVec<[u8; 64]>,
+}
+
+impl CallKey {
+    /// The key of a call whose arguments hash to `args_hash` ([`args_hash`]).
+    #[must_use]
+    pub fn new(header: &CallHeader<'_>, args_hash: u64) -> Self {
+        Self {
+            xid: header.xid,
+            procedure: header.procedure,
+            program: header.program,
+            version: header.version,
+            args_hash,
+            credential_flavor: header.credential_flavor,
+            credential_body: SmallVec::from_slice(header.credential_body),
+        }
+    }
+
+    /// Which of `shards` tables the call belongs to; 0 when there are none.
+    #[must_use]
+    pub fn shard(&self, shards: usize) -> usize {
+        let mixed = (self.args_hash ^ u64::from(self.xid.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        (mixed as usize).checked_rem(shards).unwrap_or(0)
+    }
+}
+
+/// What is known of one call.
+#[derive(Debug)]
+enum Phase {
+    /// It is being executed; the newest connection that waits for it, if any does.
+    Running(Option<Token>),
+    /// It ended so, then.
+    Ended(Stored, Duration),
+}
+
+#[derive(Debug)]
+struct Entry {
+    phase: Phase,
+    /// Told apart from an earlier entry of the same key whose place in the queue is still there.
+    serial: u64,
+}
+
+impl Entry {
+    fn is_aged(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Ended(_, since) if now.saturating_sub(since) >= TABLE_AGE_MAX)
+    }
+}
+
+/// One table.
+#[derive(Debug)]
+pub struct Table {
+    // The standard hasher is keyed at random, so that no client can choose colliding keys.
+    entries: HashMap<Arc<CallKey>, Entry>,
+    /// Every entry, oldest first, and at most `entries_max` places.
+    queue: VecDeque<(u64, Arc<CallKey>)>,
+    entries_max: usize,
+    serial: u64,
+}
+
+impl Table {
+    /// Of at most `entries_max` entries. Allocates nothing yet.
+    #[must_use]
+    pub fn new(entries_max: usize) -> Self {
+        Self { entries: HashMap::new(), queue: VecDeque::new(), entries_max, serial: 0 }
+    }
+
+    /// Asks before a call is executed, after its arguments were found sound.
+    pub fn begin(&mut self, key: &CallKey, token: Token, now: Duration) -> Begin {
+        self.drop_aged(now);
+        if let Some(entry) = self.entries.get_mut(key).filter(|entry| !entry.is_aged(now)) {
+            return match &mut entry.phase {
+                Phase::Running(waiter) => {
+                    *waiter = Some(token);
+                    Begin::Attached
+                }
+                Phase::Ended(stored, _) => Begin::Replay(stored.clone()),
+            };
+        }
+        if self.queue.len() >= self.entries_max && !self.make_room() {
+            return Begin::Refused(Refusal::TableFull);
+        }
+        self.serial += 1;
+        let key = Arc::new(key.clone());
+        self.queue.push_back((self.serial, Arc::clone(&key)));
+        self.entries.insert(key, Entry { phase: Phase::Running(None), serial: self.serial });
+        Begin::Run
+    }
+
+    /// Ends a call that [`begin`](Self::begin) had run, and says where its answer goes.
+    pub fn finish(&mut self, key: &CallKey, outcome: Outcome<'_>, now: Duration) -> Answer {
+        let Some(entry) = self.entries.get_mut(key) else { return Answer::ORIGINAL };
+        let Phase::Running(to) = entry.phase else { return Answer::ORIGINAL };
+        match Stored::of(outcome) {
+            Some(stored) => entry.phase = Phase::Ended(stored, now),
+            // Its place in the queue goes when its turn comes.
+            None => drop(self.entries.remove(key)),
+        }
+        Answer { to }
+    }
+
+    /// Calls known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no call is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entry whose turn it is to go; `None` when that place is empty by now.
+    fn oldest(&self) -> Option<(&CallKey, Option<&Entry>)> {
+        let (serial, key) = self.queue.front()?;
+        Some((key, self.entries.get(key).filter(|entry| entry.serial == *serial)))
+    }
+
+    fn drop_aged(&mut self, now: Duration) {
+        for _ in 0..AGED_STEPS {
+            match self.oldest() {
+                Some((_, Some(entry))) if !entry.is_aged(now) => return,
+                Some(_) => self.drop_oldest(),
+                None => return,
+            }
+        }
+    }
+
+    /// Drops the oldest entry that does not run; running ones go to the end of the queue.
+    fn make_room(&mut self) -> bool {
+        for _ in 0..EVICTION_STEPS_MAX {
+            match self.oldest() {
+                Some((_, Some(Entry { phase: Phase::Running(_), .. }))) => self.queue.rotate_left(1),
+                Some(_) => {
+                    self.drop_oldest();
+                    return true;
+                }
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some((serial, key)) = self.queue.pop_front()
+            && self.entries.get(&key).is_some_and(|entry| entry.serial == serial)
+        {
+            self.entries.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! The windows of our own clients, and the bounded set of them that a server keeps.
+//!
+//! A server asks [`Windows`] once for each connection, after the export let the caller in, and keeps the
+//! [`Arc`]. All connections of a client, on all nodes of the group, share its one window.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::class::{Counter, XidClass};
+use super::done_window::{DoneWindow, STATUS_MAX};
+use super::reply_window::ReplyWindow;
+use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
+use crate::Xid;
+
+/// Clients whose windows a server keeps. One that only reads costs under a KiB; one that has written its ring
+/// full and filled its replies costs about 400 KiB, so all of them at worst 400 MiB.
+pub const CLIENT_WINDOWS_MAX: usize = 1_024;
+
+/// How long a window is kept after its last call, though no connection holds it: as long as a client may be cut
+/// off and come back to find its calls remembered, whatever others do. The table of foreign clients keeps its
+/// entries as long.
+pub const WINDOW_IDLE_MIN: Duration = super::TABLE_AGE_MAX;
+
+/// What one of our clients has sent. Shared by all its connections; every method takes `&self`.
+#[derive(Debug)]
+pub struct ClientWindow {
+    id: u64,
+    done: DoneWindow,
+    replies: Mutex<ReplyWindow>,
+    /// When the last call came, in whole seconds, so that the word is written once a second and not per call.
+    used_s: AtomicU64,
+}
+
+impl ClientWindow {
+    /// An empty window for the client `id`.
+    #[must_use]
+    pub fn new(id: u64, now: Duration) -> Self {
+        Self {
+            id,
+            done: DoneWindow::default(),
+            replies: Mutex::default(),
+            used_s: AtomicU64::new(now.as_secs()),
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Asks before a call is executed, after its arguments were found sound and its xid's class to be the one
+    /// its procedure needs ([`XidClass::of_call`]). A [`XidClass::Repeatable`] one always runs.
+    pub fn begin(&self, xid: Xid, token: Token, now: Duration) -> Begin {
+        let now_s = now.as_secs();
+        if self.used_s.load(Ordering::Relaxed) != now_s {
+            self.used_s.store(now_s, Ordering::Relaxed);
+        }
+        match XidClass::of(xid) {
+            Some(XidClass::Repeatable) => Begin::Run,
+            Some(XidClass::DoneBit) => self.done.begin(Counter::of(xid), token),
+            Some(XidClass::WholeReply) => self.replies().begin(Counter::of(xid), token),
+            None => Begin::Refused(Refusal::UnknownClass),
+        }
+    }
+
+    /// Ends a call that [`begin`](Self::begin) had run, and says where its answer goes.
+    ///
+    /// # Panics
+    /// In debug builds, when a [`XidClass::DoneBit`] call ends in [`Outcome::Reply`], which has no place there.
+    pub fn finish(&self, xid: Xid, outcome: Outcome<'_>, _now: Duration) -> Answer {
+        let counter = Counter::of(xid);
+        match XidClass::of(xid) {
+            Some(XidClass::Repeatable) | None => Answer::ORIGINAL,
+            Some(XidClass::DoneBit) => match outcome {
+                Outcome::Done => self.done.finish(counter, 0),
+                // 0 is success; a failure of that number is the caller's mistake and stays a failure.
+                Outcome::Failed(status) => self.done.finish(counter, status.clamp(1, STATUS_MAX)),
+                Outcome::Reply(_) => {
+                    debug_assert!(false, "a call of {xid} keeps its status, not its reply");
+                    self.done.finish(counter, STATUS_MAX)
+                }
+                Outcome::Dropped => self.done.drop_call(counter),
+            },
+            Some(XidClass::WholeReply) => self.replies().finish(counter, Stored::of(outcome)),
+        }
+    }
+
+    fn replies(&self) -> MutexGuard<'_, ReplyWindow> {
+        // A panic elsewhere leaves the window whole: its methods do not panic halfway.
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stored {
+    /// What is kept of an outcome; nothing of a call that was dropped.
+    pub(super) fn of(outcome: Outcome<'_>) -> Option<Self> {
+        match outcome {
+            Outcome::Done => Some(Self::Done),
+            Outcome::Failed(status) => Some(Self::Failed(status)),
+            Outcome::Reply(bytes) => Some(Self::Reply(bytes.into())),
+            Outcome::Dropped => None,
+        }
+    }
+}
+
+/// The windows of all our clients.
+#[derive(Debug)]
+pub struct Windows {
+    clients: HashMap<u64, Arc<ClientWindow>>,
+    clients_max: usize,
+}
+
+impl Windows {
+    /// For at most `clients_max` clients, normally [`CLIENT_WINDOWS_MAX`].
+    #[must_use]
+    pub fn new(clients_max: usize) -> Self {
+        Self { clients: HashMap::new(), clients_max }
+    }
+
+    /// The window of the client `id`, made if need be. At the bound the least recently used one is dropped, but
+    /// none that is held outside (by a connection or by a running call) and none used within
+    /// [`WINDOW_IDLE_MIN`].
+    ///
+    /// `None`: nothing may be dropped. The client is turned away until something may, with SYSTEM_ERR or by
+    /// closing its connection. Serving it from the [`Table`](super::Table) meanwhile would be wrong: a call that
+    /// ran there would run again when its copy comes after the client got a window.
+    pub fn window(&mut self, id: u64, now: Duration) -> Option<Arc<ClientWindow>> {
+        if let Some(window) = self.clients.get(&id) {
+            return Some(Arc::clone(window));
+        }
+        if self.clients.len() >= self.clients_max {
+            let idle = self.least_recently_used(now)?;
+            self.clients.remove(&idle);
+        }
+        let window = Arc::new(ClientWindow::new(id, now));
+        self.clients.insert(id, Arc::clone(&window));
+        Some(window)
+    }
+
+    /// Clients known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Whether no client is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    fn least_recently_used(&self, now: Duration) -> Option<u64> {
+        let used_s = |window: &ClientWindow| window.used_s.load(Ordering::Relaxed);
+        self.clients
+            .values()
+            // Nobody can take another reference meanwhile: that goes through `self`.
+            .filter(|window| Arc::strong_count(window) == 1)
+            .filter(|window| now.as_secs().saturating_sub(used_s(window)) > WINDOW_IDLE_MIN.as_secs())
+            .min_by_key(|window| used_s(window))
+            .map(|window| window.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::from_secs(1000);
+    const TOKEN: Token = Token(1);
+
+    #[test]
+    fn each_class_of_xid_is_kept_in_its_own_way() {
+        let window = ClientWindow::new(7, START);
+        let ends = [
+            (0x4000_0001, Outcome::Done, Begin::Replay(Stored::Done)),
+            (0x4000_0002, Outcome::Failed(5), Begin::Replay(Stored::Failed(5))),
+            (0x4000_0003, Outcome::Dropped, Begin::Run),
+            (0x8000_0001, Outcome::Reply(b"made"), Begin::Replay(Stored::Reply(b"made"[..].into()))),
+            (0x8000_0002, Outcome::Dropped, Begin::Run),
+            (0x0000_0001, Outcome::Done, Begin::Run),
+        ];
+        for (xid, outcome, then) in ends {
+            assert_eq!(window.begin(Xid(xid), TOKEN, START), Begin::Run);
+            assert_eq!(window.finish(Xid(xid), outcome, START), Answer::ORIGINAL);
+            assert_eq!(window.begin(Xid(xid), TOKEN, START), then);
+        }
+        assert_eq!(window.begin(Xid(u32::MAX), TOKEN, START), Begin::Refused(Refusal::UnknownClass));
+    }
+
+    #[test]
+    fn all_connections_of_a_client_share_its_window() {
+        let mut windows = Windows::new(4);
+        let first = windows.window(7, START).unwrap();
+        assert!(Arc::ptr_eq(&first, &windows.window(7, START).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &windows.window(8, START).unwrap()));
+        assert_eq!(windows.len(), 2);
+    }
+
+    #[test]
+    fn the_least_recently_used_window_goes_but_none_that_is_held_or_was_used_lately() {
+        let mut windows = Windows::new(3);
+        let second = Duration::from_secs(1);
+        let held = windows.window(1, START).unwrap();
+        let used = windows.window(2, START).unwrap();
+        drop(windows.window(3, START + second).unwrap());
+        // Used long after it was looked up, as a connection of some days does.
+        used.begin(Xid(0), TOKEN, START + 100 * second);
+        drop(used);
+        assert!(windows.window(4, START + WINDOW_IDLE_MIN).is_none(), "all are held or used lately");
+        assert!(windows.window(4, START + WINDOW_IDLE_MIN + 3 * second).is_some());
+        assert!(!windows.clients.contains_key(&3), "the least recently used");
+        assert!(windows.clients.contains_key(&1) && windows.clients.contains_key(&2));
+        assert!(windows.window(5, START + WINDOW_IDLE_MIN + 3 * second).is_none(), "4 is new, 2 too young");
+        drop(held);
+        assert!(windows.window(5, START + WINDOW_IDLE_MIN + 3 * second).is_some());
+        assert_eq!(windows.len(), 3);
+    }
+}
