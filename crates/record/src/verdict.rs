@@ -1,0 +1,186 @@
+//! Which of two routes is faster, said only where the repeats show it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    model::{Half, Record, Workload},
+    stats::{self, Ratio},
+};
+
+/// Two routes compared in one workload and half.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The workload's name.
+    pub workload: String,
+    /// Raw or paced.
+    pub half: Half,
+    /// What was compared.
+    #[serde(default)]
+    pub of: Measure,
+    /// The route in question.
+    pub a: String,
+    /// The route it is compared with.
+    pub b: String,
+    /// How many times `b` is `a`: the median over pairs of interleaved repeats.
+    pub ratio: f64,
+    /// The ratio's bootstrap 95 % interval.
+    pub interval_95: [f64; 2],
+    /// How many pairs of repeats it rests on.
+    #[serde(default)]
+    pub pairs: usize,
+    /// What may be said.
+    pub verdict: Verdict,
+}
+
+/// What may be said of `a` against `b`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The whole interval lies above 1.
+    Faster,
+    /// The whole interval lies below 1.
+    Slower,
+    /// The interval holds 1, or rests on too few pairs.
+    #[default]
+    NoDifference,
+}
+
+impl Verdict {
+    /// The verdict that a ratio allows.
+    pub fn of(ratio: &Ratio) -> Self {
+        match ratio.shows_a_difference() {
+            false => Verdict::NoDifference,
+            true if ratio.ratio > 1.0 => Verdict::Faster,
+            true => Verdict::Slower,
+        }
+    }
+}
+
+/// Which speed a comparison is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Reads and writes together: each repeat's sum.
+    #[default]
+    Both,
+    /// Reads alone.
+    Read,
+    /// Writes alone.
+    Write,
+}
+
+impl Workload {
+    /// The speed of each repeat in GB/s: of reads, of writes, or of both at once. Empty where a direction that
+    /// was asked for alone was not done.
+    pub fn speeds(&self, of: Measure) -> Vec<f64> {
+        let read = self.read.as_ref().map(|cell| cell.speeds());
+        let write = self.write.as_ref().map(|cell| cell.speeds());
+        match (of, read, write) {
+            (Measure::Both, Some(read), Some(write)) => read.iter().zip(&write).map(|(r, w)| r + w).collect(),
+            (Measure::Both | Measure::Read, Some(read), _) => read,
+            (Measure::Both | Measure::Write, _, Some(write)) => write,
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Record {
+    /// Adds the verdicts of route `a` against route `b` in every workload and half that both have, reads and
+    /// writes together. Verdicts on the same question are replaced.
+    pub fn compare(&mut self, a: &str, b: &str, seed: u64) {
+        let found = self.comparisons(a, b, seed);
+        self.verdicts.retain(|old| {
+            !found.iter().any(|new| {
+                (&new.workload, new.half, new.of, &new.a, &new.b)
+                    == (&old.workload, old.half, old.of, &old.a, &old.b)
+            })
+        });
+        self.verdicts.extend(found);
+    }
+
+    fn comparisons(&self, a: &str, b: &str, seed: u64) -> Vec<Comparison> {
+        let (Some(route), Some(other)) = (self.route(a), self.route(b)) else { return Vec::new() };
+        let compared = route.workloads.iter().filter_map(|workload| {
+            let half = workload.half();
+            let partner = other.workload(&workload.name, half)?;
+            let of = Measure::Both;
+            let ratio = stats::ratio_of_pairs(&workload.speeds(of), &partner.speeds(of), seed)?;
+            Some(Comparison {
+                workload: workload.name.clone(),
+                half,
+                of,
+                a: a.into(),
+                b: b.into(),
+                ratio: ratio.ratio,
+                interval_95: ratio.interval_95,
+                pairs: ratio.pairs,
+                verdict: Verdict::of(&ratio),
+            })
+        });
+        compared.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cell, Pace, Repeat, Route};
+
+    fn cell(speeds: &[f64]) -> Cell {
+        let repeat = |gbytes_per_s: &f64| Repeat { gbytes_per_s: *gbytes_per_s, ..Repeat::default() };
+        Cell { repeats: speeds.iter().map(repeat).collect(), ..Cell::default() }
+    }
+
+    fn route(name: &str, raw: f64, paced: f64) -> Route {
+        let series = |speed: f64| -> Vec<f64> { (0..8).map(|i| speed + 0.01 * f64::from(i % 3)).collect() };
+        let workload = |speed, pace| Workload {
+            name: "mix-1m".into(),
+            pace,
+            read: Some(cell(&series(speed))),
+            write: Some(cell(&series(speed))),
+            ..Workload::default()
+        };
+        let pace = Some(Pace { gbit_per_s_per_node: 2.0 });
+        Route {
+            name: name.into(),
+            workloads: vec![workload(raw, None), workload(paced, pace)],
+            ..Route::default()
+        }
+    }
+
+    #[test]
+    fn each_half_has_its_own_verdict() {
+        let mut record =
+            Record { routes: vec![route("tcp", 3.0, 0.24), route("tcp-mp", 3.0, 0.96)], ..Record::default() };
+        record.compare("tcp-mp", "tcp", 1);
+        record.compare("tcp-mp", "tcp", 1);
+        assert_eq!(record.verdicts.len(), 2, "the second comparison replaces the first");
+        assert_eq!((record.verdicts[0].half, record.verdicts[0].verdict), (Half::Raw, Verdict::NoDifference));
+        assert_eq!((record.verdicts[1].half, record.verdicts[1].verdict), (Half::Paced, Verdict::Faster));
+        assert!(record.verdicts[1].ratio > 3.8);
+        record.compare("tcp", "tcp-mp", 1);
+        assert_eq!(record.verdicts[3].verdict, Verdict::Slower);
+    }
+
+    #[test]
+    fn a_route_that_was_skipped_has_no_verdict() {
+        let mut record = Record {
+            routes: vec![route("tcp", 3.0, 0.24), Route::skipped("rdma", "no device")],
+            ..Record::default()
+        };
+        record.compare("rdma", "tcp", 1);
+        record.compare("nfs-rdma", "tcp", 1);
+        assert!(record.verdicts.is_empty());
+    }
+
+    #[test]
+    fn the_speeds_of_both_are_the_sums_of_each_repeat() {
+        let workload =
+            Workload { read: Some(cell(&[1.0, 2.0])), write: Some(cell(&[0.5, 0.5])), ..Workload::default() };
+        assert_eq!(workload.speeds(Measure::Both), [1.5, 2.5]);
+        assert_eq!(workload.speeds(Measure::Write), [0.5, 0.5]);
+        let reads = Workload { read: Some(cell(&[1.0])), ..Workload::default() };
+        assert_eq!(reads.speeds(Measure::Both), [1.0]);
+        assert!(reads.speeds(Measure::Write).is_empty());
+    }
+}
