@@ -328,7 +328,12 @@ pub trait Store: Send + Sync + 'static {
     ) -> (Change, Result<()>);
 
     /// LOOKUP; `.` and `..` too (the root is its own parent). Also gives the directory's attributes.
-    fn lookup(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Option<Attributes>, Result<Attributes>);
+    fn lookup(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Result<Attributes>);
 
     /// ACCESS: which of these rights the caller has. Bits as in RFC 1813 s3.3.4.
     fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)>;

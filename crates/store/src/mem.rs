@@ -1,185 +1,271 @@
 //! The memory store: a POSIX tree whose payload lives in pinned pages.
+//!
+//! - `layout`, `free_map`, `arena`, `pool`: memory within a hard bound, cut into arenas, extents and pages.
+//! - `segment`, `landing`: payload on its way out and in, without a copy.
+//! - `content`: one file's pages. `inode`, `directory`, `table`: the objects and their locks.
+//! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`.
+//!
+//! A READ pins the extents it found under the file's lock; a WRITE overwrites a page in place only while its
+//! extent has no pins, else it puts a new page in its place. So a READ sees a whole WRITE or none of it, and no
+//! memory is used again while a reply still points at it. Nothing waits for a device.
 
-use std::io::IoSliceMut;
-use std::ops::Deref;
+mod arena;
+mod content;
+mod create;
+mod data;
+mod directory;
+mod free_map;
+mod inode;
+mod landing;
+mod layout;
+mod lookup;
+mod pool;
+mod remove;
+mod rename;
+mod segment;
+mod setattr;
+mod table;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex};
 
 use smallvec::SmallVec;
 
+pub use landing::Landing;
+pub use segment::Segment;
+
 use crate::interface::{
-    Attributes, Caller, Change, DirectoryEnd, Entry, Error, Limits, NewObject, ObjectId, ReadEnd, Result,
+    Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
     SetAttributes, Space, Stability, Store, Time, Written,
 };
+use directory::{Directory, NAME_BYTES_MAX};
+use inode::{Body, Inode};
+use pool::Pool;
+use table::{OBJECT_BYTES, ROOT, Table};
 
-/// A view of the store's memory that stays as it is until dropped.
-pub struct Segment {
-    bytes: Box<[u8]>,
-}
-
-impl Deref for Segment {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// Memory for one WRITE that is still being received.
-pub struct Landing {
-    offset: u64,
-    bytes: Vec<u8>,
-}
-
-impl Landing {
-    /// Where in the file the bytes go.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// How many bytes it takes.
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Whether it takes none.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// Appends the slices of memory still to be filled, when the first `from` bytes are in.
-    pub fn unfilled<'a>(&'a mut self, from: usize, out: &mut SmallVec<[IoSliceMut<'a>; 20]>) {
-        if let Some(rest) = self.bytes.get_mut(from..) {
-            out.push(IoSliceMut::new(rest));
-        }
-    }
-}
+/// The largest file: offsets are signed on most systems.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// The most hard links, and the most directories in one: what ext4 has, so that nothing is surprised.
+const LINKS_MAX: u32 = 65_000;
+/// The most objects, whatever the bound: bounds the table of their chunks.
+const OBJECTS_MAX: u64 = 1 << 32;
+const ROOT_MODE: u32 = 0o755;
 
 /// What a store uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes in use, of the bound.
+    /// Bytes in use, of the bound: pages, tables, names and objects.
     pub bytes_used: u64,
-    /// Arenas that are mapped.
+    /// Arenas of 16 MiB that are mapped.
     pub arenas: usize,
-    /// Pins outstanding.
+    /// Pins outstanding: one for each extent that a [`Segment`] touches.
     pub pins: u64,
+    /// Objects, the root included.
+    pub objects: u64,
 }
 
 /// A tree of files in memory.
 pub struct MemStore {
-    owner: (u32, u32),
-    bytes: u64,
+    pool: Arc<Pool>,
+    table: Table,
+    /// Renames take turns.
+    renames: Mutex<()>,
+    verifier: u64,
 }
 
 impl MemStore {
-    /// A store of at most `bytes`, with an empty root directory.
+    /// A store of at most `bytes`, with an empty root directory that belongs to the owner.
+    ///
+    /// Address space is taken in arenas of 16 MiB as files grow, and given back as they go.
+    #[must_use]
     pub fn new(bytes: u64, owner_uid: u32, owner_gid: u32) -> MemStore {
-        MemStore { owner: (owner_uid, owner_gid), bytes }
+        let pool = Pool::new(bytes);
+        // The root is there even if the bound is too low for it.
+        let _ = pool.charge(OBJECT_BYTES);
+        let table = Table::new((bytes / OBJECT_BYTES).clamp(1, OBJECTS_MAX), random() >> 1);
+        let made = table.add(|object| {
+            let names = Box::new(Directory::new(object));
+            Inode::new(object, Body::Directory(names), ROOT_MODE, owner_uid, owner_gid)
+        });
+        debug_assert_eq!(made, Ok(ROOT));
+        MemStore { pool, table, renames: Mutex::new(()), verifier: random() }
     }
 
     /// What it uses now.
+    #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let _ = self.owner;
-        Statistics { bytes_used: 0, arenas: 0, pins: 0 }
+        Statistics {
+            bytes_used: self.pool.used(),
+            arenas: self.pool.arenas(),
+            pins: self.pool.pins(),
+            objects: self.table.objects().0,
+        }
     }
 }
 
-const NONE: Change = Change { before: None, after: None };
+/// A number that differs from start to start. The standard library's hash keys come from the system's randomness.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+impl Drop for MemStore {
+    fn drop(&mut self) {
+        if self.pool.pins() == 0 {
+            return;
+        }
+        // Replies still point into the pool: it is never dropped, but gives back what nobody points at. A
+        // landing that is still out has its own share of it, and then all of it stays.
+        if Arc::strong_count(&self.pool) == 1 {
+            self.pool.unmap_unpinned();
+        }
+        std::mem::forget(Arc::clone(&self.pool));
+    }
+}
 
 impl Store for MemStore {
     fn root(&self) -> ObjectId {
-        ObjectId { fileid: 1, generation: 1 }
+        ROOT
     }
+
     fn limits(&self) -> Limits {
-        Limits { file_bytes_max: i64::MAX as u64, name_bytes_max: 255, links_max: 65_000, time_delta_ns: 1 }
+        Limits {
+            file_bytes_max: FILE_BYTES_MAX,
+            name_bytes_max: NAME_BYTES_MAX as u32,
+            links_max: LINKS_MAX,
+            time_delta_ns: 1,
+        }
     }
+
     fn space(&self) -> Space {
-        Space { total_bytes: self.bytes, free_bytes: 0, total_objects: 0, free_objects: 0 }
+        let (objects, objects_max) = self.table.objects();
+        let free_bytes = self.pool.free_bytes();
+        Space {
+            total_bytes: self.pool.bound(),
+            free_bytes,
+            total_objects: objects_max,
+            free_objects: (objects_max - objects).min(free_bytes / OBJECT_BYTES),
+        }
     }
+
     fn verifier(&self) -> u64 {
-        0
+        self.verifier
     }
-    fn attributes(&self, _: ObjectId) -> Result<Attributes> {
-        Err(Error::NotSupported)
+
+    fn attributes(&self, object: ObjectId) -> Result<Attributes> {
+        self.get(object)
     }
+
     fn set_attributes(
         &self,
-        _: Caller<'_>,
-        _: ObjectId,
-        _: &SetAttributes,
-        _: Option<Time>,
+        caller: Caller<'_>,
+        object: ObjectId,
+        set: &SetAttributes,
+        guard: Option<Time>,
     ) -> (Change, Result<()>) {
-        (NONE, Err(Error::NotSupported))
+        self.set(caller, object, set, guard)
     }
-    fn lookup(&self, _: Caller<'_>, _: ObjectId, _: &[u8]) -> (Option<Attributes>, Result<Attributes>) {
-        (None, Err(Error::NotSupported))
+
+    fn lookup(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Result<Attributes>) {
+        self.find(caller, directory, name)
     }
-    fn access(&self, _: Caller<'_>, _: ObjectId, _: u32) -> Result<(u32, Attributes)> {
-        Err(Error::NotSupported)
+
+    fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
+        self.rights(caller, object, wanted)
     }
-    fn read_link(&self, _: ObjectId, _: &mut Vec<u8>) -> Result<Attributes> {
-        Err(Error::NotSupported)
+
+    fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
+        self.target(object, out)
     }
+
     fn read(
         &self,
-        _: Caller<'_>,
-        _: ObjectId,
-        _: u64,
-        _: u32,
-        _: &mut SmallVec<[Segment; 1]>,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
     ) -> Result<ReadEnd> {
-        Err(Error::NotSupported)
+        self.read_data(caller, object, offset, count, out)
     }
-    fn landing(&self, _: u64, _: u32) -> Option<Landing> {
-        None
+
+    fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
+        self.landing_for(offset, count)
     }
-    fn write(&self, _: Caller<'_>, _: ObjectId, _: u64, _: &[u8], _: Stability) -> (Change, Result<Written>) {
-        (NONE, Err(Error::NotSupported))
+
+    fn write(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> (Change, Result<Written>) {
+        self.write_data(caller, object, offset, data, stability)
     }
+
     fn write_landed(
         &self,
-        _: Caller<'_>,
-        _: ObjectId,
-        _: Landing,
-        _: Stability,
+        caller: Caller<'_>,
+        object: ObjectId,
+        landing: Landing,
+        stability: Stability,
     ) -> (Change, Result<Written>) {
-        (NONE, Err(Error::NotSupported))
+        self.write_landing(caller, object, landing, stability)
     }
-    fn commit(&self, _: ObjectId, _: u64, _: u32) -> (Change, Result<u64>) {
-        (NONE, Err(Error::NotSupported))
+
+    fn commit(&self, object: ObjectId, _offset: u64, _count: u32) -> (Change, Result<u64>) {
+        self.commit_data(object)
     }
-    fn create(&self, _: Caller<'_>, _: ObjectId, _: &[u8], _: NewObject<'_>) -> (Change, Result<Attributes>) {
-        (NONE, Err(Error::NotSupported))
+
+    fn create(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        new: NewObject<'_>,
+    ) -> (Change, Result<Attributes>) {
+        self.make(caller, directory, name, new)
     }
-    fn remove(&self, _: Caller<'_>, _: ObjectId, _: &[u8]) -> (Change, Result<()>) {
-        (NONE, Err(Error::NotSupported))
+
+    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+        self.unlink(caller, directory, name, false)
     }
-    fn remove_directory(&self, _: Caller<'_>, _: ObjectId, _: &[u8]) -> (Change, Result<()>) {
-        (NONE, Err(Error::NotSupported))
+
+    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+        self.unlink(caller, directory, name, true)
     }
+
     fn rename(
         &self,
-        _: Caller<'_>,
-        _: (ObjectId, &[u8]),
-        _: (ObjectId, &[u8]),
+        caller: Caller<'_>,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
     ) -> (Change, Change, Result<()>) {
-        (NONE, NONE, Err(Error::NotSupported))
+        self.move_name(caller, from, to)
     }
+
     fn link(
         &self,
-        _: Caller<'_>,
-        _: ObjectId,
-        _: ObjectId,
-        _: &[u8],
+        caller: Caller<'_>,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
     ) -> (Option<Attributes>, Change, Result<()>) {
-        (None, NONE, Err(Error::NotSupported))
+        self.make_link(caller, object, directory, name)
     }
+
     fn read_directory(
         &self,
-        _: Caller<'_>,
-        _: ObjectId,
-        _: u64,
-        _: &mut dyn FnMut(Entry<'_>) -> bool,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        cookie: u64,
+        visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd> {
-        Err(Error::NotSupported)
+        self.list(caller, directory, cookie, visit)
     }
 }

@@ -1,0 +1,155 @@
+//! One arena: 16 MiB of mapped memory and, for each of its extents, who still looks at it.
+//!
+//! An extent's word packs the number of pins (32 bits) and the limbo bits (16): pages that were freed while
+//! pinned. A page goes to limbo, or the last pin takes the limbo pages out, by one compare-and-swap on that
+//! word, so that no page is lost or freed early. The record of an arena stays for the life of the pool, also
+//! while its memory is unmapped: an unpin that is about to end may still touch its word.
+
+#![allow(unsafe_code)]
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+use super::layout::{ARENA_BYTES, ARENA_EXTENTS};
+use super::pool::Pool;
+
+/// Huge pages are aligned to their size.
+const HUGE_BYTES: usize = 2 << 20;
+
+const PINS: u64 = u32::MAX as u64;
+const LIMBO_SHIFT: u32 = 32;
+
+/// See the module.
+pub(super) struct Arena {
+    base: AtomicPtr<u8>,
+    index: usize,
+    pool: NonNull<Pool>,
+    extents: [AtomicU64; ARENA_EXTENTS],
+}
+
+// SAFETY: the memory behind `base` is only reached through `Pool`'s pages and `Segment`s, which keep the rules
+// of sharing; `pool` outlives its arenas (it owns them) and is itself `Sync`.
+unsafe impl Send for Arena {}
+// SAFETY: as above; every field is atomic or never changes.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub fn new(index: usize, pool: NonNull<Pool>) -> Arena {
+        Arena {
+            base: AtomicPtr::default(),
+            index,
+            pool,
+            extents: [const { AtomicU64::new(0) }; ARENA_EXTENTS],
+        }
+    }
+
+    /// Where its memory starts; null while it is unmapped. A page's owner reads the right value: the page came
+    /// to it after the arena was mapped.
+    pub fn base(&self) -> *mut u8 {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    /// Maps its memory; false when the system has none. The pool's lock is held.
+    pub fn map(&self) -> bool {
+        let whole = ARENA_BYTES + HUGE_BYTES;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new anonymous mapping where the kernel likes it touches no memory of ours.
+        let Ok(start) =
+            (unsafe { mmap_anonymous(ptr::null_mut(), whole, ProtFlags::READ | ProtFlags::WRITE, flags) })
+        else {
+            return false;
+        };
+        let start = start.cast::<u8>();
+        let head = start.align_offset(HUGE_BYTES);
+        let base = start.wrapping_add(head);
+        if head > 0 {
+            unmap(start, head);
+        }
+        unmap(base.wrapping_add(ARENA_BYTES), HUGE_BYTES - head);
+        // SAFETY: the range is ours, and advice changes nothing that can be seen. Where there are no huge
+        // pages the advice fails, which costs speed only.
+        let _ = unsafe { madvise(base.cast(), ARENA_BYTES, Advice::LinuxHugepage) };
+        self.base.store(base, Ordering::Relaxed);
+        true
+    }
+
+    /// Detaches its memory, to be unmapped with [`unmap_arena`]. The pool's lock is held.
+    pub fn detach(&self) -> *mut u8 {
+        self.base.swap(ptr::null_mut(), Ordering::Relaxed)
+    }
+
+    /// Pins an extent: pages freed from now on wait for the unpin.
+    pub fn pin(&self, extent: usize) {
+        // Relaxed is enough: whoever frees or overwrites a page that this pin is for takes the file's lock
+        // after us.
+        self.extents[extent].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether any pin is left on the extent. If not, all that pinned readers did happened before.
+    pub fn pinned(&self, extent: usize) -> bool {
+        self.extents[extent].load(Ordering::Acquire) & PINS != 0
+    }
+
+    /// All pins of the arena.
+    pub fn pins(&self) -> u64 {
+        self.extents.iter().map(|word| word.load(Ordering::Acquire) & PINS).sum()
+    }
+
+    /// Puts pages that nobody can find any more into limbo; false if no pin is there to take them out again,
+    /// and they are free at once.
+    pub fn defer(&self, extent: usize, pages: u16) -> bool {
+        let word = &self.extents[extent];
+        let mut now = word.load(Ordering::Acquire);
+        while now & PINS != 0 {
+            let limbo = now | u64::from(pages) << LIMBO_SHIFT;
+            match word.compare_exchange_weak(now, limbo, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(other) => now = other,
+            }
+        }
+        false
+    }
+
+    /// Takes a pin off; the last one frees the pages in limbo.
+    ///
+    /// It frees them while its own pin still stands, so that taking the pin off is the last thing it does:
+    /// when all pins are gone nobody is inside the pool on their behalf.
+    pub fn unpin(&self, extent: usize) {
+        let word = &self.extents[extent];
+        let mut now = word.load(Ordering::Relaxed);
+        loop {
+            let last_with_limbo = now & PINS == 1 && now >> LIMBO_SHIFT != 0;
+            let next = if last_with_limbo { 1 } else { now - 1 };
+            match word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if last_with_limbo => {
+                    // SAFETY: the pool outlives every pin: a store that is dropped while pins are left
+                    // leaks its pool.
+                    let pool = unsafe { self.pool.as_ref() };
+                    pool.give(self.index, extent, (now >> LIMBO_SHIFT) as u16);
+                    now = word.load(Ordering::Relaxed);
+                }
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+}
+
+/// Gives an arena's memory back to the system.
+pub(super) fn unmap_arena(base: *mut u8) {
+    if !base.is_null() {
+        unmap(base, ARENA_BYTES);
+    }
+}
+
+fn unmap(start: *mut u8, bytes: usize) {
+    if bytes == 0 {
+        return;
+    }
+    // SAFETY: the range is part of a mapping made by `Arena::map`; nothing points into it: it was cut off
+    // before use, or all its pages are free and its base is detached, or the pool is being dropped.
+    let result = unsafe { munmap(start.cast(), bytes) };
+    debug_assert!(result.is_ok());
+}

@@ -1,0 +1,376 @@
+//! The content of one file: a sparse map from its pages to pages of the pool.
+//!
+//! Leaves of up to 1024 slots (4 MiB of file) hang in a tree by their index, and grow from 16 slots, so that a
+//! small file costs little. An empty slot is a hole. Invariants: bytes of the last page beyond the file's size
+//! are zero; there is no page wholly beyond it. The file's lock is held throughout, for writing by whatever
+//! changes anything; pages that were taken out are freed by the caller, after the lock.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use super::layout::{EXTENT_PAGES, PAGE_BYTES, place_of};
+use super::pool::{Freed, Fresh, FreshPages, Page, Pool, Wish};
+use super::segment::{Segment, gather};
+use crate::interface::{Error, Result};
+
+/// Slots in a full leaf.
+const LEAF_PAGES: u64 = 1024;
+/// Slots in the smallest leaf; each next size is four times as large.
+const LEAF_PAGES_MIN: usize = 16;
+/// What a leaf costs besides its slots: its place in the tree.
+const LEAF_BYTES: u64 = 64;
+/// Bytes in a page, as file offsets are counted.
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Content {
+    leaves: BTreeMap<u64, Leaf>,
+    pages: u64,
+}
+
+#[derive(Default)]
+struct Leaf {
+    slots: Box<[Option<Page>]>,
+}
+
+impl Leaf {
+    fn charge(slots: usize) -> u64 {
+        if slots == 0 { 0 } else { LEAF_BYTES + (slots * size_of::<Option<Page>>()) as u64 }
+    }
+}
+
+/// How one page of a write gets its new bytes.
+enum Target<'a> {
+    /// Overwritten where it is: no reader looks at it.
+    InPlace(&'a mut [u8]),
+    /// Copied on write.
+    Replace(&'a mut Page, Fresh),
+    /// Put where a hole was.
+    Insert(&'a mut Option<Page>, Fresh),
+}
+
+/// The pages a byte range touches, and the part of each.
+#[derive(Clone, Copy)]
+struct Range {
+    offset: u64,
+    end: u64,
+}
+
+impl Range {
+    /// `len` is not 0.
+    fn new(offset: u64, len: usize) -> Range {
+        Range { offset, end: offset + len as u64 }
+    }
+
+    fn first(self) -> u64 {
+        self.offset / PAGE
+    }
+
+    fn last(self) -> u64 {
+        (self.end - 1) / PAGE
+    }
+
+    /// The bytes of a page that lie in the range.
+    fn part(self, page: u64) -> std::ops::Range<usize> {
+        let start = page * PAGE;
+        let low = self.offset.saturating_sub(start) as usize;
+        let high = (self.end - start).min(PAGE) as usize;
+        low..high
+    }
+
+    /// The slots of a leaf that lie in the range.
+    fn slots(self, leaf: u64) -> std::ops::Range<usize> {
+        let start = leaf * LEAF_PAGES;
+        let low = self.first().saturating_sub(start) as usize;
+        let high = (self.last() - start).min(LEAF_PAGES - 1) as usize;
+        low..high + 1
+    }
+
+    fn leaves(self) -> std::ops::RangeInclusive<u64> {
+        self.first() / LEAF_PAGES..=self.last() / LEAF_PAGES
+    }
+}
+
+impl Content {
+    /// Bytes in pages.
+    pub fn used(&self) -> u64 {
+        self.pages * PAGE
+    }
+
+    /// Appends pinned segments for a range, which lies within the file.
+    pub fn read(&self, pool: &Pool, offset: u64, len: usize, out: &mut SmallVec<[Segment; 1]>) {
+        let mut at = offset;
+        let mut left = len;
+        while left > 0 {
+            let leaf = at / (LEAF_PAGES * PAGE);
+            let from = (at % (LEAF_PAGES * PAGE)) as usize;
+            let count = left.min((LEAF_PAGES * PAGE) as usize - from);
+            let slots = self.leaves.get(&leaf).map_or(&[][..], |leaf| &leaf.slots);
+            gather(pool, slots, from, count, out);
+            at += count as u64;
+            left -= count;
+        }
+    }
+
+    /// Overwrites a range with bytes received elsewhere: all of it, or nothing for lack of space.
+    pub fn write(&mut self, pool: &Pool, offset: u64, data: &[u8], freed: &mut Freed) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let range = Range::new(offset, data.len());
+        self.prepare(pool, range)?;
+        let mut targets: SmallVec<[Target<'_>; 2]> = SmallVec::new();
+        let mut inserted = 0;
+        let enough = self.leaves.range_mut(range.leaves()).all(|(&index, leaf)| {
+            let slots = range.slots(index);
+            let first = index * LEAF_PAGES;
+            leaf.slots.chunks_mut(EXTENT_PAGES).enumerate().all(|(at, chunk)| {
+                let start = at * EXTENT_PAGES;
+                let part = slots.start.max(start)..slots.end.min(start + EXTENT_PAGES);
+                part.is_empty()
+                    || collect(
+                        pool,
+                        chunk,
+                        part.start - start..part.end - start,
+                        first > 0 || at > 0,
+                        &mut targets,
+                    )
+            })
+        });
+        if !enough {
+            let mut unused = Freed::default();
+            for target in targets {
+                if let Target::Replace(_, fresh) | Target::Insert(_, fresh) = target {
+                    unused.push(fresh.publish());
+                }
+            }
+            pool.free(unused);
+            self.prune(pool, range);
+            return Err(Error::NoSpace);
+        }
+        let mut data = data;
+        for (target, page) in targets.into_iter().zip(range.first()..) {
+            let part = range.part(page);
+            let (now, rest) = data.split_at(part.len());
+            data = rest;
+            match target {
+                Target::InPlace(bytes) => bytes[part].copy_from_slice(now),
+                Target::Replace(page, mut fresh) => {
+                    let bytes = pool.fill(&mut fresh);
+                    copy_around(bytes, pool.bytes(page), part.clone());
+                    bytes[part].copy_from_slice(now);
+                    freed.push(std::mem::replace(page, fresh.publish()));
+                }
+                Target::Insert(slot, mut fresh) => {
+                    let bytes = pool.fill(&mut fresh);
+                    zero_around(bytes, part.clone());
+                    bytes[part].copy_from_slice(now);
+                    *slot = Some(fresh.publish());
+                    inserted += 1;
+                }
+            }
+        }
+        self.pages += inserted;
+        Ok(())
+    }
+
+    /// Makes room in the tables for a write; after it [`Content::land`] cannot fail.
+    pub fn prepare_landing(&mut self, pool: &Pool, offset: u64, len: usize) -> Result<()> {
+        self.prepare(pool, Range::new(offset, len))
+    }
+
+    /// Swaps received pages in. Only the first and the last can be partial; these are merged with what is there.
+    pub fn land(&mut self, pool: &Pool, offset: u64, len: usize, mut pages: FreshPages, freed: &mut Freed) {
+        let range = Range::new(offset, len);
+        let mut inserted = 0;
+        for (&index, leaf) in self.leaves.range_mut(range.leaves()) {
+            let slots = range.slots(index);
+            let first = index * LEAF_PAGES + slots.start as u64;
+            let slots = leaf.slots.get_mut(slots).into_iter().flatten();
+            for (slot, page) in slots.zip(first..) {
+                let Some(fresh) = pages.take_first() else { break };
+                inserted += u64::from(slot.is_none());
+                land_page(pool, slot, fresh, range.part(page), freed);
+            }
+        }
+        self.pages += inserted;
+        pool.free_fresh(pages);
+    }
+
+    /// Cuts the content to `size`: zeroes the rest of the last page, takes out all pages behind it.
+    pub fn truncate(&mut self, pool: &Pool, size: u64, freed: &mut Freed) -> Result<()> {
+        let kept = (size % PAGE) as usize;
+        let index = size / PAGE / LEAF_PAGES;
+        let place = (size / PAGE % LEAF_PAGES) as usize;
+        if kept > 0
+            && let Some(leaf) = self.leaves.get_mut(&index)
+            && let Some(Some(page)) = leaf.slots.get_mut(place)
+        {
+            match pool.bytes_mut(page) {
+                Ok(bytes) => bytes[kept..].fill(0),
+                Err(page) => {
+                    let mut fresh = pool.page(Wish::default(), true).ok_or(Error::NoSpace)?;
+                    let bytes = pool.fill(&mut fresh);
+                    bytes[..kept].copy_from_slice(&pool.bytes(page)[..kept]);
+                    bytes[kept..].fill(0);
+                    freed.push(std::mem::replace(page, fresh.publish()));
+                }
+            }
+        }
+        let cut = size.div_ceil(PAGE);
+        let mut behind = self.leaves.split_off(&(cut / LEAF_PAGES));
+        if let Some(mut border) = behind.remove(&(cut / LEAF_PAGES)) {
+            let place = (cut % LEAF_PAGES) as usize;
+            self.pages -= empty(border.slots.get_mut(place..).unwrap_or(&mut []), freed);
+            if border.slots.iter().any(Option::is_some) {
+                self.leaves.insert(cut / LEAF_PAGES, border);
+            } else {
+                pool.refund(Leaf::charge(border.slots.len()));
+            }
+        }
+        for mut leaf in behind.into_values() {
+            self.pages -= empty(&mut leaf.slots, freed);
+            pool.refund(Leaf::charge(leaf.slots.len()));
+        }
+        Ok(())
+    }
+
+    /// Frees everything; for a file that is gone.
+    pub fn clear(self, pool: &Pool) {
+        for mut leaf in self.leaves.into_values() {
+            // Leaf by leaf, so that the pool's lock is not held for the whole of a large file.
+            let mut freed = Freed::default();
+            empty(&mut leaf.slots, &mut freed);
+            pool.free(freed);
+            pool.refund(Leaf::charge(leaf.slots.len()));
+        }
+    }
+
+    /// Sees to it that every page of the range has a slot.
+    fn prepare(&mut self, pool: &Pool, range: Range) -> Result<()> {
+        for index in range.leaves() {
+            let needed = range.slots(index).end;
+            let have = self.leaves.get(&index).map_or(0, |leaf| leaf.slots.len());
+            if have >= needed {
+                continue;
+            }
+            let mut size = LEAF_PAGES_MIN;
+            while size < needed {
+                size *= 4;
+            }
+            if !pool.charge(Leaf::charge(size) - Leaf::charge(have)) {
+                self.prune(pool, range);
+                return Err(Error::NoSpace);
+            }
+            let leaf = self.leaves.entry(index).or_default();
+            let mut slots = Vec::with_capacity(size);
+            slots.extend(std::mem::take(&mut leaf.slots));
+            slots.resize_with(size, || None);
+            leaf.slots = slots.into_boxed_slice();
+        }
+        Ok(())
+    }
+
+    /// Takes out leaves without pages that a failed write left.
+    fn prune(&mut self, pool: &Pool, range: Range) {
+        for index in range.leaves() {
+            if self.leaves.get(&index).is_some_and(|leaf| leaf.slots.iter().all(Option::is_none))
+                && let Some(leaf) = self.leaves.remove(&index)
+            {
+                pool.refund(Leaf::charge(leaf.slots.len()));
+            }
+        }
+    }
+}
+
+/// Decides for some slots of one 64 KiB piece of the file how each gets its bytes, and takes the pages this
+/// needs; false when there are none. New pages go where they adjoin their neighbours; the first of a piece
+/// breaks an extent of its own, except in files below 64 KiB, which are packed.
+fn collect<'a>(
+    pool: &'a Pool,
+    chunk: &'a mut [Option<Page>],
+    part: std::ops::Range<usize>,
+    large: bool,
+    targets: &mut SmallVec<[Target<'a>; 2]>,
+) -> bool {
+    // Computed only when needed: a write in place needs no neighbour.
+    let holes = chunk.get(part.clone()).is_none_or(|slots| slots.iter().any(Option::is_none));
+    let mut base = if holes { base_of(chunk, large) } else { None };
+    for (place, slot) in chunk.iter_mut().enumerate().take(part.end).skip(part.start) {
+        let target = match slot {
+            Some(page) => match pool.bytes_mut(page) {
+                Ok(bytes) => Some(Target::InPlace(bytes)),
+                Err(page) => pool.page(Wish::default(), true).map(|fresh| Target::Replace(page, fresh)),
+            },
+            None => {
+                let wish = Wish { at: base.map(|base| base + place as u32), place: large.then_some(place) };
+                pool.page(wish, false).map(|fresh| {
+                    base = base.or_else(|| base_from(fresh.number(), place, large));
+                    Target::Insert(slot, fresh)
+                })
+            }
+        };
+        let Some(target) = target else { return false };
+        targets.push(target);
+    }
+    true
+}
+
+/// The page that the first slot of a 64 KiB piece would have, judged by its neighbours.
+fn base_of(chunk: &[Option<Page>], large: bool) -> Option<u32> {
+    chunk.iter().enumerate().find_map(|(place, slot)| base_from(slot.as_ref()?.number(), place, large))
+}
+
+/// The page `place` before this one; in a large file only if all sixteen lie in one extent.
+fn base_from(number: u32, place: usize, large: bool) -> Option<u32> {
+    (!large || place_of(number) == place).then(|| number - place as u32)
+}
+
+fn land_page(
+    pool: &Pool,
+    slot: &mut Option<Page>,
+    mut fresh: Fresh,
+    part: std::ops::Range<usize>,
+    freed: &mut Freed,
+) {
+    let Some(page) = slot else {
+        zero_around(pool.fill(&mut fresh), part);
+        *slot = Some(fresh.publish());
+        return;
+    };
+    if part.len() < PAGE_BYTES {
+        match pool.bytes_mut(page) {
+            Ok(bytes) => {
+                bytes[part.clone()].copy_from_slice(&pool.fill(&mut fresh)[part]);
+                freed.push(fresh.publish());
+                return;
+            }
+            Err(page) => copy_around(pool.fill(&mut fresh), pool.bytes(page), part),
+        }
+    }
+    if let Some(old) = slot.replace(fresh.publish()) {
+        freed.push(old);
+    }
+}
+
+/// Takes the pages out of some slots; how many there were.
+fn empty(slots: &mut [Option<Page>], freed: &mut Freed) -> u64 {
+    let mut pages = 0;
+    for page in slots.iter_mut().filter_map(Option::take) {
+        freed.push(page);
+        pages += 1;
+    }
+    pages
+}
+
+fn zero_around(bytes: &mut [u8], part: std::ops::Range<usize>) {
+    bytes[..part.start].fill(0);
+    bytes[part.end..].fill(0);
+}
+
+fn copy_around(bytes: &mut [u8], old: &[u8], part: std::ops::Range<usize>) {
+    bytes[..part.start].copy_from_slice(&old[..part.start]);
+    bytes[part.end..].copy_from_slice(&old[part.end..]);
+}

@@ -1,0 +1,212 @@
+//! CREATE, MKDIR, SYMLINK, MKNOD and LINK: what adds a name.
+
+use super::directory::{Directory, check_name, is_dots};
+use super::inode::{Body, EXECUTE, Inode, MODE_BITS, SET_GID, WRITE, in_group};
+use super::setattr::set_times;
+use super::table::OBJECT_BYTES;
+use super::{FILE_BYTES_MAX, LINKS_MAX, MemStore};
+use crate::interface::{Attributes, Caller, Change, Error, Kind, NewObject, ObjectId, Result, SetAttributes};
+
+/// The longest target of a symbolic link, as Linux has it: a path with its NUL fits in a page.
+const TARGET_BYTES_MAX: usize = 4095;
+/// Everybody may follow a link; its target's mode decides.
+const SYMLINK_MODE: u32 = 0o777;
+
+impl MemStore {
+    pub(super) fn make(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        new: NewObject<'_>,
+    ) -> (Change, Result<Attributes>) {
+        let mut parent = match self.table.write(directory) {
+            Ok(inode) => inode,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let before = parent.weak();
+        let result = free_name(&parent, caller, name).and_then(|existing| match existing {
+            Some(object) => self.meet(caller, object, new),
+            None => self.make_in(caller, &mut parent, name, new),
+        });
+        (parent.change_since(before), result)
+    }
+
+    /// What CREATE does with a name that is taken. RFC 1813 s3.3.8
+    ///
+    /// As on Linux, UNCHECKED sets only the size of an existing file, and leaves anything else as it is: this
+    /// is what `open` without `O_EXCL` means.
+    fn meet(&self, caller: Caller<'_>, object: ObjectId, new: NewObject<'_>) -> Result<Attributes> {
+        match new {
+            NewObject::File(set) => {
+                let existing = self.get(object)?;
+                if existing.kind != Kind::File || set.size.is_none() {
+                    return Ok(existing);
+                }
+                let set = SetAttributes { size: set.size, ..SetAttributes::default() };
+                self.set(caller, object, &set, None).1?;
+                self.get(object)
+            }
+            NewObject::FileExclusive(verifier) => {
+                let existing = self.table.read(object)?;
+                if existing.verifier != Some(verifier) {
+                    return Err(Error::Exists);
+                }
+                Ok(existing.attributes())
+            }
+            _ => Err(Error::Exists),
+        }
+    }
+
+    fn make_in(
+        &self,
+        caller: Caller<'_>,
+        parent: &mut Inode,
+        name: &[u8],
+        new: NewObject<'_>,
+    ) -> Result<Attributes> {
+        parent.require(caller, WRITE | EXECUTE)?;
+        check_new(caller, parent, &new)?;
+        let target = if let NewObject::Symlink(_, target) = new { target.len() as u64 } else { 0 };
+        let bytes = OBJECT_BYTES + target + Directory::charge(name);
+        if !self.pool.charge(bytes) {
+            return Err(Error::NoSpace);
+        }
+        let added = self.table.add(|object| inode_of(caller, parent, object, &new));
+        let object = added.inspect_err(|_| self.pool.refund(bytes))?;
+        parent.directory_mut()?.put(name, object);
+        if matches!(new, NewObject::Directory(_)) {
+            parent.links += 1;
+        }
+        parent.touch_modified();
+        self.get(object)
+    }
+
+    pub(super) fn make_link(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Change, Result<()>) {
+        // Asked before anything is locked: the directory and the object could be the same.
+        let known = self.get(object);
+        let mut parent = match self.table.write(directory) {
+            Ok(inode) => inode,
+            Err(error) => return (known.ok(), Change::default(), Err(error)),
+        };
+        let before = parent.weak();
+        let result = known.and_then(|known| {
+            if known.kind == Kind::Directory {
+                return Err(Error::IsDirectory);
+            }
+            if free_name(&parent, caller, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            parent.require(caller, WRITE | EXECUTE)?;
+            let mut inode = self.table.write(object)?;
+            if inode.links >= LINKS_MAX {
+                return Err(Error::TooManyLinks);
+            }
+            if !self.pool.charge(Directory::charge(name)) {
+                return Err(Error::NoSpace);
+            }
+            parent.directory_mut()?.put(name, object);
+            parent.touch_modified();
+            inode.links += 1;
+            inode.touch_changed();
+            Ok(inode.attributes())
+        });
+        let change = parent.change_since(before);
+        match result {
+            Ok(attributes) => (Some(attributes), change, Ok(())),
+            Err(error) => {
+                drop(parent);
+                (self.get(object).ok(), change, Err(error))
+            }
+        }
+    }
+}
+
+/// Whether a name can be given there: what has it already, if anything.
+fn free_name(parent: &Inode, caller: Caller<'_>, name: &[u8]) -> Result<Option<ObjectId>> {
+    let names = parent.directory()?;
+    check_name(name)?;
+    parent.require(caller, EXECUTE)?;
+    if is_dots(name) {
+        return Err(Error::Exists);
+    }
+    Ok(names.find(name))
+}
+
+fn check_new(caller: Caller<'_>, parent: &Inode, new: &NewObject<'_>) -> Result<()> {
+    match *new {
+        NewObject::File(set) | NewObject::FileGuarded(set) => {
+            if set.size.is_some_and(|size| size > FILE_BYTES_MAX) {
+                return Err(Error::FileTooBig);
+            }
+        }
+        NewObject::FileExclusive(_) => {}
+        NewObject::Directory(_) => {
+            if parent.links >= LINKS_MAX {
+                return Err(Error::TooManyLinks);
+            }
+        }
+        NewObject::Symlink(_, target) => {
+            if target.is_empty() {
+                return Err(Error::NotFound);
+            }
+            if target.len() > TARGET_BYTES_MAX {
+                return Err(Error::NameTooLong);
+            }
+            if target.contains(&0) {
+                return Err(Error::Invalid);
+            }
+        }
+        NewObject::Special(_, kind) => match kind {
+            Kind::BlockDevice(..) | Kind::CharacterDevice(..) if caller.uid != 0 => {
+                return Err(Error::NotPermitted);
+            }
+            Kind::BlockDevice(..) | Kind::CharacterDevice(..) | Kind::Socket | Kind::Fifo => {}
+            Kind::File | Kind::Directory | Kind::Symlink => return Err(Error::BadType),
+        },
+    }
+    Ok(())
+}
+
+/// The new object. An exclusive create's has no rights until the SETATTR that follows; its owner can use it.
+fn inode_of(caller: Caller<'_>, parent: &Inode, object: ObjectId, new: &NewObject<'_>) -> Inode {
+    let (set, body) = match *new {
+        NewObject::File(set) | NewObject::FileGuarded(set) => (set, Body::File(Default::default())),
+        NewObject::FileExclusive(_) => (SetAttributes::default(), Body::File(Default::default())),
+        NewObject::Directory(set) => (set, Body::Directory(Box::new(Directory::new(parent.object)))),
+        NewObject::Symlink(set, target) => (set, Body::Symlink(target.into())),
+        NewObject::Special(set, kind) => (set, Body::Special(kind)),
+    };
+    // Only root may choose another owner or group, as on Linux; for others the fields mean nothing.
+    let root = caller.uid == 0;
+    let inherits = parent.mode & SET_GID != 0;
+    let uid = set.uid.filter(|_| root).unwrap_or(caller.uid);
+    let made_gid = if inherits { parent.gid } else { caller.gid };
+    let gid = set.gid.filter(|_| root).unwrap_or(made_gid);
+    let mut mode = set.mode.unwrap_or(0) & MODE_BITS;
+    if !root && !in_group(caller, gid) {
+        mode &= !SET_GID;
+    }
+    match body {
+        Body::Symlink(_) => mode = SYMLINK_MODE,
+        Body::Directory(_) if inherits => mode |= SET_GID,
+        _ => {}
+    }
+    let file = matches!(body, Body::File(_));
+    let mut inode = Inode::new(object, body, mode, uid, gid);
+    if file {
+        inode.size = set.size.unwrap_or(0);
+    }
+    if let NewObject::FileExclusive(verifier) = *new {
+        inode.verifier = Some(verifier);
+    }
+    let now = inode.changed;
+    set_times(&mut inode, &set, now);
+    inode
+}

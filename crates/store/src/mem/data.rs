@@ -1,0 +1,131 @@
+//! READ, WRITE and COMMIT.
+
+use smallvec::SmallVec;
+
+use super::inode::Inode;
+use super::landing::Landing;
+use super::layout::EXTENT_BYTES;
+use super::pool::Freed;
+use super::segment::Segment;
+use super::{FILE_BYTES_MAX, MemStore};
+use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
+
+impl MemStore {
+    pub(super) fn read_data(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
+    ) -> Result<ReadEnd> {
+        let inode = self.table.read(object)?;
+        let content = inode.content()?;
+        if !inode.may_read_data(caller) {
+            return Err(Error::Access);
+        }
+        let left = inode.size.saturating_sub(offset);
+        let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
+        if count > 0 {
+            inode.touch_accessed();
+            content.read(&self.pool, offset, count as usize, out);
+        }
+        let eof = u64::from(count) >= left;
+        Ok(ReadEnd { count, eof, attributes: inode.attributes() })
+    }
+
+    pub(super) fn write_data(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> (Change, Result<Written>) {
+        // A large write is copied before the file's lock is taken, and then only swapped in.
+        if data.len() >= EXTENT_BYTES
+            && let Some(mut landing) = Landing::new(&self.pool, offset, data.len())
+        {
+            landing.fill(data);
+            return self.write_landing(caller, object, landing, stability);
+        }
+        self.change_content(caller, object, offset, data.len(), stability, |inode, freed| {
+            inode.content_mut()?.write(&self.pool, offset, data, freed)
+        })
+    }
+
+    pub(super) fn write_landing(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        landing: Landing,
+        stability: Stability,
+    ) -> (Change, Result<Written>) {
+        let (offset, len) = (landing.offset(), landing.len());
+        self.change_content(caller, object, offset, len, stability, |inode, freed| {
+            if !landing.is_of(&self.pool) {
+                return Err(Error::Invalid);
+            }
+            let content = inode.content_mut()?;
+            content.prepare_landing(&self.pool, offset, len)?;
+            if let Some(pages) = landing.take() {
+                content.land(&self.pool, offset, len, pages, freed);
+            }
+            Ok(())
+        })
+    }
+
+    /// What all writes have in common: the right to, the bounds, and what changes besides the bytes.
+    fn change_content(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        stability: Stability,
+        write: impl FnOnce(&mut Inode, &mut Freed) -> Result<()>,
+    ) -> (Change, Result<Written>) {
+        let mut freed = Freed::default();
+        let mut inode = match self.table.write(object) {
+            Ok(inode) => inode,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let before = inode.weak();
+        let result = may_write(&inode, caller, offset, len).and_then(|end| {
+            if len > 0 {
+                write(&mut inode, &mut freed)?;
+                inode.size = inode.size.max(end);
+                inode.drop_privileges(caller);
+                inode.touch_modified();
+            }
+            let count = u32::try_from(len).map_err(|_| Error::Invalid)?;
+            Ok(Written { count, committed: stability, verifier: self.verifier })
+        });
+        let change = inode.change_since(before);
+        drop(inode);
+        self.pool.free(freed);
+        (change, result)
+    }
+
+    pub(super) fn landing_for(&self, offset: u64, count: u32) -> Option<Landing> {
+        Landing::new(&self.pool, offset, count as usize)
+    }
+
+    /// Memory is as stable as it gets: there is nothing to do.
+    pub(super) fn commit_data(&self, object: ObjectId) -> (Change, Result<u64>) {
+        match self.table.read(object) {
+            Ok(inode) => (inode.change_none(), inode.content().map(|_| self.verifier)),
+            Err(error) => (Change::default(), Err(error)),
+        }
+    }
+}
+
+/// Whether the caller may write there; where the write ends.
+fn may_write(inode: &Inode, caller: Caller<'_>, offset: u64, len: usize) -> Result<u64> {
+    inode.content()?;
+    if !inode.may_write_data(caller) {
+        return Err(Error::Access);
+    }
+    let end = offset.checked_add(len as u64).filter(|&end| end <= FILE_BYTES_MAX);
+    end.ok_or(Error::FileTooBig)
+}

@@ -1,0 +1,246 @@
+//! One object of the tree: its attributes, who may do what to it, and what hangs on it.
+//!
+//! Times: the changed time of one object never repeats and never goes back, so that weak cache consistency
+//! data tell every change apart. The access time is kept as Linux does by default (relatime), without the
+//! daily step: the first read after a change moves it, later ones do not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::content::Content;
+use super::directory::Directory;
+use crate::interface::{
+    Attributes, Caller, Change, Error, Kind, ObjectId, Result, SetTime, Time, WeakAttributes,
+};
+
+/// Set-user-id.
+pub(super) const SET_UID: u32 = 0o4000;
+/// Set-group-id.
+pub(super) const SET_GID: u32 = 0o2000;
+/// Sticky: names of others stay.
+pub(super) const STICKY: u32 = 0o1000;
+/// All that a mode can hold.
+pub(super) const MODE_BITS: u32 = 0o7777;
+
+/// The right to read, or to list a directory.
+pub(super) const READ: u32 = 4;
+/// The right to write, or to change a directory.
+pub(super) const WRITE: u32 = 2;
+/// The right to execute, or to look up names in a directory.
+pub(super) const EXECUTE: u32 = 1;
+
+/// What a directory shows as its size: names have no place on a medium here.
+const DIRECTORY_BYTES: u64 = 4096;
+const NANOS: u64 = 1_000_000_000;
+
+/// What hangs on an object.
+pub(super) enum Body {
+    File(Content),
+    Directory(Box<Directory>),
+    Symlink(Box<[u8]>),
+    Special(Kind),
+}
+
+/// See the module.
+pub(super) struct Inode {
+    pub object: ObjectId,
+    pub body: Body,
+    pub mode: u32,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    /// Nanoseconds since 1970, as all times here; atomic because reads move it under the shared lock.
+    pub accessed: AtomicU64,
+    pub modified: u64,
+    pub changed: u64,
+    /// Of an exclusive create; kept for good, so that a create repeated late still finds its file.
+    /// RFC 1813 s3.3.8
+    pub verifier: Option<[u8; 8]>,
+}
+
+impl Inode {
+    /// The wall clock, in nanoseconds.
+    pub fn now() -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub fn new(object: ObjectId, body: Body, mode: u32, uid: u32, gid: u32) -> Inode {
+        let now = Inode::now();
+        let (links, size) = match &body {
+            Body::Directory(_) => (2, DIRECTORY_BYTES),
+            Body::Symlink(target) => (1, target.len() as u64),
+            Body::File(_) | Body::Special(_) => (1, 0),
+        };
+        let accessed = AtomicU64::new(now);
+        let (modified, changed, verifier) = (now, now, None);
+        Inode { object, body, mode, links, uid, gid, size, accessed, modified, changed, verifier }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match &self.body {
+            Body::File(_) => Kind::File,
+            Body::Directory(_) => Kind::Directory,
+            Body::Symlink(_) => Kind::Symlink,
+            Body::Special(kind) => *kind,
+        }
+    }
+
+    pub fn attributes(&self) -> Attributes {
+        Attributes {
+            object: self.object,
+            kind: self.kind(),
+            mode: self.mode,
+            links: self.links,
+            uid: self.uid,
+            gid: self.gid,
+            size: self.size,
+            used: match &self.body {
+                Body::File(content) => content.used(),
+                Body::Directory(_) => DIRECTORY_BYTES,
+                Body::Symlink(_) | Body::Special(_) => 0,
+            },
+            accessed: to_time(self.accessed.load(Ordering::Relaxed)),
+            modified: to_time(self.modified),
+            changed: to_time(self.changed),
+        }
+    }
+
+    pub fn weak(&self) -> WeakAttributes {
+        WeakAttributes { size: self.size, modified: to_time(self.modified), changed: to_time(self.changed) }
+    }
+
+    /// The change data of an operation that found this object as `before` and leaves it as it is now.
+    pub fn change_since(&self, before: WeakAttributes) -> Change {
+        Change { before: Some(before), after: Some(self.attributes()) }
+    }
+
+    pub fn change_none(&self) -> Change {
+        self.change_since(self.weak())
+    }
+
+    /// Marks a change of the attributes.
+    pub fn touch_changed(&mut self) -> u64 {
+        self.changed = Inode::now().max(self.changed.saturating_add(1));
+        self.changed
+    }
+
+    /// Marks a change of the content.
+    pub fn touch_modified(&mut self) {
+        self.modified = self.touch_changed();
+    }
+
+    /// Marks an access, if the last one is not later than the last change of the content.
+    pub fn touch_accessed(&self) {
+        if self.accessed.load(Ordering::Relaxed) <= self.modified {
+            self.accessed.store(Inode::now().max(self.modified.saturating_add(1)), Ordering::Relaxed);
+        }
+    }
+
+    pub fn directory(&self) -> Result<&Directory> {
+        match &self.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    pub fn directory_mut(&mut self) -> Result<&mut Directory> {
+        match &mut self.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    pub fn is_directory(&self) -> bool {
+        matches!(self.body, Body::Directory(_))
+    }
+
+    /// The content of a regular file; for anything else the error that Linux gives.
+    pub fn content(&self) -> Result<&Content> {
+        match &self.body {
+            Body::File(content) => Ok(content),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            Body::Symlink(_) | Body::Special(_) => Err(Error::Invalid),
+        }
+    }
+
+    /// As [`Inode::content`], to change it.
+    pub fn content_mut(&mut self) -> Result<&mut Content> {
+        match &mut self.body {
+            Body::File(content) => Ok(content),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            Body::Symlink(_) | Body::Special(_) => Err(Error::Invalid),
+        }
+    }
+
+    /// Whether the caller has all the `wanted` rights by the permission bits; root has, except to execute
+    /// what nobody may execute.
+    pub fn allows(&self, caller: Caller<'_>, wanted: u32) -> bool {
+        if caller.uid == 0 {
+            return wanted & EXECUTE == 0 || self.is_directory() || self.mode & 0o111 != 0;
+        }
+        let shift = if caller.uid == self.uid {
+            6
+        } else if in_group(caller, self.gid) {
+            3
+        } else {
+            0
+        };
+        (self.mode >> shift) & wanted == wanted
+    }
+
+    /// [`Error::Access`] without the rights.
+    pub fn require(&self, caller: Caller<'_>, wanted: u32) -> Result<()> {
+        if self.allows(caller, wanted) { Ok(()) } else { Err(Error::Access) }
+    }
+
+    /// Whether file data may be read: the owner always may, because the client checked when the file was
+    /// opened, and whoever may execute a file must be able to page it in. RFC 1813 s4.4
+    pub fn may_read_data(&self, caller: Caller<'_>) -> bool {
+        caller.uid == self.uid || self.allows(caller, READ) || self.allows(caller, EXECUTE)
+    }
+
+    /// Whether file data may be written; the owner always may. RFC 1813 s4.4
+    pub fn may_write_data(&self, caller: Caller<'_>) -> bool {
+        caller.uid == self.uid || self.allows(caller, WRITE)
+    }
+
+    /// Whether the caller may do what only the owner may.
+    pub fn owned_by(&self, caller: Caller<'_>) -> bool {
+        caller.uid == 0 || caller.uid == self.uid
+    }
+
+    /// What writing by anybody but root does to the mode: a changed program loses its special rights.
+    pub fn drop_privileges(&mut self, caller: Caller<'_>) {
+        if caller.uid != 0 && self.mode & (SET_UID | SET_GID) != 0 && !self.is_directory() {
+            self.mode = without_privileges(self.mode);
+        }
+    }
+}
+
+/// Without set-user-id, and without set-group-id where that means a program's group (without the group's
+/// execute bit it once meant mandatory locking, and stays).
+pub(super) fn without_privileges(mode: u32) -> u32 {
+    let mode = mode & !SET_UID;
+    if mode & 0o010 != 0 { mode & !SET_GID } else { mode }
+}
+
+/// Whether the group is one of the caller's.
+pub(super) fn in_group(caller: Caller<'_>, gid: u32) -> bool {
+    caller.gid == gid || caller.gids.contains(&gid)
+}
+
+/// Nanoseconds as the interface has them. Seconds end in 2106.
+pub(super) fn to_time(nanos: u64) -> Time {
+    Time { seconds: u32::try_from(nanos / NANOS).unwrap_or(u32::MAX), nanoseconds: (nanos % NANOS) as u32 }
+}
+
+/// The nanoseconds to set; `None` to keep what is there.
+pub(super) fn from_set(set: SetTime, now: u64) -> Option<u64> {
+    match set {
+        SetTime::Keep => None,
+        SetTime::Now => Some(now),
+        SetTime::To(time) => Some(u64::from(time.seconds) * NANOS + u64::from(time.nanoseconds)),
+    }
+}

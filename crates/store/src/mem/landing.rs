@@ -1,0 +1,89 @@
+//! Memory into which a WRITE is received before it is part of a file.
+
+use std::io::IoSliceMut;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::layout::{EXTENT_PAGES, PAGE_BYTES};
+use super::pool::{FreshPages, Pool};
+
+/// Memory for one WRITE that is still being received: fresh pages that no file has yet.
+///
+/// The first byte lies at the same place within its page as it will in the file, so that whole pages can be
+/// swapped in. Dropped, it gives its pages back and changes nothing. Whoever hands it to
+/// [`Store::write_landed`](crate::Store::write_landed) has filled all of it: what was not filled holds what the
+/// memory held before.
+pub struct Landing {
+    pool: Arc<Pool>,
+    /// Present until written.
+    pages: Option<FreshPages>,
+    offset: u64,
+    len: usize,
+}
+
+impl Landing {
+    /// Takes pages for `len` bytes at `offset`; `None` without space, or when there is nothing to receive.
+    pub(super) fn new(pool: &Arc<Pool>, offset: u64, len: usize) -> Option<Landing> {
+        let head = (offset % PAGE_BYTES as u64) as usize;
+        let count = head.checked_add(len)?.div_ceil(PAGE_BYTES);
+        offset.checked_add(len as u64)?;
+        if len == 0 {
+            return None;
+        }
+        let place = (offset / PAGE_BYTES as u64 % EXTENT_PAGES as u64) as usize;
+        let pages = pool.pages(place, count)?;
+        Some(Landing { pool: Arc::clone(pool), pages: Some(pages), offset, len })
+    }
+
+    /// Where in the file the bytes go.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How many bytes it takes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // There is no empty landing.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends the slices of memory still to be filled, when the first `from` bytes are in.
+    pub fn unfilled<'a>(&'a mut self, from: usize, out: &mut SmallVec<[IoSliceMut<'a>; 20]>) {
+        let head = (self.offset % PAGE_BYTES as u64) as usize;
+        let from = from.min(self.len);
+        if let Some(pages) = &mut self.pages {
+            pages.slices(&self.pool, head + from, self.len - from, |slice| out.push(IoSliceMut::new(slice)));
+        }
+    }
+
+    /// Copies bytes in, for a sender that has them in one piece.
+    pub(super) fn fill(&mut self, mut data: &[u8]) {
+        let mut slices = SmallVec::new();
+        self.unfilled(0, &mut slices);
+        for slice in &mut slices {
+            let (now, rest) = data.split_at(slice.len().min(data.len()));
+            slice[..now.len()].copy_from_slice(now);
+            data = rest;
+        }
+    }
+
+    /// Whether its pages are of this pool.
+    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+
+    /// Takes the pages out, to put them into a file.
+    pub(super) fn take(mut self) -> Option<FreshPages> {
+        self.pages.take()
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        if let Some(pages) = self.pages.take() {
+            self.pool.free_fresh(pages);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The pool: pages within a hard bound, who owns them, and how their bytes are reached.
+//!
+//! Ownership is in types: a [`Fresh`] page was never seen by a reader and may be filled; a [`Page`] belongs to
+//! one slot of one file, may be read while it is borrowed, and may be overwritten only while no pin is on its
+//! extent; [`Freed`] pages were taken out of a file. None of them has a destructor: they are four bytes in a
+//! table, and whoever holds one gives it back.
+//!
+//! The bound holds for all that is charged: pages in use or in limbo, and the tables and names of the tree. A
+//! small part of it is reserved for changes that free as much as they take once readers let go: copies on
+//! write, and the last page of a truncated file.
+
+#![allow(unsafe_code)]
+
+use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use smallvec::SmallVec;
+
+use super::arena::{Arena, unmap_arena};
+use super::free_map::{Empty, FreeMap};
+use super::layout::{
+    ARENA_BYTES, ARENA_PAGES, ARENAS_MAX, EXTENT_PAGES, PAGE_BYTES, Spans, arena_of, extent_of, extents_of,
+    push_span,
+};
+
+/// The reserve's share of the bound.
+const RESERVE_SHARE: u64 = 64;
+/// The largest reserve: what is copied on write at one time is bounded by the replies in flight.
+const RESERVE_BYTES_MAX: u64 = 16 << 20;
+
+/// A page of a file.
+#[derive(Debug)]
+pub(super) struct Page(NonZeroU32);
+
+impl Page {
+    pub fn number(&self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// A page that no reader has ever seen.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Fresh(NonZeroU32);
+
+impl Fresh {
+    pub fn number(&self) -> u32 {
+        self.0.get()
+    }
+
+    /// Makes it a page that readers can find.
+    pub fn publish(self) -> Page {
+        Page(self.0)
+    }
+}
+
+/// Fresh pages, in order.
+#[must_use]
+pub(super) struct FreshPages {
+    spans: Spans,
+    /// Spans before this one are used up.
+    at: usize,
+}
+
+impl FreshPages {
+    /// Takes the first page out.
+    pub fn take_first(&mut self) -> Option<Fresh> {
+        while let Some(span) = self.spans.get_mut(self.at) {
+            if span.pages > 0 {
+                let first = span.first;
+                span.pages -= 1;
+                span.first = first.saturating_add(1);
+                return NonZeroU32::new(first).map(Fresh);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// Visits `len` bytes from `skip` on, as slices in order.
+    pub fn slices<'a>(
+        &'a mut self,
+        pool: &'a Pool,
+        mut skip: usize,
+        mut len: usize,
+        mut visit: impl FnMut(&'a mut [u8]),
+    ) {
+        for span in self.spans.iter().skip(self.at) {
+            let bytes = span.pages as usize * PAGE_BYTES;
+            let from = skip.min(bytes);
+            let count = (bytes - from).min(len);
+            skip -= from;
+            len -= count;
+            if count > 0 {
+                // SAFETY: the pages of a span lie in one arena, in a row, and are ours alone until published;
+                // spans do not overlap, and `self` is borrowed for as long as the slices live.
+                visit(unsafe { slice::from_raw_parts_mut(pool.start(span.first).add(from), count) });
+            }
+        }
+    }
+}
+
+/// Pages that no file has any more, but readers may still look at.
+#[derive(Default)]
+#[must_use]
+pub(super) struct Freed(Spans);
+
+impl Freed {
+    pub fn push(&mut self, page: Page) {
+        push_span(&mut self.0, page.number(), 1);
+    }
+}
+
+/// Where a new page would best lie.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wish {
+    /// This very page, if it is free.
+    pub at: Option<u32>,
+    /// Else this place of an extent that is free entirely.
+    pub place: Option<usize>,
+}
+
+/// See the module.
+pub(super) struct Pool {
+    bound: u64,
+    reserve: u64,
+    used: AtomicU64,
+    /// Made when first mapped, kept for good; number 0 stays empty.
+    arenas: Box<[OnceLock<Box<Arena>>]>,
+    map: Mutex<FreeMap>,
+}
+
+impl Pool {
+    pub fn new(bound: u64) -> Arc<Pool> {
+        let arenas_max = bound.div_ceil(ARENA_BYTES as u64).clamp(1, ARENAS_MAX) as usize;
+        Arc::new(Pool {
+            bound,
+            reserve: (bound / RESERVE_SHARE).min(RESERVE_BYTES_MAX),
+            used: AtomicU64::new(0),
+            arenas: (0..=arenas_max).map(|_| OnceLock::new()).collect(),
+            map: Mutex::new(FreeMap::new(arenas_max)),
+        })
+    }
+
+    /// Bytes in use: pages, tables and names.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The bound in bytes.
+    pub fn bound(&self) -> u64 {
+        self.bound
+    }
+
+    /// Bytes that can still be used by anything.
+    pub fn free_bytes(&self) -> u64 {
+        (self.bound - self.reserve).saturating_sub(self.used())
+    }
+
+    /// Arenas mapped now.
+    pub fn arenas(&self) -> usize {
+        self.lock().mapped()
+    }
+
+    /// Pins outstanding.
+    pub fn pins(&self) -> u64 {
+        self.arenas.iter().filter_map(OnceLock::get).map(|arena| arena.pins()).sum()
+    }
+
+    /// Takes bytes from the bound, for something that is not a page; false when there are not enough.
+    #[must_use]
+    pub fn charge(&self, bytes: u64) -> bool {
+        self.charge_within(bytes, self.bound - self.reserve)
+    }
+
+    /// Gives charged bytes back.
+    pub fn refund(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn charge_within(&self, bytes: u64, limit: u64) -> bool {
+        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// One page, its bytes undefined; `replacing` when another page will be freed for it.
+    pub fn page(&self, wish: Wish, replacing: bool) -> Option<Fresh> {
+        let limit = if replacing { self.bound } else { self.bound - self.reserve };
+        if !self.charge_within(PAGE_BYTES as u64, limit) {
+            return None;
+        }
+        let mut map = self.lock();
+        let number = match wish {
+            Wish { at: Some(at), .. } if map.take_at(at) => Some(at),
+            Wish { place: Some(place), .. } => self.retry(&mut map, |map| map.take_in_whole(place)),
+            _ => None,
+        };
+        let number = number.or_else(|| self.retry(&mut map, FreeMap::take_any)).and_then(NonZeroU32::new);
+        if number.is_none() {
+            self.refund(PAGE_BYTES as u64);
+        }
+        number.map(Fresh)
+    }
+
+    /// `count` pages for a file's pages from one that has `place` in its 64 KiB: whole extents where the file
+    /// has whole 64 KiB, so that a later write of those frees whole extents again.
+    pub fn pages(&self, place: usize, count: usize) -> Option<FreshPages> {
+        let bytes = (count * PAGE_BYTES) as u64;
+        if !self.charge(bytes) {
+            return None;
+        }
+        let head = ((EXTENT_PAGES - place % EXTENT_PAGES) % EXTENT_PAGES).min(count);
+        let extents = (count - head) / EXTENT_PAGES;
+        let tail = (count - head) % EXTENT_PAGES;
+        let mut spans = Spans::new();
+        let mut map = self.lock();
+        let got = self.piece(&mut map, head, &mut spans)
+            && self.extents(&mut map, extents, &mut spans)
+            && self.piece(&mut map, tail, &mut spans);
+        if !got {
+            let mut empty = Empty::new();
+            map.give_spans(&spans, &mut empty);
+            self.unmap(map, &empty);
+            self.refund(bytes);
+            return None;
+        }
+        Some(FreshPages { spans, at: 0 })
+    }
+
+    /// The bytes of a page.
+    pub fn bytes<'a>(&'a self, page: &'a Page) -> &'a [u8] {
+        // SAFETY: the page is mapped as long as it is owned; it changes only through a mutable borrow of it.
+        unsafe { slice::from_raw_parts(self.start(page.number()), PAGE_BYTES) }
+    }
+
+    /// The bytes of a page, to overwrite them; gives the page back when readers have its extent pinned.
+    pub fn bytes_mut<'a>(&'a self, page: &'a mut Page) -> Result<&'a mut [u8], &'a mut Page> {
+        let number = page.number();
+        if self.arena(arena_of(number)).is_none_or(|arena| arena.pinned(extent_of(number))) {
+            return Err(page);
+        }
+        // SAFETY: the borrow of the one owner is exclusive, so no reader can find the page and pin it now, and
+        // those that did have unpinned: `pinned` synchronises with the last unpin.
+        Ok(unsafe { slice::from_raw_parts_mut(self.start(number), PAGE_BYTES) })
+    }
+
+    /// The bytes of a fresh page, undefined until written.
+    pub fn fill<'a>(&'a self, fresh: &'a mut Fresh) -> &'a mut [u8] {
+        // SAFETY: the page is ours alone until published. Its memory is initialised: anonymous mappings start
+        // zeroed.
+        unsafe { slice::from_raw_parts_mut(self.start(fresh.number()), PAGE_BYTES) }
+    }
+
+    /// Frees pages that no file has any more; those that are pinned when their last pin goes.
+    pub fn free(&self, freed: Freed) {
+        if freed.0.is_empty() {
+            return;
+        }
+        let mut empty = Empty::new();
+        let mut bytes = 0;
+        let mut map = self.lock();
+        for (arena, extent, pages) in freed.0.iter().flat_map(|&span| extents_of(span)) {
+            if self.arena(arena).is_some_and(|at| at.defer(extent, pages)) {
+                continue;
+            }
+            map.give(arena, extent, pages, &mut empty);
+            bytes += u64::from(pages.count_ones()) * PAGE_BYTES as u64;
+        }
+        self.unmap(map, &empty);
+        self.refund(bytes);
+    }
+
+    /// Frees pages that no reader ever saw.
+    pub fn free_fresh(&self, fresh: FreshPages) {
+        let spans: Spans = fresh.spans.iter().copied().filter(|span| span.pages > 0).collect();
+        if spans.is_empty() {
+            return;
+        }
+        let pages: u64 = spans.iter().map(|span| u64::from(span.pages)).sum();
+        let mut empty = Empty::new();
+        let mut map = self.lock();
+        map.give_spans(&spans, &mut empty);
+        self.unmap(map, &empty);
+        self.refund(pages * PAGE_BYTES as u64);
+    }
+
+    /// Frees pages of one extent that nobody can see: the last unpin took them out of limbo.
+    pub fn give(&self, arena: usize, extent: usize, pages: u16) {
+        let mut empty = Empty::new();
+        let mut map = self.lock();
+        map.give(arena, extent, pages, &mut empty);
+        self.unmap(map, &empty);
+        self.refund(u64::from(pages.count_ones()) * PAGE_BYTES as u64);
+    }
+
+    /// Gives back the memory of arenas without pins; for a pool that lives on only for its pinned readers.
+    pub fn unmap_unpinned(&self) {
+        for arena in self.arenas.iter().filter_map(OnceLock::get).filter(|arena| arena.pins() == 0) {
+            unmap_arena(arena.detach());
+        }
+    }
+
+    /// The record of an arena that was mapped at least once.
+    pub fn arena(&self, index: usize) -> Option<&Arena> {
+        self.arenas.get(index).and_then(OnceLock::get).map(Box::as_ref)
+    }
+
+    /// Where a page starts. Valid while its owner has it.
+    pub fn start(&self, page: u32) -> *mut u8 {
+        let base = self.arena(arena_of(page)).map_or(std::ptr::null_mut(), Arena::base);
+        assert!(!base.is_null(), "page {page} is mapped");
+        base.wrapping_add(page as usize % ARENA_PAGES * PAGE_BYTES)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FreeMap> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Unmaps outside the lock: it takes time in proportion to the memory.
+    fn unmap(&self, map: MutexGuard<'_, FreeMap>, empty: &Empty) {
+        let bases: SmallVec<[*mut u8; 2]> =
+            empty.iter().filter_map(|&at| self.arena(at)).map(Arena::detach).collect();
+        drop(map);
+        for base in bases {
+            unmap_arena(base);
+        }
+    }
+
+    fn retry(&self, map: &mut FreeMap, take: impl Fn(&mut FreeMap) -> Option<u32>) -> Option<u32> {
+        take(map).or_else(|| if self.grow(map) { take(map) } else { None })
+    }
+
+    fn piece(&self, map: &mut FreeMap, count: usize, out: &mut Spans) -> bool {
+        count == 0
+            || map.take_piece(count, out)
+            || (self.grow(map) && map.take_piece(count, out))
+            || self.scattered(map, count, out)
+    }
+
+    fn extents(&self, map: &mut FreeMap, count: usize, out: &mut Spans) -> bool {
+        let mut left = count;
+        loop {
+            left -= map.take_extents(left, out);
+            if left == 0 {
+                return true;
+            }
+            if !self.grow(map) {
+                return self.scattered(map, left * EXTENT_PAGES, out);
+            }
+        }
+    }
+
+    fn scattered(&self, map: &mut FreeMap, count: usize, out: &mut Spans) -> bool {
+        (0..count).all(|_| map.take_any().map(|page| push_span(out, page, 1)).is_some())
+    }
+
+    /// Maps one more arena, if the bound and the system allow.
+    fn grow(&self, map: &mut FreeMap) -> bool {
+        let Some(index) = map.vacant() else { return false };
+        let Some(slot) = self.arenas.get(index) else { return false };
+        let mapped = slot.get_or_init(|| Box::new(Arena::new(index, NonNull::from(self)))).map();
+        if mapped {
+            map.add(index);
+        }
+        mapped
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for arena in self.arenas.iter().filter_map(OnceLock::get) {
+            unmap_arena(arena.detach());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! REMOVE and RMDIR: what takes a name away, and what becomes of an object without one.
+
+use super::MemStore;
+use super::directory::{Directory, check_name};
+use super::inode::{Body, EXECUTE, Inode, STICKY, WRITE};
+use super::table::{Exclusive, OBJECT_BYTES};
+use crate::interface::{Caller, Change, Error, ObjectId, Result};
+
+impl MemStore {
+    /// REMOVE, or RMDIR if it is a directory that shall go.
+    pub(super) fn unlink(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        rmdir: bool,
+    ) -> (Change, Result<()>) {
+        let mut parent = match self.table.write(directory) {
+            Ok(inode) => inode,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let before = parent.weak();
+        let gone = self.unlink_in(caller, &mut parent, name, rmdir);
+        let change = parent.change_since(before);
+        drop(parent);
+        (change, gone.map(|gone| gone.into_iter().for_each(|inode| self.dispose(inode))))
+    }
+
+    fn unlink_in(
+        &self,
+        caller: Caller<'_>,
+        parent: &mut Inode,
+        name: &[u8],
+        rmdir: bool,
+    ) -> Result<Option<Inode>> {
+        let names = parent.directory()?;
+        check_name(name)?;
+        parent.require(caller, EXECUTE)?;
+        match name {
+            // RFC 1813 s3.3.13
+            b"." if rmdir => return Err(Error::Invalid),
+            b".." if rmdir => return Err(Error::Exists),
+            b"." | b".." => return Err(Error::Access),
+            _ => {}
+        }
+        let object = names.find(name).ok_or(Error::NotFound)?;
+        let inode = self.table.write(object)?;
+        may_take(parent, &inode, caller)?;
+        match &inode.body {
+            Body::Directory(_) if !rmdir => return Err(Error::IsDirectory),
+            Body::Directory(names) if !names.is_empty() => return Err(Error::NotEmpty),
+            Body::Directory(_) => parent.links -= 1,
+            _ if rmdir => return Err(Error::NotDirectory),
+            _ => {}
+        }
+        parent.directory_mut()?.take(name);
+        self.pool.refund(Directory::charge(name));
+        parent.touch_modified();
+        Ok(self.drop_link(inode))
+    }
+
+    /// Takes one link off an object; without any left it is gone and given back, to be disposed of.
+    pub(super) fn drop_link(&self, mut inode: Exclusive<'_>) -> Option<Inode> {
+        if inode.is_directory() || inode.links <= 1 {
+            return Some(self.table.remove(inode));
+        }
+        inode.links -= 1;
+        inode.touch_changed();
+        None
+    }
+
+    /// Frees what an object had; no lock is held, because a large file takes time.
+    pub(super) fn dispose(&self, inode: Inode) {
+        self.pool.refund(OBJECT_BYTES);
+        match inode.body {
+            Body::File(content) => content.clear(&self.pool),
+            Body::Symlink(target) => self.pool.refund(target.len() as u64),
+            Body::Directory(_) | Body::Special(_) => {}
+        }
+    }
+}
+
+/// Whether the caller may take a name out of a directory; from a sticky one only the owner of either may.
+pub(super) fn may_take(parent: &Inode, inode: &Inode, caller: Caller<'_>) -> Result<()> {
+    parent.require(caller, WRITE | EXECUTE)?;
+    if parent.mode & STICKY != 0 && !parent.owned_by(caller) && !inode.owned_by(caller) {
+        return Err(Error::NotPermitted);
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Views of file content that stay as they are until dropped, whatever is written meanwhile.
+
+#![allow(unsafe_code)]
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::slice;
+
+use smallvec::SmallVec;
+
+use super::arena::Arena;
+use super::layout::{ARENA_PAGES, EXTENT_BYTES, EXTENT_PAGES, PAGE_BYTES, arena_of};
+use super::pool::{Page, Pool};
+
+/// What holes read as; one piece of it per extent.
+static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
+
+/// A view of the store's memory that stays as it is until dropped.
+///
+/// It may outlive the store: the memory it points to is then kept.
+pub struct Segment {
+    start: NonNull<u8>,
+    len: usize,
+    /// Where it is pinned; absent for a hole.
+    arena: Option<NonNull<Arena>>,
+}
+
+// SAFETY: the bytes do not change while the segment lives, and unpinning is atomic.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    fn hole(len: usize) -> Segment {
+        let zeros = &ZEROS[..len.min(ZEROS.len())];
+        Segment { start: NonNull::from(zeros).cast(), len: zeros.len(), arena: None }
+    }
+
+    /// Pins `len` bytes from `from` on, counted from the start of page `first`. The caller borrows all pages
+    /// that it covers, which lie in one arena in a row.
+    fn pinned(pool: &Pool, first: &Page, from: usize, len: usize) -> Option<Segment> {
+        let arena = pool.arena(arena_of(first.number()))?;
+        let start = NonNull::new(pool.start(first.number()).wrapping_add(from))?;
+        let segment = Segment { start, len, arena: Some(NonNull::from(arena)) };
+        for extent in segment.extents(arena) {
+            arena.pin(extent);
+        }
+        Some(segment)
+    }
+
+    fn extents(&self, arena: &Arena) -> std::ops::RangeInclusive<usize> {
+        let from = self.start.as_ptr().addr() - arena.base().addr();
+        from / EXTENT_BYTES..=(from + self.len - 1) / EXTENT_BYTES
+    }
+}
+
+impl Deref for Segment {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is either static, or its extents are pinned: its pages are neither overwritten
+        // nor given back while they are, and they were readable when the pin was set.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let Some(arena) = self.arena else { return };
+        // SAFETY: a pool keeps the records of its arenas as long as it lives, and it lives while pins are left.
+        let arena = unsafe { arena.as_ref() };
+        for extent in self.extents(arena) {
+            arena.unpin(extent);
+        }
+    }
+}
+
+/// Appends pinned segments for `len` bytes that start `from` bytes into the first of `slots`; beyond the last
+/// slot everything is a hole. Pages that lie in a row become one segment.
+pub(super) fn gather(
+    pool: &Pool,
+    slots: &[Option<Page>],
+    from: usize,
+    len: usize,
+    out: &mut SmallVec<[Segment; 1]>,
+) {
+    let mut at = from / PAGE_BYTES;
+    let mut skip = from % PAGE_BYTES;
+    let mut left = len;
+    while left > 0 {
+        let wanted = (skip + left).div_ceil(PAGE_BYTES);
+        let rest = slots.get(at..).unwrap_or(&[]);
+        let rest = rest.get(..wanted).unwrap_or(rest);
+        let (pages, taken) = match rest.first() {
+            Some(Some(first)) => {
+                let pages = in_a_row(rest);
+                let taken = left.min(pages * PAGE_BYTES - skip);
+                out.extend(Segment::pinned(pool, first, skip, taken));
+                (pages, taken)
+            }
+            Some(None) => {
+                let pages = rest.iter().take_while(|slot| slot.is_none()).count().min(EXTENT_PAGES);
+                let taken = left.min(pages * PAGE_BYTES - skip);
+                out.push(Segment::hole(taken));
+                (pages, taken)
+            }
+            None => {
+                let taken = left.min(EXTENT_BYTES - skip);
+                out.push(Segment::hole(taken));
+                (EXTENT_PAGES, taken)
+            }
+        };
+        at += pages;
+        skip = 0;
+        left -= taken;
+    }
+}
+
+/// How many slots from the first one, which has a page, lie in a row in one arena.
+fn in_a_row(slots: &[Option<Page>]) -> usize {
+    let mut pages = 0;
+    let mut next = 0;
+    for slot in slots {
+        let Some(page) = slot else { break };
+        let number = page.number();
+        if pages > 0 && (number != next || (number as usize).is_multiple_of(ARENA_PAGES)) {
+            break;
+        }
+        next = number.wrapping_add(1);
+        pages += 1;
+    }
+    pages
+}

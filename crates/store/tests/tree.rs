@@ -1,0 +1,407 @@
+//! What the tree does, operation by operation: POSIX as Linux has it, seen through RFC 1813.
+
+use store::{
+    Attributes, Caller, Error, Kind, MemStore, NewObject, ObjectId, Result, SetAttributes, SetTime,
+    Stability, Store, Time,
+};
+
+const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
+const ANN: Caller<'static> = Caller { uid: 1000, gid: 100, gids: &[200] };
+const BOB: Caller<'static> = Caller { uid: 1001, gid: 101, gids: &[] };
+
+fn new_store() -> MemStore {
+    MemStore::new(64 << 20, 1000, 100)
+}
+
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes { mode: Some(mode), ..SetAttributes::default() }
+}
+
+fn file(store: &MemStore, caller: Caller<'_>, name: &[u8], bits: u32) -> Attributes {
+    store.create(caller, store.root(), name, NewObject::FileGuarded(mode(bits))).1.unwrap()
+}
+
+fn directory(store: &MemStore, caller: Caller<'_>, parent: ObjectId, name: &[u8], bits: u32) -> ObjectId {
+    store.create(caller, parent, name, NewObject::Directory(mode(bits))).1.unwrap().object
+}
+
+fn write(store: &MemStore, caller: Caller<'_>, object: ObjectId, offset: u64, data: &[u8]) -> Result<u32> {
+    store.write(caller, object, offset, data, Stability::Unstable).1.map(|written| written.count)
+}
+
+fn read(store: &MemStore, caller: Caller<'_>, object: ObjectId, offset: u64, count: u32) -> Result<Vec<u8>> {
+    let mut out = smallvec::SmallVec::new();
+    let end = store.read(caller, object, offset, count, &mut out)?;
+    let bytes: Vec<u8> = out.iter().flat_map(|segment| segment.to_vec()).collect();
+    assert_eq!(bytes.len(), end.count as usize);
+    Ok(bytes)
+}
+
+fn names(store: &MemStore, caller: Caller<'_>, object: ObjectId, cookie: u64) -> Result<Vec<(Vec<u8>, u64)>> {
+    let mut found = Vec::new();
+    let end = store.read_directory(caller, object, cookie, &mut |entry| {
+        found.push((entry.name.to_vec(), entry.cookie));
+        true
+    })?;
+    assert!(end.eof);
+    Ok(found)
+}
+
+#[test]
+fn a_new_store_has_an_empty_root_that_belongs_to_its_owner() {
+    let store = new_store();
+    let root = store.attributes(store.root()).unwrap();
+    assert_eq!(
+        (root.kind, root.mode, root.uid, root.gid, root.links),
+        (Kind::Directory, 0o755, 1000, 100, 2)
+    );
+    assert_eq!(names(&store, BOB, store.root(), 0).unwrap(), [(b".".to_vec(), 1), (b"..".to_vec(), 2)]);
+    assert_eq!(store.lookup(BOB, store.root(), b"..").1.unwrap().object, store.root());
+    let stranger = ObjectId { fileid: 77, generation: 1 };
+    assert_eq!(store.attributes(stranger), Err(Error::Stale));
+    assert_eq!(store.attributes(ObjectId { fileid: u64::MAX, generation: 1 }), Err(Error::Stale));
+    assert_eq!(store.attributes(ObjectId { fileid: 0, generation: 0 }), Err(Error::Stale));
+}
+
+#[test]
+fn names_are_bytes_and_bad_ones_are_refused() {
+    let store = new_store();
+    let root = store.root();
+    let odd = b"\xff\xfe\n\x01 \xc3(";
+    let made = file(&store, ANN, odd, 0o644);
+    assert_eq!(store.lookup(BOB, root, odd).1.unwrap().object, made.object);
+    file(&store, ANN, &[b'x'; 255], 0o644);
+    let bad: [(&[u8], Error); 6] = [
+        (b"", Error::Access),
+        (&[b'x'; 256], Error::NameTooLong),
+        (b"a/b", Error::Invalid),
+        (b"a\0b", Error::Invalid),
+        (b".", Error::Exists),
+        (b"..", Error::Exists),
+    ];
+    for (name, error) in bad {
+        let new = NewObject::FileGuarded(SetAttributes::default());
+        assert_eq!(store.create(ANN, root, name, new).1, Err(error), "{name:?}");
+    }
+    assert_eq!(store.remove(ANN, root, b".").1, Err(Error::Access));
+    // RFC 1813 s3.3.13
+    assert_eq!(store.remove_directory(ANN, root, b".").1, Err(Error::Invalid));
+    assert_eq!(store.remove_directory(ANN, root, b"..").1, Err(Error::Exists));
+    assert_eq!(store.rename(ANN, (root, b"."), (root, b"a")).2, Err(Error::Invalid));
+    assert_eq!(store.lookup(ANN, made.object, b"x").1, Err(Error::NotDirectory));
+    assert_eq!(store.lookup(ANN, root, b"none").1, Err(Error::NotFound));
+}
+
+#[test]
+fn create_meets_an_existing_name_by_its_mode() {
+    let store = new_store();
+    let root = store.root();
+    let made = file(&store, ANN, b"f", 0o640);
+    write(&store, ANN, made.object, 0, b"hello").unwrap();
+    let again = |new| store.create(ANN, root, b"f", new).1;
+    assert_eq!(again(NewObject::FileGuarded(mode(0o600))), Err(Error::Exists));
+    let used = again(NewObject::File(mode(0o777))).unwrap();
+    assert_eq!((used.object, used.mode, used.size), (made.object, 0o640, 5));
+    let cut = SetAttributes { size: Some(2), ..SetAttributes::default() };
+    assert_eq!(again(NewObject::File(cut)).unwrap().size, 2);
+    assert_eq!(store.create(BOB, root, b"f", NewObject::File(cut)).1, Err(Error::Access));
+    assert_eq!(again(NewObject::FileExclusive([1; 8])), Err(Error::Exists));
+    assert_eq!(again(NewObject::Directory(mode(0o755))), Err(Error::Exists));
+    assert_eq!(again(NewObject::Symlink(mode(0), b"t")), Err(Error::Exists));
+}
+
+// RFC 1813 s3.3.8
+#[test]
+fn an_exclusive_create_repeated_with_its_verifier_finds_its_file() {
+    let store = new_store();
+    let root = store.root();
+    let first = store.create(ANN, root, b"f", NewObject::FileExclusive(*b"verifier")).1.unwrap();
+    store.set_attributes(ANN, first.object, &mode(0o600), None).1.unwrap();
+    let again = store.create(ANN, root, b"f", NewObject::FileExclusive(*b"verifier")).1.unwrap();
+    assert_eq!(again.object, first.object);
+    assert_eq!(store.create(ANN, root, b"f", NewObject::FileExclusive(*b"reifirev")).1, Err(Error::Exists));
+}
+
+// RFC 1813 s4.4
+#[test]
+fn the_owner_may_always_use_the_data_and_execute_implies_read() {
+    let store = new_store();
+    let own = file(&store, ANN, b"own", 0o000).object;
+    assert_eq!(write(&store, ANN, own, 0, b"data"), Ok(4));
+    assert_eq!(read(&store, ANN, own, 0, 10), Ok(b"data".to_vec()));
+    assert_eq!(store.access(ANN, own, 0x3f).unwrap().0, 0, "but ACCESS tells the bits");
+    assert_eq!(read(&store, BOB, own, 0, 10), Err(Error::Access));
+    assert_eq!(write(&store, BOB, own, 0, b"x"), Err(Error::Access));
+    assert_eq!(read(&store, ROOT, own, 0, 10), Ok(b"data".to_vec()));
+    store.set_attributes(ANN, own, &mode(0o711), None).1.unwrap();
+    assert_eq!(read(&store, BOB, own, 0, 10), Ok(b"data".to_vec()));
+    assert_eq!(store.access(BOB, own, 0x3f).unwrap().0, 0x20);
+    assert_eq!(store.access(ROOT, own, 0x3f).unwrap().0, 0x2d);
+}
+
+#[test]
+fn groups_count_primary_and_supplementary() {
+    let store = new_store();
+    let made = file(&store, ANN, b"f", 0o060).object;
+    let set = |gid| SetAttributes { gid: Some(gid), ..SetAttributes::default() };
+    assert_eq!(store.set_attributes(ANN, made, &set(300), None).1, Err(Error::NotPermitted));
+    store.set_attributes(ANN, made, &set(200), None).1.unwrap();
+    let member = Caller { uid: 5, gid: 9, gids: &[7, 200] };
+    assert_eq!(write(&store, member, made, 0, b"x"), Ok(1));
+    let set_uid = SetAttributes { uid: Some(5), ..SetAttributes::default() };
+    assert_eq!(store.set_attributes(ANN, made, &set_uid, None).1, Err(Error::NotPermitted));
+    assert_eq!(store.set_attributes(ROOT, made, &set_uid, None).1, Ok(()));
+}
+
+#[test]
+fn writing_and_giving_away_clear_set_id_bits() {
+    let store = new_store();
+    let made = file(&store, ANN, b"f", 0o6777).object;
+    write(&store, BOB, made, 0, b"x").unwrap();
+    assert_eq!(store.attributes(made).unwrap().mode, 0o777);
+    store.set_attributes(ANN, made, &mode(0o6777), None).1.unwrap();
+    write(&store, ROOT, made, 0, b"x").unwrap();
+    assert_eq!(store.attributes(made).unwrap().mode, 0o6777);
+    let set = SetAttributes { uid: Some(7), ..SetAttributes::default() };
+    store.set_attributes(ROOT, made, &set, None).1.unwrap();
+    assert_eq!(store.attributes(made).unwrap().mode, 0o777);
+    // Not a member of the file's group: no set-group-id.
+    let own = file(&store, ANN, b"g", 0o644).object;
+    let set = SetAttributes { gid: Some(300), ..SetAttributes::default() };
+    store.set_attributes(ROOT, own, &set, None).1.unwrap();
+    store.set_attributes(ANN, own, &mode(0o2755), None).1.unwrap();
+    assert_eq!(store.attributes(own).unwrap().mode, 0o755);
+}
+
+#[test]
+fn set_group_id_directories_hand_down_their_group() {
+    let store = new_store();
+    let shared = directory(&store, ANN, store.root(), b"shared", 0o2777);
+    let set = SetAttributes { gid: Some(200), ..SetAttributes::default() };
+    store.set_attributes(ANN, shared, &set, None).1.unwrap();
+    let below = store.create(BOB, shared, b"d", NewObject::Directory(mode(0o755))).1.unwrap();
+    assert_eq!((below.gid, below.mode), (200, 0o2755));
+    let inside = store.create(BOB, shared, b"f", NewObject::File(mode(0o2755))).1.unwrap();
+    assert_eq!((inside.gid, inside.mode, inside.uid), (200, 0o755, 1001));
+}
+
+#[test]
+fn a_sticky_directory_protects_the_names_of_others() {
+    let store = new_store();
+    let shared = directory(&store, ANN, store.root(), b"tmp", 0o1777);
+    let carl = Caller { uid: 1002, gid: 1, gids: &[] };
+    store.create(BOB, shared, b"f", NewObject::File(mode(0o666))).1.unwrap();
+    assert_eq!(store.remove(carl, shared, b"f").1, Err(Error::NotPermitted));
+    assert_eq!(store.rename(carl, (shared, b"f"), (shared, b"g")).2, Err(Error::NotPermitted));
+    store.create(carl, shared, b"c", NewObject::File(mode(0o666))).1.unwrap();
+    assert_eq!(store.rename(carl, (shared, b"c"), (shared, b"f")).2, Err(Error::NotPermitted));
+    assert_eq!(store.rename(BOB, (shared, b"f"), (shared, b"g")).2, Ok(()));
+    assert_eq!(store.remove(ANN, shared, b"g").1, Ok(()), "the directory's owner may");
+    assert_eq!(
+        store.remove(BOB, store.root(), b"none").1,
+        Err(Error::NotFound),
+        "a missing name comes first"
+    );
+    assert_eq!(store.remove(BOB, store.root(), b"tmp").1, Err(Error::Access));
+    assert_eq!(store.remove(ANN, store.root(), b"tmp").1, Err(Error::IsDirectory));
+}
+
+#[test]
+fn hard_links_count_and_the_last_one_frees() {
+    let store = new_store();
+    let root = store.root();
+    let made = file(&store, ANN, b"a", 0o644).object;
+    write(&store, ANN, made, 0, &[7; 10_000]).unwrap();
+    let (attributes, _, result) = store.link(ANN, made, root, b"b");
+    assert_eq!((result, attributes.unwrap().links), (Ok(()), 2));
+    assert_eq!(store.link(ANN, made, root, b"b").2, Err(Error::Exists));
+    assert_eq!(store.link(ANN, root, root, b"c").2, Err(Error::IsDirectory));
+    assert_eq!(store.rename(ANN, (root, b"a"), (root, b"b")).2, Ok(()), "one file: nothing happens");
+    assert_eq!(store.attributes(made).unwrap().links, 2);
+    store.remove(ANN, root, b"a").1.unwrap();
+    assert_eq!(store.attributes(made).unwrap().links, 1);
+    store.remove(ANN, root, b"b").1.unwrap();
+    assert_eq!(store.attributes(made), Err(Error::Stale));
+    assert_eq!(write(&store, ANN, made, 0, b"x"), Err(Error::Stale));
+    let next = file(&store, ANN, b"n", 0o644).object;
+    assert_ne!(next, made, "a number used again has a new generation");
+    assert_eq!(store.attributes(made), Err(Error::Stale));
+}
+
+#[test]
+fn renames_keep_the_tree_a_tree() {
+    let store = new_store();
+    let root = store.root();
+    let a = directory(&store, ANN, root, b"a", 0o755);
+    let b = directory(&store, ANN, a, b"b", 0o755);
+    let c = directory(&store, ANN, b, b"c", 0o755);
+    let move_it = |from, to| store.rename(ANN, from, to).2;
+    assert_eq!(move_it((root, b"a"), (c, b"x")), Err(Error::Invalid));
+    assert_eq!(move_it((root, b"a"), (a, b"x")), Err(Error::Invalid));
+    assert_eq!(move_it((b, b"c"), (root, b"a")), Err(Error::NotEmpty));
+    assert_eq!(move_it((a, b"b"), (root, b"a")), Err(Error::NotEmpty));
+    file(&store, ANN, b"f", 0o644);
+    assert_eq!(move_it((root, b"f"), (root, b"a")), Err(Error::IsDirectory));
+    assert_eq!(move_it((root, b"a"), (root, b"f")), Err(Error::NotDirectory));
+    assert_eq!(move_it((root, b"none"), (root, b"x")), Err(Error::NotFound));
+    assert_eq!(move_it((b, b"c"), (root, b"c")), Ok(()));
+    assert_eq!(store.lookup(ANN, c, b"..").1.unwrap().object, root);
+    let links = |object| store.attributes(object).unwrap().links;
+    assert_eq!((links(root), links(a), links(b), links(c)), (4, 3, 2, 2));
+    assert_eq!(move_it((root, b"c"), (a, b"b")), Ok(()), "over an empty directory");
+    assert_eq!(store.attributes(b), Err(Error::Stale));
+    assert_eq!((links(root), links(a)), (3, 3));
+    assert_eq!(store.remove_directory(ANN, root, b"a").1, Err(Error::NotEmpty));
+    assert_eq!(store.remove_directory(ANN, root, b"f").1, Err(Error::NotDirectory));
+    assert_eq!(store.remove_directory(ANN, a, b"b").1, Ok(()));
+    assert_eq!(store.remove_directory(ANN, root, b"a").1, Ok(()));
+    assert_eq!((links(root), store.statistics().objects), (2, 2));
+}
+
+#[test]
+fn links_devices_and_pipes_are_what_they_were_made() {
+    let store = new_store();
+    let root = store.root();
+    let link = store.create(ANN, root, b"l", NewObject::Symlink(mode(0o600), b"../\xff")).1.unwrap();
+    assert_eq!((link.kind, link.size, link.mode), (Kind::Symlink, 4, 0o777));
+    let mut target = b"> ".to_vec();
+    store.read_link(link.object, &mut target).unwrap();
+    assert_eq!(target, b"> ../\xff");
+    assert_eq!(store.read_link(root, &mut target), Err(Error::Invalid));
+    assert_eq!(read(&store, ANN, link.object, 0, 1), Err(Error::Invalid));
+    assert_eq!(read(&store, ANN, root, 0, 1), Err(Error::IsDirectory));
+    let special = |caller, name: &[u8], kind| {
+        store.create(caller, root, name, NewObject::Special(mode(0o644), kind)).1.map(|made| made.kind)
+    };
+    assert_eq!(special(ANN, b"p", Kind::Fifo), Ok(Kind::Fifo));
+    assert_eq!(special(ANN, b"s", Kind::Socket), Ok(Kind::Socket));
+    assert_eq!(special(ANN, b"d", Kind::BlockDevice(8, 1)), Err(Error::NotPermitted));
+    assert_eq!(special(ROOT, b"d", Kind::CharacterDevice(5, 300)), Ok(Kind::CharacterDevice(5, 300)));
+    assert_eq!(special(ROOT, b"x", Kind::Directory), Err(Error::BadType));
+    assert_eq!(store.create(ANN, root, b"e", NewObject::Symlink(mode(0), b"")).1, Err(Error::NotFound));
+    let long = [b'x'; 4096];
+    assert_eq!(store.create(ANN, root, b"e", NewObject::Symlink(mode(0), &long)).1, Err(Error::NameTooLong));
+}
+
+#[test]
+fn a_listing_goes_on_where_it_stopped_whatever_came_and_went() {
+    let store = new_store();
+    let root = store.root();
+    for number in 0..300 {
+        file(&store, ANN, format!("f{number}").as_bytes(), 0o644);
+    }
+    let mut seen = Vec::new();
+    let mut cookie = 0;
+    let mut step = 0;
+    loop {
+        let mut budget = 7;
+        let end = store.read_directory(ANN, root, cookie, &mut |entry| {
+            budget -= 1;
+            if budget == 0 {
+                return false;
+            }
+            seen.push(entry.name.to_vec());
+            cookie = entry.cookie;
+            true
+        });
+        if end.unwrap().eof {
+            break;
+        }
+        // Names already seen go, and one that was not stays: neither may disturb.
+        if let Some(gone) = seen.iter().filter(|name| name.starts_with(b"f")).nth(step) {
+            let _ = store.remove(ANN, root, &gone.clone());
+        }
+        step += 1;
+    }
+    let mut all: Vec<Vec<u8>> = (0..300).map(|number| format!("f{number}").into_bytes()).collect();
+    all.extend([b".".to_vec(), b"..".to_vec()]);
+    all.sort();
+    seen.sort();
+    assert_eq!(seen, all);
+    assert_eq!(store.read_directory(ANN, root, 100_000, &mut |_| true), Err(Error::BadCookie));
+}
+
+#[test]
+fn a_name_replaced_by_rename_keeps_its_place_in_the_listing() {
+    let store = new_store();
+    let root = store.root();
+    file(&store, ANN, b"a", 0o644);
+    file(&store, ANN, b"b", 0o644);
+    let before = names(&store, ANN, root, 0).unwrap();
+    file(&store, ANN, b"new", 0o644);
+    store.rename(ANN, (root, b"new"), (root, b"a")).2.unwrap();
+    assert_eq!(names(&store, ANN, root, 0).unwrap(), before);
+}
+
+// RFC 1813 s2.6
+#[test]
+fn each_change_has_its_own_ctime_and_is_told_with_before_and_after() {
+    let store = new_store();
+    let made = file(&store, ANN, b"f", 0o644);
+    let mut last = made.changed;
+    for round in 0..1000 {
+        let (change, result) = store.write(ANN, made.object, 0, &[round as u8], Stability::FileSync);
+        assert_eq!(result.unwrap().committed, Stability::FileSync);
+        let (before, after) = (change.before.unwrap(), change.after.unwrap());
+        assert_eq!(before.changed, last);
+        assert!(after.changed > last && after.modified == after.changed);
+        last = after.changed;
+    }
+    let (change, result) = store.write(BOB, made.object, 0, b"x", Stability::Unstable);
+    assert_eq!(result, Err(Error::Access));
+    assert_eq!(change.before.unwrap().changed, change.after.unwrap().changed);
+    let root = store.attributes(store.root()).unwrap();
+    let (change, _) = store.remove(ANN, store.root(), b"f");
+    assert_eq!(change.before.unwrap().changed, root.changed);
+    assert!(change.after.unwrap().changed > root.changed);
+}
+
+#[test]
+fn set_attributes_heeds_its_guard_and_who_asks() {
+    let store = new_store();
+    let made = file(&store, ANN, b"f", 0o622);
+    let object = made.object;
+    let set = |caller, set: SetAttributes, guard| store.set_attributes(caller, object, &set, guard).1;
+    let stale = Time { seconds: 1, nanoseconds: 1 };
+    // RFC 1813 s3.3.2
+    assert_eq!(set(ANN, mode(0o600), Some(stale)), Err(Error::NotSync));
+    assert_eq!(set(ANN, mode(0o622), Some(made.changed)), Ok(()));
+    assert_eq!(set(BOB, mode(0o600), None), Err(Error::NotPermitted));
+    let now = SetAttributes { modified: SetTime::Now, ..SetAttributes::default() };
+    assert_eq!(set(BOB, now, None), Ok(()), "who may write may touch");
+    let to = SetAttributes { modified: SetTime::To(stale), ..SetAttributes::default() };
+    assert_eq!(set(BOB, to, None), Err(Error::NotPermitted));
+    assert_eq!(set(ANN, to, None), Ok(()));
+    assert_eq!(store.attributes(object).unwrap().modified, stale);
+    let before = store.attributes(object).unwrap();
+    assert_eq!(set(ANN, SetAttributes::default(), None), Ok(()));
+    assert_eq!(store.attributes(object).unwrap(), before, "nothing set, nothing changed");
+    let size = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
+    assert_eq!(set(ANN, size(u64::MAX), None), Err(Error::FileTooBig));
+    assert_eq!(store.set_attributes(ANN, store.root(), &size(1), None).1, Err(Error::IsDirectory));
+}
+
+#[test]
+fn the_access_time_moves_with_the_first_read_after_a_change() {
+    let store = new_store();
+    let object = file(&store, ANN, b"f", 0o644).object;
+    write(&store, ANN, object, 0, b"x").unwrap();
+    let accessed = || store.attributes(object).unwrap().accessed;
+    read(&store, ANN, object, 0, 1).unwrap();
+    let first = accessed();
+    assert!(first > store.attributes(object).unwrap().modified);
+    read(&store, ANN, object, 0, 1).unwrap();
+    assert_eq!(accessed(), first);
+    write(&store, ANN, object, 0, b"x").unwrap();
+    read(&store, ANN, object, 0, 1).unwrap();
+    assert!(accessed() > first);
+}
+
+#[test]
+fn the_verifier_is_of_this_start_and_commit_tells_it() {
+    let (one, other) = (new_store(), new_store());
+    assert_ne!(one.verifier(), other.verifier());
+    let object = file(&one, ANN, b"f", 0o644).object;
+    assert_eq!(one.commit(object, 0, 0).1, Ok(one.verifier()));
+    assert_eq!(one.commit(one.root(), 0, 0).1, Err(Error::IsDirectory));
+}
