@@ -1,0 +1,7 @@
+//! NULL: does nothing; answered always. RFC 1813 s5.2.0
+
+/// Void.
+pub type Args = ();
+
+/// Void.
+pub type Reply = ();
