@@ -17,6 +17,9 @@ pub mod record;
 pub mod replay;
 pub mod reply;
 
+#[doc(hidden)]
+pub mod fuzzing;
+
 /// The version of the RPC protocol that this is. RFC 5531 s9
 pub const RPC_VERSION: u32 = 2;
 
