@@ -1,0 +1,453 @@
+//! The table of one loop: its connections, the paths they are on, and who takes the next call.
+//!
+//! This file has the data and the warm path ([`Table::pick`], [`Table::sent`], [`Table::answered`]), which
+//! neither allocates nor looks at a timer; `health` has what happens when something breaks or comes back,
+//! `divert` the way to foreign paths and home again.
+//!
+//! Sets of connections are bits of a `u64`; what `pick` reads of each connection lies together.
+
+mod divert;
+mod health;
+#[cfg(test)]
+mod tests;
+
+use crate::status::{Latency, PathStatus};
+use crate::{Class, Config, ConnId, NodeId, Output, PathId, State, Timing};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Connections of one table: `nconnect` and `mdconnect` together never exceed it, and it is the width of
+/// the bit sets.
+pub const CONNECTIONS_MAX: usize = 64;
+/// A call loads its connection by this much more than its payload: an answer costs a server about as much
+/// as moving a few KiB, and calls without payload must count too.
+const CALL_COST: u64 = 4 << 10;
+/// One pick in so many ignores how slow a path has been, so that a path that has become quick is noticed.
+const EXPLORE_EVERY: u32 = 64;
+/// A path counts as slow from twice the pace of the quickest on; this bounds how far it is avoided.
+const WEIGHT_MAX: u64 = 8;
+
+/// Whether a connection can carry calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Link {
+    /// Not connected; waits for a path.
+    Idle,
+    /// The driver is connecting it, until then.
+    Connecting { until: Duration },
+    /// Broken while its path lives; will be connected then.
+    Waiting { until: Duration },
+    /// Connected.
+    Live { since: Duration },
+}
+
+#[derive(Debug)]
+struct Conn {
+    link: Link,
+    /// The path it belongs on.
+    home: PathId,
+    /// The path that the driver was last told.
+    path: PathId,
+    last_alive: Duration,
+    /// Its calls are overdue.
+    silent: bool,
+    /// Takes no new calls, because it is about to go home; until then.
+    draining: Option<Duration>,
+    attempts: u32,
+}
+
+#[derive(Debug)]
+struct Path {
+    node: NodeId,
+    status: PathStatus,
+    /// The connections that are on it now.
+    members: u64,
+    /// Some connection of this table belongs here.
+    owned: bool,
+    latency: Latency,
+    last_alive: Duration,
+    /// When the probe under way was sent.
+    probe_sent: Option<Duration>,
+    /// Down: when to try again. Suspect: when to send the next probe.
+    retry_at: Option<Duration>,
+    attempts: u32,
+    /// A flapping path stays down until then, if there is any other.
+    hold_until: Duration,
+    hold: Duration,
+    /// Since when it is up again after it had been down.
+    returned_at: Option<Duration>,
+    /// It answered a probe while down: diverted connections may come home.
+    ready: bool,
+    ramp_since: Option<Duration>,
+    /// Since when it has been silent, as far as its suspicion goes.
+    silent_since: Duration,
+}
+
+/// Which connection takes the next call, and what is to be done about those that take none.
+///
+/// The driver reports what happens with `now`, the time since a start of its choice that never runs
+/// backwards, and drains [`Table::poll_output`] after each report but the warm ones ([`Table::sent`] and
+/// [`Table::pick`] never cause outputs). Between reports it calls [`Table::tick`] for each connection
+/// about every [`crate::timing::TICK`] and [`Table::advance`] at [`Table::next_wake`].
+///
+/// Calls for which `pick` finds nothing wait with the driver, which tries again after any
+/// [`Table::connected`]; connects go on until one succeeds.
+#[derive(Debug)]
+pub struct Table {
+    /// Connections that may take calls: of paths that are up, and the others.
+    up: u64,
+    suspect: u64,
+    /// Connections on paths that ramp up, and those of them that carry all they may for now.
+    ramping: u64,
+    full: u64,
+    /// Connections by class: metadata, and reads and writes.
+    metadata: u64,
+    bulk: u64,
+    spread_reads: bool,
+    spread_writes: bool,
+    last: u32,
+    turn: u32,
+    /// Outstanding bytes and calls of each connection, and how slow its path is (1 is not slow).
+    load: [u64; CONNECTIONS_MAX],
+    calls: [u32; CONNECTIONS_MAX],
+    weight: [u64; CONNECTIONS_MAX],
+    by_node: Vec<u64>,
+    conns: Vec<Conn>,
+    paths: Vec<Path>,
+    outputs: VecDeque<Output>,
+    timing: Timing,
+    random: u64,
+    wake: Option<Duration>,
+    /// Where the search for a foreign path goes on, and when.
+    divert_next: usize,
+    divert_at: Option<Duration>,
+    /// When connections may try again to go home.
+    return_at: Duration,
+}
+
+const fn bit(conn: ConnId) -> u64 {
+    1 << (conn.0 as u32 % u64::BITS)
+}
+
+/// The connections of a set, lowest first.
+fn each(mut set: u64) -> impl Iterator<Item = ConnId> {
+    std::iter::from_fn(move || {
+        let conn = (set != 0).then(|| ConnId(set.trailing_zeros() as u16))?;
+        set &= set - 1;
+        Some(conn)
+    })
+}
+
+impl Table {
+    /// Starts with an [`Output::Connect`] for each connection.
+    ///
+    /// # Panics
+    ///
+    /// When there are no connections, or more than [`CONNECTIONS_MAX`], or one is on a path that is not in
+    /// the list: mistakes of the caller, which checked its options before.
+    #[must_use]
+    pub fn new(config: Config, now: Duration) -> Self {
+        let count = config.connections.len();
+        assert!((1..=CONNECTIONS_MAX).contains(&count), "{count} connections in one table");
+        let nodes = config.paths.iter().map(|path| usize::from(path.node.0) + 1).max().unwrap_or(0);
+        let mut table = Self {
+            up: 0,
+            suspect: 0,
+            ramping: 0,
+            full: 0,
+            metadata: 0,
+            bulk: 0,
+            spread_reads: config.spread_reads,
+            spread_writes: config.spread_writes,
+            last: 0,
+            turn: 0,
+            load: [0; CONNECTIONS_MAX],
+            calls: [0; CONNECTIONS_MAX],
+            weight: [1; CONNECTIONS_MAX],
+            by_node: vec![0; nodes],
+            conns: Vec::with_capacity(count),
+            paths: config.paths.iter().map(|spec| Path::new(spec.node, now)).collect(),
+            outputs: VecDeque::with_capacity(4 * count + 16),
+            timing: config.timing,
+            random: config.seed ^ 0x9e37_79b9_7f4a_7c15,
+            wake: None,
+            divert_next: 0,
+            divert_at: None,
+            return_at: now,
+        };
+        table.divert_next = (table.random() % config.paths.len().max(1) as u64) as usize;
+        for (index, spec) in config.connections.iter().enumerate() {
+            let conn = ConnId(index as u16);
+            assert!(usize::from(spec.path.0) < table.paths.len(), "{:?} is not in the list", spec.path);
+            if !config.metadata_apart || spec.metadata {
+                table.metadata |= bit(conn);
+            }
+            if !config.metadata_apart || !spec.metadata {
+                table.bulk |= bit(conn);
+            }
+            table.conns.push(Conn {
+                link: Link::Idle,
+                home: spec.path,
+                path: spec.path,
+                last_alive: now,
+                silent: false,
+                draining: None,
+                attempts: 0,
+            });
+            table.path_mut(spec.path).owned = true;
+            table.enter(conn, spec.path);
+            table.connect(conn, spec.path, now);
+        }
+        table.rearm();
+        table
+    }
+
+    /// The connection for the next call, or none while nothing is connected.
+    ///
+    /// Least outstanding bytes wins, ties go round. Connections of paths that are up come before those of
+    /// suspect ones, the call's class before the other class, and, unless `spread_reads` or `spread_writes`
+    /// lift that, the file's home node before other nodes. A slow path counts its bytes several times; a
+    /// returning one takes only as many calls at once as its ramp allows.
+    ///
+    /// `bytes` is what the call will move: the payload of a WRITE, the count of a READ, else 0. Follow with
+    /// [`Table::sent`].
+    pub fn pick(&mut self, class: Class, home: Option<NodeId>, bytes: u32) -> Option<ConnId> {
+        let (own, spread) = match class {
+            Class::Metadata => (self.metadata, false),
+            Class::Read => (self.bulk, self.spread_reads),
+            Class::Write => (self.bulk, self.spread_writes),
+        };
+        let at_home = match home {
+            Some(node) if !spread => self.by_node.get(usize::from(node.0)).copied().unwrap_or(0),
+            _ => u64::MAX,
+        };
+        let free = self.up & !self.full;
+        let choices = [
+            free & own & at_home,
+            free & own,
+            free,
+            self.up & own,
+            self.up,
+            self.suspect & own & at_home,
+            self.suspect & own,
+            self.suspect,
+        ];
+        let set = choices.into_iter().find(|&set| set != 0)?;
+        Some(self.least_loaded(set, u64::from(bytes) + CALL_COST))
+    }
+
+    fn least_loaded(&mut self, set: u64, cost: u64) -> ConnId {
+        self.turn = self.turn.wrapping_add(1);
+        let plain = self.turn.is_multiple_of(EXPLORE_EVERY);
+        // The search starts after the last choice, so that ties go round.
+        let start = (self.last + 1) % u64::BITS;
+        let mut rest = set.rotate_right(start);
+        let (mut best, mut best_score) = (0, u64::MAX);
+        while rest != 0 {
+            let index = (rest.trailing_zeros() + start) % u64::BITS;
+            rest &= rest - 1;
+            let load = self.load[index as usize] + cost;
+            let score = if plain { load } else { load * self.weight[index as usize] };
+            if score < best_score {
+                (best, best_score) = (index, score);
+            }
+        }
+        self.last = best;
+        ConnId(best as u16)
+    }
+
+    /// A call of `bytes` (as given to [`Table::pick`]) was handed to this connection.
+    pub fn sent(&mut self, now: Duration, conn: ConnId, bytes: u32) {
+        let index = usize::from(conn.0);
+        let path = self.conns[index].path;
+        self.load[index] += u64::from(bytes) + CALL_COST;
+        self.calls[index] += 1;
+        let status = &mut self.path_mut(path).status;
+        status.calls += 1;
+        status.bytes += u64::from(bytes);
+        if self.ramping & bit(conn) != 0 {
+            self.ramp(conn, now);
+        }
+    }
+
+    /// A call of `bytes` was answered on this connection, `latency` after it was sent there. Answers of
+    /// calls that have left the connection must not be reported.
+    pub fn answered(&mut self, now: Duration, conn: ConnId, bytes: u32, latency: Duration) {
+        let index = usize::from(conn.0);
+        let load = self.load[index];
+        self.load[index] = load.saturating_sub(u64::from(bytes) + CALL_COST);
+        self.calls[index] = self.calls[index].saturating_sub(1);
+        let path = self.conns[index].path;
+        self.path_mut(path).latency.sample(latency, bytes, load);
+        self.alive(now, conn);
+        if self.ramping & bit(conn) != 0 {
+            self.ramp(conn, now);
+        }
+        if self.conns[index].draining.is_some() && self.calls[index] == 0 {
+            self.go_home(conn, now);
+            self.rearm();
+        }
+    }
+
+    /// A byte was received on this connection, or one sent on it was acknowledged. Acknowledged keep-alive
+    /// segments don't count: a stopped server still sends those.
+    pub fn alive(&mut self, now: Duration, conn: ConnId) {
+        let state = &mut self.conns[usize::from(conn.0)];
+        let Link::Live { .. } = state.link else { return };
+        state.last_alive = now;
+        let was_silent = std::mem::take(&mut state.silent);
+        let path = state.path;
+        let of_path = self.path_mut(path);
+        of_path.last_alive = now;
+        if of_path.status.state == State::Suspect {
+            self.clear_suspicion(path, now);
+        } else if was_silent {
+            self.refresh(conn);
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Table::advance`] is due; none while nothing is waited for.
+    #[must_use]
+    pub const fn next_wake(&self) -> Option<Duration> {
+        self.wake
+    }
+
+    /// State and counters of a path, if it is in the list.
+    #[must_use]
+    pub fn path(&self, path: PathId) -> Option<PathStatus> {
+        let path = self.paths.get(usize::from(path.0))?;
+        Some(PathStatus { latency: path.latency.smoothed(), ..path.status })
+    }
+
+    /// The path that a connection is on now.
+    #[must_use]
+    pub fn path_of(&self, conn: ConnId) -> Option<PathId> {
+        self.conns.get(usize::from(conn.0)).map(|conn| conn.path)
+    }
+
+    /// Bytes outstanding on a connection, with what each call counts besides its payload.
+    #[must_use]
+    pub fn load(&self, conn: ConnId) -> u64 {
+        self.load.get(usize::from(conn.0)).copied().unwrap_or(0)
+    }
+
+    /// Whether any connection can take a call.
+    #[must_use]
+    pub const fn usable(&self) -> bool {
+        self.up | self.suspect != 0
+    }
+
+    fn conn(&mut self, conn: ConnId) -> &mut Conn {
+        &mut self.conns[usize::from(conn.0)]
+    }
+
+    fn path_mut(&mut self, path: PathId) -> &mut Path {
+        &mut self.paths[usize::from(path.0)]
+    }
+
+    fn is_live(&self, conn: ConnId) -> bool {
+        matches!(self.conns[usize::from(conn.0)].link, Link::Live { .. })
+    }
+
+    /// Enters a connection among those of a path and its node.
+    fn enter(&mut self, conn: ConnId, path: PathId) {
+        let old = self.conn(conn).path;
+        let old_node = self.path_mut(old).node;
+        self.path_mut(old).members &= !bit(conn);
+        self.by_node[usize::from(old_node.0)] &= !bit(conn);
+        let node = self.path_mut(path).node;
+        self.path_mut(path).members |= bit(conn);
+        self.by_node[usize::from(node.0)] |= bit(conn);
+        self.conn(conn).path = path;
+    }
+
+    /// Works out anew which sets of `pick` this connection is in.
+    fn refresh(&mut self, conn: ConnId) {
+        let of_conn = &self.conns[usize::from(conn.0)];
+        let of_path = &self.paths[usize::from(of_conn.path.0)];
+        let takes_calls = matches!(of_conn.link, Link::Live { .. }) && of_conn.draining.is_none();
+        let up = takes_calls && !of_conn.silent && of_path.status.state == State::Up;
+        let ramping = of_path.ramp_since.is_some();
+        let set = |mask: &mut u64, on: bool| *mask = *mask & !bit(conn) | if on { bit(conn) } else { 0 };
+        set(&mut self.up, up);
+        set(&mut self.suspect, takes_calls && !up);
+        set(&mut self.ramping, ramping);
+        if !ramping {
+            set(&mut self.full, false);
+        }
+    }
+
+    fn refresh_path(&mut self, path: PathId) {
+        for conn in each(self.path_mut(path).members) {
+            self.refresh(conn);
+        }
+    }
+
+    /// Holds a connection of a returning path to 1, 2, 4, ... calls at once, up to 128 at the ramp's end.
+    fn ramp(&mut self, conn: ConnId, now: Duration) {
+        const STEPS: u32 = 8;
+        let (path, calls) = (self.conn(conn).path, self.calls[usize::from(conn.0)]);
+        let since = self.path_mut(path).ramp_since.unwrap_or(now);
+        let step_length = (self.timing.ramp / STEPS).as_nanos().max(1);
+        let step = now.saturating_sub(since).as_nanos() / step_length;
+        if step >= u128::from(STEPS) {
+            self.path_mut(path).ramp_since = None;
+            self.refresh_path(path);
+        } else if calls >= 1 << step {
+            self.full |= bit(conn);
+        } else {
+            self.full &= !bit(conn);
+        }
+    }
+
+    /// How many times over the bytes on this connection count, because its path is slow.
+    fn weigh(&mut self, conn: ConnId) {
+        let mut weight = WEIGHT_MAX;
+        let own = self.paths[usize::from(self.conns[usize::from(conn.0)].path.0)].latency.pace;
+        let mut known = false;
+        for (kind, &own) in own.iter().enumerate().filter(|(_, pace)| **pace != 0) {
+            let pace_of = |conn: &Conn| self.paths[usize::from(conn.path.0)].latency.pace[kind];
+            let best = self.conns.iter().map(pace_of).filter(|&pace| pace != 0).min().unwrap_or(own);
+            weight = weight.min(own / best.max(1));
+            known = true;
+        }
+        self.weight[usize::from(conn.0)] = if known { weight.max(1) } else { 1 };
+    }
+
+    /// xorshift64*: jitter needs no better.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        if self.random == 0 {
+            self.random = 1;
+        }
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+impl Path {
+    fn new(node: NodeId, now: Duration) -> Self {
+        Self {
+            node,
+            status: PathStatus::new(now),
+            members: 0,
+            owned: false,
+            latency: Latency::default(),
+            last_alive: now,
+            probe_sent: None,
+            retry_at: None,
+            attempts: 0,
+            hold_until: Duration::ZERO,
+            hold: Duration::ZERO,
+            returned_at: None,
+            ready: false,
+            ramp_since: None,
+            silent_since: Duration::ZERO,
+        }
+    }
+}

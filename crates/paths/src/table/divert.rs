@@ -1,0 +1,92 @@
+//! The way to foreign paths when a table's own are all gone, and home again.
+//!
+//! A loop's share of the connections may all be on paths that died while other paths of the mount live.
+//! Its slots then connect to those, spread over them; nothing else in the table changes. Home again goes
+//! one connection at a time, each drained before it leaves, so that nothing is moved and nothing stampedes.
+
+use super::{Conn, ConnId, Duration, Link, Path, PathId, State, Table};
+
+impl Table {
+    /// Sends idle connections to foreign paths, if no connection of this table lives where it belongs.
+    pub(super) fn divert_idle(&mut self, now: Duration) {
+        self.divert_at = None;
+        // Who was abroad when its home came back, and lost that path, goes home.
+        for index in 0..self.conns.len() {
+            let Conn { link, home, path, .. } = self.conns[index];
+            if link == Link::Idle && home != path && self.paths[usize::from(home.0)].ready {
+                self.connect(ConnId(index as u16), home, now);
+            }
+        }
+        let at_home = |conn: &Conn| conn.path == conn.home && matches!(conn.link, Link::Live { .. });
+        if self.conns.iter().any(at_home) {
+            return;
+        }
+        for index in 0..self.conns.len() {
+            if self.conns[index].link != Link::Idle {
+                continue;
+            }
+            match self.foreign_path(now) {
+                Some(path) => self.connect(ConnId(index as u16), path, now),
+                None => {
+                    self.divert_at = self.next_foreign_try();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The next path on which no connection of this table belongs, and that isn't known to be dead.
+    fn foreign_path(&mut self, now: Duration) -> Option<PathId> {
+        let count = self.paths.len();
+        let tryable = |path: &Path| {
+            let due = path.retry_at.is_none_or(|at| at <= now) && path.hold_until <= now;
+            !path.owned && (path.status.state != State::Down || due)
+        };
+        let step = (0..count).find(|step| tryable(&self.paths[(self.divert_next + step) % count]))?;
+        let found = (self.divert_next + step) % count;
+        self.divert_next = (found + 1) % count;
+        Some(PathId(found as u16))
+    }
+
+    fn next_foreign_try(&self) -> Option<Duration> {
+        let down = self.paths.iter().filter(|path| !path.owned && path.status.state == State::Down);
+        down.filter_map(|path| path.retry_at.map(|at| at.max(path.hold_until))).min()
+    }
+
+    /// Whether a connection lives abroad while its home answers again.
+    pub(super) fn wants_home(&self, conn: &Conn) -> bool {
+        conn.home != conn.path
+            && conn.draining.is_none()
+            && matches!(conn.link, Link::Live { .. })
+            && self.paths[usize::from(conn.home.0)].ready
+    }
+
+    /// Starts the next diverted connection on its way home, if none is on the way yet.
+    pub(super) fn bring_home(&mut self, now: Duration) {
+        if now < self.return_at || self.on_the_way() {
+            return;
+        }
+        let Some(index) = self.conns.iter().position(|conn| self.wants_home(conn)) else { return };
+        let conn = ConnId(index as u16);
+        if self.calls[index] == 0 {
+            self.go_home(conn, now);
+        } else {
+            self.conns[index].draining = Some(now + self.timing.drain_max);
+            self.refresh(conn);
+        }
+    }
+
+    /// Whether a connection drains or connects to its own path.
+    pub(super) fn on_the_way(&self) -> bool {
+        self.conns.iter().any(|conn| {
+            let connecting = matches!(conn.link, Link::Connecting { .. }) && conn.path == conn.home;
+            conn.draining.is_some() || connecting
+        })
+    }
+
+    /// A drained connection leaves for its own path.
+    pub(super) fn go_home(&mut self, conn: ConnId, now: Duration) {
+        let home = self.conn(conn).home;
+        self.connect(conn, home, now);
+    }
+}

@@ -1,0 +1,473 @@
+//! What happens when connections and paths break, fall silent, and come back.
+//!
+//! A path with a live connection is `Up` or `Suspect`; one without is `Down`, or `Probing` while an attempt
+//! to bring it back is under way. Two kinds of retry keep apart: a broken connection of a living path
+//! connects again with a back-off of its own; a path without connections is tried by one probe at a time,
+//! and its connections follow once that is answered. Only after a reset, where the far end has just shown
+//! that it lives, they connect at once.
+
+use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, bit, each};
+
+impl Table {
+    /// The connection is established and has proved that it reaches the same file system.
+    pub fn connected(&mut self, now: Duration, conn: ConnId) {
+        if !matches!(self.conn(conn).link, Link::Connecting { .. }) {
+            return;
+        }
+        let path = self.conn(conn).path;
+        let of_conn = self.conn(conn);
+        of_conn.link = Link::Live { since: now };
+        of_conn.last_alive = now;
+        of_conn.silent = false;
+        let of_path = self.path_mut(path);
+        of_path.last_alive = now;
+        of_path.status.connects += 1;
+        match of_path.status.state {
+            State::Up => self.refresh(conn),
+            State::Suspect => self.clear_suspicion(path, now),
+            State::Down | State::Probing => self.path_up(path, now),
+        }
+        self.bring_home(now);
+        self.rearm();
+    }
+
+    /// The connection broke, or its connect failed. Not to be reported for one that was aborted on request.
+    pub fn disconnected(&mut self, now: Duration, conn: ConnId) {
+        match self.conn(conn).link {
+            Link::Live { .. } => self.broken(conn, now, now),
+            Link::Connecting { .. } => self.connect_failed(conn, now),
+            Link::Idle | Link::Waiting { .. } => {}
+        }
+        self.rearm();
+    }
+
+    /// The driver has lost patience with a call on this connection although its path lives: the connection
+    /// is reset, and its calls move.
+    pub fn give_up(&mut self, now: Duration, conn: ConnId) {
+        if self.is_live(conn) {
+            let silent_since = self.conn(conn).last_alive;
+            self.outputs.push_back(Output::Abort(conn));
+            self.broken(conn, now, silent_since);
+            self.rearm();
+        }
+    }
+
+    /// How a connection is doing: when its oldest unanswered call was sent on it, if there is one, and
+    /// whether bytes were received or acknowledged since the last tick.
+    pub fn tick(&mut self, now: Duration, conn: ConnId, oldest_sent_at: Option<Duration>, progress: bool) {
+        if !self.is_live(conn) {
+            return;
+        }
+        self.weigh(conn);
+        if self.ramping & bit(conn) != 0 {
+            self.ramp(conn, now);
+        }
+        let Some(oldest_sent_at) = oldest_sent_at.filter(|_| !progress) else {
+            // Where nothing is outstanding nothing is overdue; that alone says nothing of the path.
+            if progress {
+                self.alive(now, conn);
+            } else if std::mem::take(&mut self.conn(conn).silent) {
+                self.refresh(conn);
+            }
+            self.rearm();
+            return;
+        };
+        let silent_since = oldest_sent_at.max(self.conn(conn).last_alive);
+        let path = self.conn(conn).path;
+        if now.saturating_sub(silent_since) > self.timing.silent_max {
+            self.give_up(now, conn);
+        } else if now.saturating_sub(silent_since) > self.patience(path) {
+            self.conn(conn).silent = true;
+            self.refresh(conn);
+            let of_path = &self.paths[usize::from(path.0)];
+            // Another connection of the path has been heard of: it is this connection that is stuck.
+            let path_silent = now.saturating_sub(of_path.last_alive) > self.patience(path);
+            if path_silent && of_path.status.state == State::Up {
+                self.suspect(path, now, silent_since);
+            }
+        }
+        self.rearm();
+    }
+
+    /// The NULL call of an [`Output::Probe`] was answered.
+    pub fn probe_answered(&mut self, now: Duration, path: PathId) {
+        let usable = self.usable();
+        let of_path = self.path_mut(path);
+        of_path.last_alive = now;
+        of_path.probe_sent = None;
+        match of_path.status.state {
+            State::Up => {}
+            State::Suspect => self.clear_suspicion(path, now),
+            State::Down if usable && now < of_path.hold_until => {}
+            State::Down | State::Probing => {
+                let of_path = self.path_mut(path);
+                of_path.ready = of_path.owned;
+                of_path.retry_at = None;
+                self.set_state(path, State::Probing, now);
+                self.connect_idle(path, now);
+                self.bring_home(now);
+            }
+        }
+        self.rearm();
+    }
+
+    /// The probe's connection was refused or broke. (Its time limit is watched here.)
+    pub fn probe_failed(&mut self, now: Duration, path: PathId) {
+        if self.path_mut(path).probe_sent.is_some() {
+            self.probe_missed(path, now);
+            self.rearm();
+        }
+    }
+
+    /// Does what is due at this time: connects and probes that took too long, and new attempts.
+    pub fn advance(&mut self, now: Duration) {
+        if self.wake.is_none_or(|wake| now < wake) {
+            return;
+        }
+        for index in 0..self.conns.len() {
+            let conn = ConnId(index as u16);
+            match self.conn(conn).link {
+                Link::Connecting { until } if until <= now => {
+                    self.outputs.push_back(Output::Abort(conn));
+                    self.connect_failed(conn, now);
+                }
+                Link::Waiting { until } if until <= now => {
+                    let path = self.conn(conn).path;
+                    self.connect(conn, path, now);
+                }
+                _ => {}
+            }
+            if self.conn(conn).draining.is_some_and(|until| until <= now) {
+                self.conn(conn).draining = None;
+                self.return_at = now + self.timing.drain_retry;
+                self.refresh(conn);
+            }
+            for path in [self.conn(conn).path, self.conn(conn).home] {
+                self.advance_path(path, now);
+            }
+        }
+        if self.divert_at.is_some_and(|at| at <= now) {
+            self.divert_idle(now);
+        }
+        self.bring_home(now);
+        self.rearm();
+    }
+
+    fn advance_path(&mut self, path: PathId, now: Duration) {
+        let timeout = self.timing.probe_timeout;
+        if self.path_mut(path).probe_sent.is_some_and(|sent| sent + timeout <= now) {
+            self.probe_missed(path, now);
+        }
+        if self.retry_time(path).is_some_and(|at| at <= now) {
+            self.path_mut(path).retry_at = None;
+            if self.path_mut(path).status.state == State::Down {
+                self.set_state(path, State::Probing, now);
+            }
+            self.probe(path, now);
+        }
+    }
+
+    /// When a path is to be probed again. A hold counts only where there is something else to use.
+    fn retry_time(&self, path: PathId) -> Option<Duration> {
+        let of_path = &self.paths[usize::from(path.0)];
+        match of_path.status.state {
+            State::Suspect => of_path.retry_at,
+            State::Down if !of_path.owned => None,
+            State::Down if self.usable() => of_path.retry_at.map(|at| at.max(of_path.hold_until)),
+            State::Down => of_path.retry_at,
+            State::Up | State::Probing => None,
+        }
+    }
+
+    fn patience(&self, path: PathId) -> Duration {
+        let overdue = self.paths[usize::from(path.0)].latency.overdue_after();
+        overdue.clamp(self.timing.suspect_min, self.timing.suspect_max.max(self.timing.suspect_min))
+    }
+
+    fn probe(&mut self, path: PathId, now: Duration) {
+        let of_path = self.path_mut(path);
+        of_path.probe_sent = Some(now);
+        of_path.status.probes += 1;
+        self.outputs.push_back(Output::Probe(path));
+    }
+
+    fn suspect(&mut self, path: PathId, now: Duration, silent_since: Duration) {
+        let of_path = self.path_mut(path);
+        of_path.silent_since = silent_since;
+        of_path.status.suspicions += 1;
+        self.set_state(path, State::Suspect, now);
+        self.refresh_path(path);
+        self.probe(path, now);
+    }
+
+    pub(super) fn clear_suspicion(&mut self, path: PathId, now: Duration) {
+        let of_path = self.path_mut(path);
+        of_path.probe_sent = None;
+        of_path.retry_at = None;
+        self.set_state(path, State::Up, now);
+        self.refresh_path(path);
+        self.rearm();
+    }
+
+    fn probe_missed(&mut self, path: PathId, now: Duration) {
+        let Some(sent) = self.path_mut(path).probe_sent.take() else { return };
+        let timing = self.timing;
+        match self.path_mut(path).status.state {
+            State::Suspect => {
+                let silent_for = now.saturating_sub(self.path_mut(path).silent_since);
+                if self.elsewhere(path) || silent_for >= timing.alone_max {
+                    self.path_died(path, now);
+                } else {
+                    // A probe refused at once must not be followed by the next one at once.
+                    self.path_mut(path).retry_at = Some(now.max(sent + timing.probe_timeout));
+                }
+            }
+            State::Probing => {
+                self.set_state(path, State::Down, now);
+                self.retry_later(path, now);
+            }
+            State::Up | State::Down => {}
+        }
+    }
+
+    /// Whether calls could go to another path: one that is up, or one that this table hasn't tried yet.
+    fn elsewhere(&self, path: PathId) -> bool {
+        self.paths.iter().enumerate().any(|(index, other)| {
+            let untried = !other.owned && other.members == 0 && other.status.state == State::Probing;
+            index != usize::from(path.0) && (other.status.state == State::Up || untried)
+        })
+    }
+
+    /// A silent path did not answer its probe: its connections are reset, and their calls move.
+    fn path_died(&mut self, path: PathId, now: Duration) {
+        let silent_since = self.path_mut(path).silent_since;
+        self.set_down(path, now);
+        let first = now + self.timing.probe_interval;
+        self.path_mut(path).retry_at = Some(first);
+        for conn in each(self.path_mut(path).members) {
+            match self.conn(conn).link {
+                Link::Live { .. } => {
+                    self.outputs.push_back(Output::Abort(conn));
+                    self.take_calls(conn, now, silent_since);
+                }
+                Link::Connecting { .. } => self.outputs.push_back(Output::Abort(conn)),
+                Link::Idle | Link::Waiting { .. } => {}
+            }
+            self.idle(conn);
+        }
+        self.divert_idle(now);
+    }
+
+    /// A live connection is gone: its calls move now, and it connects again.
+    fn broken(&mut self, conn: ConnId, now: Duration, silent_since: Duration) {
+        let path = self.conn(conn).path;
+        if let Link::Live { since } = self.conn(conn).link
+            && now.saturating_sub(since) >= self.timing.retry_max
+        {
+            self.conn(conn).attempts = 0;
+        }
+        self.take_calls(conn, now, silent_since);
+        self.idle(conn);
+        if self.has_live(path) {
+            match self.conn(conn).attempts {
+                0 => self.connect(conn, path, now),
+                _ => self.wait(conn, now),
+            }
+            // What broke one connection may have broken them all, just not as loudly.
+            if self.path_mut(path).status.state == State::Up {
+                self.suspect(path, now, now);
+            }
+            return;
+        }
+        self.set_down(path, now);
+        if now < self.path_mut(path).hold_until {
+            for other in each(self.path_mut(path).members) {
+                if let Link::Connecting { .. } = self.conn(other).link {
+                    self.outputs.push_back(Output::Abort(other));
+                }
+                self.idle(other);
+            }
+            self.retry_later(path, now);
+            self.divert_idle(now);
+        } else {
+            for other in each(self.path_mut(path).members) {
+                if let Link::Waiting { .. } = self.conn(other).link {
+                    self.idle(other);
+                }
+            }
+            self.connect(conn, path, now);
+        }
+    }
+
+    /// Puts the calls of a connection that is gone up for others. What it had outstanding counts no more.
+    fn take_calls(&mut self, conn: ConnId, now: Duration, silent_since: Duration) {
+        let index = usize::from(conn.0);
+        let (calls, path) = (self.calls[index], self.conns[index].path);
+        if calls > 0 {
+            self.path_mut(path).status.moved(calls, now.saturating_sub(silent_since));
+        }
+        self.calls[index] = 0;
+        self.load[index] = 0;
+        self.outputs.push_back(Output::Move(conn));
+    }
+
+    fn connect_failed(&mut self, conn: ConnId, now: Duration) {
+        let path = self.conn(conn).path;
+        self.idle(conn);
+        if self.has_live(path) {
+            self.wait(conn, now);
+            return;
+        }
+        let connecting =
+            |conn: ConnId| matches!(self.conns[usize::from(conn.0)].link, Link::Connecting { .. });
+        let others_try = each(self.paths[usize::from(path.0)].members).any(connecting);
+        if !others_try && self.path_mut(path).probe_sent.is_none() {
+            self.path_mut(path).ready = false;
+            self.set_state(path, State::Down, now);
+            self.retry_later(path, now);
+        }
+        self.divert_idle(now);
+    }
+
+    fn has_live(&self, path: PathId) -> bool {
+        each(self.paths[usize::from(path.0)].members).any(|conn| self.is_live(conn))
+    }
+
+    /// Connects a connection to a path. Whatever was in its slot is gone.
+    pub(super) fn connect(&mut self, conn: ConnId, path: PathId, now: Duration) {
+        let before = self.conn(conn).path;
+        let same = before == path;
+        self.enter(conn, path);
+        let left = self.path_mut(before);
+        if left.members == 0 && matches!(left.status.state, State::Up | State::Suspect) {
+            // Nobody is there any more to notice its death.
+            left.probe_sent = None;
+            left.retry_at = None;
+            self.set_state(before, State::Probing, now);
+        }
+        let until = now + self.timing.connect_timeout;
+        let of_conn = self.conn(conn);
+        of_conn.link = Link::Connecting { until };
+        of_conn.silent = false;
+        of_conn.draining = None;
+        self.refresh(conn);
+        self.outputs.push_back(if same { Output::Connect(conn) } else { Output::Divert { conn, to: path } });
+    }
+
+    /// Connects the connections that wait for this path.
+    fn connect_idle(&mut self, path: PathId, now: Duration) {
+        for index in 0..self.conns.len() {
+            let Conn { link, home, .. } = self.conns[index];
+            if link == Link::Idle && home == path {
+                self.connect(ConnId(index as u16), path, now);
+            }
+        }
+    }
+
+    fn idle(&mut self, conn: ConnId) {
+        let of_conn = self.conn(conn);
+        of_conn.link = Link::Idle;
+        of_conn.silent = false;
+        of_conn.draining = None;
+        self.refresh(conn);
+    }
+
+    /// A broken connection of a living path tries again after its back-off.
+    fn wait(&mut self, conn: ConnId, now: Duration) {
+        let attempts = self.conn(conn).attempts;
+        let until = now + self.back_off(attempts);
+        let of_conn = self.conn(conn);
+        of_conn.attempts = attempts.saturating_add(1);
+        of_conn.link = Link::Waiting { until };
+    }
+
+    fn retry_later(&mut self, path: PathId, now: Duration) {
+        let attempts = self.path_mut(path).attempts;
+        let at = now + self.back_off(attempts);
+        let of_path = self.path_mut(path);
+        of_path.attempts = attempts.saturating_add(1);
+        of_path.retry_at = Some(at);
+    }
+
+    /// Doubles with each attempt, up to a bound, and varies by a quarter either way, so that clients that
+    /// lost the same server don't come back in step.
+    pub(super) fn back_off(&mut self, attempts: u32) -> Duration {
+        let longest = self.timing.retry_max;
+        let base = self.timing.retry_min.saturating_mul(1 << attempts.min(16)).min(longest);
+        let jitter = (self.random() % 512) as u32;
+        base * 3 / 4 + base * jitter / 1024
+    }
+
+    /// A path that was down, or was never tried, has a connection again.
+    fn path_up(&mut self, path: PathId, now: Duration) {
+        let of_path = self.path_mut(path);
+        if of_path.status.deaths > 0 {
+            of_path.returned_at = Some(now);
+            of_path.ramp_since = Some(now);
+        }
+        of_path.ready = of_path.owned;
+        of_path.retry_at = None;
+        of_path.probe_sent = None;
+        self.set_state(path, State::Up, now);
+        self.refresh_path(path);
+        for conn in each(self.path_mut(path).members) {
+            self.ramp(conn, now);
+        }
+        self.connect_idle(path, now);
+    }
+
+    fn set_down(&mut self, path: PathId, now: Duration) {
+        let timing = self.timing;
+        let of_path = self.path_mut(path);
+        let flaps = of_path.returned_at.take().is_some_and(|at| now.saturating_sub(at) < timing.stable_after);
+        of_path.hold =
+            if flaps { (of_path.hold * 2).clamp(timing.hold_min, timing.hold_max) } else { Duration::ZERO };
+        of_path.hold_until = now + of_path.hold;
+        if !flaps {
+            of_path.attempts = 0;
+        }
+        of_path.status.deaths += 1;
+        of_path.probe_sent = None;
+        of_path.ready = false;
+        of_path.ramp_since = None;
+        self.set_state(path, State::Down, now);
+        self.refresh_path(path);
+    }
+
+    fn set_state(&mut self, path: PathId, to: State, now: Duration) {
+        let status = &mut self.path_mut(path).status;
+        let from = std::mem::replace(&mut status.state, to);
+        if from != to {
+            status.since = now;
+            self.outputs.push_back(Output::StateChanged { path, from, to });
+        }
+    }
+
+    /// Works out when the next thing is due. Cold: some tens of connections, only after changes and ticks.
+    pub(super) fn rearm(&mut self) {
+        let mut wake = self.divert_at;
+        let leaving = self.on_the_way();
+        let mut at = |time: Option<Duration>| {
+            wake = match (wake, time) {
+                (Some(wake), Some(time)) => Some(wake.min(time)),
+                (wake, time) => wake.or(time),
+            }
+        };
+        for conn in &self.conns {
+            match conn.link {
+                Link::Connecting { until } | Link::Waiting { until } => at(Some(until)),
+                Link::Idle | Link::Live { .. } => {}
+            }
+            at(conn.draining);
+            if !leaving && self.wants_home(conn) {
+                at(Some(self.return_at));
+            }
+            for path in [conn.path, conn.home] {
+                let Path { probe_sent, .. } = self.paths[usize::from(path.0)];
+                at(probe_sent.map(|sent| sent + self.timing.probe_timeout));
+                at(self.retry_time(path));
+            }
+        }
+        self.wake = wake;
+    }
+}

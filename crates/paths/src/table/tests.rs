@@ -1,0 +1,372 @@
+//! The table's rules one by one. `tests/simulation.rs` has them all together.
+
+use super::*;
+use crate::{ConnSpec, PathSpec};
+use std::collections::BTreeSet;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn config(nodes: u16, connections: u16) -> Config {
+    let on = |i: u16| ConnSpec { path: PathId(i % nodes), node: NodeId(i % nodes), metadata: false };
+    Config {
+        paths: (0..nodes).map(|node| PathSpec { node: NodeId(node) }).collect(),
+        connections: (0..connections).map(on).collect(),
+        metadata_apart: false,
+        spread_reads: false,
+        spread_writes: false,
+        timing: Timing::default(),
+        seed: 1,
+    }
+}
+
+fn outputs(table: &mut Table) -> Vec<Output> {
+    std::iter::from_fn(|| table.poll_output())
+        .filter(|output| !matches!(output, Output::StateChanged { .. }))
+        .collect()
+}
+
+fn connected(config: Config) -> Table {
+    let mut table = Table::new(config, ms(0));
+    for output in outputs(&mut table) {
+        let Output::Connect(conn) = output else { panic!("{output:?}") };
+        table.connected(ms(0), conn);
+    }
+    assert_eq!(outputs(&mut table), []);
+    table
+}
+
+fn state(table: &Table, path: u16) -> State {
+    table.path(PathId(path)).unwrap().state
+}
+
+/// Runs the timers up to and including `until`, collecting outputs.
+fn run(table: &mut Table, until: Duration) -> Vec<(Duration, Output)> {
+    let mut seen = Vec::new();
+    while let Some(wake) = table.next_wake().filter(|&wake| wake <= until) {
+        table.advance(wake);
+        seen.extend(outputs(table).into_iter().map(|output| (wake, output)));
+        assert!(table.next_wake().is_none_or(|next| next > wake), "a wake in the past at {wake:?}");
+    }
+    seen
+}
+
+/// Takes path 0 (connection 0) down by silence: a call at 0 ms, overdue, probe missed.
+fn die_silently(table: &mut Table, now: Duration) -> Vec<Output> {
+    table.sent(now, ConnId(0), 0);
+    table.tick(now + ms(250), ConnId(0), Some(now), false);
+    assert_eq!(outputs(table), [Output::Probe(PathId(0))]);
+    table.advance(now + ms(550));
+    outputs(table)
+}
+
+#[test]
+fn the_least_loaded_connection_takes_the_call_and_ties_go_round() {
+    let mut table = connected(config(1, 4));
+    for _ in 0..40 {
+        let conn = table.pick(Class::Read, None, 1 << 20).unwrap();
+        table.sent(ms(0), conn, 1 << 20);
+    }
+    let loads: BTreeSet<u64> = (0..4).map(|conn| table.load(ConnId(conn))).collect();
+    assert_eq!(loads.len(), 1);
+    table.answered(ms(1), ConnId(2), 1 << 20, ms(1));
+    assert_eq!(table.pick(Class::Read, None, 0), Some(ConnId(2)));
+    assert_eq!(table.pick(Class::Write, None, 4096), Some(ConnId(2)), "not sent yet, so still the least");
+}
+
+#[test]
+fn a_file_is_read_on_its_node_unless_reads_are_spread() {
+    let mut table = connected(config(4, 8));
+    for _ in 0..20 {
+        let conn = table.pick(Class::Read, Some(NodeId(2)), 4096).unwrap();
+        table.sent(ms(0), conn, 4096);
+        assert_eq!(table.path_of(conn), Some(PathId(2)));
+    }
+    let mut table = connected(Config { spread_reads: true, ..config(4, 8) });
+    let mut used = BTreeSet::new();
+    for _ in 0..8 {
+        let conn = table.pick(Class::Read, Some(NodeId(2)), 4096).unwrap();
+        table.sent(ms(0), conn, 4096);
+        used.insert(conn);
+        let write = table.pick(Class::Write, Some(NodeId(1)), 0).unwrap();
+        assert_eq!(table.path_of(write), Some(PathId(1)));
+    }
+    assert_eq!(used.len(), 8);
+}
+
+#[test]
+fn metadata_keeps_off_the_bulk_connections_while_its_own_live() {
+    let mut config = config(2, 4);
+    config.metadata_apart = true;
+    config.connections[3].metadata = true;
+    let mut table = connected(config);
+    for _ in 0..9 {
+        let conn = table.pick(Class::Metadata, Some(NodeId(0)), 0).unwrap();
+        table.sent(ms(0), conn, 0);
+        assert_eq!(conn, ConnId(3));
+        assert_ne!(table.pick(Class::Write, None, 1 << 20), Some(ConnId(3)));
+    }
+    table.disconnected(ms(1), ConnId(3));
+    assert!(table.pick(Class::Metadata, None, 0).is_some());
+}
+
+#[test]
+fn calls_leave_a_broken_connection_at_once() {
+    let mut table = connected(config(2, 2));
+    table.sent(ms(10), ConnId(0), 1 << 20);
+    table.disconnected(ms(20), ConnId(0));
+    assert_eq!(outputs(&mut table), [Output::Move(ConnId(0)), Output::Connect(ConnId(0))]);
+    assert_eq!(state(&table, 0), State::Down);
+    assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(1)));
+    assert_eq!(table.load(ConnId(0)), 0);
+    let status = table.path(PathId(0)).unwrap();
+    assert_eq!((status.failovers, status.moved_calls, status.gap_worst), (1, 1, ms(0)));
+    table.connected(ms(21), ConnId(0));
+    assert_eq!(state(&table, 0), State::Up);
+}
+
+#[test]
+fn a_silent_path_is_probed_then_fenced_before_its_calls_move() {
+    let mut table = connected(config(2, 2));
+    table.sent(ms(0), ConnId(0), 0);
+    table.tick(ms(199), ConnId(0), Some(ms(0)), false);
+    assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
+    table.tick(ms(201), ConnId(0), Some(ms(0)), false);
+    assert_eq!((outputs(&mut table), state(&table, 0)), (vec![Output::Probe(PathId(0))], State::Suspect));
+    assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(1)), "up before suspect");
+    let seen = run(&mut table, ms(600));
+    assert_eq!(seen, [(ms(501), Output::Abort(ConnId(0))), (ms(501), Output::Move(ConnId(0)))]);
+    assert_eq!(state(&table, 0), State::Down);
+    assert_eq!(table.path(PathId(0)).unwrap().gap_last, ms(501));
+}
+
+#[test]
+fn any_byte_is_life() {
+    let mut table = connected(config(2, 4));
+    table.sent(ms(0), ConnId(0), 1 << 20);
+    for tick in 1..100 {
+        table.tick(ms(50 * tick), ConnId(0), Some(ms(0)), true);
+    }
+    assert_eq!(outputs(&mut table), []);
+    // A silent connection of a path that is heard of is avoided, without suspecting its path.
+    table.sent(ms(5000), ConnId(2), 0);
+    table.alive(ms(5190), ConnId(0));
+    table.tick(ms(5250), ConnId(2), Some(ms(5000)), false);
+    assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
+    for _ in 0..9 {
+        assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(0)));
+    }
+    table.alive(ms(5260), ConnId(2));
+    let picks: BTreeSet<_> = (0..9).filter_map(|_| table.pick(Class::Read, Some(NodeId(0)), 0)).collect();
+    assert!(picks.contains(&ConnId(2)));
+}
+
+#[test]
+fn an_answered_probe_clears_the_suspicion() {
+    let mut table = connected(config(2, 2));
+    table.sent(ms(0), ConnId(0), 0);
+    table.tick(ms(250), ConnId(0), Some(ms(0)), false);
+    table.probe_answered(ms(251), PathId(0));
+    assert_eq!(state(&table, 0), State::Up);
+    assert_eq!(outputs(&mut table), [Output::Probe(PathId(0))]);
+    assert_eq!(table.next_wake(), None);
+    assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(1)), "its call is overdue still");
+    table.answered(ms(300), ConnId(0), 0, ms(300));
+    assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(0)));
+}
+
+#[test]
+fn the_only_path_is_not_given_up_in_haste() {
+    let mut table = connected(config(1, 1));
+    table.sent(ms(0), ConnId(0), 0);
+    table.tick(ms(250), ConnId(0), Some(ms(0)), false);
+    let seen = run(&mut table, ms(4999));
+    assert!(seen.iter().all(|(_, output)| *output == Output::Probe(PathId(0))), "{seen:?}");
+    assert_eq!(table.pick(Class::Read, None, 0), Some(ConnId(0)));
+    let seen = run(&mut table, ms(5500));
+    assert!(seen.iter().any(|(_, output)| *output == Output::Move(ConnId(0))), "{seen:?}");
+    assert_eq!(table.pick(Class::Read, None, 0), None, "calls wait");
+}
+
+#[test]
+fn a_silent_connection_is_given_up_after_timeo_though_its_path_lives() {
+    let mut config = config(2, 2);
+    config.timing.silent_max = ms(3000);
+    let mut table = connected(config);
+    table.sent(ms(0), ConnId(0), 0);
+    for tick in 1..=60 {
+        let now = ms(50 * tick);
+        table.tick(now, ConnId(0), Some(ms(0)), false);
+        if outputs(&mut table).contains(&Output::Probe(PathId(0))) {
+            table.probe_answered(now, PathId(0));
+        }
+        assert_eq!(outputs(&mut table), []);
+    }
+    table.tick(ms(3001), ConnId(0), Some(ms(0)), false);
+    let expected = [Output::Abort(ConnId(0)), Output::Move(ConnId(0)), Output::Connect(ConnId(0))];
+    assert_eq!(outputs(&mut table), expected);
+}
+
+#[test]
+fn a_dead_path_is_tried_with_back_off_until_it_answers() {
+    let mut table = connected(config(2, 2));
+    assert_eq!(die_silently(&mut table, ms(0)), [Output::Abort(ConnId(0)), Output::Move(ConnId(0))]);
+    let probes = run(&mut table, ms(60_000));
+    assert!(probes.iter().all(|(_, output)| *output == Output::Probe(PathId(0))));
+    let gaps: Vec<_> = probes.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(gaps.iter().all(|&gap| gap >= ms(300) && gap <= ms(2400)), "{gaps:?}");
+    assert!(probes.len() > 25 && probes.len() < 60, "{}", probes.len());
+    table.probe_answered(ms(60_001), PathId(0));
+    assert_eq!(outputs(&mut table), [Output::Connect(ConnId(0))]);
+    assert_eq!(state(&table, 0), State::Probing);
+    table.connected(ms(60_002), ConnId(0));
+    assert_eq!(state(&table, 0), State::Up);
+}
+
+#[test]
+fn a_connect_gives_up_after_a_second_and_tries_again() {
+    let mut table = Table::new(config(1, 1), ms(0));
+    assert_eq!(outputs(&mut table), [Output::Connect(ConnId(0))]);
+    let seen = run(&mut table, ms(1300));
+    assert_eq!(seen[0], (ms(1000), Output::Abort(ConnId(0))));
+    assert_eq!(seen[1].1, Output::Probe(PathId(0)));
+    table.probe_answered(ms(1300), PathId(0));
+    assert_eq!(outputs(&mut table), [Output::Connect(ConnId(0))]);
+}
+
+#[test]
+fn a_returning_path_ramps_up() {
+    let mut table = connected(config(2, 2));
+    die_silently(&mut table, ms(0));
+    run(&mut table, ms(2000));
+    table.probe_answered(ms(2000), PathId(0));
+    table.connected(ms(2000), ConnId(0));
+    let mut taken = 0;
+    for now in [2000, 2500, 3100] {
+        for _ in 0..500 {
+            let conn = table.pick(Class::Read, Some(NodeId(0)), 4096).unwrap();
+            table.sent(ms(now), conn, 4096);
+            taken += u32::from(conn == ConnId(0));
+        }
+        table.tick(ms(now), ConnId(0), None, true);
+        match now {
+            2000 => assert_eq!(taken, 1),
+            2500 => assert!(taken <= 16, "{taken}"),
+            _ => assert!(taken >= 200, "{taken}"),
+        }
+        table.tick(ms(now + 499), ConnId(0), None, true);
+    }
+}
+
+#[test]
+fn a_flapping_path_is_held_down_longer_each_time() {
+    let mut table = connected(config(2, 2));
+    let (mut now, mut held) = (ms(0), Vec::new());
+    for _ in 0..9 {
+        table.disconnected(now, ConnId(0));
+        let died = now;
+        loop {
+            if outputs(&mut table).iter().any(|output| matches!(output, Output::Connect(ConnId(0)))) {
+                table.connected(now, ConnId(0));
+                outputs(&mut table);
+                break;
+            }
+            now = table.next_wake().unwrap();
+            table.advance(now);
+            if state(&table, 0) == State::Probing {
+                table.probe_answered(now, PathId(0));
+            }
+        }
+        held.push((now - died).as_secs());
+        now += ms(100);
+    }
+    assert_eq!(held, [0, 1, 2, 4, 8, 16, 30, 30, 30]);
+    // Where there is nothing else, any path is better than none.
+    now += ms(100);
+    table.disconnected(now, ConnId(1));
+    table.disconnected(now, ConnId(0));
+    outputs(&mut table);
+    assert!(table.next_wake().unwrap() < now + ms(2500), "{:?} {now:?}", table.next_wake());
+}
+
+#[test]
+fn a_table_whose_paths_are_gone_goes_abroad_and_comes_home() {
+    let mut config = config(4, 4);
+    for (conn, path) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
+        config.connections[conn].path = PathId(path);
+        config.connections[conn].node = NodeId(path);
+    }
+    let mut table = connected(config);
+    for conn in 0..4 {
+        table.sent(ms(0), ConnId(conn), 0);
+        table.tick(ms(250), ConnId(conn), Some(ms(0)), false);
+    }
+    table.advance(ms(550));
+    let abroad: Vec<_> = outputs(&mut table)
+        .into_iter()
+        .filter_map(|output| match output {
+            Output::Divert { conn, to } => Some((conn, to)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(abroad.len(), 4, "{abroad:?}");
+    let paths: BTreeSet<_> = abroad.iter().map(|(_, to)| *to).collect();
+    assert_eq!(paths, BTreeSet::from([PathId(2), PathId(3)]));
+    for (conn, _) in &abroad {
+        table.connected(ms(551), *conn);
+    }
+    let seen = run(&mut table, ms(2000));
+    assert!(seen.iter().any(|(_, output)| *output == Output::Probe(PathId(0))), "{seen:?}");
+    let carried = table.pick(Class::Read, Some(NodeId(0)), 0).unwrap();
+    table.sent(ms(2000), ConnId(0), 0);
+    assert!(table.path_of(carried).unwrap() >= PathId(2));
+
+    table.probe_answered(ms(2001), PathId(0));
+    assert_eq!(outputs(&mut table), [], "connection 0 drains first");
+    assert!((0..20).all(|_| table.pick(Class::Read, None, 0) != Some(ConnId(0))));
+    table.answered(ms(2002), ConnId(0), 0, ms(2));
+    assert_eq!(outputs(&mut table), [Output::Divert { conn: ConnId(0), to: PathId(0) }]);
+    table.connected(ms(2003), ConnId(0));
+    assert_eq!(outputs(&mut table), [Output::Divert { conn: ConnId(1), to: PathId(0) }]);
+    table.connected(ms(2004), ConnId(1));
+    assert_eq!(outputs(&mut table), [], "path 1 has not answered yet");
+    assert_eq!(table.path_of(ConnId(2)).map(|path| path >= PathId(2)), Some(true));
+}
+
+#[test]
+fn a_connection_that_never_drains_keeps_working_abroad() {
+    let mut config = config(2, 1);
+    config.timing.alone_max = ms(0);
+    let mut table = connected(config);
+    die_silently(&mut table, ms(0));
+    table.connected(ms(560), ConnId(0));
+    table.sent(ms(600), ConnId(0), 0);
+    run(&mut table, ms(1100));
+    table.probe_answered(ms(1100), PathId(0));
+    assert_eq!(table.pick(Class::Read, None, 0), None, "it drains");
+    assert_eq!(run(&mut table, ms(1600)), []);
+    assert_eq!(table.pick(Class::Read, None, 0), Some(ConnId(0)), "it gave up draining for now");
+    table.answered(ms(3000), ConnId(0), 0, ms(2400));
+    let seen = run(&mut table, ms(7000));
+    assert_eq!(seen.last().unwrap().1, Output::Divert { conn: ConnId(0), to: PathId(0) });
+}
+
+#[test]
+fn a_slow_path_is_used_less_but_not_cut() {
+    let mut table = connected(Config { spread_reads: true, ..config(2, 2) });
+    let mut slow = 0;
+    for i in 0..6400_u64 {
+        let now = ms(i * 10);
+        let conn = table.pick(Class::Read, None, 4096).unwrap();
+        table.sent(now, conn, 4096);
+        slow += u32::from(conn == ConnId(0));
+        let latency = if conn == ConnId(0) { ms(5) } else { Duration::from_micros(500) };
+        table.answered(now + latency, conn, 4096, latency);
+        table.tick(now + latency, conn, None, false);
+    }
+    assert!(
+        slow > 20 && slow < 200,
+        "{slow} of 6400 calls, one at a time, on the path of ten times the latency"
+    );
+}

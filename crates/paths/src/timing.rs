@@ -1,0 +1,110 @@
+//! How long the table waits for what, each with its reason.
+//!
+//! Invariant, checked at compile time: with these defaults a path that dies silently loses its calls to
+//! the others in less than a second.
+
+use std::time::Duration;
+
+/// A call is not overdue before this, however quick the path has been: a Linux TCP sender retransmits a
+/// lost segment after 200 ms at the least, and one lost segment isn't a lost path.
+pub const SUSPECT_MIN: Duration = Duration::from_millis(200);
+/// A silence longer than this is suspicious, however slow the path has been. A wrong suspicion costs one
+/// NULL call, so there is little to win by waiting longer, and the promise of one second would be lost.
+pub const SUSPECT_MAX: Duration = Duration::from_millis(400);
+/// A probe not answered in this time has failed: one retransmission of it fits in.
+pub const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
+/// A connect not established and proved in this time has failed; the first retransmission of a SYN comes
+/// after a second, and a new attempt may take another path.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time from a path's death to the first attempt to bring it back, when the death was silent (a reset is
+/// followed by an attempt at once).
+pub const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// Back-off of the second attempt; each later one doubles it.
+pub const RETRY_MIN: Duration = Duration::from_millis(100);
+/// Attempts on a dead path are never further apart than this (and its jitter): a path that is back should
+/// be used within about two seconds.
+pub const RETRY_MAX: Duration = Duration::from_millis(1_600);
+/// A path that came back takes its full share only after this: a server that has just started has cold
+/// caches, and all clients come back at once.
+pub const RAMP: Duration = Duration::from_secs(1);
+/// A path that dies again within [`STABLE_AFTER`] of its return stays down at least this long, ...
+pub const HOLD_MIN: Duration = Duration::from_secs(1);
+/// ... twice as long each time, and at most this long: a flapping link must not keep moving calls.
+pub const HOLD_MAX: Duration = Duration::from_secs(30);
+/// A path that has been up this long no longer counts as flapping.
+pub const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// With no other path to go to, a silent path is taken for dead only after this long: moving calls would
+/// bring nothing, and a stalled server should not be given all its work again.
+pub const ALONE_MAX: Duration = Duration::from_secs(5);
+/// A connection with calls in flight that is silent this long is given up although its path answers
+/// probes. This is `timeo`; the kernel's default for TCP and RDMA.
+pub const SILENT_MAX: Duration = Duration::from_secs(60);
+/// A diverted connection that isn't drained in this time keeps working where it is, and tries again after
+/// [`DRAIN_RETRY`]: calls that find no other connection wait while it drains.
+pub const DRAIN_MAX: Duration = Duration::from_millis(500);
+/// When a diverted connection that could not be drained tries again.
+pub const DRAIN_RETRY: Duration = Duration::from_secs(5);
+/// How often the driver is expected to call [`crate::Table::tick`] for each connection.
+pub const TICK: Duration = Duration::from_millis(50);
+
+const _: () = assert!(
+    SUSPECT_MAX.as_millis() + 2 * TICK.as_millis() + PROBE_TIMEOUT.as_millis() < 1_000,
+    "calls must leave a silently dead path within a second"
+);
+
+/// The times of a [`crate::Table`]. The defaults are right for data centre networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Lower bound of the silence that makes a path suspect; default [`SUSPECT_MIN`].
+    pub suspect_min: Duration,
+    /// Upper bound of it; default [`SUSPECT_MAX`].
+    pub suspect_max: Duration,
+    /// How long a probe may take; default [`PROBE_TIMEOUT`].
+    pub probe_timeout: Duration,
+    /// How long a connect may take; default [`CONNECT_TIMEOUT`].
+    pub connect_timeout: Duration,
+    /// Wait before the first attempt on a silently dead path; default [`PROBE_INTERVAL`].
+    pub probe_interval: Duration,
+    /// Least back-off; default [`RETRY_MIN`].
+    pub retry_min: Duration,
+    /// Largest back-off; default [`RETRY_MAX`].
+    pub retry_max: Duration,
+    /// How long a returning path ramps up; default [`RAMP`].
+    pub ramp: Duration,
+    /// First hold of a flapping path; default [`HOLD_MIN`].
+    pub hold_min: Duration,
+    /// Longest hold; default [`HOLD_MAX`].
+    pub hold_max: Duration,
+    /// When a path no longer counts as flapping; default [`STABLE_AFTER`].
+    pub stable_after: Duration,
+    /// Patience with the last path; default [`ALONE_MAX`].
+    pub alone_max: Duration,
+    /// Patience with a silent connection of a living path; default [`SILENT_MAX`].
+    pub silent_max: Duration,
+    /// How long a diverted connection may drain; default [`DRAIN_MAX`].
+    pub drain_max: Duration,
+    /// When it tries again to drain; default [`DRAIN_RETRY`].
+    pub drain_retry: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            suspect_min: SUSPECT_MIN,
+            suspect_max: SUSPECT_MAX,
+            probe_timeout: PROBE_TIMEOUT,
+            connect_timeout: CONNECT_TIMEOUT,
+            probe_interval: PROBE_INTERVAL,
+            retry_min: RETRY_MIN,
+            retry_max: RETRY_MAX,
+            ramp: RAMP,
+            hold_min: HOLD_MIN,
+            hold_max: HOLD_MAX,
+            stable_after: STABLE_AFTER,
+            alone_max: ALONE_MAX,
+            silent_max: SILENT_MAX,
+            drain_max: DRAIN_MAX,
+            drain_retry: DRAIN_RETRY,
+        }
+    }
+}
