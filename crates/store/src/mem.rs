@@ -143,7 +143,7 @@ impl Store for MemStore {
             total_bytes: self.pool.bound(),
             free_bytes,
             total_objects: objects_max,
-            free_objects: (objects_max - objects).min(free_bytes / OBJECT_BYTES),
+            free_objects: (objects_max - objects).min(free_bytes / (OBJECT_BYTES + Directory::charge(b""))),
         }
     }
 
