@@ -1,1 +1,43 @@
-//! NFS client: mount options, connections, retry, failover, files.
+//! An NFS client in user space that uses every path at once.
+//!
+//! A [`Mount`] comes from a target and mount options; a [`File`] from a path; reads and writes are at an
+//! offset, blocking, or as futures that own their buffer and give it back. Every error says whose fault it
+//! is and whether a retry can help. Work that wants no change of threads runs on a loop as a [`Task`].
+//!
+//! Invariants: each loop is a thread that shares nothing with the others but the placement of files; a
+//! caller's buffer goes back only when nothing can read or write it any more, and after a write only when
+//! its data are stable. What this crate must not know: how a path is chosen (that is `paths`), how records
+//! are carried (that is `transport`).
+
+mod bootstrap;
+mod call;
+mod engine;
+mod error;
+mod file;
+mod mount;
+mod route;
+mod settings;
+mod shard;
+mod slot;
+mod statistics;
+mod tree;
+
+pub use call::{Answer, Done, FileRef, Op};
+pub use error::{Error, MountError, Result};
+pub use file::File;
+pub use mount::Mount;
+pub use settings::Settings;
+pub use shard::{Io, Task};
+pub use slot::Pending;
+pub use statistics::{Counter, PathCounters, PathStatistics, Statistics};
+pub use tree::DirectoryEntry;
+
+/// A random number for identities, xids and seeds.
+///
+/// # Panics
+/// When the system has no random numbers, without which no mount is safe.
+pub(crate) fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("the system's random numbers");
+    u64::from_ne_bytes(bytes)
+}

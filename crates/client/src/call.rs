@@ -1,0 +1,221 @@
+//! Calls on their way: what was asked, for whom, and where it is.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nfs3::proc::write::Stable;
+use nfs3::types::FileHandle;
+use paths::{Class, ConnId, NodeId};
+use rpc::Xid;
+use slab::Slab;
+use transport::{Landing, Slices, SlicesMut, Source};
+
+use crate::error::{Error, Result};
+use crate::slot::Slot;
+
+/// A file as reads and writes name it.
+#[derive(Debug, Clone, Copy)]
+pub struct FileRef {
+    /// Its handle on every node.
+    pub handle: FileHandle,
+    /// Its number within the mount: what is committed together.
+    pub number: u64,
+    /// The node it is placed on.
+    pub home: Option<NodeId>,
+}
+
+/// What a caller asks for. Buffers come back with the [`Done`].
+#[derive(Debug)]
+pub enum Op {
+    /// READ of `buffer.len()` bytes.
+    Read {
+        /// Which file.
+        file: FileRef,
+        /// From where.
+        offset: u64,
+        /// Where to.
+        buffer: Vec<u8>,
+    },
+    /// WRITE of the whole buffer. It is done when the data are stable.
+    Write {
+        /// Which file.
+        file: FileRef,
+        /// Where to.
+        offset: u64,
+        /// The data.
+        buffer: Vec<u8>,
+    },
+    /// Any other procedure of NFS, with its encoded arguments.
+    Call {
+        /// The procedure.
+        procedure: nfs3::Procedure,
+        /// `XDR` arguments.
+        args: Vec<u8>,
+    },
+}
+
+/// What an operation gave.
+#[derive(Debug)]
+pub enum Answer {
+    /// Bytes read, and whether the file ends there.
+    Read {
+        /// Bytes at the start of the buffer.
+        count: u32,
+        /// Whether the file ends with them.
+        eof: bool,
+    },
+    /// All is written and stable.
+    Written,
+    /// The results of another procedure, from the status on.
+    Results(Vec<u8>),
+}
+
+/// A finished operation.
+#[derive(Debug)]
+pub struct Done {
+    /// How it ended.
+    pub result: Result<Answer>,
+    /// The caller's buffer, for reads and writes.
+    pub buffer: Vec<u8>,
+    /// From the submission to now.
+    pub latency: Duration,
+}
+
+/// Who waits for a call.
+#[derive(Debug)]
+pub(crate) enum Owner {
+    /// A task of the loop, with its token.
+    Task(usize, u64),
+    /// Another thread.
+    Slot(Arc<Slot>),
+    /// The engine itself.
+    Engine,
+}
+
+/// What is asked of the server.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Read {
+        file: FileRef,
+        offset: u64,
+        buffer: Vec<u8>,
+    },
+    /// `written` bytes of the buffer are done by earlier, short writes.
+    Write {
+        file: FileRef,
+        offset: u64,
+        buffer: Vec<u8>,
+        written: usize,
+        stable: Stable,
+    },
+    Commit {
+        file: FileRef,
+        node: NodeId,
+    },
+    Call {
+        procedure: nfs3::Procedure,
+        args: Vec<u8>,
+    },
+    /// GETATTR of the root: the connection proves where it leads.
+    Prove,
+}
+
+/// One call, from its submission to its end.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub body: Body,
+    pub owner: Owner,
+    /// Kept over every retransmission; absent until the xid space has room.
+    pub xid: Option<Xid>,
+    /// The connection it is outstanding on.
+    pub line: Option<ConnId>,
+    pub submitted_at: Duration,
+    pub sent_at: Duration,
+    /// The connection's count of queued bytes at the end of this call: an answer before they are sent is
+    /// impossible.
+    pub queued_end: u64,
+}
+
+impl Call {
+    pub(crate) fn class(&self) -> Class {
+        match self.body {
+            Body::Read { .. } => Class::Read,
+            Body::Write { .. } | Body::Commit { .. } => Class::Write,
+            Body::Call { .. } | Body::Prove => Class::Metadata,
+        }
+    }
+
+    pub(crate) fn home(&self) -> Option<NodeId> {
+        match &self.body {
+            Body::Read { file, .. } | Body::Write { file, .. } => file.home,
+            Body::Commit { node, .. } => Some(*node),
+            Body::Call { .. } | Body::Prove => None,
+        }
+    }
+
+    /// What the call moves, for the balance of the paths.
+    pub(crate) fn bytes(&self) -> u32 {
+        match &self.body {
+            Body::Read { buffer, .. } => u32::try_from(buffer.len()).unwrap_or(u32::MAX),
+            Body::Write { buffer, written, .. } => u32::try_from(buffer.len() - written).unwrap_or(u32::MAX),
+            Body::Commit { .. } | Body::Call { .. } | Body::Prove => 0,
+        }
+    }
+
+    pub(crate) fn procedure(&self) -> nfs3::Procedure {
+        match &self.body {
+            Body::Read { .. } => nfs3::Procedure::Read,
+            Body::Write { .. } => nfs3::Procedure::Write,
+            Body::Commit { .. } => nfs3::Procedure::Commit,
+            Body::Call { procedure, .. } => *procedure,
+            Body::Prove => nfs3::Procedure::GetAttr,
+        }
+    }
+
+    pub(crate) fn operation(&self) -> &'static str {
+        self.procedure().name()
+    }
+
+    /// The data of a WRITE that are still to be written.
+    pub(crate) fn payload(&self) -> &[u8] {
+        match &self.body {
+            Body::Write { buffer, written, .. } => buffer.get(*written..).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn misbehaved(&self, reason: impl Into<String>) -> Error {
+        Error::PeerMisbehaved { operation: self.operation(), reason: reason.into() }
+    }
+}
+
+/// Names a call of an engine.
+pub(crate) type CallKey = usize;
+
+/// The calls of an engine; where the payload of queued WRITEs is found.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(pub Slab<Call>);
+
+impl Source<CallKey> for Calls {
+    fn slices<'a>(&'a self, payload: &'a CallKey, out: &mut Slices<'a>) {
+        if let Some(call) = self.0.get(*payload) {
+            out.push(IoSlice::new(call.payload()));
+        }
+    }
+}
+
+/// A caller's buffer while the connection receives into it.
+#[derive(Debug)]
+pub(crate) struct ReadLanding {
+    pub key: CallKey,
+    pub buffer: Vec<u8>,
+    /// How much of the buffer the server fills.
+    pub len: usize,
+}
+
+impl Landing for ReadLanding {
+    fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
+        out.push(IoSliceMut::new(self.buffer.get_mut(from..self.len).unwrap_or_default()));
+    }
+}

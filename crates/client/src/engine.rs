@@ -1,0 +1,444 @@
+//! One loop's share of a mount: its connections, its calls, and the path table that it pumps.
+//!
+//! The engine is driven by its loop ([`crate::shard`]): submissions and readiness come in, finished
+//! operations go out through [`Engine::take_finished`]. Which connection takes a call, and what happens
+//! when one breaks, is decided by [`paths::Table`]; this file does what it says.
+//!
+//! Invariants: a call has one xid from its first to its last transmission; it is outstanding on at most one
+//! connection, and that connection is reset before it is sent on another.
+
+mod answers;
+mod lines;
+mod probes;
+mod stable;
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nfs3::proc::write::Stable;
+use nfs3::{Fattr3, FileHandle, Procedure, Wire};
+use paths::{ConnId, NodeId, Output, PathId, Table};
+use rpc::Xid;
+use rpc::replay::{XidClass, XidSpace};
+use transport::Scratch;
+use transport::poll::Poller;
+use xdr::Writer;
+
+use crate::call::{Answer, Body, Call, CallKey, Calls, Done, Op, Owner};
+use crate::error::{Error, Result};
+use crate::route::Route;
+use crate::shard::ShardStatistics;
+use crate::statistics::PathCounters;
+
+pub(crate) use lines::{FIRST_LINE_TOKEN, Line};
+use probes::Probe;
+use stable::Groups;
+
+/// How often connections are looked at for silence and soft mounts for their time.
+const TICK: Duration = Duration::from_millis(50);
+/// NFS3ERR_JUKEBOX asks for patience (RFC 1813 s2.6); Linux waits as long at first.
+const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
+
+/// Xids are counters, so one multiplication spreads them well enough.
+#[derive(Debug, Default)]
+pub(crate) struct XidHasher(u64);
+
+impl Hasher for XidHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.0 = (self.0 ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// What an engine is made from; the same for all loops of a mount but for the table and the credential.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub route: Arc<Route>,
+    pub table: paths::Config,
+    /// Flavour, length and body, as every call carries it.
+    pub credential: Vec<u8>,
+    pub first_xid: u32,
+    pub root: FileHandle,
+    pub root_attributes: Fattr3,
+}
+
+/// What the connections' sinks need while a connection is borrowed.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub calls: Calls,
+    by_xid: HashMap<Xid, CallKey, BuildHasherDefault<XidHasher>>,
+    xids: XidSpace,
+    pub table: Table,
+    pub now: Duration,
+    finished: Vec<(Owner, Done)>,
+    /// Calls that an answer has put back to be sent: the rest of short writes, and the like.
+    again: Vec<CallKey>,
+    /// Calls to be sent again at a time.
+    delayed: Vec<(Duration, CallKey)>,
+    groups: Groups,
+    counters: Vec<PathCounters>,
+    root_attributes: Fattr3,
+    /// The node that each path leads to.
+    nodes: Vec<NodeId>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    setup: Setup,
+    started: Instant,
+    poller: Arc<Poller>,
+    lines: Vec<Line>,
+    probes: Vec<Probe>,
+    pub core: Core,
+    /// Calls that no connection could take yet, in order.
+    waiting: VecDeque<CallKey>,
+    scratch: Scratch,
+    /// Connections with something queued in this round.
+    dirty: Vec<ConnId>,
+    next_tick: Duration,
+    said_all_down: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(setup: Setup, poller: Arc<Poller>) -> Self {
+        let started = Instant::now();
+        let now = Duration::ZERO;
+        let table = Table::new(setup.table.clone(), now);
+        let lines = setup.table.connections.iter().map(|_| Line::new()).collect();
+        let counters = setup.table.paths.iter().map(|_| PathCounters::new()).collect();
+        let core = Core {
+            calls: Calls::default(),
+            by_xid: HashMap::default(),
+            xids: XidSpace::new(setup.first_xid),
+            table,
+            now,
+            finished: Vec::new(),
+            again: Vec::new(),
+            delayed: Vec::new(),
+            groups: Groups::default(),
+            counters,
+            root_attributes: setup.root_attributes,
+            nodes: setup.table.paths.iter().map(|path| path.node).collect(),
+        };
+        Self {
+            setup,
+            started,
+            poller,
+            lines,
+            probes: Vec::new(),
+            core,
+            waiting: VecDeque::new(),
+            scratch: Scratch::new(),
+            dirty: Vec::new(),
+            next_tick: TICK,
+            said_all_down: false,
+        }
+    }
+
+    /// Reads the clock: once before each round of work.
+    pub(crate) fn refresh_clock(&mut self) {
+        self.core.now = self.started.elapsed();
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.core.now
+    }
+
+    /// Takes an operation; it is sent by the next [`Engine::settle`].
+    pub(crate) fn submit(&mut self, op: Op, owner: Owner) {
+        let body = match op {
+            Op::Read { file, offset, buffer } => Body::Read { file, offset, buffer },
+            Op::Write { file, offset, buffer } => {
+                let stable = self.core.groups.writing(&file, buffer.len());
+                Body::Write { file, offset, buffer, written: 0, stable }
+            }
+            Op::Call { procedure, args } => Body::Call { procedure, args },
+        };
+        let key = self.core.insert(body, owner);
+        self.start(key);
+    }
+
+    /// Sends a call, or leaves it waiting until a connection or an xid is free.
+    fn start(&mut self, key: CallKey) {
+        let table = &mut self.core.table;
+        let Some(call) = self.core.calls.0.get_mut(key) else { return };
+        if call.xid.is_none() {
+            let procedure = call.procedure();
+            let class = XidClass::of_call(nfs3::PROGRAM, nfs3::VERSION, procedure.number());
+            call.xid = self.core.xids.next(class);
+            if let Some(xid) = call.xid {
+                self.core.by_xid.insert(xid, key);
+            }
+        }
+        let (Some(xid), Some(conn)) = (call.xid, table.pick(call.class(), call.home(), call.bytes())) else {
+            self.waiting.push_back(key);
+            return;
+        };
+        let node = self.lines.get(usize::from(conn.0)).map(|line| line.node);
+        if let Body::Commit { node: written_to, .. } = call.body
+            && node != Some(written_to)
+        {
+            // The node that holds the unstable data is gone: they are written again elsewhere.
+            self.core.rewrite_group(key);
+            return;
+        }
+        call.line = Some(conn);
+        call.sent_at = self.core.now;
+        table.sent(self.core.now, conn, call.bytes());
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        line.push(key, call, xid, &self.setup.credential);
+        if !self.dirty.contains(&conn) {
+            self.dirty.push(conn);
+        }
+    }
+
+    /// Does all that the inputs of this round have led to; afterwards the loop may wait.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            let mut worked = false;
+            while let Some(output) = self.core.table.poll_output() {
+                self.obey(output);
+                worked = true;
+            }
+            worked |= !self.core.again.is_empty();
+            for key in std::mem::take(&mut self.core.again) {
+                self.start(key);
+            }
+            for _ in 0..self.waiting.len() {
+                if !self.core.table.usable() {
+                    break;
+                }
+                let Some(key) = self.waiting.pop_front() else { break };
+                self.start(key);
+            }
+            worked |= !self.dirty.is_empty();
+            self.flush();
+            if !worked {
+                return;
+            }
+        }
+    }
+
+    /// Finished operations since the last time; `into` is reused.
+    pub(crate) fn take_finished(&mut self, into: &mut Vec<(Owner, Done)>) {
+        std::mem::swap(&mut self.core.finished, into);
+    }
+
+    /// How long the loop may wait.
+    pub(crate) fn wait_time(&self) -> Duration {
+        let due = self.core.table.next_wake().unwrap_or(self.next_tick).min(self.next_tick);
+        due.saturating_sub(self.core.now)
+    }
+
+    /// Does what time asks for.
+    pub(crate) fn advance(&mut self) {
+        let now = self.core.now;
+        self.core.table.advance(now);
+        if now < self.next_tick {
+            return;
+        }
+        self.next_tick = now + TICK;
+        self.tick_lines();
+        self.expire_soft_calls();
+        let due: Vec<CallKey> =
+            self.core.delayed.extract_if(.., |(at, _)| *at <= now).map(|(_, key)| key).collect();
+        self.core.again.extend(due);
+        self.say_when_all_are_down();
+    }
+
+    /// A hard mount without a path waits, and says so once.
+    fn say_when_all_are_down(&mut self) {
+        let down = !self.core.table.usable() && !self.waiting.is_empty();
+        if down && !self.said_all_down {
+            tracing::warn!(server = %self.setup.route.server, "no path answers; calls wait until one does");
+        } else if !down && self.said_all_down {
+            tracing::info!(server = %self.setup.route.server, "a path answers again");
+        }
+        self.said_all_down = down;
+    }
+
+    /// Ends calls of a soft mount that were tried for long enough.
+    fn expire_soft_calls(&mut self) {
+        let Some(patience) = self.setup.route.soft_patience else { return };
+        let now = self.core.now;
+        let late = |call: &Call| {
+            !matches!(call.owner, Owner::Engine) && now.saturating_sub(call.submitted_at) > patience
+        };
+        let expired: Vec<CallKey> =
+            self.core.calls.0.iter().filter(|(_, call)| late(call)).map(|(key, _)| key).collect();
+        let mut lines: Vec<ConnId> = Vec::new();
+        for &key in &expired {
+            lines.extend(self.core.calls.0.get(key).and_then(|call| call.line));
+        }
+        // The buffers go back to their owners: nothing may still be on its way into or out of them.
+        lines.sort_unstable();
+        lines.dedup();
+        for conn in lines {
+            self.core.table.give_up(now, conn);
+        }
+        while let Some(output) = self.core.table.poll_output() {
+            self.obey(output);
+        }
+        for key in expired {
+            if let Some(call) = self.core.calls.0.get(key) {
+                let error = Error::TimedOut { operation: call.operation(), waited: patience };
+                if let Body::Write { file, .. } = &call.body {
+                    self.core.groups.forget(file, key);
+                }
+                self.waiting.retain(|waiting| *waiting != key);
+                self.core.again.retain(|again| *again != key);
+                self.core.delayed.retain(|(_, delayed)| *delayed != key);
+                self.core.finish(key, Err(error));
+            }
+        }
+    }
+
+    /// Does what the path table asks for.
+    fn obey(&mut self, output: Output) {
+        match output {
+            Output::Connect(conn) | Output::Divert { conn, .. } => self.connect(conn),
+            Output::Abort(conn) => self.abort(conn),
+            Output::Move(conn) => self.move_calls(conn),
+            Output::Probe(path) => self.probe(path),
+            Output::StateChanged { path, from, to } => {
+                let name = self.setup.route.path_name(path);
+                tracing::info!(path = %name, ?from, ?to, "path changed its state");
+            }
+        }
+    }
+
+    /// Sends the calls of a connection that is gone again, elsewhere.
+    fn move_calls(&mut self, conn: ConnId) {
+        // A connection that broke by itself is reset here, before any of its calls is sent elsewhere.
+        self.close(conn);
+        let keys: Vec<CallKey> = self
+            .core
+            .calls
+            .0
+            .iter()
+            .filter(|(_, call)| call.line == Some(conn))
+            .map(|(key, _)| key)
+            .collect();
+        for &key in &keys {
+            if let Some(call) = self.core.calls.0.get_mut(key) {
+                call.line = None;
+            }
+        }
+        self.core.again.extend(keys);
+    }
+
+    /// What this loop has counted.
+    pub(crate) fn statistics(&self) -> ShardStatistics {
+        let count = u16::try_from(self.core.counters.len()).unwrap_or(u16::MAX);
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        ShardStatistics {
+            counters: self.core.counters.clone(),
+            status: (0..count).map(|path| self.core.table.path(PathId(path))).collect(),
+            cpu: Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32),
+        }
+    }
+
+    /// Ends every call: the mount is closed.
+    pub(crate) fn fail_all(&mut self) {
+        for index in 0..self.lines.len() {
+            self.close(ConnId(u16::try_from(index).unwrap_or(u16::MAX)));
+        }
+        let keys: Vec<CallKey> = self.core.calls.0.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.core.finish(key, Err(Error::Closed));
+        }
+    }
+}
+
+impl Core {
+    fn insert(&mut self, body: Body, owner: Owner) -> CallKey {
+        self.calls.0.insert(Call {
+            body,
+            owner,
+            xid: None,
+            line: None,
+            submitted_at: self.now,
+            sent_at: self.now,
+            queued_end: 0,
+        })
+    }
+
+    /// Gives a call a new xid: it is to be executed anew, not to be taken for a replay.
+    fn renew(&mut self, key: CallKey) {
+        if let Some(call) = self.calls.0.get_mut(key) {
+            call.line = None;
+            if let Some(xid) = call.xid.take() {
+                self.by_xid.remove(&xid);
+                self.xids.complete(xid);
+            }
+            self.again.push(key);
+        }
+    }
+
+    /// Ends a call and hands its outcome to its owner.
+    fn finish(&mut self, key: CallKey, result: Result<Answer>) {
+        let Some(call) = self.calls.0.try_remove(key) else { return };
+        if let Some(xid) = call.xid {
+            self.by_xid.remove(&xid);
+            self.xids.complete(xid);
+        }
+        let buffer = match call.body {
+            Body::Read { buffer, .. } => buffer,
+            Body::Write { file, buffer, stable, .. } => {
+                self.groups.finished(&file, buffer.len(), stable == Stable::Unstable);
+                buffer
+            }
+            Body::Commit { .. } | Body::Call { .. } | Body::Prove => Vec::new(),
+        };
+        if !matches!(call.owner, Owner::Engine) {
+            let latency = self.now.saturating_sub(call.submitted_at);
+            self.finished.push((call.owner, Done { result, buffer, latency }));
+        }
+    }
+}
+
+/// Encodes the head of a call: everything but the payload of a WRITE.
+fn encode_call(head: &mut Vec<u8>, call: &Call, xid: Xid, credential: &[u8], root: Option<FileHandle>) {
+    let mut writer = Writer::new(head);
+    let procedure = call.procedure().number();
+    rpc::call::encode(&mut writer, xid, nfs3::PROGRAM, nfs3::VERSION, procedure, credential);
+    let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    match &call.body {
+        Body::Read { file, offset, buffer } => {
+            nfs3::proc::read::Args { file: file.handle, offset: *offset, count: len(buffer) }
+                .encode(&mut writer);
+        }
+        Body::Write { file, offset, written, stable, .. } => {
+            let count = len(call.payload());
+            let offset = offset + *written as u64;
+            nfs3::proc::write::ArgsHead {
+                file: file.handle,
+                offset,
+                count,
+                stable: *stable,
+                data_len: count,
+            }
+            .encode(&mut writer);
+        }
+        Body::Commit { file, .. } => {
+            nfs3::proc::commit::Args { file: file.handle, offset: 0, count: 0 }.encode(&mut writer);
+        }
+        Body::Call { args, .. } => writer.bytes(args),
+        Body::Prove => {
+            debug_assert!(root.is_some() && call.procedure() == Procedure::GetAttr);
+            if let Some(object) = root {
+                nfs3::proc::getattr::Args { object }.encode(&mut writer);
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What the server's answers do to the calls.
+
+use nfs3::proc::{commit, getattr, read, write};
+use nfs3::{Outcome, Status, Wire};
+use paths::ConnId;
+use rpc::reply::{Accept, Body as ReplyBody};
+use transport::{Place, Sink};
+use xdr::Reader;
+
+use super::{Core, JUKEBOX_DELAY};
+use crate::call::{Answer, Body, CallKey, ReadLanding};
+use crate::error::Error;
+
+/// Takes the records of one connection.
+pub(super) struct Answers<'a> {
+    pub core: &'a mut Core,
+    pub conn: ConnId,
+    /// Bytes that have left on this connection: an answer to a call beyond them is a forgery.
+    pub sent_total: u64,
+    /// The peer broke the protocol; the connection is of no more use.
+    pub broken: Option<String>,
+    /// How the proof of where this connection leads ended.
+    pub proved: Option<Result<(), String>>,
+}
+
+/// The head of a reply: whose it is, and where its results begin.
+fn head<'a>(record: &'a [u8]) -> Result<(rpc::reply::Reply, Reader<'a>), String> {
+    let mut reader = Reader::new(record);
+    let reply = rpc::reply::decode(&mut reader).map_err(|error| error.to_string())?;
+    Ok((reply, reader))
+}
+
+impl Answers<'_> {
+    /// The call that a reply answers: outstanding on this very connection.
+    fn call_of(&mut self, reply: &rpc::reply::Reply) -> Option<CallKey> {
+        // An unmatched reply is dropped: its call has been answered by another transmission.
+        let key = *self.core.by_xid.get(&reply.xid)?;
+        let call = self.core.calls.0.get(key)?;
+        if call.line != Some(self.conn) {
+            return None;
+        }
+        if call.queued_end > self.sent_total {
+            self.broken = Some(format!("an answer to {} before it was sent", call.operation()));
+            return None;
+        }
+        Some(key)
+    }
+
+    /// The call is no longer outstanding here.
+    fn answered(&mut self, key: CallKey) {
+        let now = self.core.now;
+        if let Some(call) = self.core.calls.0.get_mut(key) {
+            call.line = None;
+            if matches!(call.body, Body::Prove) {
+                return;
+            }
+            let latency = now.saturating_sub(call.sent_at);
+            let bytes = call.bytes();
+            self.core.table.answered(now, self.conn, bytes, latency);
+            if let Some(path) = self.core.table.path_of(self.conn)
+                && let Some(counters) = self.core.counters.get_mut(usize::from(path.0))
+            {
+                counters.record(call.class(), u64::from(bytes), latency);
+            }
+        }
+    }
+
+    fn results(&mut self, key: CallKey, reader: Reader<'_>) {
+        self.answered(key);
+        let Some(call) = self.core.calls.0.get(key) else { return };
+        let outcome = match &call.body {
+            Body::Read { .. } => self.core.read_answered(key, reader),
+            Body::Write { .. } => self.core.write_answered(key, reader, self.conn),
+            Body::Commit { .. } => self.core.commit_answered(key, reader),
+            Body::Call { .. } => {
+                if reader.rest().get(..4) == Some(&Status::JUKEBOX.0.to_be_bytes()) {
+                    self.core.delay(key);
+                } else {
+                    self.core.finish(key, Ok(Answer::Results(reader.rest().to_vec())));
+                }
+                Ok(())
+            }
+            Body::Prove => {
+                self.proved = Some(self.core.proof(reader));
+                self.core.finish(key, Ok(Answer::Written));
+                Ok(())
+            }
+        };
+        if let Err(reason) = outcome
+            && let Some(call) = self.core.calls.0.get(key)
+        {
+            let error = call.misbehaved(reason.clone());
+            self.core.finish(key, Err(error));
+            self.broken = Some(reason);
+        }
+    }
+
+    /// The server refused a call: the path is fine, the call is not.
+    fn refused(&mut self, key: CallKey, reason: String) {
+        self.answered(key);
+        let Some(call) = self.core.calls.0.get(key) else { return };
+        if matches!(call.body, Body::Prove) {
+            self.proved = Some(Err(reason));
+            self.core.finish(key, Err(Error::Closed));
+            return;
+        }
+        let error = Error::Refused { operation: call.operation(), reason };
+        if matches!(call.body, Body::Commit { .. }) {
+            self.core.fail_group(key, &error);
+        } else {
+            self.core.finish(key, Err(error));
+        }
+    }
+}
+
+impl Sink for Answers<'_> {
+    type Landing = ReadLanding;
+
+    fn place(&mut self, record: &[u8], record_len: usize) -> Option<Place<ReadLanding>> {
+        let (reply, mut reader) = head(record).ok()?;
+        let ReplyBody::Accepted(Accept::Success) = reply.body else { return None };
+        let key = self.call_of(&reply)?;
+        let Body::Read { buffer, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
+        let Outcome::Ok(success) = read::Reply::decode(&mut reader).ok()? else { return None };
+        let len = success.count as usize;
+        let at = record.len() - reader.remaining();
+        if len == 0 || len > buffer.len() || at.checked_add(len)? > record_len {
+            return None;
+        }
+        Some(Place { at, len, landing: ReadLanding { key, buffer: std::mem::take(buffer), len } })
+    }
+
+    fn record(&mut self, record: &[u8]) {
+        if self.broken.is_some() {
+            return;
+        }
+        match head(record) {
+            Err(reason) => self.broken = Some(reason),
+            Ok((reply, reader)) => {
+                let Some(key) = self.call_of(&reply) else { return };
+                match reply.body {
+                    ReplyBody::Accepted(Accept::Success) => self.results(key, reader),
+                    ReplyBody::Accepted(other) => self.refused(key, format!("{other:?}")),
+                    ReplyBody::Rejected(reject) => self.refused(key, format!("{reject:?}")),
+                }
+            }
+        }
+    }
+
+    fn landed(&mut self, head: &[u8], landing: ReadLanding, _tail: &[u8]) {
+        let key = landing.key;
+        let Some(call) = self.core.calls.0.get_mut(key) else { return };
+        if let Body::Read { buffer, .. } = &mut call.body {
+            *buffer = landing.buffer;
+        }
+        self.answered(key);
+        // The head was decoded when the place was named; only the end of the file is asked for again.
+        let mut reader = Reader::new(head);
+        let eof = rpc::reply::decode(&mut reader)
+            .ok()
+            .and_then(|_| read::Reply::decode(&mut reader).ok())
+            .and_then(|reply| reply.into_result().ok())
+            .is_some_and(|success| success.eof);
+        let count = u32::try_from(landing.len).unwrap_or(u32::MAX);
+        self.core.finish(key, Ok(Answer::Read { count, eof }));
+    }
+
+    fn wants_more(&self) -> bool {
+        self.broken.is_none()
+    }
+}
+
+impl Core {
+    /// The server asks for patience: the same operation again later, as a new call.
+    fn delay(&mut self, key: CallKey) {
+        self.renew(key);
+        self.again.retain(|again| *again != key);
+        self.delayed.push((self.now + JUKEBOX_DELAY, key));
+    }
+
+    fn fail(&mut self, key: CallKey, status: Status) {
+        if status == Status::JUKEBOX {
+            self.delay(key);
+        } else if let Some(call) = self.calls.0.get(key) {
+            let error = Error::Status { operation: call.operation(), status };
+            self.finish(key, Err(error));
+        }
+    }
+
+    fn read_answered(&mut self, key: CallKey, mut reader: Reader<'_>) -> Result<(), String> {
+        let reply = read::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
+        let success = match reply.into_result() {
+            Ok(success) => success,
+            Err((status, _)) => {
+                self.fail(key, status);
+                return Ok(());
+            }
+        };
+        let Some(call) = self.calls.0.get_mut(key) else { return Ok(()) };
+        let Body::Read { buffer, .. } = &mut call.body else { return Ok(()) };
+        let data = reader.bytes(success.count as usize).map_err(|error| error.to_string())?;
+        let Some(target) = buffer.get_mut(..data.len()) else {
+            return Err(format!("{} bytes for a READ of {}", data.len(), buffer.len()));
+        };
+        target.copy_from_slice(data);
+        self.finish(key, Ok(Answer::Read { count: success.count, eof: success.eof }));
+        Ok(())
+    }
+
+    fn write_answered(&mut self, key: CallKey, mut reader: Reader<'_>, conn: ConnId) -> Result<(), String> {
+        let reply = write::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
+        let success = match reply.into_result() {
+            Ok(success) => success,
+            Err((status, _)) => {
+                self.fail(key, status);
+                return Ok(());
+            }
+        };
+        let node = self.table.path_of(conn).and_then(|path| self.nodes.get(usize::from(path.0)).copied());
+        self.written(key, &success, node)
+    }
+
+    fn commit_answered(&mut self, key: CallKey, mut reader: Reader<'_>) -> Result<(), String> {
+        let reply = commit::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
+        match reply.into_result() {
+            Ok(success) => self.committed(key, success.verifier),
+            Err((status, _)) if status == Status::JUKEBOX => self.delay(key),
+            Err((status, _)) => self.fail_group(key, &Error::Status { operation: "COMMIT", status }),
+        }
+        Ok(())
+    }
+
+    /// Whether a connection leads to the file system that was mounted.
+    fn proof(&self, mut reader: Reader<'_>) -> Result<(), String> {
+        let reply = getattr::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
+        let found =
+            reply.into_result().map_err(|(status, _)| format!("GETATTR of the root: {status}"))?.attributes;
+        let wanted = &self.root_attributes;
+        for (what, wanted, found) in [
+            ("file system", wanted.fsid, found.fsid),
+            ("file", wanted.fileid, found.fileid),
+            ("type", wanted.file_type as u64, found.file_type as u64),
+        ] {
+            if wanted != found {
+                return Err(format!("its root is {what} {found:#x}, elsewhere it is {wanted:#x}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,285 @@
+//! Connections of an engine: connecting, proving where they lead, sending, breaking.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use paths::{ConnId, NodeId};
+use rpc::Xid;
+use transport::poll::{Event, Interest};
+use transport::{Limits, Stream, Transport, socket};
+
+use super::{Engine, encode_call};
+use crate::call::{Body, Call, CallKey, Owner, ReadLanding};
+use crate::engine::answers::Answers;
+
+/// Tokens below are the loop's own.
+pub(crate) const FIRST_LINE_TOKEN: u64 = 1;
+/// The longest reply: the largest read, and room for what stands around it.
+const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
+/// Bytes taken from one connection before the next has its turn.
+const RECEIVE_BUDGET_BYTES: usize = 4 << 20;
+/// Silence after which the system probes an idle connection.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+/// Sent bytes that stay unacknowledged this long break the connection.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a connection's slot holds.
+#[derive(Debug)]
+enum State {
+    Closed,
+    Connecting(OwnedFd),
+    Open(Box<Stream<CallKey, ReadLanding>>),
+}
+
+/// A slot of the table, and the connection in it.
+#[derive(Debug)]
+pub(crate) struct Line {
+    state: State,
+    pub node: NodeId,
+    remote: Option<SocketAddr>,
+    /// Bytes ever queued on this connection; with what is still queued it tells what was sent.
+    queued_total: u64,
+    waits_to_send: bool,
+    /// Bytes received or acknowledged at the last tick.
+    progress_seen: u64,
+    received_bytes: u64,
+}
+
+impl Line {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: State::Closed,
+            node: NodeId(0),
+            remote: None,
+            queued_total: 0,
+            waits_to_send: false,
+            progress_seen: 0,
+            received_bytes: 0,
+        }
+    }
+
+    /// Queues a call.
+    pub(crate) fn push(&mut self, key: CallKey, call: &mut Call, xid: Xid, credential: &[u8]) {
+        self.push_with(key, call, xid, credential, None);
+    }
+
+    fn push_with(
+        &mut self,
+        key: CallKey,
+        call: &mut Call,
+        xid: Xid,
+        credential: &[u8],
+        root: Option<nfs3::FileHandle>,
+    ) {
+        let State::Open(stream) = &mut self.state else { return };
+        let before = stream.queued_bytes();
+        stream.push(key, call.payload().len(), |head| encode_call(head, call, xid, credential, root));
+        self.queued_total += (stream.queued_bytes() - before) as u64;
+        call.queued_end = self.queued_total;
+    }
+
+    fn sent_total(&self) -> u64 {
+        let State::Open(stream) = &self.state else { return 0 };
+        self.queued_total - stream.queued_bytes() as u64
+    }
+}
+
+const fn token(conn: ConnId) -> u64 {
+    FIRST_LINE_TOKEN + conn.0 as u64
+}
+
+impl Engine {
+    /// Starts to connect a slot to the path it is on.
+    pub(super) fn connect(&mut self, conn: ConnId) {
+        self.close(conn);
+        let Some(path) = self.core.table.path_of(conn) else { return };
+        let route = std::sync::Arc::clone(&self.setup.route);
+        let Some(end) = route.paths.get(usize::from(path.0)) else { return };
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        line.node = end.node;
+        line.remote = Some(end.remote);
+        let started = route.connect(end);
+        match started.and_then(|socket| {
+            self.poller.add(&socket, token(conn), Interest::WRITE)?;
+            Ok(socket)
+        }) {
+            Ok(socket) => line.state = State::Connecting(socket),
+            Err(error) => {
+                tracing::debug!(address = %end.remote, %error, "connect failed");
+                self.core.table.disconnected(self.core.now, conn);
+            }
+        }
+    }
+
+    /// Handles readiness of a slot's socket.
+    pub(crate) fn ready(&mut self, event: Event) {
+        let Some(index) = event.token.checked_sub(FIRST_LINE_TOKEN).and_then(|at| u16::try_from(at).ok())
+        else {
+            return;
+        };
+        let conn = ConnId(index);
+        match self.lines.get(usize::from(index)).map(|line| &line.state) {
+            Some(State::Connecting(_)) => self.connect_ended(conn),
+            Some(State::Open(_)) => {
+                if event.readable {
+                    self.receive(conn);
+                }
+                if event.writable {
+                    self.mark_dirty(conn);
+                }
+            }
+            Some(State::Closed) => {}
+            None => self.probe_ready(event.token),
+        }
+    }
+
+    pub(super) fn mark_dirty(&mut self, conn: ConnId) {
+        if !self.dirty.contains(&conn) {
+            self.dirty.push(conn);
+        }
+    }
+
+    /// The connection attempt ended: proves where it leads, or tries again.
+    fn connect_ended(&mut self, conn: ConnId) {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        let State::Connecting(socket) = std::mem::replace(&mut line.state, State::Closed) else { return };
+        if let Err(error) = socket::connect_result(socket.as_fd())
+            .and_then(|()| socket::set_deadlines(socket.as_fd(), KEEPALIVE_IDLE, USER_TIMEOUT))
+            .and_then(|()| self.poller.modify(&socket, token(conn), Interest::READ))
+        {
+            tracing::debug!(address = ?line.remote, %error, "connect failed");
+            self.core.table.disconnected(self.core.now, conn);
+            return;
+        }
+        line.state = State::Open(Box::new(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })));
+        line.queued_total = 0;
+        line.waits_to_send = false;
+        line.progress_seen = 0;
+        line.received_bytes = 0;
+        let key = self.core.insert(Body::Prove, Owner::Engine);
+        let xid = self.core.xids.next(rpc::replay::XidClass::Repeatable);
+        if let (Some(call), Some(xid)) = (self.core.calls.0.get_mut(key), xid) {
+            call.xid = Some(xid);
+            call.line = Some(conn);
+            self.core.by_xid.insert(xid, key);
+            line.push_with(key, call, xid, &self.setup.credential, Some(self.setup.root));
+        }
+        self.mark_dirty(conn);
+    }
+
+    /// Receives what waits on a connection.
+    fn receive(&mut self, conn: ConnId) {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        let sent_total = line.sent_total();
+        let State::Open(stream) = &mut line.state else { return };
+        let mut answers = Answers { core: &mut self.core, conn, sent_total, broken: None, proved: None };
+        let outcome = stream.receive(&mut self.scratch, &mut answers, RECEIVE_BUDGET_BYTES);
+        let (broken, proved) = (answers.broken.take(), answers.proved.take());
+        match outcome {
+            Ok(received) => line.received_bytes += received.bytes as u64,
+            Err(error) => {
+                tracing::debug!(address = ?line.remote, %error, "connection ended");
+                self.line_down(conn);
+                return;
+            }
+        }
+        if let Some(reason) = broken {
+            tracing::warn!(address = ?line.remote, %reason, "the server's answer makes no sense; connection reset");
+            self.line_down(conn);
+            return;
+        }
+        match proved {
+            Some(Ok(())) => {
+                self.setup.route.path_proved(self.core.table.path_of(conn));
+                self.core.table.connected(self.core.now, conn);
+            }
+            Some(Err(reason)) => {
+                self.setup.route.path_refused(self.core.table.path_of(conn), &reason);
+                self.line_down(conn);
+            }
+            None => {}
+        }
+    }
+
+    /// A connection broke by itself.
+    fn line_down(&mut self, conn: ConnId) {
+        self.close(conn);
+        self.core.table.disconnected(self.core.now, conn);
+    }
+
+    /// Resets a connection at the table's request.
+    pub(super) fn abort(&mut self, conn: ConnId) {
+        self.close(conn);
+    }
+
+    /// Resets whatever is in a slot; a buffer that was being received into goes back to its call.
+    pub(super) fn close(&mut self, conn: ConnId) {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        if let State::Open(stream) = std::mem::replace(&mut line.state, State::Closed)
+            && let Some(landing) = stream.abort()
+            && let Some(call) = self.core.calls.0.get_mut(landing.key)
+            && let Body::Read { buffer, .. } = &mut call.body
+        {
+            *buffer = landing.buffer;
+        }
+        self.dirty.retain(|dirty| *dirty != conn);
+        // The proof of a connection that is gone is of no use to another.
+        let proofs: Vec<CallKey> = self
+            .core
+            .calls
+            .0
+            .iter()
+            .filter(|(_, call)| call.line == Some(conn) && matches!(call.body, Body::Prove))
+            .map(|(key, _)| key)
+            .collect();
+        for key in proofs {
+            self.core.finish(key, Err(crate::Error::Closed));
+        }
+    }
+
+    /// Sends what was queued in this round.
+    pub(super) fn flush(&mut self) {
+        while let Some(conn) = self.dirty.pop() {
+            let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { continue };
+            let State::Open(stream) = &mut line.state else { continue };
+            match stream.flush(&self.core.calls) {
+                Ok(all_sent) => {
+                    if line.waits_to_send == all_sent {
+                        let interest = if all_sent { Interest::READ } else { Interest::BOTH };
+                        line.waits_to_send = !all_sent;
+                        if let Err(error) = self.poller.modify(stream.fd(), token(conn), interest) {
+                            tracing::error!(%error, "cannot wait for a socket");
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(address = ?line.remote, %error, "connection ended");
+                    self.line_down(conn);
+                }
+            }
+        }
+    }
+
+    /// Tells the table how each connection is doing.
+    pub(super) fn tick_lines(&mut self) {
+        let mut oldest: Vec<Option<Duration>> = vec![None; self.lines.len()];
+        for (_, call) in &self.core.calls.0 {
+            if let Some(conn) = call.line
+                && let Some(slot) = oldest.get_mut(usize::from(conn.0))
+            {
+                *slot = Some(slot.map_or(call.sent_at, |at: Duration| at.min(call.sent_at)));
+            }
+        }
+        for (index, (line, oldest)) in self.lines.iter_mut().zip(oldest).enumerate() {
+            let State::Open(stream) = &line.state else { continue };
+            let acknowledged = socket::tcp_info(stream.fd()).map_or(0, |info| info.acknowledged_bytes);
+            let progress_now = line.received_bytes + acknowledged;
+            let progress = progress_now != line.progress_seen;
+            line.progress_seen = progress_now;
+            let conn = ConnId(u16::try_from(index).unwrap_or(u16::MAX));
+            self.core.table.tick(self.core.now, conn, oldest, progress);
+        }
+    }
+}

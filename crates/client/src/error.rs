@@ -1,0 +1,160 @@
+//! What can go wrong with a mount, split by whose fault it is.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nfs3::types::Status;
+
+/// Why an operation of a mount failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server answered with an error; the same call will get the same answer.
+    #[error("{operation}: {status}")]
+    Status {
+        /// The procedure.
+        operation: &'static str,
+        /// What the server said.
+        status: Status,
+    },
+    /// The server refused the call before executing it.
+    #[error("{operation}: the server refused the call: {reason}")]
+    Refused {
+        /// The procedure.
+        operation: &'static str,
+        /// Its reason.
+        reason: String,
+    },
+    /// The server sent what its protocol does not allow. Its fault; another path may help.
+    #[error("{operation}: the server's answer makes no sense: {reason}")]
+    PeerMisbehaved {
+        /// The procedure.
+        operation: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No answer within the time of a soft mount (`timeo`, `retrans`). A retry can help.
+    #[error("{operation}: no answer within {waited:?}")]
+    TimedOut {
+        /// The procedure.
+        operation: &'static str,
+        /// How long it was tried.
+        waited: Duration,
+    },
+    /// No address of the server can be mounted from.
+    #[error("cannot mount {target}")]
+    Mount {
+        /// What was to be mounted.
+        target: String,
+        /// Why.
+        #[source]
+        cause: MountError,
+    },
+    /// The mount was closed while the call was waiting.
+    #[error("the mount is closed")]
+    Closed,
+    /// This machine refused.
+    #[error("{what}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The caller asked for what cannot be.
+    #[error("{0}")]
+    Misuse(String),
+}
+
+impl Error {
+    /// Whether the same call may succeed later.
+    #[must_use]
+    pub const fn retry_may_help(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Io { .. })
+    }
+
+    /// The same error for another call that it speaks for.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Status { operation, status } => Self::Status { operation, status: *status },
+            Self::Refused { operation, reason } => Self::Refused { operation, reason: reason.clone() },
+            other => Self::Misuse(other.to_string()),
+        }
+    }
+
+    /// The server's status, when it gave one.
+    #[must_use]
+    pub const fn status(&self) -> Option<Status> {
+        if let Self::Status { status, .. } = self { Some(*status) } else { None }
+    }
+}
+
+/// Why a mount could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The transport is not built in.
+    #[error("RDMA is not built in yet: use proto=tcp")]
+    NoRdma,
+    /// The server's name has no address.
+    #[error("no address for {host}")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A name that `localports` lists is no interface with an address.
+    #[error("{0}")]
+    Local(String),
+    /// Nobody accepts connections there.
+    #[error("{address} does not accept connections")]
+    Connect {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A connection, but no answer.
+    #[error("{address} accepts connections, but does not answer")]
+    Silent {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The MOUNT program refused.
+    #[error("{address} refuses the export {export}: {reason}")]
+    Refused {
+        /// Where.
+        address: SocketAddr,
+        /// Which export.
+        export: String,
+        /// What it said.
+        reason: String,
+    },
+    /// Something answers, but not NFS version 3 with MOUNT.
+    #[error("{address} does not speak NFS version 3: {reason}")]
+    Protocol {
+        /// Where.
+        address: SocketAddr,
+        /// What it said.
+        reason: String,
+    },
+    /// A path leads to another file system.
+    #[error("the path to {address} is refused: {reason}")]
+    OtherFileSystem {
+        /// Where.
+        address: SocketAddr,
+        /// What differs.
+        reason: String,
+    },
+    /// No path could be connected in time.
+    #[error("no path came up within {0:?}")]
+    NoPath(Duration),
+}
+
+/// The result of an operation of a mount.
+pub type Result<T> = std::result::Result<T, Error>;

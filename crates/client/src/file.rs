@@ -1,0 +1,158 @@
+//! A file of a mount: reads and writes at an offset.
+
+use nfs3::proc::create::How;
+use nfs3::{Fattr3, FileHandle, FileType, Sattr3, Status};
+
+use crate::call::{Answer, FileRef, Op};
+use crate::error::{Error, Result};
+use crate::mount::Mount;
+use crate::slot::Pending;
+
+/// Operations of one large read or write that are in flight at once.
+const PIPELINE_DEPTH: usize = 16;
+
+/// An open file. NFS version 3 has no open: this is a handle, a place on a node, and nothing else.
+#[derive(Debug)]
+pub struct File {
+    mount: Mount,
+    file: FileRef,
+}
+
+impl Mount {
+    /// Opens an existing file.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn open(&self, path: &[u8]) -> Result<File> {
+        let (handle, attributes) = self.resolve(path)?;
+        if attributes.file_type == FileType::Directory {
+            return Err(Error::Status { operation: "OPEN", status: Status::ISDIR });
+        }
+        Ok(File { mount: self.clone(), file: self.file_ref(handle) })
+    }
+
+    /// Creates a file, or empties an existing one.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn create_file(&self, path: &[u8], mode: u32) -> Result<File> {
+        let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => {
+                let (directory, name) = path.split_at(at);
+                (self.resolve(directory)?.0, name.get(1..).unwrap_or_default())
+            }
+            None => (self.root(), path),
+        };
+        let how = How::Unchecked(Sattr3 { mode: Some(mode), size: Some(0), ..Sattr3::default() });
+        let (handle, _) = self.create(directory, name, how)?;
+        Ok(File { mount: self.clone(), file: self.file_ref(handle) })
+    }
+}
+
+impl File {
+    /// The file's handle.
+    #[must_use]
+    pub const fn handle(&self) -> FileHandle {
+        self.file.handle
+    }
+
+    /// The file as a [`crate::Task`] names it.
+    #[must_use]
+    pub const fn file_ref(&self) -> FileRef {
+        self.file
+    }
+
+    /// The file's attributes, from the server.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn attributes(&self) -> Result<Fattr3> {
+        self.mount.attributes(self.file.handle)
+    }
+
+    /// One READ into the whole of `buffer`, which comes back with the outcome; at most `rsize` bytes.
+    pub fn read_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
+        self.mount.submit(Op::Read { file: self.file, offset, buffer })
+    }
+
+    /// One WRITE of the whole of `buffer`, which comes back when the data are stable; at most `wsize` bytes.
+    pub fn write_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
+        self.mount.submit(Op::Write { file: self.file, offset, buffer })
+    }
+
+    /// Reads until `into` is full or the file ends; blocking, in pieces of `rsize` over all paths.
+    ///
+    /// # Errors
+    /// The first that a piece met.
+    pub fn read_all_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
+        let piece = self.mount.transfer_sizes().0 as usize;
+        let mut done = 0;
+        for batch in into.chunks_mut(piece * PIPELINE_DEPTH) {
+            let starts = (0..batch.len()).step_by(piece).map(|at| (at, (batch.len() - at).min(piece)));
+            let pending: Vec<(usize, usize, Pending)> = starts
+                .map(|(at, len)| (at, len, self.read_at(vec![0; len], offset + (done + at) as u64)))
+                .collect();
+            let batch_start = done;
+            let mut ended = false;
+            for (at, len, pending) in pending {
+                let outcome = pending.wait();
+                let Answer::Read { count, .. } = outcome.result? else { continue };
+                let mut have = count as usize;
+                if let (Some(target), Some(data)) = (batch.get_mut(at..at + have), outcome.buffer.get(..have))
+                {
+                    target.copy_from_slice(data);
+                }
+                // A short read that is not the end: the rest is asked for on its own.
+                while have < len && !ended {
+                    let rest =
+                        self.read_at(vec![0; len - have], offset + (batch_start + at + have) as u64).wait();
+                    let Answer::Read { count, eof } = rest.result? else { break };
+                    let got = count as usize;
+                    if let (Some(target), Some(data)) =
+                        (batch.get_mut(at + have..at + have + got), rest.buffer.get(..got))
+                    {
+                        target.copy_from_slice(data);
+                    }
+                    have += got;
+                    if eof || got == 0 {
+                        break;
+                    }
+                }
+                if !ended {
+                    done = batch_start + at + have;
+                }
+                ended |= have < len;
+            }
+            if ended {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes all of `data`; blocking, in pieces of `wsize` over all paths. On return they are stable.
+    ///
+    /// # Errors
+    /// The first that a piece met; then some of the data may be written and some not.
+    pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        let piece = self.mount.transfer_sizes().1 as usize;
+        for (index, batch) in data.chunks(piece * PIPELINE_DEPTH).enumerate() {
+            let start = offset + (index * piece * PIPELINE_DEPTH) as u64;
+            let pending: Vec<Pending> = batch
+                .chunks(piece)
+                .enumerate()
+                .map(|(at, chunk)| self.write_at(chunk.to_vec(), start + (at * piece) as u64))
+                .collect();
+            let outcomes: Vec<Result<Answer>> =
+                pending.into_iter().map(|pending| pending.wait().result).collect();
+            outcomes.into_iter().collect::<Result<Vec<_>>>()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.mount.release(&self.file);
+    }
+}

@@ -1,0 +1,309 @@
+//! A mount: the root of an export, reached over every path of its route.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nfs3::FileHandle;
+use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
+use rpc::auth::AuthSys;
+use xdr::Writer;
+
+use crate::bootstrap::{Root, bootstrap};
+use crate::call::{Answer, FileRef, Op};
+use crate::engine::Setup;
+use crate::error::{Error, MountError, Result};
+use crate::route::{PathEnd, Proof, Proofs, Route};
+use crate::settings::Settings;
+use crate::shard::{Shard, Task};
+use crate::slot::Pending;
+use crate::statistics::{PathCounters, PathStatistics, Statistics};
+
+/// A mount waits this long for all of its paths; those that come later are used when they do.
+const PATHS_PATIENCE: Duration = Duration::from_millis(1500);
+/// Connections of one loop, as the path table bounds them.
+const _: () = assert!(paths::CONNECTIONS_MAX >= 64);
+
+/// A mounted export. Cheap to clone; the last clone that goes away closes the connections.
+#[derive(Debug, Clone)]
+pub struct Mount {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shards: Vec<Shard>,
+    route: Arc<Route>,
+    root: Root,
+    placement: Mutex<Placement>,
+    next_file: AtomicU64,
+    next_shard: AtomicU64,
+    settings: Settings,
+}
+
+impl Mount {
+    /// Mounts with everything spelled out; [`Mount::connect`] does it from a target and mount options.
+    ///
+    /// # Errors
+    /// [`Error::Mount`] with what stands in the way.
+    pub fn with_settings(settings: Settings) -> Result<Self> {
+        let target = settings.target_name();
+        Self::try_settings(settings).map_err(|cause| Error::Mount { target, cause })
+    }
+
+    fn try_settings(settings: Settings) -> std::result::Result<Self, MountError> {
+        let identity = crate::random_u64();
+        let root = bootstrap_any(&settings, &credential(&settings, identity))?;
+        let paths = path_ends(&settings);
+        let start = first_remote(&settings);
+        let route = Arc::new(Route {
+            server: settings.target_name(),
+            congestion: settings.congestion.clone(),
+            reserved_port: settings.reserved_port,
+            soft_patience: settings.soft_patience(),
+            proofs: Proofs::new(paths.len()),
+            paths,
+        });
+        let mut shards = Vec::new();
+        for (index, connections) in connections_by_loop(&settings, start).into_iter().enumerate() {
+            // Each loop is a client of its own to the server's reply cache: it has an xid space of its own.
+            let setup = Setup {
+                table: paths::Config {
+                    paths: route.paths.iter().map(|end| PathSpec { node: end.node }).collect(),
+                    connections,
+                    metadata_apart: settings.mdconnect > 0,
+                    spread_reads: settings.spread_reads,
+                    spread_writes: settings.spread_writes,
+                    timing: Timing::default(),
+                    seed: crate::random_u64(),
+                },
+                route: Arc::clone(&route),
+                credential: credential(&settings, crate::random_u64()),
+                first_xid: crate::random_u64() as u32,
+                root: root.handle,
+                root_attributes: root.attributes,
+            };
+            let shard = Shard::start(index, setup).map_err(|error| MountError::Local(error.to_string()))?;
+            shards.push(shard);
+        }
+        let nodes = u16::try_from(settings.remotes.len()).unwrap_or(u16::MAX);
+        let placement = Mutex::new(Placement::new(nodes, start));
+        let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
+        let inner = Inner { shards, route, root, placement, next_file, next_shard, settings };
+        let mount = Self { inner: Arc::new(inner) };
+        mount.await_paths()?;
+        Ok(mount)
+    }
+
+    /// Waits for the paths to prove where they lead: a wrong one fails the mount, a late one does not.
+    fn await_paths(&self) -> std::result::Result<(), MountError> {
+        let proofs = self.inner.route.proofs.wait(PATHS_PATIENCE);
+        for (proof, end) in proofs.iter().zip(&self.inner.route.paths) {
+            match proof {
+                Proof::Refused(reason) => {
+                    return Err(MountError::OtherFileSystem { address: end.remote, reason: reason.clone() });
+                }
+                Proof::Unknown => tracing::warn!(address = %end.remote, "path is not up yet"),
+                Proof::Good => {}
+            }
+        }
+        if proofs.iter().any(|proof| matches!(proof, Proof::Good)) {
+            Ok(())
+        } else {
+            Err(MountError::NoPath(PATHS_PATIENCE))
+        }
+    }
+
+    /// The root directory's handle.
+    #[must_use]
+    pub fn root(&self) -> FileHandle {
+        self.inner.root.handle
+    }
+
+    /// Bytes that one READ asks for at most, one WRITE carries at most.
+    #[must_use]
+    pub fn transfer_sizes(&self) -> (u32, u32) {
+        let (info, settings) = (&self.inner.root.info, &self.inner.settings);
+        (settings.rsize.min(info.read_max.max(1)), settings.wsize.min(info.write_max.max(1)))
+    }
+
+    /// Names a file for reads and writes, and places it on the node with the least load.
+    #[must_use]
+    pub fn file_ref(&self, handle: FileHandle) -> FileRef {
+        let number = self.inner.next_file.fetch_add(1, Ordering::Relaxed);
+        let home = self.inner.placement.lock().unwrap_or_else(PoisonError::into_inner).place(number);
+        FileRef { handle, number, home: Some(home) }
+    }
+
+    /// The file is no longer used: its place is free for another.
+    pub fn release(&self, file: &FileRef) {
+        self.inner.placement.lock().unwrap_or_else(PoisonError::into_inner).release(file.number);
+    }
+
+    /// How many loops the mount has; tasks may be spread over them.
+    #[must_use]
+    pub fn loops(&self) -> usize {
+        self.inner.shards.len()
+    }
+
+    /// Runs a task on a loop.
+    pub fn spawn(&self, index: usize, task: Box<dyn Task>) {
+        if let Some(shard) = self.inner.shards.get(index % self.inner.shards.len().max(1)) {
+            shard.spawn(task);
+        }
+    }
+
+    /// Submits an operation from any thread.
+    pub fn submit(&self, op: Op) -> Pending {
+        // What belongs to a file goes to one loop, so that one COMMIT can speak for all of its writes.
+        let turn = match &op {
+            Op::Read { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),
+            Op::Write { file, .. } => file.number,
+        };
+        let count = self.inner.shards.len() as u64;
+        let index = usize::try_from(turn % count.max(1)).unwrap_or(0);
+        match self.inner.shards.get(index) {
+            Some(shard) => shard.submit(op),
+            None => unreachable_pending(),
+        }
+    }
+
+    /// Makes a call and blocks until it is answered: the results from the status on.
+    ///
+    /// # Errors
+    /// When the call could not be made; a status of the server is part of the results.
+    pub fn call(&self, procedure: nfs3::Procedure, args: Vec<u8>) -> Result<Vec<u8>> {
+        match self.submit(Op::Call { procedure, args }).wait().result? {
+            Answer::Results(results) => Ok(results),
+            Answer::Read { .. } | Answer::Written => Ok(Vec::new()),
+        }
+    }
+
+    /// What the mount has counted so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let mut paths: Vec<PathStatistics> = (0_u16..)
+            .zip(&self.inner.route.paths)
+            .map(|(index, end)| PathStatistics {
+                name: self.inner.route.path_name(PathId(index)),
+                node: end.node.0,
+                counters: PathCounters::new(),
+                status: Vec::new(),
+            })
+            .collect();
+        let mut cpu = Duration::ZERO;
+        for shard in self.inner.shards.iter().filter_map(Shard::statistics) {
+            cpu += shard.cpu;
+            for ((path, counters), status) in paths.iter_mut().zip(&shard.counters).zip(shard.status) {
+                path.counters.add(counters);
+                path.status.extend(status);
+            }
+        }
+        Statistics { paths, cpu }
+    }
+}
+
+/// A mount always has a loop: settings without one are refused before.
+fn unreachable_pending() -> Pending {
+    let (pending, slot) = Pending::new();
+    slot.finish(crate::call::Done {
+        result: Err(Error::Closed),
+        buffer: Vec::new(),
+        latency: Duration::ZERO,
+    });
+    pending
+}
+
+/// The credential of all calls of one loop, with the mark by which our server knows its own clients.
+fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
+    let machine = rpc::replay::machine_name(identity);
+    let mut encoded = Vec::new();
+    let sys = AuthSys {
+        stamp: identity as u32,
+        machine: &machine,
+        uid: settings.uid,
+        gid: settings.gid,
+        gids: settings.gids.iter().copied().take(rpc::auth::GIDS_MAX as usize).collect(),
+    };
+    sys.encode_opaque(&mut Writer::new(&mut encoded));
+    encoded
+}
+
+/// Mounts from the first address that answers; the error is the first one's, which the user named.
+fn bootstrap_any(settings: &Settings, credential: &[u8]) -> std::result::Result<Root, MountError> {
+    let mut first_error = None;
+    for address in
+        std::iter::once(&settings.server).chain(settings.remotes.iter().filter(|ip| **ip != settings.server))
+    {
+        let mount = SocketAddr::new(*address, settings.mount_port);
+        let nfs = SocketAddr::new(*address, settings.port);
+        match bootstrap(mount, nfs, &settings.export, credential) {
+            Ok(root) => return Ok(root),
+            // An answer is an answer: another node of the group would say the same.
+            Err(error @ (MountError::Refused { .. } | MountError::Protocol { .. })) => return Err(error),
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    Err(first_error.unwrap_or(MountError::NoPath(PATHS_PATIENCE)))
+}
+
+/// The remote that connection 0 goes to: a hash of the local address, so that clients spread.
+fn first_remote(settings: &Settings) -> u16 {
+    let count = settings.remotes.len().max(1);
+    let offset = settings.remotes_offset.unwrap_or_else(|| {
+        let local = settings.locals.first().map_or_else(|| settings.server.to_string(), IpAddr::to_string);
+        local.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)))
+    });
+    u16::try_from(offset as usize % count).unwrap_or(0)
+}
+
+/// All paths: each local address to each remote one.
+fn path_ends(settings: &Settings) -> Vec<PathEnd> {
+    let per_node = u64::from(settings.connections_per_node()).max(1);
+    let pace = settings.pace_bytes_per_s.map(|rate| (rate / per_node).max(1));
+    let locals: Vec<Option<IpAddr>> = if settings.locals.is_empty() {
+        vec![None]
+    } else {
+        settings.locals.iter().copied().map(Some).collect()
+    };
+    let end = |local: Option<IpAddr>, (node, remote): (u16, &IpAddr)| PathEnd {
+        node: NodeId(node),
+        local,
+        remote: SocketAddr::new(*remote, settings.port),
+        pace,
+    };
+    locals
+        .iter()
+        .flat_map(|local| (0_u16..).zip(&settings.remotes).map(move |remote| end(*local, remote)))
+        .collect()
+}
+
+/// Which connections each loop owns. Connection i goes to remote i mod R from local (i div R) mod L; whole
+/// rounds over the remotes go to one loop, so that each loop reaches every node where there are enough.
+fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
+    let remotes = u16::try_from(settings.remotes.len().max(1)).unwrap_or(u16::MAX);
+    let locals = u16::try_from(settings.locals.len().max(1)).unwrap_or(u16::MAX);
+    let total = settings.nconnect + settings.mdconnect;
+    let loops = settings.loops.clamp(1, usize::from(settings.nconnect.max(1)));
+    let mut shards: Vec<Vec<ConnSpec>> = vec![Vec::new(); loops];
+    for index in 0..total {
+        let metadata = index >= settings.nconnect;
+        let at = |count: u16| usize::from(count);
+        let node = paths::remote_of(at(index), at(remotes), at(start)) as u16;
+        let local = paths::local_of(at(index), at(remotes), at(locals)) as u16;
+        let path = PathId(local * remotes + node);
+        let spec = ConnSpec { path, node: NodeId(node), metadata };
+        let rounds = settings.nconnect.div_ceil(remotes);
+        let turn = if usize::from(rounds) >= loops { index / remotes } else { index };
+        // Every loop has metadata to send, so metadata connections go round the loops.
+        let turn = if metadata { index - settings.nconnect } else { turn };
+        if let Some(shard) = shards.get_mut(usize::from(turn) % loops) {
+            shard.push(spec);
+        }
+    }
+    shards.retain(|connections| connections.iter().any(|spec| !spec.metadata));
+    shards
+}

@@ -1,0 +1,138 @@
+//! The route of a mount: all its paths, and what all its loops share about them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use paths::{NodeId, PathId};
+use transport::socket;
+
+/// Reserved ports, as `resvport` asks for them; the range that Linux uses by default.
+const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
+
+/// Where a path begins and ends.
+#[derive(Debug, Clone)]
+pub(crate) struct PathEnd {
+    pub node: NodeId,
+    pub local: Option<IpAddr>,
+    pub remote: SocketAddr,
+    /// Bound of what one connection sends, in bytes per second.
+    pub pace: Option<u64>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub server: String,
+    pub paths: Vec<PathEnd>,
+    pub congestion: Option<String>,
+    pub reserved_port: bool,
+    /// How long a soft mount tries a call; a hard one tries for ever.
+    pub soft_patience: Option<Duration>,
+    pub proofs: Proofs,
+}
+
+/// What has become of the paths since the mount began.
+#[derive(Debug, Default)]
+pub(crate) struct Proofs {
+    state: Mutex<Vec<Proof>>,
+    changed: Condvar,
+}
+
+/// Whether a path leads to the right file system.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Proof {
+    #[default]
+    Unknown,
+    Good,
+    Refused(String),
+}
+
+impl Proofs {
+    pub(crate) fn new(paths: usize) -> Self {
+        Self { state: Mutex::new(vec![Proof::Unknown; paths]), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Proof>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, path: Option<PathId>, proof: Proof) {
+        if let Some(path) = path
+            && let Some(slot) = self.lock().get_mut(usize::from(path.0))
+        {
+            *slot = proof;
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until every path is proved or refused, or the time is over.
+    pub(crate) fn wait(&self, patience: Duration) -> Vec<Proof> {
+        let deadline = Instant::now() + patience;
+        let mut state = self.lock();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let settled = state.iter().all(|proof| !matches!(proof, Proof::Unknown));
+            if settled || left.is_zero() {
+                return state.clone();
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Route {
+    /// A path as people write it: from where to where.
+    pub(crate) fn path_name(&self, path: PathId) -> String {
+        self.paths.get(usize::from(path.0)).map_or_else(String::new, |end| match end.local {
+            Some(local) => format!("{local} to {}", end.remote),
+            None => end.remote.to_string(),
+        })
+    }
+
+    pub(crate) fn path_proved(&self, path: Option<PathId>) {
+        self.proofs.set(path, Proof::Good);
+    }
+
+    pub(crate) fn path_refused(&self, path: Option<PathId>, reason: &str) {
+        if let Some(path) = path {
+            tracing::error!(path = %self.path_name(path), %reason, "path refused");
+        }
+        self.proofs.set(path, Proof::Refused(reason.to_owned()));
+    }
+
+    /// Starts to connect along a path, with the mount's socket options.
+    pub(crate) fn connect(&self, end: &PathEnd) -> std::io::Result<OwnedFd> {
+        let any: IpAddr = if end.remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+        let local = end.local.unwrap_or(any);
+        let socket = if self.reserved_port {
+            self.connect_reserved(local, end.remote)?
+        } else {
+            socket::connect_start(end.local.map(|local| SocketAddr::new(local, 0)), end.remote)?
+        };
+        if let Some(congestion) = &self.congestion {
+            socket::set_congestion(socket.as_fd(), congestion)?;
+        }
+        if end.pace.is_some() {
+            socket::set_pacing(socket.as_fd(), end.pace)?;
+        }
+        Ok(socket)
+    }
+
+    /// Tries reserved ports from a random one on.
+    fn connect_reserved(&self, local: IpAddr, remote: SocketAddr) -> std::io::Result<OwnedFd> {
+        let (first, count) = (*RESERVED_PORTS.start(), RESERVED_PORTS.end() - RESERVED_PORTS.start() + 1);
+        let start = u16::try_from(crate::random_u64() % u64::from(count)).unwrap_or(0);
+        let mut last = None;
+        for step in 0..count {
+            let port = first + (start + step) % count;
+            match socket::connect_start(Some(SocketAddr::new(local, port)), remote) {
+                Ok(socket) => return Ok(socket),
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| std::io::ErrorKind::AddrInUse.into()))
+    }
+}

@@ -1,0 +1,245 @@
+//! A loop of a mount: a thread that drives one [`Engine`], and the door through which other threads reach it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use paths::PathStatus;
+use transport::poll::{Events, Poller, Waker};
+
+use crate::call::{Done, Op, Owner};
+use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
+use crate::error::Error;
+use crate::slot::{Pending, Slot};
+use crate::statistics::PathCounters;
+
+const WAKER_TOKEN: u64 = 0;
+const _: () = assert!(WAKER_TOKEN < FIRST_LINE_TOKEN);
+
+/// Work that runs on a loop itself: it submits operations and is called as they finish, without a change of
+/// threads. Its methods must not block.
+pub trait Task: Send {
+    /// Called once, on the loop.
+    fn start(&mut self, io: &mut Io<'_>);
+
+    /// One of its operations finished.
+    fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done);
+}
+
+/// What a task may do.
+#[derive(Debug)]
+pub struct Io<'a> {
+    engine: &'a mut Engine,
+    task: usize,
+}
+
+impl Io<'_> {
+    /// Submits an operation; `token` comes back with its outcome.
+    #[inline]
+    pub fn submit(&mut self, op: Op, token: u64) {
+        self.engine.submit(op, Owner::Task(self.task, token));
+    }
+
+    /// Time since the loop started, as of this round.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.engine.now()
+    }
+}
+
+/// What one loop counts.
+#[derive(Debug, Clone)]
+pub(crate) struct ShardStatistics {
+    pub counters: Vec<PathCounters>,
+    pub status: Vec<Option<PathStatus>>,
+    pub cpu: Duration,
+}
+
+enum Message {
+    Submit(Op, Arc<Slot>),
+    Task(Box<dyn Task>),
+    Statistics(mpsc::Sender<ShardStatistics>),
+    Close,
+}
+
+/// What other threads leave for a loop.
+struct Inbox {
+    messages: Mutex<Vec<Message>>,
+    waker: Waker,
+    /// The loop is about to wait, or waits: it must be woken.
+    asleep: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Vec<Message>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, message: Message) {
+        self.lock().push(message);
+        // The loop sets `asleep` before it looks into the inbox for the last time, so one of the two sees
+        // the other.
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+}
+
+/// A handle to a loop; dropping it ends the loop.
+pub(crate) struct Shard {
+    inbox: Arc<Inbox>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").finish_non_exhaustive()
+    }
+}
+
+impl Shard {
+    pub(crate) fn start(index: usize, setup: Setup) -> std::io::Result<Self> {
+        let poller = Arc::new(Poller::new()?);
+        let inbox = Arc::new(Inbox {
+            messages: Mutex::default(),
+            waker: Waker::new(&poller, WAKER_TOKEN)?,
+            asleep: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        });
+        let ours = Arc::clone(&inbox);
+        let thread = std::thread::Builder::new().name(format!("tl-mount-{index}")).spawn(move || {
+            let engine = Engine::new(setup, Arc::clone(&poller));
+            Driver { engine, inbox: ours, poller, tasks: Vec::new() }.run();
+        })?;
+        Ok(Self { inbox, thread: Some(thread) })
+    }
+
+    pub(crate) fn submit(&self, op: Op) -> Pending {
+        let (pending, slot) = Pending::new();
+        self.inbox.send(Message::Submit(op, slot));
+        pending
+    }
+
+    pub(crate) fn spawn(&self, task: Box<dyn Task>) {
+        self.inbox.send(Message::Task(task));
+    }
+
+    pub(crate) fn statistics(&self) -> Option<ShardStatistics> {
+        let (sender, receiver) = mpsc::channel();
+        self.inbox.send(Message::Statistics(sender));
+        receiver.recv_timeout(Duration::from_secs(1)).ok()
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        self.inbox.send(Message::Close);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A loop that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's side.
+struct Driver {
+    engine: Engine,
+    inbox: Arc<Inbox>,
+    poller: Arc<Poller>,
+    tasks: Vec<Box<dyn Task>>,
+}
+
+impl Driver {
+    fn run(mut self) {
+        let mut events = Events::new();
+        let mut finished = Vec::new();
+        loop {
+            self.engine.refresh_clock();
+            self.read_inbox();
+            self.work(&mut finished);
+            if self.inbox.closed.load(Ordering::Relaxed) {
+                break;
+            }
+            self.inbox.asleep.store(true, Ordering::SeqCst);
+            let timeout = if self.inbox.lock().is_empty() { self.engine.wait_time() } else { Duration::ZERO };
+            if let Err(error) = self.poller.wait(&mut events, Some(timeout)) {
+                tracing::error!(%error, "the loop cannot wait; the mount is closed");
+                break;
+            }
+            self.inbox.asleep.store(false, Ordering::SeqCst);
+            self.engine.refresh_clock();
+            for event in events.iter() {
+                if event.token == WAKER_TOKEN {
+                    self.inbox.waker.clear();
+                } else {
+                    self.engine.ready(event);
+                }
+            }
+            self.engine.advance();
+        }
+        self.close(&mut finished);
+    }
+
+    /// Settles what the inputs have led to, and hands out what has finished, until nothing is left to do.
+    fn work(&mut self, finished: &mut Vec<(Owner, Done)>) {
+        loop {
+            self.engine.settle();
+            self.engine.take_finished(finished);
+            if finished.is_empty() {
+                return;
+            }
+            for (owner, done) in finished.drain(..) {
+                match owner {
+                    Owner::Task(task, token) => {
+                        if let Some(work) = self.tasks.get_mut(task) {
+                            work.finished(&mut Io { engine: &mut self.engine, task }, token, done);
+                        }
+                    }
+                    Owner::Slot(slot) => slot.finish(done),
+                    Owner::Engine => {}
+                }
+            }
+        }
+    }
+
+    fn read_inbox(&mut self) {
+        let messages = std::mem::take(&mut *self.inbox.lock());
+        for message in messages {
+            match message {
+                Message::Submit(op, slot) => self.engine.submit(op, Owner::Slot(slot)),
+                Message::Task(mut work) => {
+                    let task = self.tasks.len();
+                    work.start(&mut Io { engine: &mut self.engine, task });
+                    self.tasks.push(work);
+                }
+                Message::Statistics(sender) => {
+                    // Whoever asked may have given up.
+                    let _ = sender.send(self.engine.statistics());
+                }
+                Message::Close => self.inbox.closed.store(true, Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// Ends every call that still waits.
+    fn close(mut self, finished: &mut Vec<(Owner, Done)>) {
+        self.inbox.closed.store(true, Ordering::SeqCst);
+        self.engine.fail_all();
+        self.engine.take_finished(finished);
+        for (owner, done) in finished.drain(..) {
+            if let Owner::Slot(slot) = owner {
+                slot.finish(done);
+            }
+        }
+        for message in std::mem::take(&mut *self.inbox.lock()) {
+            if let Message::Submit(_, slot) = message {
+                let result = Err(Error::Closed);
+                slot.finish(Done { result, buffer: Vec::new(), latency: Duration::ZERO });
+            }
+        }
+    }
+}

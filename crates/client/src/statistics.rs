@@ -1,0 +1,94 @@
+//! What a mount counts: per path and per kind of call.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use paths::{Class, PathStatus};
+
+/// The longest latency that is told apart, one hour, in nanoseconds.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+
+/// Counters of one kind of call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counter {
+    /// Calls answered.
+    pub calls: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+}
+
+/// Counters of one path in one loop.
+#[derive(Debug, Clone)]
+pub struct PathCounters {
+    /// READ.
+    pub read: Counter,
+    /// WRITE and COMMIT.
+    pub write: Counter,
+    /// Everything else.
+    pub metadata: Counter,
+    /// From the sending of a call to its answer, in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+}
+
+impl PathCounters {
+    /// # Panics
+    /// Never: the bounds are constants that the histogram accepts.
+    pub(crate) fn new() -> Self {
+        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("constant bounds");
+        Self { read: Counter::default(), write: Counter::default(), metadata: Counter::default(), latency_ns }
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, class: Class, bytes: u64, latency: Duration) {
+        let counter = match class {
+            Class::Read => &mut self.read,
+            Class::Write => &mut self.write,
+            Class::Metadata => &mut self.metadata,
+        };
+        counter.calls += 1;
+        counter.bytes += bytes;
+        self.latency_ns.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Adds another loop's counters of the same path.
+    pub fn add(&mut self, other: &Self) {
+        for (ours, theirs) in [
+            (&mut self.read, other.read),
+            (&mut self.write, other.write),
+            (&mut self.metadata, other.metadata),
+        ] {
+            ours.calls += theirs.calls;
+            ours.bytes += theirs.bytes;
+        }
+        // Both have the same bounds.
+        let _ = self.latency_ns.add(&other.latency_ns);
+    }
+
+    /// Bytes read and written.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> u64 {
+        self.read.bytes + self.write.bytes
+    }
+}
+
+/// One path of a mount.
+#[derive(Debug, Clone)]
+pub struct PathStatistics {
+    /// From where to where.
+    pub name: String,
+    /// Index of its node, in the order of `remoteports`.
+    pub node: u16,
+    /// What went over it.
+    pub counters: PathCounters,
+    /// Its state in each loop that has a connection on it.
+    pub status: Vec<PathStatus>,
+}
+
+/// A mount's counters.
+#[derive(Debug, Clone)]
+pub struct Statistics {
+    /// All paths, in the order of the mount's list.
+    pub paths: Vec<PathStatistics>,
+    /// CPU time of the mount's loops.
+    pub cpu: Duration,
+}
