@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use crate::Deadline;
 
-/// How long a killed child may take to be gone; it cannot refuse.
-const GONE_WITHIN: Duration = Duration::from_secs(20);
+/// How long we read on after a child has ended: what it printed is there at once, and a grandchild that holds
+/// the streams open could do so for ever.
+const OUTPUT_AFTER_END: Duration = Duration::from_secs(2);
 
 /// Where a line of output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +156,7 @@ impl Process {
         let deadline = Deadline::after(within);
         loop {
             if let Some(status) = self.poll() {
-                self.wait_for_end_of_output(deadline);
+                self.wait_for_end_of_output();
                 return status;
             }
             assert!(
@@ -196,12 +197,12 @@ impl Process {
         self.status
     }
 
-    /// A grandchild may hold the streams open; then what was read by the deadline counts.
-    fn wait_for_end_of_output(&self, deadline: Deadline) {
+    fn wait_for_end_of_output(&self) {
+        let deadline = Deadline::after(OUTPUT_AFTER_END);
         let mut output = self.shared.lock();
         while output.open_streams > 0 {
             let Some(left) = deadline.left() else { return };
-            let waited = self.shared.changed.wait_timeout(output, left.min(GONE_WITHIN));
+            let waited = self.shared.changed.wait_timeout(output, left);
             output = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

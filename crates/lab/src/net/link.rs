@@ -1,0 +1,189 @@
+//! One link: built, shaped, cut, silenced and restored.
+
+use super::{Error, Rate, State, system};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// A locally administered hardware address that no device of a lab has: the kernel's own are random, with
+/// six chances in 2^46 to be this one.
+const NOBODY: &str = "02:00:00:00:de:ad";
+
+/// How long a packet may wait for its turn at a shaped end. A switch port that buffers 20 ms is a good one.
+const QUEUE: &str = "20ms";
+
+/// Packets a delayed link holds each way, enough for a second of 10 Gbit/s in full frames.
+const DELAYED_PACKETS: &str = "1000000";
+
+/// How a link is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// It carries.
+    Up,
+    /// Its cable is pulled.
+    Cut,
+    /// It loses everything without a word.
+    Silent,
+}
+
+impl Condition {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Cut => "cut",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// A link between the client and one node.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct Link {
+    /// Its name, which is also the name of the device at both ends.
+    pub name: String,
+    /// The client's address.
+    pub client: Ipv4Addr,
+    /// The node's address.
+    pub node: Ipv4Addr,
+    /// The client's address in IPv6.
+    pub client_v6: Ipv6Addr,
+    /// The node's address in IPv6.
+    pub node_v6: Ipv6Addr,
+    /// The node's namespace, by its name within the lab.
+    pub node_namespace: String,
+}
+
+/// One end of a link: where its device is, its own addresses and those across.
+struct End {
+    namespace: String,
+    own: [IpAddr; 2],
+    across: [IpAddr; 2],
+}
+
+impl Link {
+    /// The n-th link of a lab, counted from 1.
+    pub(super) fn numbered(number: u8, node_namespace: String) -> Self {
+        let v6 = |host| Ipv6Addr::new(0xfd77, number.into(), 0, 0, 0, 0, 0, host);
+        Self {
+            name: format!("n{number}"),
+            client: Ipv4Addr::new(10, 77, number, 1),
+            node: Ipv4Addr::new(10, 77, number, 2),
+            client_v6: v6(1),
+            node_v6: v6(2),
+            node_namespace,
+        }
+    }
+
+    fn ends(&self, lab: &State) -> [End; 2] {
+        let client = [IpAddr::V4(self.client), IpAddr::V6(self.client_v6)];
+        let node = [IpAddr::V4(self.node), IpAddr::V6(self.node_v6)];
+        [
+            End { namespace: lab.full_name("client"), own: client, across: node },
+            End { namespace: lab.full_name(&self.node_namespace), own: node, across: client },
+        ]
+    }
+
+    /// Makes both devices, gives them their addresses and shapes them.
+    pub(super) fn build(&self, lab: &State) -> Result<(), Error> {
+        let [client, node] = self.ends(lab);
+        let name = self.name.as_str();
+        system::ip(&[
+            "-n",
+            &client.namespace,
+            "link",
+            "add",
+            name,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            name,
+            "netns",
+            &node.namespace,
+        ])?;
+        for end in [&client, &node] {
+            self.shape(end, lab.rate(), lab.delay())?;
+        }
+        for end in [&client, &node] {
+            system::ip(&["-n", &end.namespace, "link", "set", name, "up"])?;
+        }
+        for end in [&client, &node] {
+            self.address(end)?;
+        }
+        Ok(())
+    }
+
+    /// Sets this end's addresses, which are there already unless the link was down.
+    fn address(&self, end: &End) -> Result<(), Error> {
+        for own in end.own {
+            let (own, skip_detection): (String, &[&str]) = match own {
+                IpAddr::V4(own) => (format!("{own}/24"), &[]),
+                // The address is ours alone; waiting a second to be sure would only slow a restore.
+                IpAddr::V6(own) => (format!("{own}/64"), &["nodad"]),
+            };
+            let mut arguments = vec!["-n", &end.namespace, "addr", "replace", &own, "dev", &self.name];
+            arguments.extend(skip_detection);
+            system::ip(&arguments)?;
+        }
+        Ok(())
+    }
+
+    fn shape(&self, end: &End, rate: Option<Rate>, delay: Option<Duration>) -> Result<(), Error> {
+        let device = ["-n", &end.namespace, "qdisc", "add", "dev", &self.name];
+        if let Some(rate) = rate {
+            let (rate_text, burst) = (rate.to_string(), rate.burst_bytes().to_string());
+            let shaper =
+                ["root", "handle", "1:", "tbf", "rate", &rate_text, "burst", &burst, "latency", QUEUE];
+            system::tc(&[&device[..], &shaper].concat()).map_err(|error| lacking(error, "sch_tbf"))?;
+        }
+        if let Some(delay) = delay {
+            let delay = format!("{}us", delay.as_micros());
+            let place: &[&str] = if rate.is_some() { &["parent", "1:1"] } else { &["root"] };
+            let delayer = ["handle", "10:", "netem", "limit", DELAYED_PACKETS, "delay", &delay];
+            system::tc(&[&device[..], place, &delayer].concat())
+                .map_err(|error| lacking(error, "sch_netem, which delays packets; leave the delay out"))?;
+        }
+        Ok(())
+    }
+
+    /// Pulls the cable: with the node's device down the client's has no carrier either.
+    pub(super) fn cut(&self, lab: &State) -> Result<(), Error> {
+        let [_, node] = self.ends(lab);
+        system::ip(&["-n", &node.namespace, "link", "set", &self.name, "down"]).map(|_| ())
+    }
+
+    /// Sends each end's packets to a hardware address that nobody has.
+    pub(super) fn drop_silently(&self, lab: &State) -> Result<(), Error> {
+        for end in self.ends(lab) {
+            for across in end.across {
+                let (across, namespace) = (across.to_string(), end.namespace.as_str());
+                let wrong = ["lladdr", NOBODY, "dev", &self.name, "nud", "permanent"];
+                system::ip(&[&["-n", namespace, "neigh", "replace", &across][..], &wrong].concat())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes both.
+    pub(super) fn restore(&self, lab: &State) -> Result<(), Error> {
+        for end in self.ends(lab) {
+            let (namespace, name) = (end.namespace.as_str(), self.name.as_str());
+            system::ip(&["-n", namespace, "link", "set", name, "up"])?;
+            system::ip(&["-n", namespace, "neigh", "flush", "dev", name, "nud", "permanent"])?;
+            // Taking a device down takes its IPv6 addresses away.
+            self.address(&end)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tells a kernel that lacks something from other refusals.
+fn lacking(error: Error, what: &str) -> Error {
+    match error {
+        Error::Refused { said, .. } if said.contains("kind is unknown") => {
+            Error::Unsupported(format!("it was built without {what}"))
+        }
+        other => other,
+    }
+}

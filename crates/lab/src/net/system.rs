@@ -1,0 +1,54 @@
+//! The system's programs: run, and their complaints passed on word for word.
+
+use super::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where root's programs live, whatever PATH says.
+const PLACES: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+
+/// Runs `ip`.
+pub(super) fn ip(arguments: &[&str]) -> Result<String, Error> {
+    program("ip", arguments)
+}
+
+/// Runs `tc`.
+pub(super) fn tc(arguments: &[&str]) -> Result<String, Error> {
+    program("tc", arguments)
+}
+
+/// `ip netns exec NAMESPACE`, to which a program and its arguments are added.
+pub(super) fn in_namespace(namespace: &str) -> Result<Command, Error> {
+    let mut command = Command::new(find("ip")?);
+    command.args(["netns", "exec", namespace]);
+    Ok(command)
+}
+
+/// Without root nothing here works, and the programs' own complaints don't say so.
+pub(super) fn require_root() -> Result<(), Error> {
+    if rustix::process::geteuid().is_root() { Ok(()) } else { Err(Error::NotRoot) }
+}
+
+/// Complains before anything is built.
+pub(super) fn require_programs() -> Result<(), Error> {
+    find("ip").and(find("tc")).map(|_| ())
+}
+
+fn find(program: &'static str) -> Result<PathBuf, Error> {
+    PLACES
+        .iter()
+        .map(|place| Path::new(place).join(program))
+        .find(|file| file.exists())
+        .ok_or(Error::Missing { program, package: "iproute2" })
+}
+
+fn program(name: &'static str, arguments: &[&str]) -> Result<String, Error> {
+    let line = || format!("{name} {}", arguments.join(" "));
+    let ran = Command::new(find(name)?).args(arguments).stdin(Stdio::null()).output();
+    let output = ran.map_err(Error::io(format!("run `{}`", line())))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        return Err(Error::Refused { command: line(), said });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
