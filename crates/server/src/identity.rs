@@ -11,8 +11,8 @@ type Gids = SmallVec<[u32; 16]>;
 /// A user of the calling machine, by that machine's word.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Identity {
-    /// The caller's own number; our clients draw it once per mount, and the reply cache knows them by it.
-    pub stamp: u32,
+    /// One of our own clients, which the reply cache knows by this number.
+    pub client_id: Option<u64>,
     uid: u32,
     gid: u32,
     gids: Gids,
@@ -44,7 +44,7 @@ impl Identity {
         match Credential::parse(flavor, body) {
             Ok(Credential::None) => Ok(Self { nobody: true, ..Self::default() }),
             Ok(Credential::Sys(sys)) => Ok(Self {
-                stamp: sys.stamp,
+                client_id: rpc::replay::client_id(&sys),
                 uid: sys.uid,
                 gid: sys.gid,
                 root_among_gids: sys.gids.contains(&0),
@@ -87,17 +87,21 @@ pub struct IdentityCache {
 }
 
 impl IdentityCache {
-    /// The identity of a credential.
+    /// Makes the identity of a credential the [`current`](Self::current) one.
     ///
     /// # Errors
     /// Why the credential is refused. RFC 5531 s9
     #[inline]
-    pub fn identify(&mut self, flavor: u32, body: &[u8]) -> Result<&Identity, AuthStat> {
+    pub fn identify(&mut self, flavor: u32, body: &[u8]) -> Result<(), AuthStat> {
         let known = self.identity.is_some() && self.flavor == flavor && self.body.as_slice() == body;
-        if !known {
-            self.replace(flavor, body)?;
-        }
-        self.identity.as_ref().ok_or(AuthStat::FAILED)
+        if known { Ok(()) } else { self.replace(flavor, body) }
+    }
+
+    /// The identity that was found last; none after a refusal.
+    #[inline]
+    #[must_use]
+    pub const fn current(&self) -> Option<&Identity> {
+        self.identity.as_ref()
     }
 
     #[cold]
@@ -131,10 +135,16 @@ mod tests {
         out.split_off(8)
     }
 
+    fn identify(cache: &mut IdentityCache, flavor: u32, body: &[u8]) -> Result<Identity, AuthStat> {
+        cache.identify(flavor, body)?;
+        Ok(cache.current().unwrap().clone())
+    }
+
     fn seen(export: &ExportConfig, uid: u32, gid: u32, gids: &[u32]) -> (u32, u32, Vec<u32>) {
         let mut cache = IdentityCache::default();
         let body = body(uid, gid, gids);
-        let who = cache.identify(AUTH_SYS, &body).unwrap().on(export).unwrap();
+        let identity = identify(&mut cache, AUTH_SYS, &body).unwrap();
+        let who = identity.on(export).unwrap();
         let caller = who.caller();
         (caller.uid, caller.gid, caller.gids.to_vec())
     }
@@ -154,7 +164,7 @@ mod tests {
     fn nobody_is_somebody_only_where_all_are_squashed() {
         let mut cache = IdentityCache::default();
         let mut export = export();
-        let identity = cache.identify(AUTH_NONE, &[]).unwrap();
+        let identity = identify(&mut cache, AUTH_NONE, &[]).unwrap();
         assert!(identity.on(&export).is_none());
         export.all_squash = true;
         assert!(identity.on(&export).is_some());
@@ -163,11 +173,11 @@ mod tests {
     #[test]
     fn another_body_is_another_identity_and_a_broken_one_is_none() {
         let mut cache = IdentityCache::default();
-        let first = cache.identify(AUTH_SYS, &body(1, 1, &[])).unwrap().clone();
-        assert_eq!(first.stamp, 77);
-        assert_ne!(*cache.identify(AUTH_SYS, &body(2, 1, &[])).unwrap(), first);
-        assert_eq!(cache.identify(AUTH_SYS, &[1, 2, 3]), Err(AuthStat::BADCRED));
-        assert_eq!(cache.identify(6, &[]), Err(AuthStat::REJECTEDCRED));
-        assert_eq!(*cache.identify(AUTH_SYS, &body(1, 1, &[])).unwrap(), first);
+        let first = identify(&mut cache, AUTH_SYS, &body(1, 1, &[])).unwrap();
+        assert_eq!(first.client_id, None, "another's client");
+        assert_ne!(identify(&mut cache, AUTH_SYS, &body(2, 1, &[])).unwrap(), first);
+        assert_eq!(identify(&mut cache, AUTH_SYS, &[1, 2, 3]), Err(AuthStat::BADCRED));
+        assert_eq!(identify(&mut cache, 6, &[]), Err(AuthStat::REJECTEDCRED));
+        assert_eq!(identify(&mut cache, AUTH_SYS, &body(1, 1, &[])).unwrap(), first);
     }
 }

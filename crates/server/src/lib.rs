@@ -1,6 +1,34 @@
 //! NFS server: listeners, loops, dispatch, exports, group, statistics.
+//!
+//! [`Server::start`] runs a group of nodes from a [`Config`]: NFS version 3 and MOUNT version 3 (RFC 1813) over
+//! TCP, both on every port. Each loop is a thread with its own connections, buffers and counters; what loops
+//! share is the group: exports with their stores, and the reply cache. A call goes from the transport to
+//! `service` (RPC checks, reply cache), to its file under `procedures` (the store and back), and its reply to
+//! the connection's queue; payload stays in the store's memory both ways.
+//!
+//! Left out: stores whose operations may block (refused at the start), rpcbind, reload.
 
+mod attributes;
+mod client;
+mod clock;
 pub mod config;
+mod error;
+mod event_loop;
+mod export;
+mod group;
 pub mod handle;
 pub mod identity;
+mod mounts;
+mod procedures;
+mod replays;
+mod replies;
+mod request;
+mod server;
+mod service;
 pub mod statistics;
+mod status;
+
+pub use config::{Config, ConfigError, ExportConfig, Limits, Network, NodeConfig, StoreConfig};
+pub use error::Error;
+pub use server::{NodeId, Server};
+pub use statistics::Statistics;

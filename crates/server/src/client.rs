@@ -1,0 +1,29 @@
+//! The client at the other end of a connection: where it came from, and what it may use.
+
+use crate::export::{Admitted, Exports};
+use crate::identity::IdentityCache;
+use rpc::replay::ClientWindow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// One client, as one connection knows it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Numbers the connections of a server.
+    pub id: u64,
+    /// The node it came to.
+    pub node: usize,
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    pub admitted: Admitted,
+    pub identities: IdentityCache,
+    /// What the reply cache knows of it, when it is one of our own clients and has changed something.
+    pub window: Option<Arc<ClientWindow>>,
+}
+
+impl Client {
+    pub fn new(id: u64, node: usize, peer: SocketAddr, local: SocketAddr, exports: &Exports) -> Self {
+        let admitted = exports.admitted(peer);
+        Self { id, node, peer, local, admitted, identities: IdentityCache::default(), window: None }
+    }
+}

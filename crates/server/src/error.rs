@@ -1,0 +1,103 @@
+//! Why a server does not start or a node does not listen, each with what to do about it.
+
+use crate::config::ConfigError;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a server does not start. It displays as a sentence, a cause and what to try.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Misuse: the configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An address cannot be listened on.
+    #[error("{}", Listen { address, error })]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// The congestion control is not on offer here.
+    #[error(
+        "cannot use the congestion control \"{name}\"\n  cause: {error} (on offer here: {offered})\n  \
+         try:   one of these, or leave `congestion` out"
+    )]
+    Congestion {
+        /// Its name.
+        name: String,
+        /// Those on offer.
+        offered: String,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// Unsupported: the store's operations may wait, and no worker pool runs them yet.
+    #[error(
+        "cannot serve {path}\n  cause: its store may wait for a device, and this version runs stores on its \
+         event loops only\n  try:   a memory store: mem = \"2GiB\""
+    )]
+    MayBlock {
+        /// The export.
+        path: String,
+    },
+    /// The system refused a thread, descriptor or random bytes.
+    #[error(
+        "cannot start the server\n  cause: {what}: {error}\n  try:   fewer `loops`, or a higher `ulimit -n`"
+    )]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// Misuse: there is no such node.
+    #[error("there is no node {0}\n  cause: nodes are numbered from 0\n  try:   Server::addresses")]
+    NoSuchNode(usize),
+}
+
+/// How a failure to listen is explained.
+struct Listen<'a> {
+    address: &'a SocketAddr,
+    error: &'a io::Error,
+}
+
+impl fmt::Display for Listen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, error } = self;
+        let port = address.port();
+        let (cause, advice) = match error.kind() {
+            io::ErrorKind::AddrInUse => (
+                "another program listens there".to_owned(),
+                format!("ss -ltnp 'sport = :{port}'        to see which, or another port"),
+            ),
+            io::ErrorKind::AddrNotAvailable => (
+                "no interface of this host has that address".to_owned(),
+                "ip address        to see those it has".to_owned(),
+            ),
+            io::ErrorKind::PermissionDenied => (
+                format!("port {port} is privileged (below 1024)"),
+                "a port from 1024 up, or CAP_NET_BIND_SERVICE".to_owned(),
+            ),
+            _ => (error.to_string(), "another address or port".to_owned()),
+        };
+        write!(f, "cannot listen on {address}\n  cause: {cause}\n  try:   {advice}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_in_use_is_explained_with_what_to_do() {
+        let address = "127.0.0.1:2049".parse().unwrap();
+        let text = Error::Listen { address, error: io::ErrorKind::AddrInUse.into() }.to_string();
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.starts_with("cannot listen on 127.0.0.1:2049\n  cause: another program"), "{text}");
+        assert!(text.contains("  try:   ss -ltnp 'sport = :2049'"), "{text}");
+    }
+}

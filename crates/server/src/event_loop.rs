@@ -1,0 +1,385 @@
+//! One event loop: a thread with its own connections, buffers and counters.
+//!
+//! Whatever a loop owns nobody else touches; other threads send it a [`Message`]. Sockets are waited for level
+//! by level, so that a connection which used up its share of a round is simply met again in the next one.
+//! Nothing here blocks but the wait.
+//!
+//! A loop that did not run for longer than [`Limits::stall_ms_max`](crate::config::Limits) resets its
+//! connections without executing what they hold: their clients have moved those calls elsewhere meanwhile,
+//! and a late original must not undo a newer write.
+
+mod connection;
+mod listeners;
+mod messages;
+
+use crate::clock;
+use crate::group::Group;
+use crate::replies::Replies;
+use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics, thread_cpu_ns};
+use connection::{Close, Connection, Step, Workspace};
+use listeners::Listeners;
+pub(crate) use listeners::{BoundListener, bind};
+use messages::Accepted;
+pub(crate) use messages::{Answer, Message, Peers, Place};
+use slab::Slab;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use transport::poll::{Events, Interest, Poller};
+use transport::{Scratch, socket};
+
+/// A loop with connections wakes up this often, to see whether it slept and who has been silent.
+const TICK: Duration = Duration::from_millis(250);
+/// How often all connections are looked at.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Only a connection that has been idle this long may lose its place to a new one.
+const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
+
+const WAKER: u64 = u64::MAX;
+const LISTENERS: u64 = 1 << 32;
+
+/// One event loop, before and while it runs.
+pub(crate) struct EventLoop {
+    index: usize,
+    group: Arc<Group>,
+    peers: Arc<Peers>,
+    poller: Poller,
+    listeners: Listeners,
+    connections: Slab<Connection>,
+    /// Connections that hold received calls which wait for their turn.
+    again: Vec<usize>,
+    work: Workspace,
+    /// What closed connections have counted, by node.
+    retired: Vec<NodeStatistics>,
+    statistics: LoopStatistics,
+    /// When this loop last looked at the clock.
+    alive: Duration,
+    next_sweep: Duration,
+    /// Set by a drain: when to give up.
+    deadline: Option<Duration>,
+    stopped: bool,
+}
+
+impl EventLoop {
+    /// A loop with its place among the others; `poller` has their waker already.
+    pub fn new(index: usize, group: Arc<Group>, peers: Arc<Peers>, poller: Poller) -> Self {
+        let nodes = group.nodes.len();
+        let now = clock::now();
+        Self {
+            index,
+            group,
+            peers,
+            poller,
+            listeners: Listeners::default(),
+            connections: Slab::new(),
+            again: Vec::new(),
+            work: Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() },
+            retired: vec![NodeStatistics::default(); nodes],
+            statistics: LoopStatistics::default(),
+            alive: now,
+            next_sweep: now + SWEEP,
+            deadline: None,
+            stopped: false,
+        }
+    }
+
+    /// The token under which a loop's waker belongs in its poller.
+    pub const fn waker_token() -> u64 {
+        WAKER
+    }
+
+    /// Listens, before the loop runs. Only the first loop does.
+    pub fn listen(&mut self, bound: Vec<BoundListener>) -> io::Result<()> {
+        self.listeners.add(&self.poller, bound)
+    }
+
+    /// Runs until it is told to stop, or a drain has ended.
+    pub fn run(mut self) {
+        self.statistics.thread = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0);
+        let mut events = Events::new();
+        while !self.is_finished() {
+            let watched = !self.connections.is_empty();
+            if let Err(error) = self.poller.wait(&mut events, self.timeout()) {
+                tracing::error!(%error, index = self.index, "the loop cannot wait for its sockets and ends");
+                break;
+            }
+            self.statistics.wakeups += 1;
+            if watched {
+                self.notice_stall();
+            } else {
+                self.alive = clock::now();
+            }
+            for event in events.iter() {
+                match event.token {
+                    WAKER => self.take_messages(),
+                    token if token >= LISTENERS => self.accept(token),
+                    token => self.serve(usize::try_from(token).unwrap_or(usize::MAX)),
+                }
+            }
+            for key in std::mem::take(&mut self.again) {
+                self.serve(key);
+            }
+            self.sweep();
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        let drained =
+            self.deadline.is_some_and(|deadline| self.connections.is_empty() || self.alive >= deadline);
+        self.stopped || drained
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.again.is_empty() {
+            Some(Duration::ZERO)
+        } else if self.connections.is_empty() && !self.listeners.are_resting() {
+            None
+        } else if self.deadline.is_some() {
+            Some(TICK / 10)
+        } else {
+            Some(TICK)
+        }
+    }
+
+    /// Looks at the clock; after too long a sleep all connections are reset. Says whether they were.
+    fn notice_stall(&mut self) -> bool {
+        let now = clock::now();
+        let slept = now.saturating_sub(self.alive);
+        self.alive = now;
+        if slept <= Duration::from_millis(self.group.limits.stall_ms_max) {
+            return false;
+        }
+        self.statistics.stalls += 1;
+        tracing::warn!(
+            index = self.index,
+            ?slept,
+            "the loop did not run; its connections are reset unexecuted"
+        );
+        for key in self.keys(|_| true) {
+            self.close(key, Close::Stalled);
+        }
+        true
+    }
+
+    fn keys(&self, wanted: impl Fn(&Connection) -> bool) -> Vec<usize> {
+        self.connections.iter().filter(|(_, connection)| wanted(connection)).map(|(key, _)| key).collect()
+    }
+
+    /// One turn of one connection.
+    fn serve(&mut self, key: usize) {
+        if !self.connections.contains(key) || self.notice_stall() {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let (work, group, peers) = (&mut self.work, &*self.group, &*self.peers);
+        let now = self.alive;
+        let place = Place { on_loop: self.index, key };
+        // A bug that one client's bytes bring out must not take down the others: its connection ends, no more.
+        let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, group, peers, place, now)));
+        let step = step.unwrap_or_else(|_| {
+            self.work.replies.clear();
+            Step::Close(Close::Bug)
+        });
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let ended = clock::now();
+        connection.counters.end_batch(ended.saturating_sub(now));
+        self.alive = ended;
+        match step {
+            Step::Close(why) => self.close(key, why),
+            Step::Again => {
+                self.again.push(key);
+                self.set_interest(key);
+            }
+            Step::Wait => self.set_interest(key),
+        }
+    }
+
+    fn set_interest(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let wanted = connection.wanted();
+        if wanted == connection.interest {
+            return;
+        }
+        connection.interest = wanted;
+        if let Err(error) = self.poller.modify(connection.fd(), key as u64, wanted) {
+            self.close(key, Close::System(error));
+        }
+    }
+
+    /// Takes in a connection that was given to this loop.
+    fn adopt(&mut self, accepted: Accepted) {
+        let node = accepted.node;
+        let bound = self.group.limits.connections_max.div_ceil(self.peers.len()).max(1);
+        if self.deadline.is_some() || (self.connections.len() >= bound && !self.evict()) {
+            tracing::warn!(peer = %accepted.peer, bound, "connection refused: at the bound, and none is idle");
+            // The peer must not take a silent close for a served connection.
+            let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&accepted.socket));
+            self.forget(node);
+            return;
+        }
+        self.count_accepted(node);
+        let connection = Connection::new(accepted, &self.group, self.alive);
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        match self.poller.add(connection.fd(), key as u64, Interest::READ) {
+            Ok(()) => {
+                entry.insert(connection);
+                self.peers.repace(&self.group, node);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "connection refused: it cannot be waited for");
+                self.forget(node);
+            }
+        }
+    }
+
+    fn count_accepted(&mut self, node: usize) {
+        if let Some(retired) = self.retired.get_mut(node) {
+            retired.accepted += 1;
+        }
+    }
+
+    /// Closes the connection that has been idle longest; false when none is idle.
+    fn evict(&mut self) -> bool {
+        let longest = self.connections.iter().min_by_key(|(_, connection)| connection.active);
+        match longest {
+            Some((key, connection)) if connection.active + EVICTABLE_IDLE <= self.alive => {
+                self.close(key, Close::Evicted);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn close(&mut self, key: usize, why: Close) {
+        let Some(connection) = self.connections.try_remove(key) else { return };
+        let node = connection.client.node;
+        why.log(&connection);
+        if let Some(retired) = self.retired.get_mut(node) {
+            retired.procedures.add(connection.counters.procedures());
+            retired.refused_calls += connection.counters.refused();
+        }
+        connection.end(&why);
+        self.forget(node);
+    }
+
+    /// A connection of this loop is gone.
+    fn forget(&self, node: usize) {
+        self.peers.leave(self.index);
+        if let Some(node) = self.group.nodes.get(node) {
+            node.leave();
+        }
+        self.peers.repace(&self.group, node);
+    }
+
+    /// Now and then: ends those who fell silent within a record, and listens again after a rest.
+    fn sweep(&mut self) {
+        let now = self.alive;
+        self.listeners.wake_rested(&self.poller, now);
+        if let Some(deadline) = self.deadline {
+            for key in self.keys(|connection| connection.is_done_lingering(now)) {
+                self.close(key, Close::Drained);
+            }
+            if now >= deadline {
+                for key in self.keys(|_| true) {
+                    self.close(key, Close::Stopped);
+                }
+            }
+        }
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now + SWEEP;
+        let silence_max = Duration::from_millis(self.group.limits.partial_record_ms_max);
+        for key in self.keys(|connection| connection.is_stuck(now, silence_max)) {
+            self.close(key, Close::Stuck);
+        }
+    }
+
+    fn take_messages(&mut self) {
+        let peers = Arc::clone(&self.peers);
+        for message in peers.take(self.index) {
+            self.take_message(message);
+        }
+    }
+
+    fn take_message(&mut self, message: Message) {
+        match message {
+            Message::Accepted(accepted) => self.adopt(accepted),
+            Message::Answer(answer) => self.answer(answer),
+            Message::Report(sender) => {
+                // Nobody waits any more: then nobody misses it.
+                let _ = sender.send(self.report());
+            }
+            Message::Repace(node) => {
+                let share = self.group.nodes.get(node).and_then(crate::group::Node::share);
+                for (_, connection) in &self.connections {
+                    if connection.client.node == node {
+                        connection.set_pace(share);
+                    }
+                }
+            }
+            Message::Listen(bound, result) => {
+                let _ = result.send(self.listeners.add(&self.poller, bound));
+            }
+            Message::Unlisten(node, _done) => self.listeners.remove(node),
+            Message::ResetNode(node, _done) => {
+                for key in self.keys(|connection| connection.client.node == node) {
+                    self.close(key, Close::NodeStopped);
+                }
+            }
+            Message::Drain(deadline) => self.begin_drain(deadline),
+            Message::Stop => self.stopped = true,
+        }
+    }
+
+    fn begin_drain(&mut self, deadline: Duration) {
+        self.listeners.remove_all();
+        self.deadline = Some(deadline);
+        for key in self.keys(|_| true) {
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.draining = true;
+            }
+            self.serve(key);
+        }
+    }
+
+    /// Sends a reply that another loop has found for a call which came in here.
+    fn answer(&mut self, answer: Answer) {
+        let Some(connection) = self.connections.get_mut(answer.place.key) else { return };
+        // The key may be another connection's by now.
+        if connection.client.id & u64::from(u32::MAX) == u64::from(answer.connection) {
+            connection.push_answer(&answer.reply);
+            self.serve(answer.place.key);
+        }
+    }
+
+    fn accept(&mut self, token: u64) {
+        self.listeners.accept(&self.poller, token, self.alive, &self.group, &self.peers);
+    }
+
+    fn report(&self) -> LoopReport {
+        let mut nodes = self.retired.clone();
+        for (_, connection) in &self.connections {
+            if let Some(node) = nodes.get_mut(connection.client.node) {
+                node.refused_calls += connection.counters.refused();
+                node.procedures.add(connection.counters.procedures());
+                node.connections.push(connection.statistics(self.index, self.alive));
+            }
+        }
+        let cpu_ns = thread_cpu_ns(self.statistics.thread);
+        LoopReport {
+            index: self.index,
+            statistics: LoopStatistics { cpu_ns, ..self.statistics.clone() },
+            nodes,
+        }
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        // Also when the loop ends by an error or a panic: nobody may wait for it or count on it.
+        self.peers.retire(self.index);
+    }
+}

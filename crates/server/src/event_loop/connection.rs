@@ -1,0 +1,320 @@
+//! One connection on its loop: a turn receives calls, has them answered, and sends the replies in one go.
+//!
+//! A client that does not read its replies fills its queue up to a bound
+//! ([`Limits::queued_bytes_max`](crate::config::Limits)); then nothing more is taken from it until half of
+//! that is gone. A turn is bounded in bytes and in calls, so that a busy client does not starve the others.
+
+use super::messages::{Accepted, Peers, Place};
+use crate::client::Client;
+use crate::group::Group;
+use crate::replies::{Payload, Pinned, Replies};
+use crate::service::{IO_BYTES_MAX, Incoming, Service};
+use crate::statistics::{ConnectionStatistics, Counters};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+use transport::poll::Interest;
+use transport::{Scratch, Stream, Transport, socket};
+
+/// A record is at most one WRITE of the largest size, with its head.
+const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
+/// Bytes that one turn receives: a few of the largest WRITEs.
+const TURN_BYTES: usize = 4 << 20;
+/// A draining connection receives all that the system may hold for it.
+const DRAIN_BYTES: usize = 64 << 20;
+/// Calls that one turn executes: more than any sane client has outstanding.
+const TURN_CALLS: u32 = 512;
+/// After its last reply a drained connection waits this long for the client to close its end.
+const LINGER: Duration = Duration::from_millis(500);
+/// A client that does not answer the system's probes, or takes no byte for this long, is gone.
+const PEER_GONE: Duration = Duration::from_secs(60);
+
+/// Memory of a loop that its connections use by turns.
+pub(super) struct Workspace {
+    pub scratch: Scratch,
+    pub replies: Replies,
+    pub text: Vec<u8>,
+}
+
+/// What comes after a turn.
+pub(super) enum Step {
+    /// Wait for the socket.
+    Wait,
+    /// Take another turn after the others: received calls are waiting.
+    Again,
+    /// The connection is finished.
+    Close(Close),
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(super) enum Close {
+    /// The peer closed, and has all its replies.
+    Peer,
+    Transport(transport::Error),
+    System(std::io::Error),
+    /// A record was no call, so that what follows means nothing.
+    Garbage(&'static str),
+    /// A handler panicked.
+    Bug,
+    /// Silent in the middle of a record.
+    Stuck,
+    Evicted,
+    Stalled,
+    NodeStopped,
+    Drained,
+    Stopped,
+}
+
+impl Close {
+    pub fn log(&self, connection: &Connection) {
+        let (peer, id) = (connection.client.peer, connection.client.id);
+        match self {
+            Self::Peer | Self::Drained | Self::Stopped | Self::NodeStopped | Self::Stalled => {
+                tracing::debug!(%peer, id, why = ?self, "connection closed");
+            }
+            Self::Bug => {
+                tracing::error!(%peer, id, "connection closed: its last call brought out a bug of ours")
+            }
+            Self::Garbage(what) => tracing::warn!(%peer, id, what, "connection closed: not RPC"),
+            Self::Transport(error) => tracing::info!(%peer, id, %error, "connection closed"),
+            Self::System(error) => tracing::info!(%peer, id, %error, "connection closed"),
+            Self::Stuck => tracing::info!(%peer, id, "connection closed: silent in the middle of a record"),
+            Self::Evicted => tracing::info!(%peer, id, "connection closed: idle longest when a new one came"),
+        }
+    }
+
+    /// Whether the system must drop what it has not delivered yet.
+    const fn is_reset(&self) -> bool {
+        matches!(self, Self::Stalled | Self::NodeStopped | Self::Stopped | Self::Bug)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Calls are taken.
+    Serving,
+    /// No more calls; the replies that are queued still go out.
+    Ending,
+    /// All is sent; waits for the client to close, so that no reset overtakes the last reply.
+    Lingering { until: Duration },
+}
+
+/// One connection.
+pub(super) struct Connection {
+    stream: Stream<Payload, Incoming>,
+    pub client: Client,
+    pub counters: Counters,
+    pub interest: Interest,
+    opened: Duration,
+    /// When something was last received.
+    pub active: Duration,
+    /// Set by a drain: this turn is the last that takes calls.
+    pub draining: bool,
+    phase: Phase,
+    /// The queue is full: nothing is received until half of it is gone.
+    paused: bool,
+    /// Replies are waiting for the peer to take some.
+    unsent: bool,
+}
+
+impl Connection {
+    pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
+        let fd = std::os::fd::AsFd::as_fd(&accepted.socket);
+        // An option that the system refuses makes the connection slower or later to end, not wrong.
+        let _ = socket::set_deadlines(fd, PEER_GONE, PEER_GONE);
+        if let Some(name) = &group.congestion {
+            let _ = socket::set_congestion(fd, name);
+        }
+        let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, &group.exports);
+        let limits = transport::Limits { record_bytes_max: RECORD_BYTES_MAX };
+        let connection = Self {
+            stream: Stream::new(accepted.socket, limits),
+            client,
+            counters: Counters::default(),
+            interest: Interest::READ,
+            opened: now,
+            active: now,
+            draining: false,
+            phase: Phase::Serving,
+            paused: false,
+            unsent: false,
+        };
+        if let Some(share) = group.nodes.get(connection.client.node).and_then(crate::group::Node::share) {
+            connection.set_pace(Some(share));
+        }
+        connection
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.fd()
+    }
+
+    pub fn set_pace(&self, bytes_per_s: Option<u64>) {
+        if let Err(error) = socket::set_pacing(self.fd(), bytes_per_s) {
+            tracing::warn!(%error, peer = %self.client.peer, "the connection cannot be paced");
+        }
+    }
+
+    /// What to wait for.
+    pub const fn wanted(&self) -> Interest {
+        let read = match self.phase {
+            Phase::Serving => !self.paused,
+            Phase::Ending => false,
+            Phase::Lingering { .. } => true,
+        };
+        Interest { read, write: self.unsent }
+    }
+
+    /// One turn: send what waits, receive and answer calls, send their replies.
+    pub fn turn(
+        &mut self,
+        work: &mut Workspace,
+        group: &Group,
+        peers: &Peers,
+        place: Place,
+        now: Duration,
+    ) -> Step {
+        if let Phase::Lingering { .. } = self.phase {
+            return self.discard();
+        }
+        if self.unsent
+            && let Err(error) = self.flush()
+        {
+            return Step::Close(Close::Transport(error));
+        }
+        let room = self.stream.queued_bytes() <= group.limits.queued_bytes_max / 2;
+        if self.phase == Phase::Serving && (!self.paused || room) {
+            self.paused = false;
+            if let Some(step) = self.take_calls(work, group, peers, place, now) {
+                return step;
+            }
+        }
+        self.finish_turn(now)
+    }
+
+    fn flush(&mut self) -> Result<(), transport::Error> {
+        self.unsent = !self.stream.flush(&Pinned)?;
+        Ok(())
+    }
+
+    /// Receives and answers. A step, when the turn ends here.
+    fn take_calls(
+        &mut self,
+        work: &mut Workspace,
+        group: &Group,
+        peers: &Peers,
+        place: Place,
+        now: Duration,
+    ) -> Option<Step> {
+        let queued = self.stream.queued_bytes();
+        let mut service = Service {
+            group,
+            peers,
+            place,
+            client: &mut self.client,
+            counters: &mut self.counters,
+            replies: &mut work.replies,
+            text: &mut work.text,
+            now,
+            room_bytes: group.limits.queued_bytes_max.saturating_sub(queued),
+            calls_left: TURN_CALLS,
+            garbage: None,
+        };
+        let budget = if self.draining { DRAIN_BYTES } else { TURN_BYTES };
+        let received = self.stream.receive(&mut work.scratch, &mut service, budget);
+        let (garbage, full, out_of_turn) = (service.garbage, service.is_full(), service.calls_left == 0);
+        let stream = &mut self.stream;
+        work.replies.drain(|head, payload, len| stream.push(payload, len, |out| out.extend_from_slice(head)));
+        if self.stream.queued_bytes() > 0
+            && let Err(error) = self.flush()
+        {
+            return Some(Step::Close(Close::Transport(error)));
+        }
+        match received {
+            Ok(received) if received.bytes > 0 => self.active = now,
+            Ok(_) => {}
+            // The peer sends no more; what it has asked for is still answered.
+            Err(transport::Error::Closed) => {
+                self.phase = Phase::Ending;
+                return if self.unsent { None } else { Some(Step::Close(Close::Peer)) };
+            }
+            Err(error) => return Some(Step::Close(Close::Transport(error))),
+        }
+        if let Some(what) = garbage {
+            return Some(Step::Close(Close::Garbage(what)));
+        }
+        if full || out_of_turn {
+            // Received calls may be waiting in the stream: they come first, without waiting for the socket.
+            self.paused = self.stream.queued_bytes() > group.limits.queued_bytes_max / 2;
+            return (!self.paused).then_some(Step::Again);
+        }
+        if self.draining {
+            self.phase = Phase::Ending;
+        }
+        None
+    }
+
+    /// What comes after sending.
+    fn finish_turn(&mut self, now: Duration) -> Step {
+        if self.phase != Phase::Ending || self.unsent {
+            return Step::Wait;
+        }
+        if !self.draining {
+            return Step::Close(Close::Peer);
+        }
+        // A close with unread calls would be a reset, which may overtake replies; so only our half is closed.
+        if rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write).is_err() {
+            return Step::Close(Close::Drained);
+        }
+        self.phase = Phase::Lingering { until: now + LINGER };
+        Step::Wait
+    }
+
+    /// Reads calls that came too late, and drops them: their clients take them elsewhere.
+    fn discard(&self) -> Step {
+        let mut room = [0_u8; 16 << 10];
+        match rustix::io::read(self.fd(), &mut room) {
+            Ok(0) => Step::Close(Close::Drained),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
+            Err(_) => Step::Close(Close::Drained),
+        }
+    }
+
+    pub fn is_done_lingering(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Lingering { until } if until <= now)
+    }
+
+    /// Whether it has been silent in the middle of a record for too long.
+    pub fn is_stuck(&self, now: Duration, silence_max: Duration) -> bool {
+        !self.paused && self.stream.within_record() && self.active + silence_max <= now
+    }
+
+    /// Queues a reply that another loop found.
+    pub fn push_answer(&mut self, reply: &[u8]) {
+        if !matches!(self.phase, Phase::Lingering { .. }) {
+            self.stream.push(Payload::new(), 0, |out| out.extend_from_slice(reply));
+            self.unsent = true;
+        }
+    }
+
+    pub fn statistics(&self, on_loop: usize, now: Duration) -> ConnectionStatistics {
+        ConnectionStatistics {
+            id: self.client.id,
+            peer: self.client.peer,
+            local: self.client.local,
+            on_loop,
+            age: now.saturating_sub(self.opened),
+            idle: now.saturating_sub(self.active),
+            queued_bytes: self.stream.queued_bytes(),
+            procedures: self.counters.procedures().clone(),
+        }
+    }
+
+    /// Closes it.
+    pub fn end(self, why: &Close) {
+        if why.is_reset() {
+            // Memory that a payload was being received into goes back to its store by this, too.
+            drop(self.stream.abort());
+        }
+    }
+}

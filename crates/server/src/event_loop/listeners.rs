@@ -1,0 +1,117 @@
+//! The listening sockets of all nodes; the first loop has them.
+
+use super::messages::{Accepted, Peers};
+use super::{LISTENERS, TICK};
+use crate::error::Error;
+use crate::group::Group;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use transport::poll::{Interest, Poller};
+use transport::socket;
+
+/// Connections accepted in one turn, so that a flood of them does not hold up those that are there.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// A socket that listens for a node.
+#[derive(Debug)]
+pub(crate) struct BoundListener {
+    pub node: usize,
+    pub address: SocketAddr,
+    socket: OwnedFd,
+}
+
+impl BoundListener {
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Listens on an address for a node; port 0 becomes a port.
+pub(crate) fn bind(node: usize, address: SocketAddr) -> Result<BoundListener, Error> {
+    let failed = |error| Error::Listen { address, error };
+    let socket = socket::listen(address).map_err(failed)?;
+    let address = socket::local_address(socket.as_fd()).map_err(failed)?;
+    Ok(BoundListener { node, address, socket })
+}
+
+/// The listeners of a loop.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    slots: Vec<Option<BoundListener>>,
+    /// Nothing is accepted until then: the system had no descriptor left.
+    rest_until: Option<Duration>,
+}
+
+impl Listeners {
+    pub fn add(&mut self, poller: &Poller, bound: Vec<BoundListener>) -> io::Result<()> {
+        for listener in bound {
+            let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+            poller.add(&listener.socket, LISTENERS + free as u64, Interest::READ)?;
+            match self.slots.get_mut(free) {
+                Some(slot) => *slot = Some(listener),
+                None => self.slots.push(Some(listener)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops listening for a node.
+    pub fn remove(&mut self, node: usize) {
+        for slot in &mut self.slots {
+            slot.take_if(|listener| listener.node == node);
+        }
+    }
+
+    pub fn remove_all(&mut self) {
+        self.slots.clear();
+    }
+
+    pub const fn are_resting(&self) -> bool {
+        self.rest_until.is_some()
+    }
+
+    /// Accepts what waits at one listener and places it on the loops.
+    pub fn accept(&mut self, poller: &Poller, token: u64, now: Duration, group: &Group, peers: &Peers) {
+        let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
+        let Some(Some(listener)) = self.slots.get(index) else { return };
+        for _ in 0..ACCEPTS_PER_TURN {
+            match socket::accept(listener.socket.as_fd()) {
+                Ok(None) => return,
+                Ok(Some((socket, peer))) => {
+                    let local = socket::local_address(socket.as_fd()).unwrap_or(listener.address);
+                    let id = group.next_connection.fetch_add(1, Ordering::Relaxed);
+                    if let Some(node) = group.nodes.get(listener.node) {
+                        node.enter();
+                    }
+                    peers.place(Accepted { socket, peer, local, node: listener.node, id });
+                }
+                Err(error) => {
+                    // The waiting connection would wake us again at once; others may free a descriptor.
+                    tracing::warn!(%error, address = %listener.address, "cannot accept; resting");
+                    self.rest_until = Some(now + TICK);
+                    self.set_interest(poller, Interest::NONE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Accepts again after a rest.
+    pub fn wake_rested(&mut self, poller: &Poller, now: Duration) {
+        if self.rest_until.take_if(|until| *until <= now).is_some() {
+            self.set_interest(poller, Interest::READ);
+        }
+    }
+
+    fn set_interest(&self, poller: &Poller, interest: Interest) {
+        for (index, listener) in self.slots.iter().enumerate() {
+            if let Some(listener) = listener {
+                // It was added under this token, so that the change cannot fail for a reason we could mend.
+                let _ = poller.modify(&listener.socket, LISTENERS + index as u64, interest);
+            }
+        }
+    }
+}

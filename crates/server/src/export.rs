@@ -1,0 +1,118 @@
+//! The exports of a group while it runs: their stores, their keys, and who may use them.
+
+use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
+use crate::error::Error;
+use crate::handle::{HandleError, HandleKey, fsid_of};
+use std::net::SocketAddr;
+use store::{MemStore, ObjectId, Store};
+
+/// Ports below this one only a privileged program can come from.
+const PRIVILEGED_PORTS: u16 = 1024;
+
+/// One export.
+pub(crate) struct Export {
+    pub config: ExportConfig,
+    pub store: Box<dyn Store>,
+    /// The write verifier at the start.
+    pub first_verifier: u64,
+    key: HandleKey,
+}
+
+impl Export {
+    fn new(config: &ExportConfig) -> Result<Self, Error> {
+        let store: Box<dyn Store> = match config.store {
+            StoreConfig::Mem { bytes, owner_uid, owner_gid } => {
+                Box::new(MemStore::new(bytes, owner_uid, owner_gid))
+            }
+        };
+        // The seam for stores that may wait: their operations need a worker pool, which is not there yet.
+        if store.may_block() {
+            return Err(Error::MayBlock { path: config.path.clone() });
+        }
+        let no_random = |error: getrandom::Error| Error::System {
+            what: "random bytes for file handles",
+            error: std::io::Error::other(error.to_string()),
+        };
+        let key = HandleKey::random(config.fsid).map_err(no_random)?;
+        Ok(Self { config: config.clone(), first_verifier: store.verifier(), store, key })
+    }
+
+    /// The handle of one of its objects.
+    #[inline]
+    pub fn handle(&self, object: ObjectId) -> nfs3::FileHandle {
+        let sealed = self.key.seal(object);
+        nfs3::FileHandle::new(&sealed).expect("32 bytes are within the 64 of RFC 1813 s2.4")
+    }
+
+    fn admits(&self, peer: SocketAddr) -> bool {
+        let from_there = self.config.allow.iter().any(|network| network.contains(peer.ip()));
+        from_there && (!self.config.secure || peer.port() < PRIVILEGED_PORTS)
+    }
+}
+
+/// The exports that one client address may use, one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Admitted([u64; EXPORTS_MAX / 64]);
+
+impl Admitted {
+    fn insert(&mut self, index: usize) {
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
+        }
+    }
+
+    #[inline]
+    pub fn contains(&self, index: usize) -> bool {
+        self.0.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+    }
+
+    /// Whether it is a stranger, who learns nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+}
+
+/// All exports of a group.
+pub(crate) struct Exports(Vec<Export>);
+
+/// Why a handle opens nothing for a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenError {
+    Handle(HandleError),
+    /// The client's address may not use that export.
+    NotAdmitted,
+}
+
+impl Exports {
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        config.exports.iter().map(Export::new).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Export)> {
+        self.0.iter().enumerate()
+    }
+
+    /// Which exports a client may use; found once for each connection.
+    pub fn admitted(&self, peer: SocketAddr) -> Admitted {
+        let mut admitted = Admitted::default();
+        for (index, export) in self.iter() {
+            if export.admits(peer) {
+                admitted.insert(index);
+            }
+        }
+        admitted
+    }
+
+    /// The export and object of a handle. Strangers learn nothing: they are told the same of every handle.
+    #[inline]
+    pub fn open(&self, handle: &[u8], admitted: &Admitted) -> Result<(&Export, ObjectId), OpenError> {
+        if admitted.is_empty() {
+            return Err(OpenError::NotAdmitted);
+        }
+        let fsid = fsid_of(handle).map_err(OpenError::Handle)?;
+        let found = self.iter().find(|(_, export)| export.key.fsid() == fsid);
+        let (index, export) = found.ok_or(OpenError::Handle(HandleError::Stale))?;
+        let object = export.key.open(handle).map_err(OpenError::Handle)?;
+        if admitted.contains(index) { Ok((export, object)) } else { Err(OpenError::NotAdmitted) }
+    }
+}

@@ -1,0 +1,20 @@
+//! COMMIT: makes data that were written unstable safe. RFC 1813 s3.3.21
+
+use crate::request::Request;
+use crate::status;
+use nfs3::proc::commit::{Args, Reply, Success};
+use nfs3::{Outcome, WccData};
+use rpc::auth::AuthStat;
+
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, AuthStat> {
+    let target = match request.open_for_change(&args.file) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(WccData::default()),
+    };
+    let (change, result) = target.export.store.commit(target.object, args.offset, args.count);
+    let file = target.wcc(&change);
+    Ok(match result {
+        Ok(verifier) => Outcome::Ok(Success { file, verifier: verifier.to_be_bytes() }),
+        Err(error) => Outcome::Fail(status::of_store(error), file),
+    })
+}

@@ -1,0 +1,9 @@
+//! UMNT: the caller has unmounted a path. RFC 1813 s5.2.3
+
+use crate::client::Client;
+use crate::group::Group;
+use nfs3::mount::umnt::Args;
+
+pub fn run(group: &Group, client: &Client, args: &Args<'_>) {
+    group.mounts.remove(client.peer.ip(), args.path);
+}

@@ -1,0 +1,175 @@
+//! Nothing is done twice: the group's reply cache around calls that change something.
+//!
+//! What is kept, and why no stale call slips through, is [`rpc::replay`]'s. All loops share it: our own
+//! clients each have a window (without locks for WRITE), all others share tables behind sharded locks.
+
+use crate::client::Client;
+use crate::event_loop::Place;
+use crate::identity::Identity;
+use nfs3::Status;
+use rpc::Xid;
+use rpc::call::CallHeader;
+use rpc::replay::{
+    Answer, Begin, CLIENT_WINDOWS_MAX, CallKey, ClientWindow, Outcome, TABLE_ENTRIES_MAX, Table, Token,
+    Windows, XidClass,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Tables of foreign clients' calls, so that loops rarely meet at one lock.
+const TABLES: usize = 16;
+
+/// The reply cache of a group.
+#[derive(Debug)]
+pub(crate) struct Replays {
+    windows: Mutex<Windows>,
+    tables: Vec<Mutex<Table>>,
+}
+
+/// Every place where a caller holds one of these locks is free of panics, so that what they guard is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Replays {
+    pub fn new() -> Self {
+        let table = || Mutex::new(Table::new(TABLE_ENTRIES_MAX / TABLES));
+        let tables = std::iter::repeat_with(table).take(TABLES).collect();
+        Self { windows: Mutex::new(Windows::new(CLIENT_WINDOWS_MAX)), tables }
+    }
+
+    /// The window of one of our clients; `None` when there are too many of them.
+    fn window(&self, id: u64, now: Duration) -> Option<Arc<ClientWindow>> {
+        lock(&self.windows).window(id, now)
+    }
+}
+
+/// A connection as a number, from which [`place_of`] finds it again.
+pub(crate) fn token_of(place: Place, connection: u64) -> Token {
+    Token((place.on_loop as u64) << 56 | (place.key as u64 & 0xff_ffff) << 32 | connection & 0xffff_ffff)
+}
+
+/// Where a connection lives, and the low half of its number.
+pub(crate) fn place_of(token: Token) -> (Place, u32) {
+    let [on_loop, k1, k2, k3, number @ ..] = token.0.to_be_bytes();
+    let key = usize::try_from(u32::from_be_bytes([0, k1, k2, k3])).unwrap_or(usize::MAX);
+    (Place { on_loop: usize::from(on_loop), key }, u32::from_be_bytes(number))
+}
+
+/// There are too many clients of ours to remember what this one did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManyClients;
+
+/// Sees to it that the connection holds the window of the client that it speaks for, if that is one of ours.
+pub(crate) fn hold_window(
+    client: &mut Client,
+    replays: &Replays,
+    now: Duration,
+) -> Result<(), TooManyClients> {
+    let id = client.identities.current().and_then(|identity| identity.client_id);
+    let Some(id) = id else { return Ok(()) };
+    if client.window.as_ref().is_none_or(|window| window.id() != id) {
+        client.window = Some(replays.window(id, now).ok_or(TooManyClients)?);
+    }
+    Ok(())
+}
+
+const fn class_of(header: &CallHeader<'_>) -> XidClass {
+    XidClass::of_call(header.program, header.version, header.procedure)
+}
+
+/// Whether a call is one of our own clients', with an xid of the class that its procedure needs.
+pub(crate) fn is_ours(identity: &Identity, header: &CallHeader<'_>) -> bool {
+    identity.client_id.is_some() && XidClass::of(header.xid) == Some(class_of(header))
+}
+
+enum Cache<'a> {
+    Window(&'a ClientWindow, Xid, XidClass),
+    Table(&'a Mutex<Table>, CallKey),
+}
+
+/// One call on its way past the cache.
+pub(crate) struct Guard<'a> {
+    cache: Cache<'a>,
+    now: Duration,
+    running: bool,
+}
+
+impl<'a> Guard<'a> {
+    /// Chooses what guards a call; [`hold_window`] came before.
+    #[inline]
+    pub fn new(
+        replays: &'a Replays,
+        client: &'a Client,
+        identity: &Identity,
+        header: &CallHeader<'_>,
+        args_hash: impl FnOnce() -> u64,
+        now: Duration,
+    ) -> Self {
+        let cache = match &client.window {
+            Some(window) if is_ours(identity, header) => Cache::Window(window, header.xid, class_of(header)),
+            _ => {
+                let key = CallKey::new(header, args_hash());
+                let shard = key.shard(replays.tables.len());
+                match replays.tables.get(shard).or(replays.tables.first()) {
+                    Some(table) => Cache::Table(table, key),
+                    None => unreachable!("there are {TABLES} tables"),
+                }
+            }
+        };
+        Self { cache, now, running: false }
+    }
+
+    /// What to do with the call.
+    #[inline]
+    pub fn begin(&mut self, token: Token) -> Begin {
+        let begin = match &self.cache {
+            Cache::Window(window, xid, _) => window.begin(*xid, token, self.now),
+            Cache::Table(table, key) => lock(table).begin(key, token, self.now),
+        };
+        self.running = begin == Begin::Run;
+        begin
+    }
+
+    /// Ends a call that was begun. `reply` is what is sent, behind the xid; `cut_short` says that it did less
+    /// than it was asked for.
+    #[inline]
+    pub fn finish(mut self, status: Status, cut_short: bool, reply: &[u8]) -> Answer {
+        let outcome = match &self.cache {
+            // From a bit that says "done" a reply is built that says all was done; so a part is no success.
+            Cache::Window(_, _, XidClass::DoneBit) if cut_short => Outcome::Failed(Status::NOSPC.0),
+            Cache::Window(_, _, XidClass::DoneBit) if status == Status::OK => Outcome::Done,
+            Cache::Window(_, _, XidClass::DoneBit) => Outcome::Failed(status.0),
+            Cache::Window(..) | Cache::Table(..) => Outcome::Reply(reply),
+        };
+        self.end(outcome)
+    }
+
+    fn end(&mut self, outcome: Outcome<'_>) -> Answer {
+        self.running = false;
+        match &self.cache {
+            Cache::Window(window, xid, _) => window.finish(*xid, outcome, self.now),
+            Cache::Table(table, key) => lock(table).finish(key, outcome, self.now),
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if self.running {
+            // A bug cut the call short: what it did is not known, and it must not run again.
+            self.end(Outcome::Failed(Status::SERVERFAULT.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_leads_back_to_its_connection() {
+        let place = Place { on_loop: 255, key: 0xab_cdef };
+        assert_eq!(place_of(token_of(place, 0x1_2345_6789)), (place, 0x2345_6789));
+    }
+}

@@ -1,0 +1,206 @@
+//! A running server: its start, what others may ask of it, and its end.
+
+use crate::clock;
+use crate::config::Config;
+use crate::error::Error;
+use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind};
+use crate::group::Group;
+use crate::statistics::Statistics;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use transport::poll::{Poller, Waker};
+use transport::socket;
+
+/// Descriptors besides those of connections: listeners, loops, standard streams, what the program has open.
+const OTHER_DESCRIPTORS: u64 = 256;
+
+/// Names a node: its place in the configuration, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub usize);
+
+/// A running group of nodes. Dropping it ends it at once; [`drain`](Self::drain) ends it in good order.
+#[derive(Debug)]
+pub struct Server {
+    names: Vec<String>,
+    peers: Arc<Peers>,
+    threads: Vec<JoinHandle<()>>,
+    /// By node; ports are as they were given out at the start.
+    addresses: Vec<Vec<SocketAddr>>,
+}
+
+impl Server {
+    /// Starts all nodes and returns once they accept.
+    ///
+    /// # Errors
+    /// [`Error`]: each says what to do about it. Nothing runs then.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        config.check()?;
+        let group = Arc::new(Group::new(&config)?);
+        raise_descriptor_limit(config.limits.connections_max);
+        let mut bound = Vec::new();
+        for (node, of_node) in config.nodes.iter().enumerate() {
+            for address in &of_node.listen {
+                bound.push(bind(node, *address)?);
+            }
+        }
+        if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
+            check_congestion(first, name)?;
+        }
+        let mut addresses = vec![Vec::new(); config.nodes.len()];
+        for listener in &bound {
+            if let Some(of_node) = addresses.get_mut(listener.node) {
+                of_node.push(listener.address);
+            }
+        }
+        let loops =
+            config.loops.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let mut pollers = Vec::with_capacity(loops);
+        let mut wakers = Vec::with_capacity(loops);
+        for _ in 0..loops {
+            let poller =
+                Poller::new().map_err(|error| Error::System { what: "an epoll descriptor", error })?;
+            let waker = Waker::new(&poller, EventLoop::waker_token());
+            wakers.push(waker.map_err(|error| Error::System { what: "an event descriptor", error })?);
+            pollers.push(poller);
+        }
+        let names = config.nodes.iter().map(|node| node.name.clone()).collect();
+        let mut server = Self {
+            names,
+            peers: Arc::new(Peers::new(wakers)),
+            threads: Vec::with_capacity(loops),
+            addresses,
+        };
+        for (index, poller) in pollers.into_iter().enumerate() {
+            let mut event_loop = EventLoop::new(index, Arc::clone(&group), Arc::clone(&server.peers), poller);
+            // The first loop accepts for all; what it accepts goes to the loop with the fewest connections.
+            let listening = event_loop.listen(std::mem::take(&mut bound));
+            listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
+            let thread =
+                std::thread::Builder::new().name(format!("tl-serve-{index}")).spawn(|| event_loop.run());
+            // On a failure the drop of `server` ends the loops that run already.
+            server.threads.push(thread.map_err(|error| Error::System { what: "a thread", error })?);
+        }
+        Ok(server)
+    }
+
+    /// Where it listens, node by node; a port given as 0 is the one that was chosen.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.concat()
+    }
+
+    /// Where one node listens.
+    #[must_use]
+    pub fn node_addresses(&self, node: NodeId) -> &[SocketAddr] {
+        self.addresses.get(node.0).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// How many nodes it runs.
+    #[must_use]
+    pub const fn nodes(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// What it has counted since the start.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let (sender, receiver) = mpsc::channel();
+        self.peers.send_all(|| Message::Report(sender.clone()));
+        drop(sender);
+        // The channel ends when each loop has answered, or has ended and dropped the question.
+        let mut reports: Vec<_> = receiver.iter().collect();
+        reports.sort_by_key(|report| report.index);
+        Statistics::new(self.names.iter().cloned(), reports)
+    }
+
+    /// Stops a node as if its host had died: nothing is accepted, connections are reset, what they hold is
+    /// not executed. Returns when that is done.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchNode`].
+    pub fn stop_node(&self, node: NodeId) -> Result<(), Error> {
+        if node.0 >= self.nodes() {
+            return Err(Error::NoSuchNode(node.0));
+        }
+        // First the listener: what it accepted until then has been given to the loops before they are told.
+        self.tell_and_wait(|done| self.peers.send(0, Message::Unlisten(node.0, done)));
+        self.tell_and_wait(|done| self.peers.send_all(|| Message::ResetNode(node.0, done.clone())));
+        Ok(())
+    }
+
+    /// Starts a stopped node again, on the addresses it had. A node that runs stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Listen`] when an address was taken meanwhile (also by the node itself, if it runs).
+    pub fn start_node(&self, node: NodeId) -> Result<(), Error> {
+        let addresses = self.addresses.get(node.0).ok_or(Error::NoSuchNode(node.0))?;
+        let bound = addresses.iter().map(|address| bind(node.0, *address)).collect::<Result<_, _>>()?;
+        let (sender, receiver) = mpsc::channel();
+        self.peers.send(0, Message::Listen(bound, sender));
+        match receiver.recv() {
+            Ok(Err(error)) => Err(Error::System { what: "waiting for connections", error }),
+            Ok(Ok(())) | Err(mpsc::RecvError) => Ok(()),
+        }
+    }
+
+    /// Ends in good order: stops accepting, answers what has been received, closes, and joins its threads. What
+    /// is not done after `timeout` is cut.
+    pub fn drain(mut self, timeout: Duration) {
+        let deadline = clock::now() + timeout;
+        self.peers.send_all(|| Message::Drain(deadline));
+        self.join();
+    }
+
+    fn tell_and_wait(&self, tell: impl FnOnce(mpsc::Sender<()>)) {
+        let (sender, receiver) = mpsc::channel();
+        tell(sender);
+        // Nothing is ever sent: the channel ends when every loop has taken its message and dropped the sender.
+        let _ = receiver.recv();
+    }
+
+    fn join(&mut self) {
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a loop of the server ended by a panic");
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.peers.send_all(|| Message::Stop);
+        self.join();
+    }
+}
+
+/// Tries a congestion control on a listener, so that a wrong name is an error at the start and not a silence
+/// on every connection.
+fn check_congestion(listener: &BoundListener, name: &str) -> Result<(), Error> {
+    socket::set_congestion(listener.fd(), name).map_err(|error| Error::Congestion {
+        name: name.to_owned(),
+        offered: socket::congestion_controls().join(", "),
+        error,
+    })
+}
+
+/// Raises this process's soft limit of open descriptors as far as its connections need and the hard limit
+/// allows: the usual 1,024 would end a server long before its own bound.
+fn raise_descriptor_limit(connections_max: usize) {
+    let wanted = connections_max as u64 + OTHER_DESCRIPTORS;
+    let limit = getrlimit(Resource::Nofile);
+    let Some(current) = limit.current else { return };
+    if current >= wanted {
+        return;
+    }
+    let raised = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: limit.maximum })
+    {
+        let error = io::Error::from(error);
+        tracing::warn!(%error, current, wanted, "the limit of open descriptors stays below the connection bound");
+    }
+}

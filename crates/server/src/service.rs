@@ -1,0 +1,198 @@
+//! From received records to replies: what a connection's turn does with each call.
+//!
+//! RFC 5531 s9's checks in order: header, program, version, procedure, credential, arguments. A message that is
+//! no call at all, or ends within its header, cannot be answered and finishes the connection. NULL is answered
+//! always. NFS and MOUNT are served alike on every port.
+
+mod call;
+mod mount;
+mod nfs;
+
+use crate::client::Client;
+use crate::event_loop::{Peers, Place};
+use crate::group::Group;
+use crate::replies::{Payload, Replies};
+use crate::request::Request;
+use crate::statistics::{CallEnd, Counters, Slot};
+use call::{Answered, Call};
+use nfs3::proc::write::ArgsHead;
+use nfs3::{Procedure, Wire};
+use rpc::Xid;
+use rpc::call::{CallError, CallHeader};
+use rpc::reply::{Accept, Reject, encode_accept, encode_reject, encode_success};
+use std::time::Duration;
+use transport::{Place as PayloadPlace, Sink, SlicesMut};
+use xdr::{Reader, Writer};
+
+/// The most that one READ gives and one WRITE takes: rtmax and wtmax. RFC 1813 s3.3.19
+pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
+
+/// Memory of a store that a WRITE is received into.
+pub(crate) struct Incoming(store::Landing);
+
+impl transport::Landing for Incoming {
+    #[inline]
+    fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
+        self.0.unfilled(from, out);
+    }
+}
+
+/// One turn of one connection.
+pub(crate) struct Service<'a> {
+    pub group: &'a Group,
+    pub peers: &'a Peers,
+    pub place: Place,
+    pub client: &'a mut Client,
+    pub counters: &'a mut Counters,
+    pub replies: &'a mut Replies,
+    /// Memory for texts that a reply holds: link targets.
+    pub text: &'a mut Vec<u8>,
+    pub now: Duration,
+    /// Bytes of replies that still fit the connection's queue.
+    pub room_bytes: usize,
+    pub calls_left: u32,
+    /// Set when the peer does not speak RPC.
+    pub garbage: Option<&'static str>,
+}
+
+impl Service<'_> {
+    /// Whether the queue of replies is at its bound.
+    pub const fn is_full(&self) -> bool {
+        self.replies.bytes() >= self.room_bytes
+    }
+
+    fn take(&mut self, record: &[u8], landing: Option<store::Landing>, record_len: usize) {
+        self.calls_left = self.calls_left.saturating_sub(1);
+        let mut reader = Reader::new(record);
+        match rpc::call::decode(&mut reader) {
+            Ok(header) => self.serve(&header, reader, landing, record_len),
+            Err(CallError::RpcMismatch { xid }) => self.reject(xid, Reject::RPC_VERSION),
+            Err(CallError::AuthError { xid, stat }) => self.reject(xid, Reject::Auth(stat)),
+            Err(CallError::NotACall) => self.garbage = Some("a message that is not a call"),
+            Err(CallError::Garbage(_)) => self.garbage = Some("a record that ends within a call's header"),
+        }
+    }
+
+    fn serve(
+        &mut self,
+        header: &CallHeader<'_>,
+        reader: Reader<'_>,
+        landing: Option<store::Landing>,
+        len: usize,
+    ) {
+        let slot = match slot_of(header) {
+            Ok(slot) => slot,
+            Err(accept) => return self.refuse(header.xid, accept),
+        };
+        let start = self.replies.heads().len();
+        match self.answer(header, reader, landing) {
+            Answered::Reply { error, replayed, payload, payload_len } => {
+                let sent_bytes = self.replies.push(payload, payload_len);
+                self.counters.count(&CallEnd { slot, error, replayed, received_bytes: len, sent_bytes });
+            }
+            Answered::Accept(accept) => {
+                self.replies.heads().truncate(start);
+                self.refuse(header.xid, accept);
+            }
+            Answered::Reject(reject) => {
+                self.replies.heads().truncate(start);
+                self.reject(header.xid, reject);
+            }
+            Answered::Elsewhere => self.replies.heads().truncate(start),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        header: &CallHeader<'_>,
+        reader: Reader<'_>,
+        landing: Option<store::Landing>,
+    ) -> Answered {
+        let out = self.replies.heads();
+        if header.procedure == Procedure::Null.number() {
+            // RFC 1813 s3.3.0: NULL is for testing and timing, and wants no credential.
+            encode_success(&mut Writer::new(out), header.xid);
+            return Answered::reply(false);
+        }
+        if let Err(stat) = self.client.identities.identify(header.credential_flavor, header.credential_body) {
+            return Answered::Reject(Reject::Auth(stat));
+        }
+        let (group, peers, place, now) = (self.group, self.peers, self.place, self.now);
+        let call =
+            Call { group, peers, place, client: self.client, out, text: self.text, now, header, reader };
+        if header.program == nfs3::PROGRAM { nfs::serve(call, landing) } else { mount::serve(call) }
+    }
+
+    #[cold]
+    fn refuse(&mut self, xid: Xid, accept: Accept) {
+        encode_accept(&mut Writer::new(self.replies.heads()), xid, accept);
+        self.replies.push(Payload::new(), 0);
+        self.counters.count_refused();
+    }
+
+    #[cold]
+    fn reject(&mut self, xid: Xid, reject: Reject) {
+        encode_reject(&mut Writer::new(self.replies.heads()), xid, reject);
+        self.replies.push(Payload::new(), 0);
+        self.counters.count_refused();
+    }
+}
+
+/// The procedure that a call is for, or how it is refused. RFC 5531 s9
+fn slot_of(header: &CallHeader<'_>) -> Result<Slot, Accept> {
+    let slot = match header.program {
+        nfs3::PROGRAM => Slot::nfs,
+        nfs3::mount::PROGRAM => Slot::mount,
+        _ => return Err(Accept::ProgUnavail),
+    };
+    // Both programs are at version 3 and at no other.
+    if header.version != nfs3::VERSION {
+        return Err(Accept::ProgMismatch { low: nfs3::VERSION, high: nfs3::VERSION });
+    }
+    slot(header.procedure).ok_or(Accept::ProcUnavail)
+}
+
+const _: () = assert!(nfs3::VERSION == nfs3::mount::VERSION);
+
+impl Sink for Service<'_> {
+    type Landing = Incoming;
+
+    /// Finds memory of the store for the data of a WRITE. Whatever is odd about the call is left to the slow
+    /// path, which has the words for it.
+    fn place(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
+        let mut reader = Reader::new(head);
+        let header = rpc::call::decode(&mut reader).ok()?;
+        let is_write = header.procedure == Procedure::Write.number() && header.program == nfs3::PROGRAM;
+        if !is_write || header.version != nfs3::VERSION {
+            return None;
+        }
+        let args = ArgsHead::decode(&mut reader).ok()?;
+        let at = head.len() - reader.remaining();
+        let len = usize::try_from(args.data_len).ok()?;
+        if len == 0 || args.data_len > IO_BYTES_MAX || record_len != at + len + xdr::padding(len) {
+            return None;
+        }
+        self.client.identities.identify(header.credential_flavor, header.credential_body).ok()?;
+        let identity = self.client.identities.current()?;
+        let request = Request { group: self.group, client: self.client, identity };
+        let target = request.open_for_change(&args.file).ok()?;
+        let landing = target.export.store.landing(args.offset, args.data_len)?;
+        Some(PayloadPlace { at, len, landing: Incoming(landing) })
+    }
+
+    #[inline]
+    fn record(&mut self, record: &[u8]) {
+        self.take(record, None, record.len());
+    }
+
+    #[inline]
+    fn landed(&mut self, head: &[u8], landing: Incoming, tail: &[u8]) {
+        let record_len = head.len() + landing.0.len() + tail.len();
+        self.take(head, Some(landing.0), record_len);
+    }
+
+    #[inline]
+    fn wants_more(&self) -> bool {
+        self.calls_left > 0 && self.garbage.is_none() && !self.is_full()
+    }
+}

@@ -1,0 +1,214 @@
+//! One call whose header and credential are sound: reads its arguments, runs its handler, writes the reply;
+//! calls that change something pass the reply cache.
+
+use crate::client::Client;
+use crate::event_loop::{Answer, Message, Peers, Place};
+use crate::group::Group;
+use crate::replays::{Guard, hold_window, place_of, token_of};
+use crate::replies::Payload;
+use crate::request::Request;
+use nfs3::{Outcome, Status, Wire};
+use rpc::Xid;
+use rpc::auth::AuthStat;
+use rpc::call::CallHeader;
+use rpc::replay::{Begin, Refusal, Stored, Token, args_hash};
+use rpc::reply::{Accept, Reject, encode_reject, encode_success};
+use std::time::Duration;
+use xdr::{Reader, Writer};
+
+/// How a call was answered.
+pub(super) enum Answered {
+    /// By a reply whose head has been written.
+    Reply {
+        error: bool,
+        replayed: bool,
+        payload: Payload,
+        payload_len: usize,
+    },
+    /// Not by its procedure. RFC 5531 s9
+    Accept(Accept),
+    Reject(Reject),
+    /// On another connection, or later.
+    Elsewhere,
+}
+
+impl Answered {
+    /// By a reply without payload.
+    #[inline]
+    pub fn reply(error: bool) -> Self {
+        Self::Reply { error, replayed: false, payload: Payload::new(), payload_len: 0 }
+    }
+}
+
+/// What a handler returns.
+pub(super) type Ran<S, F> = Result<Outcome<S, F>, AuthStat>;
+
+/// One call.
+pub(super) struct Call<'s, 'r> {
+    pub group: &'s Group,
+    pub peers: &'s Peers,
+    pub place: Place,
+    pub client: &'s mut Client,
+    /// Where the reply's head goes.
+    pub out: &'s mut Vec<u8>,
+    pub text: &'s mut Vec<u8>,
+    pub now: Duration,
+    pub header: &'s CallHeader<'r>,
+    /// At the arguments.
+    pub reader: Reader<'r>,
+}
+
+/// What surrounds a call, for its handler.
+#[inline]
+pub(super) fn request<'a>(group: &'a Group, client: &'a Client) -> Result<Request<'a>, Answered> {
+    let identity = client.identities.current().ok_or(Answered::Reject(Reject::Auth(AuthStat::FAILED)))?;
+    Ok(Request { group, client, identity })
+}
+
+/// Writes a whole reply, and tells its status.
+#[inline]
+pub(super) fn write<'w, S: Wire<'w>, F: Wire<'w>>(
+    out: &mut Vec<u8>,
+    xid: Xid,
+    outcome: &Outcome<S, F>,
+) -> Status {
+    let mut writer = Writer::new(out);
+    encode_success(&mut writer, xid);
+    outcome.encode(&mut writer);
+    outcome.status()
+}
+
+impl<'r> Call<'_, 'r> {
+    /// Reads all arguments.
+    #[inline]
+    pub fn args<A: Wire<'r>>(&mut self) -> Result<A, Answered> {
+        let args = A::decode(&mut self.reader).map_err(|_| Answered::Accept(Accept::GarbageArgs))?;
+        self.reader.finish().map_err(|_| Answered::Accept(Accept::GarbageArgs))?;
+        Ok(args)
+    }
+
+    /// Runs a procedure that changes nothing.
+    #[inline]
+    pub fn plain<A, S, F>(
+        mut self,
+        run: impl FnOnce(&Request<'_>, &A) -> Ran<S, F>,
+    ) -> Result<Answered, Answered>
+    where
+        A: Wire<'r>,
+        S: Wire<'r>,
+        F: Wire<'r>,
+    {
+        let args = self.args::<A>()?;
+        let ran = run(&request(self.group, self.client)?, &args);
+        let outcome = ran.map_err(|stat| Answered::Reject(Reject::Auth(stat)))?;
+        Ok(Answered::reply(write(self.out, self.header.xid, &outcome) != Status::OK))
+    }
+
+    /// Runs a procedure that changes something, once.
+    pub fn changing<A, S, F>(
+        mut self,
+        run: impl FnOnce(&Request<'_>, &A) -> Ran<S, F>,
+        replayed: impl FnOnce() -> Option<S>,
+    ) -> Result<Answered, Answered>
+    where
+        A: Wire<'r>,
+        S: Wire<'r>,
+        F: Wire<'r> + Default,
+    {
+        let bytes = self.reader.rest();
+        let args = self.args::<A>()?;
+        let unknown = || Outcome::Fail(Status::SERVERFAULT, F::default());
+        self.once(
+            || args_hash(bytes, bytes.len()),
+            |request| run(request, &args),
+            |_| Ok(replayed().map_or_else(unknown, Outcome::Ok)),
+            |_| false,
+        )
+    }
+
+    /// Runs `run` unless the call ran before; `replayed` builds the reply to one of which only is known that it
+    /// was done. `cut_short` tells of a success that did less than it was asked for.
+    pub fn once<S, F>(
+        self,
+        args_hash: impl FnOnce() -> u64,
+        run: impl FnOnce(&Request<'_>) -> Ran<S, F>,
+        replayed: impl FnOnce(&Request<'_>) -> Ran<S, F>,
+        cut_short: impl FnOnce(&S) -> bool,
+    ) -> Result<Answered, Answered>
+    where
+        S: Wire<'r>,
+        F: Wire<'r> + Default,
+    {
+        let (xid, start) = (self.header.xid, self.out.len());
+        // The client is turned away until one of the others goes: served otherwise, a copy of this call could
+        // run again later.
+        hold_window(self.client, &self.group.replays, self.now)
+            .map_err(|_| Answered::Accept(Accept::SystemErr))?;
+        let client = &*self.client;
+        let request = request(self.group, client)?;
+        let replays = &self.group.replays;
+        let mut guard = Guard::new(replays, client, request.identity, self.header, args_hash, self.now);
+        let token = token_of(self.place, client.id);
+        let stored = match guard.begin(token) {
+            Begin::Run => None,
+            Begin::Replay(stored) => Some(stored),
+            Begin::Attached => return Ok(Answered::Elsewhere),
+            Begin::Refused(Refusal::TableFull) => Some(Stored::Failed(Status::JUKEBOX.0)),
+            Begin::Refused(Refusal::BelowWindow | Refusal::UnknownClass) => {
+                return Err(Answered::Accept(Accept::SystemErr));
+            }
+        };
+        if let Some(stored) = stored {
+            let error = write_stored(self.out, xid, stored, || replayed(&request))?;
+            return Ok(Answered::Reply { error, replayed: true, payload: Payload::new(), payload_len: 0 });
+        }
+        let mut short = false;
+        let status = match run(&request) {
+            Ok(outcome) => {
+                short = matches!(&outcome, Outcome::Ok(success) if cut_short(success));
+                write(self.out, xid, &outcome)
+            }
+            Err(stat) => {
+                encode_reject(&mut Writer::new(self.out), xid, Reject::Auth(stat));
+                Status::ACCES
+            }
+        };
+        let reply = self.out.get(start..).unwrap_or_default();
+        let answer = guard.finish(status, short, reply.get(4..).unwrap_or_default());
+        match answer.to {
+            None => Ok(Answered::reply(status != Status::OK)),
+            Some(newer) => {
+                send_elsewhere(self.peers, newer, reply);
+                Ok(Answered::Elsewhere)
+            }
+        }
+    }
+}
+
+/// Writes the reply to a call that ran before; tells whether it was an error.
+#[cold]
+fn write_stored<'w, S: Wire<'w>, F: Wire<'w> + Default>(
+    out: &mut Vec<u8>,
+    xid: Xid,
+    stored: Stored,
+    replayed: impl FnOnce() -> Ran<S, F>,
+) -> Result<bool, Answered> {
+    let outcome = match stored {
+        Stored::Reply(bytes) => {
+            let mut writer = Writer::new(out);
+            writer.u32(xid.0);
+            writer.bytes(&bytes);
+            return Ok(false);
+        }
+        Stored::Done => replayed().map_err(|stat| Answered::Reject(Reject::Auth(stat)))?,
+        Stored::Failed(status) => Outcome::Fail(Status(status), F::default()),
+    };
+    Ok(write(out, xid, &outcome) != Status::OK)
+}
+
+/// A replay came while the call ran: its answer goes to the connection where that came in.
+#[cold]
+fn send_elsewhere(peers: &Peers, token: Token, reply: &[u8]) {
+    let (place, connection) = place_of(token);
+    peers.send(place.on_loop, Message::Answer(Answer { place, connection, reply: reply.to_vec() }));
+}

@@ -1,0 +1,136 @@
+//! NFS's calls to their handlers. RFC 1813 s3.3
+
+use super::call::{Answered, Call, request, write};
+use crate::procedures::write::Data;
+use crate::procedures::{
+    access, commit, create, fsinfo, fsstat, getattr, link, lookup, mkdir, mknod, pathconf, read, readdir,
+    readdirplus, readlink, remove, rename, rmdir, setattr, symlink, write as write_data,
+};
+use crate::replays::is_ours;
+use crate::replies::Payload;
+use nfs3::proc::{self, write::ArgsHead};
+use nfs3::{Outcome, Procedure, Status, WccData, Wire};
+use rpc::auth::AuthStat;
+use rpc::replay::{HASHED_PAYLOAD_BYTES, args_hash};
+use rpc::reply::{Accept, Reject, encode_success};
+use smallvec::SmallVec;
+use store::Landing;
+use xdr::Writer;
+
+const GARBAGE: Answered = Answered::Accept(Accept::GarbageArgs);
+
+fn too_weak(stat: AuthStat) -> Answered {
+    Answered::Reject(Reject::Auth(stat))
+}
+
+/// Answers a call of NFS. `landing` has the data of a WRITE that were received in place.
+#[inline]
+pub(super) fn serve(call: Call<'_, '_>, landing: Option<Landing>) -> Answered {
+    let answered = match Procedure::try_from(call.header.procedure) {
+        Err(_) => Err(Answered::Accept(Accept::ProcUnavail)),
+        Ok(Procedure::Null) => Ok(Answered::reply(false)),
+        Ok(Procedure::GetAttr) => call.plain(getattr::run),
+        Ok(Procedure::SetAttr) => call.changing(setattr::run, || Some(WccData::default())),
+        Ok(Procedure::Lookup) => call.plain(lookup::run),
+        Ok(Procedure::Access) => call.plain(access::run),
+        Ok(Procedure::ReadLink) => serve_readlink(call),
+        Ok(Procedure::Read) => serve_read(call),
+        Ok(Procedure::Write) => serve_write(call, landing),
+        Ok(Procedure::Create) => call.changing(create::run, || None),
+        Ok(Procedure::MkDir) => call.changing(mkdir::run, || None),
+        Ok(Procedure::SymLink) => call.changing(symlink::run, || None),
+        Ok(Procedure::MkNod) => call.changing(mknod::run, || None),
+        Ok(Procedure::Remove) => call.changing(remove::run, || None),
+        Ok(Procedure::RmDir) => call.changing(rmdir::run, || None),
+        Ok(Procedure::Rename) => call.changing(rename::run, || None),
+        Ok(Procedure::Link) => call.changing(link::run, || None),
+        Ok(Procedure::ReadDir) => serve_readdir(call),
+        Ok(Procedure::ReadDirPlus) => serve_readdirplus(call),
+        Ok(Procedure::FsStat) => call.plain(fsstat::run),
+        Ok(Procedure::FsInfo) => call.plain(fsinfo::run),
+        Ok(Procedure::PathConf) => call.plain(pathconf::run),
+        Ok(Procedure::Commit) => call.plain(commit::run),
+    };
+    answered.unwrap_or_else(|refused| refused)
+}
+
+#[inline]
+fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let args = call.args::<proc::read::Args>()?;
+    let mut payload = Payload::new();
+    let outcome = read::run(&request(call.group, call.client)?, &args, &mut payload).map_err(too_weak)?;
+    let error = write(call.out, call.header.xid, &outcome) != Status::OK;
+    let payload_len = match &outcome {
+        Outcome::Ok(head) => usize::try_from(head.count).unwrap_or(0),
+        Outcome::Fail(..) => 0,
+    };
+    debug_assert_eq!(
+        payload.iter().map(|segment| segment.len()).sum::<usize>(),
+        payload_len,
+        "a READ's length"
+    );
+    Ok(Answered::Reply { error, replayed: false, payload, payload_len })
+}
+
+#[inline]
+fn serve_write(mut call: Call<'_, '_>, landing: Option<Landing>) -> Result<Answered, Answered> {
+    let bytes = call.reader.rest();
+    let args = ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?;
+    let head = bytes.get(..bytes.len() - call.reader.remaining()).unwrap_or_default();
+    let len = usize::try_from(args.data_len).map_err(|_| GARBAGE)?;
+    let mut in_place = landing;
+    let slice = if in_place.is_some() {
+        &[]
+    } else {
+        let slice = call.reader.bytes(len).map_err(|_| GARBAGE)?;
+        call.reader.bytes(xdr::padding(len)).map_err(|_| GARBAGE)?;
+        slice
+    };
+    call.reader.finish().map_err(|_| GARBAGE)?;
+    // Only foreign clients' calls are told apart by a hash; it is taken before `run` gives the data away.
+    let ours = call.client.identities.current().is_some_and(|identity| is_ours(identity, call.header));
+    let hash = if ours { 0 } else { hash_of_write(head, slice, in_place.as_mut(), len) };
+    let data = in_place.take().map_or(Data::Slice(slice), Data::Landed);
+    call.once(
+        || hash,
+        |request| write_data::run(request, &args, data),
+        |request| write_data::replayed(request, &args),
+        |success| success.count < args.count,
+    )
+}
+
+/// Hashes what precedes the data, and their beginning.
+fn hash_of_write(head: &[u8], slice: &[u8], landing: Option<&mut Landing>, len: usize) -> u64 {
+    let mut hashed: SmallVec<[u8; 512]> = SmallVec::from_slice(head);
+    let mut take = |bytes: &[u8]| {
+        let room = (head.len() + HASHED_PAYLOAD_BYTES).saturating_sub(hashed.len());
+        hashed.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+    };
+    take(slice);
+    if let Some(landing) = landing {
+        let mut pieces = transport::SlicesMut::new();
+        landing.unfilled(0, &mut pieces);
+        pieces.iter().for_each(|piece| take(piece));
+    }
+    args_hash(&hashed, head.len() + len + xdr::padding(len))
+}
+
+fn serve_readlink(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let args = call.args::<proc::readlink::Args>()?;
+    let outcome = readlink::run(&request(call.group, call.client)?, &args, call.text).map_err(too_weak)?;
+    Ok(Answered::reply(write(call.out, call.header.xid, &outcome) != Status::OK))
+}
+
+fn serve_readdir(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let args = call.args::<proc::readdir::Args>()?;
+    encode_success(&mut Writer::new(call.out), call.header.xid);
+    let status = readdir::run(&request(call.group, call.client)?, &args, call.out).map_err(too_weak)?;
+    Ok(Answered::reply(status != Status::OK))
+}
+
+fn serve_readdirplus(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let args = call.args::<proc::readdirplus::Args>()?;
+    encode_success(&mut Writer::new(call.out), call.header.xid);
+    let status = readdirplus::run(&request(call.group, call.client)?, &args, call.out).map_err(too_weak)?;
+    Ok(Answered::reply(status != Status::OK))
+}
