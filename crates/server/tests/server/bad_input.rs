@@ -1,0 +1,173 @@
+//! What comes over the wire and is wrong: each has its answer, and costs its sender only.
+
+use crate::peer::{Peer, config, encoded, start};
+use nfs3::{FileHandle, Procedure, proc};
+use rpc::auth::AuthStat;
+use rpc::reply::{Accept, Body, Reject};
+use server::Server;
+
+#[test]
+fn calls_for_what_is_not_here_are_told_what_is() {
+    // RFC 5531 s9
+    let (server, address) = start();
+    let mut peer = Peer::new(address);
+    let mismatch = Accept::ProgMismatch { low: 3, high: 3 };
+    for (program, version, procedure, expected) in [
+        (100_000, 2, 0, Accept::ProgUnavail),
+        (100_003, 2, 0, mismatch),
+        (100_003, 4, 1, mismatch),
+        (100_005, 1, 1, mismatch),
+        (100_003, 3, 22, Accept::ProcUnavail),
+        (100_003, 3, u32::MAX, Accept::ProcUnavail),
+        (100_005, 3, 6, Accept::ProcUnavail),
+    ] {
+        let (body, rest) = peer.call_any(program, version, procedure, &[]);
+        assert_eq!(body, Body::Accepted(expected), "{program} {version} {procedure}");
+        assert!(rest.is_empty());
+    }
+    assert_eq!(server.statistics().nodes[0].refused_calls, 7);
+}
+
+#[test]
+fn another_version_of_rpc_is_refused() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let mut record = peer.record(5, nfs3::PROGRAM, 3, 0, &[]);
+    record[15] = 3;
+    peer.send(&record);
+    let reply = peer.receive();
+    let reply = rpc::reply::decode(&mut xdr::Reader::new(&reply)).unwrap();
+    assert_eq!(reply.body, Body::Rejected(Reject::RpcMismatch { low: 2, high: 2 }));
+}
+
+#[test]
+fn bad_credentials_are_refused() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let object = peer.mnt(b"/export").unwrap();
+    let args = encoded(&proc::getattr::Args { object });
+    for (credential, expected) in [
+        (vec![0, 0, 0, 1, 0, 0, 0, 4, 1, 2, 3, 4], AuthStat::BADCRED),
+        (vec![0, 0, 0, 6, 0, 0, 0, 0], AuthStat::REJECTEDCRED),
+        ([&[0, 0, 0, 1, 0, 0, 1, 0x94][..], &[0; 404]].concat(), AuthStat::BADCRED),
+    ] {
+        peer.credential = credential;
+        let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 1, &args);
+        assert_eq!(body, Body::Rejected(Reject::Auth(expected)));
+    }
+}
+
+#[test]
+fn arguments_that_are_none_are_garbage_for_every_procedure() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let object = peer.mnt(b"/export").unwrap();
+    for procedure in Procedure::ALL.into_iter().skip(1) {
+        for args in [&[][..], &[0xff; 7], &[0, 0, 0, 65, 1, 2, 3], &[0xff; 200]] {
+            let (body, _) = peer.call_any(nfs3::PROGRAM, 3, procedure.number(), args);
+            assert_eq!(body, Body::Accepted(Accept::GarbageArgs), "{procedure:?} {args:?}");
+        }
+    }
+    let mut trailing = encoded(&proc::getattr::Args { object });
+    trailing.extend([0; 4]);
+    let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 1, &trailing);
+    assert_eq!(body, Body::Accepted(Accept::GarbageArgs), "bytes behind the arguments");
+}
+
+#[test]
+fn a_write_whose_lengths_disagree_is_garbage_short_and_long() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let file = peer.create(root, b"f").object.unwrap();
+    for sent in [100_usize, 20_000] {
+        let stable = proc::write::Stable::Unstable;
+        let head = |count, data_len| proc::write::Args { file, offset: 0, count, stable, data_len };
+        let len = u32::try_from(sent).unwrap();
+        for len in [len + 4, len - 4] {
+            let mut args = encoded(&head(len, len));
+            args.resize(args.len() + sent, 7);
+            let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 7, &args);
+            assert_eq!(body, Body::Accepted(Accept::GarbageArgs), "{sent} bytes called {len}");
+        }
+    }
+    assert_eq!(peer.getattr(file).into_result().unwrap().attributes.size, 0);
+}
+
+#[test]
+fn bytes_that_are_no_calls_end_their_connection_and_no_other() {
+    let (_server, address) = start();
+    let mut witness = Peer::new(address);
+    let short = [0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0].to_vec();
+    let a_reply = [&[0x80, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 1][..], &[0; 16]].concat();
+    let oversized = vec![0xff; 4096];
+    let too_long_in_sum = [&[0, 0x10, 0, 0][..], &vec![0; 1 << 20], &[0x80, 0x10, 0, 0]].concat();
+    let endless_fragments = [0, 0, 0, 0].repeat(5000);
+    let tiny_fragments = [0, 0, 0, 1, 7].repeat(5000);
+    let web = b"GET / HTTP/1.1\r\nHost: storage\r\n\r\n".to_vec();
+    for (name, bytes) in [
+        ("a header that ends early", short),
+        ("a reply", a_reply),
+        ("a record above the bound", oversized),
+        ("fragments above the bound together", too_long_in_sum),
+        ("empty fragments without end", endless_fragments),
+        ("tiny fragments without end", tiny_fragments),
+        ("another protocol", web),
+        ("an empty record", vec![0x80, 0, 0, 0]),
+    ] {
+        let mut peer = Peer::new(address);
+        // The server may close before all is sent.
+        let _ = std::io::Write::write_all(&mut peer.stream, &bytes);
+        assert!(peer.is_closed(), "{name}");
+        assert!(witness.mnt(b"/export").is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn a_call_in_fragments_is_a_call() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let record = peer.record(9, nfs3::PROGRAM, 3, 0, &[]);
+    let mut stream = Vec::new();
+    let pieces: Vec<_> = record[4..].chunks(10).collect();
+    for (index, piece) in pieces.iter().enumerate() {
+        let mark =
+            rpc::record::Mark { last: index + 1 == pieces.len(), len: u32::try_from(piece.len()).unwrap() };
+        stream.extend(mark.encode());
+        stream.extend_from_slice(piece);
+    }
+    peer.send(&stream);
+    assert_eq!(peer.receive()[..4], 9_u32.to_be_bytes());
+}
+
+#[test]
+fn a_truncated_call_is_not_executed() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let file = peer.create(root, b"f").object.unwrap();
+    for sent in [100_usize, 60_000] {
+        let mut dying = Peer::new(address);
+        let args = crate::peer::write_args(file, 0, &vec![7; 100_000]);
+        let record = dying.record(1, nfs3::PROGRAM, 3, 7, &args);
+        dying.send(&record[..sent]);
+        dying.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(dying.is_closed());
+    }
+    assert_eq!(peer.getattr(file).into_result().unwrap().attributes.size, 0);
+}
+
+#[test]
+fn a_connection_that_falls_silent_within_a_record_is_closed() {
+    let mut config = config();
+    config.limits.partial_record_ms_max = 100;
+    let server = Server::start(config).unwrap();
+    let mut peer = Peer::new(server.addresses()[0]);
+    peer.send(&[0x80, 0, 1, 0, 0, 0]);
+    assert!(peer.is_closed());
+    let mut idle = Peer::new(server.addresses()[0]);
+    let handle = FileHandle::new(&[0; 32]).unwrap();
+    // Silence between records is nobody's fault; this reply comes after more than a sweep.
+    assert!(peer.is_closed());
+    idle.getattr(handle);
+}

@@ -1,0 +1,131 @@
+//! Who may come, as whom, and with which handles.
+
+use crate::peer::{Peer, config, credential, decoded, encoded};
+use nfs3::mount::{Procedure as Mount, export};
+use nfs3::{FileHandle, Outcome, Procedure, Status, proc};
+use rpc::auth::AuthStat;
+use rpc::reply::{Accept, Body, Reject};
+use server::{Config, Server};
+use std::net::SocketAddr;
+
+fn serve(change: impl FnOnce(&mut Config)) -> (Server, SocketAddr) {
+    let mut config = config();
+    change(&mut config);
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    (server, address)
+}
+
+#[test]
+fn a_stranger_learns_nothing() {
+    let (_server, address) = serve(|config| config.exports[0].allow = vec!["192.0.2.0/24".parse().unwrap()]);
+    let mut peer = Peer::new(address);
+    assert_eq!(peer.mnt(b"/export"), Err(Status::ACCES));
+    assert_eq!(peer.mnt(b"/none"), Err(Status::ACCES), "told the same of what is not there");
+    let results = peer.mount(Mount::Export, &[]);
+    assert!(decoded::<export::Reply<'_>>(&results).is_empty());
+    let handle = FileHandle::new(&[1; 32]).unwrap();
+    assert_eq!(peer.getattr(handle).status(), Status::ACCES);
+}
+
+#[test]
+fn a_secure_export_wants_a_privileged_port() {
+    let (_server, address) = serve(|config| config.exports[0].secure = true);
+    // This test's own port is above 1,023.
+    assert_eq!(Peer::new(address).mnt(b"/export"), Err(Status::ACCES));
+}
+
+#[test]
+fn forged_truncated_and_strange_handles_open_nothing() {
+    let (_server, address) = serve(|config| {
+        let mut other = config.exports[0].clone();
+        (other.path, other.fsid) = ("/other".into(), 2);
+        config.exports.push(other);
+    });
+    let mut peer = Peer::new(address);
+    let (root, other) = (peer.mnt(b"/export").unwrap(), peer.mnt(b"/other").unwrap());
+    let mut status = |bytes: &[u8]| peer.getattr(FileHandle::new(bytes).unwrap()).status();
+    assert_eq!(status(root.as_slice()), Status::OK);
+    assert_eq!(status(&root.as_slice()[..31]), Status::BADHANDLE);
+    assert_eq!(status(&[]), Status::BADHANDLE);
+    assert_eq!(status(&[0xff; 64]), Status::BADHANDLE);
+    let mut forged = root.as_slice().to_vec();
+    forged[15] ^= 1;
+    assert_eq!(status(&forged), Status::BADHANDLE);
+    let mut moved = root.as_slice().to_vec();
+    moved[..8].copy_from_slice(&other.as_slice()[..8]);
+    assert_eq!(status(&moved), Status::BADHANDLE);
+    let mut gone = root.as_slice().to_vec();
+    gone[4..8].copy_from_slice(&77_u32.to_be_bytes());
+    assert_eq!(status(&gone), Status::STALE, "an export that is not there any more");
+}
+
+#[test]
+fn names_cannot_join_two_exports() {
+    let (_server, address) = serve(|config| {
+        let mut other = config.exports[0].clone();
+        (other.path, other.fsid) = ("/other".into(), 2);
+        config.exports.push(other);
+    });
+    let mut peer = Peer::new(address);
+    let (root, other) = (peer.mnt(b"/export").unwrap(), peer.mnt(b"/other").unwrap());
+    peer.create(root, b"f");
+    let from = nfs3::DirOpArgs { directory: root, name: b"f" };
+    let to = nfs3::DirOpArgs { directory: other, name: b"f" };
+    let results = peer.nfs(Procedure::Rename, &proc::rename::Args { from, to });
+    assert_eq!(decoded::<proc::rename::Reply>(&results).status(), Status::XDEV);
+}
+
+#[test]
+fn a_read_only_export_is_read_and_not_changed() {
+    let (_server, address) = serve(|config| config.exports[0].read_only = true);
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let how = proc::create::How::Guarded(nfs3::Sattr3::default());
+    let location = nfs3::DirOpArgs { directory: root, name: b"f" };
+    let results = peer.nfs(Procedure::Create, &proc::create::Args { location, how });
+    assert_eq!(decoded::<proc::create::Reply>(&results).status(), Status::ROFS);
+    assert_eq!(peer.write(root, 0, &[7; 20_000]).status(), Status::ROFS);
+    let results = peer.nfs(Procedure::Access, &proc::access::Args { object: root, access: 0x3f });
+    let access = decoded::<proc::access::Reply>(&results).into_result().unwrap().access;
+    assert_eq!(access & (proc::access::MODIFY | proc::access::EXTEND | proc::access::DELETE), 0);
+    assert_ne!(access & proc::access::LOOKUP, 0);
+}
+
+#[test]
+fn root_is_squashed_to_the_owner_of_a_quick_export() {
+    let (_server, address) = serve(|config| {
+        config.exports[0].root_squash = true;
+        (config.exports[0].anonuid, config.exports[0].anongid) = (1234, 123);
+        config.exports[0].store =
+            server::StoreConfig::Mem { bytes: 1 << 20, owner_uid: 1234, owner_gid: 123 };
+    });
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let made = peer.create(root, b"f").attributes.unwrap();
+    assert_eq!((made.uid, made.gid), (1234, 123));
+    // Another user may not write into a directory that is not its own.
+    let mut other = Peer::with_credential(address, credential(1, b"test", 1000, 100));
+    let how = proc::create::How::Guarded(nfs3::Sattr3::default());
+    let location = nfs3::DirOpArgs { directory: root, name: b"g" };
+    let results = other.nfs(Procedure::Create, &proc::create::Args { location, how });
+    assert_eq!(decoded::<proc::create::Reply>(&results).status(), Status::ACCES);
+}
+
+#[test]
+fn nobody_may_mount_but_needs_a_name_for_files() {
+    let none = vec![0; 8];
+    let (_server, address) = serve(|_| {});
+    let mut peer = Peer::with_credential(address, none.clone());
+    let object = peer.mnt(b"/export").unwrap();
+    let args = encoded(&proc::getattr::Args { object });
+    let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 1, &args);
+    assert_eq!(body, Body::Rejected(Reject::Auth(AuthStat::TOOWEAK)));
+    let (body, _) = peer.call_any(nfs3::PROGRAM, 3, 0, &[]);
+    assert_eq!(body, Body::Accepted(Accept::Success), "NULL is answered always");
+
+    let (_server, address) = serve(|config| config.exports[0].all_squash = true);
+    let mut peer = Peer::with_credential(address, none);
+    let object = peer.mnt(b"/export").unwrap();
+    assert!(matches!(peer.getattr(object), Outcome::Ok(_)));
+}

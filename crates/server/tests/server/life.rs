@@ -1,0 +1,149 @@
+//! Start, stop, drain, nodes that go and come back, pacing.
+
+use crate::peer::{PATIENCE, Peer, config, pattern, start, write_args};
+use nfs3::Procedure;
+use server::{Error, NodeId, Server};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_port_in_use_is_told_with_what_to_do() {
+    let (_server, address) = start();
+    let mut config = config();
+    config.nodes[0].listen = vec![address];
+    let text = Server::start(config).unwrap_err().to_string();
+    assert!(text.starts_with(&format!("cannot listen on {address}\n  cause: ")), "{text}");
+    assert!(text.contains("\n  try:   "), "{text}");
+}
+
+#[test]
+fn an_unknown_congestion_control_is_an_error_that_names_those_on_offer() {
+    let mut config = config();
+    config.congestion = Some("warp".into());
+    let text = Server::start(config).unwrap_err().to_string();
+    assert!(text.contains("\"warp\"") && text.contains("on offer"), "{text}");
+}
+
+#[test]
+fn a_drain_answers_what_was_received_and_closes() {
+    let (server, address) = start();
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let file = peer.create(root, b"f").object.unwrap();
+    let data = pattern(300_000, 1);
+    let calls: Vec<u8> = (0..8_u64)
+        .flat_map(|at| {
+            peer.record(at as u32 + 100, nfs3::PROGRAM, 3, 7, &write_args(file, at * 300_000, &data))
+        })
+        .collect();
+    peer.send(&calls);
+    server.drain(PATIENCE);
+    // All eight had been taken by the server's system before the drain began.
+    let mut replies = 0;
+    while peer.try_receive().is_ok() {
+        replies += 1;
+    }
+    assert!(replies >= 1, "what had been received is answered");
+    assert!(std::net::TcpStream::connect(address).is_err(), "nothing listens any more");
+}
+
+#[test]
+fn a_drain_with_idle_clients_does_not_wait_for_its_timeout() {
+    let (server, address) = start();
+    let mut peers: Vec<_> = (0..5).map(|_| Peer::new(address)).collect();
+    peers.iter_mut().for_each(|peer| assert!(peer.mnt(b"/export").is_ok()));
+    let started = Instant::now();
+    server.drain(PATIENCE);
+    assert!(started.elapsed() < PATIENCE / 2);
+    assert!(peers.iter_mut().all(Peer::is_closed));
+}
+
+#[test]
+fn dropping_a_server_ends_it_at_once() {
+    let (server, address) = start();
+    let mut peer = Peer::new(address);
+    peer.mnt(b"/export").unwrap();
+    drop(server);
+    assert!(peer.is_closed());
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_stopped_node_is_gone_and_comes_back_with_its_files() {
+    let mut config = config();
+    let mut second = config.nodes[0].clone();
+    second.name = "second".into();
+    config.nodes.push(second);
+    let server = Server::start(config).unwrap();
+    let (first, second) = (server.addresses()[0], server.addresses()[1]);
+    let mut on_first = Peer::new(first);
+    let mut on_second = Peer::new(second);
+    let root = on_first.mnt(b"/export").unwrap();
+    on_first.create(root, b"f");
+    on_second.mnt(b"/export").unwrap();
+
+    server.stop_node(NodeId(0)).unwrap();
+    assert!(on_first.is_closed());
+    assert!(std::net::TcpStream::connect(first).is_err());
+    assert!(on_second.lookup(root, b"f").into_result().is_ok(), "the other node has the same handles");
+
+    server.start_node(NodeId(0)).unwrap();
+    let mut again = Peer::new(first);
+    assert!(again.lookup(root, b"f").into_result().is_ok());
+    assert!(matches!(server.start_node(NodeId(0)), Err(Error::Listen { .. })), "it runs already");
+    assert!(matches!(server.stop_node(NodeId(7)), Err(Error::NoSuchNode(7))));
+    assert_eq!(server.statistics().nodes[0].accepted, 2);
+}
+
+#[test]
+fn loops_tell_their_cpu_time_and_threads_have_names() {
+    let (server, address) = start();
+    let mut peer = Peer::new(address);
+    for _ in 0..2000 {
+        peer.nfs(Procedure::Null, &());
+    }
+    let statistics = server.statistics();
+    assert_eq!(statistics.loops.len(), 2);
+    assert!(statistics.loops.iter().all(|one| one.thread > 0 && one.wakeups > 0));
+    if std::path::Path::new("/proc/self/schedstat").exists() {
+        assert!(statistics.cpu_ns() > 0);
+    }
+    let name =
+        std::fs::read_to_string(format!("/proc/self/task/{}/comm", statistics.loops[1].thread)).unwrap();
+    assert_eq!(name.trim(), "tl-serve-1");
+}
+
+#[test]
+fn a_paced_node_sends_no_faster_however_many_connections_it_has() {
+    let mut config = config();
+    config.nodes[0].pace_bytes_per_s = Some(4 << 20);
+    let server = Server::start(config).unwrap();
+    let mut peers: Vec<_> = (0..4).map(|_| Peer::new(server.addresses()[0])).collect();
+    let root = peers[0].mnt(b"/export").unwrap();
+    let file = peers[0].create(root, b"f").object.unwrap();
+    peers[0].write(file, 0, &pattern(1 << 20, 1));
+    for peer in &mut peers {
+        peer.mnt(b"/export").unwrap();
+    }
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for peer in &mut peers {
+            scope.spawn(move || assert!(peer.read(file, 0, 1 << 20).is_ok()));
+        }
+    });
+    // 4 MiB at 4 MiB per second. The first burst is free, so only a part of the second is sure.
+    assert!(started.elapsed() > Duration::from_millis(400), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_loop_that_slept_resets_its_connections_unexecuted() {
+    // A bound of nothing makes every pause a sleep; the clients of a node that slept have gone elsewhere.
+    let mut config = config();
+    config.limits.stall_ms_max = 0;
+    let server = Server::start(config).unwrap();
+    let mut peer = Peer::new(server.addresses()[0]);
+    crate::peer::eventually("it is reset", || {
+        let record = peer.record(1, nfs3::PROGRAM, 3, 0, &[]);
+        std::io::Write::write_all(&mut peer.stream, &record).is_err() || peer.try_receive().is_err()
+    });
+    assert!(server.statistics().loops.iter().any(|one| one.stalls > 0));
+}

@@ -1,0 +1,91 @@
+//! Many connections, and clients that do not read.
+
+use crate::peer::{Peer, config, eventually, pattern, start};
+use nfs3::{Procedure, proc};
+use server::Server;
+use std::io::Write;
+
+#[test]
+fn a_client_that_never_reads_costs_bounded_memory_and_nobody_else_their_service() {
+    let mut config = config();
+    config.loops = Some(1);
+    config.limits.queued_bytes_max = 4 << 20;
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let file = peer.create(root, b"f").object.unwrap();
+    peer.write(file, 0, &pattern(1 << 20, 3));
+
+    let mut greedy = Peer::new(address);
+    let args = crate::peer::encoded(&proc::read::Args { file, offset: 0, count: 1 << 20 });
+    let calls: Vec<u8> = (0..200).flat_map(|xid| greedy.record(xid, nfs3::PROGRAM, 3, 6, &args)).collect();
+    greedy.stream.write_all(&calls).unwrap();
+    let queued = || {
+        let statistics = server.statistics();
+        statistics.nodes[0].connections.iter().map(|connection| connection.queued_bytes).max().unwrap()
+    };
+    eventually("the queue fills", || queued() > 2 << 20);
+    for _ in 0..50 {
+        assert!(peer.read(file, 0, 4096).is_ok());
+        assert!(queued() <= (4 << 20) + (1 << 20) + 1024, "{}", queued());
+    }
+    // Once it reads, all its calls are answered, in order.
+    for xid in 0..200_u32 {
+        let reply = greedy.receive();
+        assert_eq!(reply[..4], xid.to_be_bytes());
+        assert!(reply.len() > 1 << 20);
+    }
+}
+
+#[test]
+fn more_calls_than_a_turn_takes_are_all_answered() {
+    let (_server, address) = start();
+    let mut peer = Peer::new(address);
+    let calls: Vec<u8> = (0..3000).flat_map(|xid| peer.record(xid, nfs3::PROGRAM, 3, 0, &[])).collect();
+    let mut sender = peer.stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || sender.write_all(&calls).unwrap());
+    for xid in 0..3000_u32 {
+        assert_eq!(peer.receive()[..4], xid.to_be_bytes());
+    }
+    sending.join().unwrap();
+}
+
+#[test]
+fn a_thousand_idle_connections_are_held_and_one_is_served() {
+    let (server, address) = start();
+    let idle: Vec<_> = (0..1000).map(|_| Peer::new(address)).collect();
+    let mut peer = Peer::new(address);
+    assert!(peer.mnt(b"/export").is_ok());
+    eventually("all are there", || server.statistics().nodes[0].connections.len() == 1001);
+    let statistics = server.statistics();
+    let on_first =
+        statistics.nodes[0].connections.iter().filter(|connection| connection.on_loop == 0).count();
+    assert!((450..=550).contains(&on_first), "spread over the loops: {on_first}");
+    drop(idle);
+    eventually("they go", || server.statistics().nodes[0].connections.len() == 1);
+}
+
+#[test]
+fn at_the_bound_the_longest_idle_connection_makes_room() {
+    let mut config = config();
+    config.loops = Some(1);
+    config.limits.connections_max = 3;
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut oldest = Peer::new(address);
+    oldest.mnt(b"/export").unwrap();
+    let mut others = [Peer::new(address), Peer::new(address)];
+    others.iter_mut().for_each(|peer| assert!(peer.mnt(b"/export").is_ok()));
+    // Nobody has been idle for a second yet: the new one is turned away.
+    let turned_away = Peer::new(address).is_closed();
+    eventually("the oldest has been idle", || {
+        others.iter_mut().for_each(|peer| drop(peer.nfs(Procedure::Null, &())));
+        let statistics = server.statistics();
+        statistics.nodes[0].connections.iter().any(|connection| connection.idle.as_millis() > 1100)
+    });
+    assert!(Peer::new(address).mnt(b"/export").is_ok());
+    assert!(oldest.is_closed());
+    assert!(turned_away);
+    others.iter_mut().for_each(|peer| assert!(peer.mnt(b"/export").is_ok()));
+}

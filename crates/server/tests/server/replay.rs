@@ -1,0 +1,137 @@
+//! A call that is sent twice is done once, over whichever connection and node it comes.
+
+use crate::peer::{Peer, config, credential, decoded, encoded, own_credential, write_args};
+use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Status, proc};
+use rpc::reply::{Accept, Body};
+use server::{Server, Statistics};
+
+fn group() -> Server {
+    let mut config = config();
+    let mut second = config.nodes[0].clone();
+    second.name = "second".into();
+    config.nodes.push(second);
+    Server::start(config).unwrap()
+}
+
+fn remove(directory: FileHandle, name: &[u8]) -> Vec<u8> {
+    encoded(&proc::remove::Args { object: DirOpArgs { directory, name } })
+}
+
+fn exchange(peer: &mut Peer, record: &[u8]) -> Vec<u8> {
+    peer.send(record);
+    peer.receive()
+}
+
+fn results(reply: &[u8]) -> (Body, Vec<u8>) {
+    let mut reader = xdr::Reader::new(reply);
+    let reply = rpc::reply::decode(&mut reader).unwrap();
+    (reply.body, reader.rest().to_vec())
+}
+
+fn replayed(statistics: &Statistics, procedure: &str) -> u64 {
+    statistics.nodes.iter().filter_map(|node| node.procedures.of(procedure)).map(|one| one.replayed).sum()
+}
+
+#[test]
+fn a_replay_on_another_node_is_answered_from_the_cache() {
+    let server = group();
+    let addresses = server.addresses();
+    // A foreign client, and one of our own with an xid of the class for whole replies.
+    for (credential, xid) in [(credential(5, b"other", 0, 0), 0x8765_4321), (own_credential(99), 0x8000_0007)]
+    {
+        let mut first = Peer::with_credential(addresses[0], credential.clone());
+        let mut second = Peer::with_credential(addresses[1], credential);
+        let root = first.mnt(b"/export").unwrap();
+        first.create(root, b"victim");
+        let record =
+            first.record(xid, nfs3::PROGRAM, 3, Procedure::Remove.number(), &remove(root, b"victim"));
+        let original = exchange(&mut first, &record);
+        assert_eq!(results(&original).0, Body::Accepted(Accept::Success));
+        assert_eq!(decoded::<proc::remove::Reply>(&results(&original).1).status(), Status::OK);
+        assert_eq!(exchange(&mut second, &record), original, "not NOENT");
+
+        let how = proc::create::How::Guarded(Sattr3::default());
+        let args =
+            encoded(&proc::create::Args { location: DirOpArgs { directory: root, name: b"new" }, how });
+        let record = first.record(xid + 1, nfs3::PROGRAM, 3, Procedure::Create.number(), &args);
+        let original = exchange(&mut second, &record);
+        assert_eq!(decoded::<proc::create::Reply>(&results(&original).1).status(), Status::OK);
+        assert_eq!(exchange(&mut first, &record), original, "not EXIST");
+        first.nfs(
+            Procedure::Remove,
+            &proc::remove::Args { object: DirOpArgs { directory: root, name: b"new" } },
+        );
+    }
+    assert_eq!(replayed(&server.statistics(), "REMOVE"), 2);
+    assert_eq!(replayed(&server.statistics(), "CREATE"), 2);
+}
+
+#[test]
+fn a_late_write_does_not_undo_a_newer_one() {
+    let server = group();
+    let addresses = server.addresses();
+    for (credential, xid) in [(credential(5, b"other", 0, 0), 0x1234_0000), (own_credential(98), 0x4000_0100)]
+    {
+        let mut first = Peer::with_credential(addresses[0], credential.clone());
+        let mut second = Peer::with_credential(addresses[1], credential);
+        let root = first.mnt(b"/export").unwrap();
+        let file = first.create(root, b"f").object.unwrap();
+        // Small, and received in place.
+        for (step, len) in [(0, 100_usize), (10, 50_000)] {
+            let old = first.record(xid + step, nfs3::PROGRAM, 3, 7, &write_args(file, 0, &vec![1; len]));
+            let new = first.record(xid + step + 1, nfs3::PROGRAM, 3, 7, &write_args(file, 0, &vec![2; len]));
+            let reply = exchange(&mut first, &old);
+            let written = decoded::<proc::write::Reply>(&results(&reply).1).into_result().unwrap();
+            exchange(&mut first, &new);
+            let late = exchange(&mut second, &old);
+            let late = decoded::<proc::write::Reply>(&results(&late).1).into_result().unwrap();
+            assert_eq!((late.count, late.verifier), (written.count, written.verifier));
+            assert!(second.read(file, 0, len as u32).unwrap().0 == vec![2; len], "{len}");
+        }
+    }
+    assert_eq!(replayed(&server.statistics(), "WRITE"), 4);
+}
+
+#[test]
+fn a_replayed_failure_stays_one() {
+    let server = group();
+    let addresses = server.addresses();
+    let mut first = Peer::with_credential(addresses[0], own_credential(97));
+    let mut second = Peer::with_credential(addresses[1], own_credential(97));
+    let root = first.mnt(b"/export").unwrap();
+    let new_attributes = Sattr3 { size: Some(5), ..Sattr3::default() };
+    let args = encoded(&proc::setattr::Args { object: root, new_attributes, guard: None });
+    let record = first.record(0x4000_0001, nfs3::PROGRAM, 3, Procedure::SetAttr.number(), &args);
+    let original = decoded::<proc::setattr::Reply>(&results(&exchange(&mut first, &record)).1).status();
+    assert_ne!(original, Status::OK);
+    let late = exchange(&mut second, &record);
+    assert_eq!(decoded::<proc::setattr::Reply>(&results(&late).1).status(), original);
+}
+
+#[test]
+fn a_call_below_the_window_is_refused_unexecuted() {
+    let server = group();
+    let mut peer = Peer::with_credential(server.addresses()[0], own_credential(96));
+    let root = peer.mnt(b"/export").unwrap();
+    peer.create(root, b"precious");
+    let far = peer.record(0x8000_0000 + 5000, nfs3::PROGRAM, 3, 12, &remove(root, b"none"));
+    exchange(&mut peer, &far);
+    let stale = peer.record(0x8000_0001, nfs3::PROGRAM, 3, 12, &remove(root, b"precious"));
+    let (body, _) = results(&exchange(&mut peer, &stale));
+    assert_eq!(body, Body::Accepted(Accept::SystemErr));
+    assert_eq!(peer.lookup(root, b"precious").status(), Status::OK);
+}
+
+#[test]
+fn the_same_xid_of_another_caller_is_another_call() {
+    let server = group();
+    let mut first = Peer::new(server.addresses()[0]);
+    let mut second = Peer::with_credential(server.addresses()[0], credential(2, b"test", 0, 0));
+    let root = first.mnt(b"/export").unwrap();
+    first.create(root, b"f");
+    let record = first.record(77, nfs3::PROGRAM, 3, 12, &remove(root, b"f"));
+    exchange(&mut first, &record);
+    let record = second.record(77, nfs3::PROGRAM, 3, 12, &remove(root, b"f"));
+    let (_, results) = results(&exchange(&mut second, &record));
+    assert_eq!(decoded::<proc::remove::Reply>(&results).status(), Status::NOENT);
+}
