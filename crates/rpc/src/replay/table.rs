@@ -9,7 +9,7 @@
 //! that comes after its entry went is executed again.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -91,8 +91,9 @@ enum Phase {
 
 #[derive(Debug)]
 struct Entry {
+    key: CallKey,
     phase: Phase,
-    /// Told apart from an earlier entry of the same key whose place in the queue is still there.
+    /// Told apart from an earlier entry of the same digest whose place in the queue is still there.
     serial: u64,
 }
 
@@ -102,13 +103,35 @@ impl Entry {
     }
 }
 
+/// A key hashed once, keyed at random for each table, so that no client can choose keys that collide.
+type Digest = u64;
+
+/// Passes a [`Digest`] on as the hash that it is.
+#[derive(Debug, Default)]
+struct DigestHasher(Digest);
+
+impl Hasher for DigestHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("a digest is hashed as a whole number");
+    }
+
+    fn write_u64(&mut self, digest: Digest) {
+        self.0 = digest;
+    }
+}
+
 /// One table.
 #[derive(Debug)]
 pub struct Table {
-    // The standard hasher is keyed at random, so that no client can choose colliding keys.
-    entries: HashMap<Arc<CallKey>, Entry>,
+    hasher: RandomState,
+    // Boxed, so that the spare places of the map cost little.
+    entries: HashMap<Digest, Box<Entry>, BuildHasherDefault<DigestHasher>>,
     /// Every entry, oldest first, and at most `entries_max` places.
-    queue: VecDeque<(u64, Arc<CallKey>)>,
+    queue: VecDeque<(u64, Digest)>,
     entries_max: usize,
     serial: u64,
 }
@@ -117,14 +140,24 @@ impl Table {
     /// Of at most `entries_max` entries. Allocates nothing yet.
     #[must_use]
     pub fn new(entries_max: usize) -> Self {
-        Self { entries: HashMap::new(), queue: VecDeque::new(), entries_max, serial: 0 }
+        Self {
+            hasher: RandomState::new(),
+            entries: HashMap::default(),
+            queue: VecDeque::new(),
+            entries_max,
+            serial: 0,
+        }
     }
 
     /// Asks before a call is executed, after its arguments were found sound.
     pub fn begin(&mut self, key: &CallKey, token: Token, now: Duration) -> Begin {
         self.drop_aged(now);
-        if let Some(entry) = self.entries.get_mut(key).filter(|entry| !entry.is_aged(now)) {
+        let digest = self.hasher.hash_one(key);
+        if let Some(entry) = self.entries.get_mut(&digest).filter(|entry| !entry.is_aged(now)) {
             return match &mut entry.phase {
+                // Two keys of one digest do not happen in practice; if they do, the second must not be
+                // taken for the first, and there is no place for both.
+                _ if entry.key != *key => Begin::Refused(Refusal::TableFull),
                 Phase::Running(waiter) => {
                     *waiter = Some(token);
                     Begin::Attached
@@ -136,20 +169,23 @@ impl Table {
             return Begin::Refused(Refusal::TableFull);
         }
         self.serial += 1;
-        let key = Arc::new(key.clone());
-        self.queue.push_back((self.serial, Arc::clone(&key)));
-        self.entries.insert(key, Entry { phase: Phase::Running(None), serial: self.serial });
+        self.queue.push_back((self.serial, digest));
+        let entry = Entry { key: key.clone(), phase: Phase::Running(None), serial: self.serial };
+        self.entries.insert(digest, Box::new(entry));
         Begin::Run
     }
 
     /// Ends a call that [`begin`](Self::begin) had run, and says where its answer goes.
     pub fn finish(&mut self, key: &CallKey, outcome: Outcome<'_>, now: Duration) -> Answer {
-        let Some(entry) = self.entries.get_mut(key) else { return Answer::ORIGINAL };
+        let digest = self.hasher.hash_one(key);
+        let Some(entry) = self.entries.get_mut(&digest).filter(|entry| entry.key == *key) else {
+            return Answer::ORIGINAL;
+        };
         let Phase::Running(to) = entry.phase else { return Answer::ORIGINAL };
         match Stored::of(outcome) {
             Some(stored) => entry.phase = Phase::Ended(stored, now),
             // Its place in the queue goes when its turn comes.
-            None => drop(self.entries.remove(key)),
+            None => drop(self.entries.remove(&digest)),
         }
         Answer { to }
     }
@@ -166,16 +202,17 @@ impl Table {
         self.entries.is_empty()
     }
 
-    /// The entry whose turn it is to go; `None` when that place is empty by now.
-    fn oldest(&self) -> Option<(&CallKey, Option<&Entry>)> {
-        let (serial, key) = self.queue.front()?;
-        Some((key, self.entries.get(key).filter(|entry| entry.serial == *serial)))
+    /// The entry whose turn it is to go, or the inner `None` when that place is empty by now; the outer one
+    /// when there is no place.
+    fn oldest(&self) -> Option<Option<&Entry>> {
+        let (serial, digest) = self.queue.front()?;
+        Some(self.entries.get(digest).filter(|entry| entry.serial == *serial).map(Box::as_ref))
     }
 
     fn drop_aged(&mut self, now: Duration) {
         for _ in 0..AGED_STEPS {
             match self.oldest() {
-                Some((_, Some(entry))) if !entry.is_aged(now) => return,
+                Some(Some(entry)) if !entry.is_aged(now) => return,
                 Some(_) => self.drop_oldest(),
                 None => return,
             }
@@ -186,7 +223,7 @@ impl Table {
     fn make_room(&mut self) -> bool {
         for _ in 0..EVICTION_STEPS_MAX {
             match self.oldest() {
-                Some((_, Some(Entry { phase: Phase::Running(_), .. }))) => self.queue.rotate_left(1),
+                Some(Some(Entry { phase: Phase::Running(_), .. })) => self.queue.rotate_left(1),
                 Some(_) => {
                     self.drop_oldest();
                     return true;
@@ -198,10 +235,10 @@ impl Table {
     }
 
     fn drop_oldest(&mut self) {
-        if let Some((serial, key)) = self.queue.pop_front()
-            && self.entries.get(&key).is_some_and(|entry| entry.serial == serial)
+        if let Some((serial, digest)) = self.queue.pop_front()
+            && self.entries.get(&digest).is_some_and(|entry| entry.serial == serial)
         {
-            self.entries.remove(&key);
+            self.entries.remove(&digest);
         }
     }
 }
