@@ -24,6 +24,12 @@ pub const EXPORTS_MAX: usize = 256;
 /// The most nodes of one group: more than any array here has.
 pub const NODES_MAX: usize = 256;
 
+/// A commented configuration file that shows every key.
+pub const EXAMPLE: &str = include_str!("config/example.toml");
+
+/// The most event loops: a connection's place is told in one byte, and more CPUs serve by more processes.
+pub const LOOPS_MAX: usize = 256;
+
 /// A whole group: the nodes that serve the same exports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -223,8 +229,9 @@ impl Config {
                 );
             }
         }
-        if self.loops == Some(0) {
-            return fault("`loops` is 0".into(), "leave it out for one loop on each CPU");
+        if self.loops.is_some_and(|loops| loops == 0 || loops > LOOPS_MAX) {
+            let what = format!("`loops` is not within 1 to {LOOPS_MAX}");
+            return fault(what, "leave it out for one loop on each CPU");
         }
         Ok(())
     }

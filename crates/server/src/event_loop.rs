@@ -105,7 +105,9 @@ impl EventLoop {
                 break;
             }
             self.statistics.wakeups += 1;
-            if watched {
+            // A wait that found nothing may have slept long: there was nothing that could have grown stale.
+            let held = !self.again.is_empty() || events.iter().next().is_some();
+            if watched && held {
                 self.notice_stall();
             } else {
                 self.alive = clock::now();
@@ -178,6 +180,7 @@ impl EventLoop {
         // A bug that one client's bytes bring out must not take down the others: its connection ends, no more.
         let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, group, peers, place, now)));
         let step = step.unwrap_or_else(|_| {
+            self.statistics.bugs += 1;
             self.work.replies.clear();
             Step::Close(Close::Bug)
         });

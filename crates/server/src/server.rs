@@ -1,7 +1,7 @@
 //! A running server: its start, what others may ask of it, and its end.
 
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, LOOPS_MAX};
 use crate::error::Error;
 use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind};
 use crate::group::Group;
@@ -58,6 +58,7 @@ impl Server {
         }
         let loops =
             config.loops.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let loops = loops.min(LOOPS_MAX);
         let mut pollers = Vec::with_capacity(loops);
         let mut wakers = Vec::with_capacity(loops);
         for _ in 0..loops {

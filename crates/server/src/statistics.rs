@@ -268,6 +268,8 @@ pub struct LoopStatistics {
     pub wakeups: u64,
     /// Times it slept too long and closed its connections unexecuted.
     pub stalls: u64,
+    /// Connections that ended because their last call brought out a bug of ours.
+    pub bugs: u64,
 }
 
 /// The whole server at one moment.

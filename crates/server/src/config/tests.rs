@@ -40,6 +40,22 @@ fn a_file_says_nodes_exports_and_limits() {
 }
 
 #[test]
+fn the_example_is_right_and_its_comments_are_the_defaults() {
+    let config = Config::from_toml(EXAMPLE, "example.toml").unwrap();
+    let uncommented: String = EXAMPLE
+        .lines()
+        .filter(|line| !line.starts_with("#pace") && !line.starts_with("#owner"))
+        .map(|line| {
+            line.strip_prefix('#').filter(|line| !line.starts_with(' ')).unwrap_or(line).to_owned() + "\n"
+        })
+        .collect();
+    let spelled_out = Config::from_toml(&uncommented, "example.toml").unwrap();
+    assert_eq!((spelled_out.loops, spelled_out.congestion.as_deref()), (Some(2), Some("cubic")));
+    let defaults = Config { loops: None, congestion: None, ..spelled_out };
+    assert_eq!(defaults, config);
+}
+
+#[test]
 fn what_is_wrong_is_named_with_file_line_and_remedy() {
     for (from, to, line, cause) in [
         ("rw = true", "rv = true", 13, "unknown field `rv`"),
