@@ -1,1 +1,21 @@
-//! HTML and Markdown from records.
+//! What a person sees of a record: the table in a terminal, a self-contained HTML page, Markdown.
+//!
+//! It reads [`record::Record`] alone and measures nothing. Text from a record is somebody else's: it is
+//! escaped for HTML and Markdown, and cannot move the cursor of a terminal.
+
+#![forbid(unsafe_code)]
+
+mod comparison;
+mod explain;
+mod markdown;
+mod number;
+mod page;
+mod plot;
+#[cfg(test)]
+mod sample;
+pub mod terminal;
+mod view;
+
+pub use explain::explain;
+pub use markdown::markdown;
+pub use page::html;

@@ -1,0 +1,178 @@
+//! Several records side by side: the same route in the same workload and half, sitting by sitting.
+//!
+//! Only equal shapes under equal conditions are set side by side. Sittings differ by more than routes do, so
+//! what is said here is about the records, and the page warns of reading it as more.
+
+use record::{Cell, Direction, Record, stats};
+
+use crate::{
+    number,
+    view::{self, Group},
+};
+
+/// The same seed for all, so that a report made again is the same report.
+const SEED: u64 = 1;
+
+/// The cells of one workload, condition and direction.
+pub(crate) struct SideBySide {
+    pub(crate) title: String,
+    pub(crate) rows: Vec<SideRow>,
+}
+
+/// One route in all records.
+pub(crate) struct SideRow {
+    pub(crate) route: String,
+    /// A cell for each record, in their order.
+    pub(crate) cells: Vec<Option<SideCell>>,
+}
+
+/// One route in one record.
+pub(crate) struct SideCell {
+    pub(crate) speed: String,
+    /// How it compares with the first record's; absent in that one.
+    pub(crate) times: Option<String>,
+}
+
+/// Everything that at least two of the records measured alike.
+pub(crate) fn side_by_side(records: &[Record]) -> Vec<SideBySide> {
+    let mut tables: Vec<(SideBySide, Vec<Vec<Option<&Cell>>>)> = Vec::new();
+    for (at, record) in records.iter().enumerate() {
+        for (title, route, cell) in cells(record) {
+            let index = tables.iter().position(|(table, _)| table.title == title).unwrap_or_else(|| {
+                tables.push((SideBySide { title, rows: Vec::new() }, Vec::new()));
+                tables.len() - 1
+            });
+            let Some((table, found)) = tables.get_mut(index) else { continue };
+            let row = table.rows.iter().position(|row| row.route == route).unwrap_or_else(|| {
+                table.rows.push(SideRow { route: route.to_owned(), cells: Vec::new() });
+                found.push(vec![None; records.len()]);
+                found.len() - 1
+            });
+            if let Some(place) = found.get_mut(row).and_then(|row| row.get_mut(at)) {
+                *place = Some(cell);
+            }
+        }
+    }
+    for (table, found) in &mut tables {
+        table.rows.iter_mut().zip(found).for_each(|(row, cells)| row.cells = compare(cells));
+        table.rows.retain(|row| row.cells.iter().flatten().count() > 1);
+    }
+    tables.into_iter().map(|(table, _)| table).filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// Every cell of a record with the title of the table that it belongs to, and its route.
+fn cells(record: &Record) -> Vec<(String, &str, &Cell)> {
+    let mut found = Vec::new();
+    for block in view::blocks(record) {
+        for group in &block.groups {
+            for direction in [Direction::Read, Direction::Write] {
+                for row in &group.rows {
+                    let Some(cell) = row.workload.cell(direction) else { continue };
+                    found.push((table_title(&block.title, group, direction), row.route.name.as_str(), cell));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn table_title(title: &str, group: &Group<'_>, direction: Direction) -> String {
+    let condition = group.condition().unwrap_or_else(|| "raw".to_owned());
+    format!("{title}; {condition}; {direction}")
+}
+
+fn compare(cells: &[Option<&Cell>]) -> Vec<Option<SideCell>> {
+    let first = cells.iter().position(Option::is_some);
+    let base = first.and_then(|at| cells.get(at).copied().flatten());
+    let side = |at: usize, cell: &Cell| {
+        let times = base.filter(|_| Some(at) != first).and_then(|base| times(cell, base));
+        SideCell { speed: number::plain(cell.gbytes_per_s), times }
+    };
+    cells.iter().enumerate().map(|(at, cell)| cell.map(|cell| side(at, cell))).collect()
+}
+
+fn times(cell: &Cell, base: &Cell) -> Option<String> {
+    let ratio = stats::ratio_of_sittings(&cell.speeds(), &base.speeds(), SEED)?;
+    let [low, high] = number::interval_of_ratio(ratio.interval_95);
+    Some(format!("{} times (95 %: {low} to {high})", number::ratio(ratio.ratio)))
+}
+
+/// A property in which the records differ, with its value in each.
+pub(crate) struct Difference {
+    pub(crate) name: &'static str,
+    pub(crate) values: Vec<String>,
+}
+
+/// How the records' origins differ, so that a reader does not blame the code for the machine.
+pub(crate) fn differences(records: &[Record]) -> Vec<Difference> {
+    let properties = records.iter().map(|record| {
+        let environment = &record.environment;
+        [
+            ("version", record.trunkline_version.clone()),
+            ("commit", record.commit.clone().unwrap_or_default()),
+            ("target", record.experiment.target.clone()),
+            ("procedure", record.experiment.procedure.to_string()),
+            ("kernel", environment.kernel.clone()),
+            ("CPU", environment.cpu_model.clone()),
+            ("CPUs", environment.cpus.to_string()),
+            ("memory", number::bytes(environment.memory_bytes)),
+            ("emulated", environment.emulated.clone().unwrap_or_default()),
+            ("result", if record.failed.is_empty() { "good".to_owned() } else { "failed".to_owned() }),
+        ]
+    });
+    let mut found: Vec<Difference> = Vec::new();
+    for record in properties {
+        for (index, (name, value)) in record.into_iter().enumerate() {
+            match found.get_mut(index) {
+                Some(difference) => difference.values.push(value),
+                None => found.push(Difference { name, values: vec![value] }),
+            }
+        }
+    }
+    found.retain(|difference| difference.values.iter().any(|value| Some(value) != difference.values.first()));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn a_later_record_is_shown_as_times_the_first() {
+        let (first, mut later) = (sample::record(), sample::record());
+        later.commit = Some("bc52d7d".into());
+        for route in &mut later.routes {
+            for cell in route
+                .workloads
+                .iter_mut()
+                .flat_map(|workload| [&mut workload.read, &mut workload.write])
+                .flatten()
+            {
+                cell.gbytes_per_s *= 2.0;
+                cell.repeats.iter_mut().for_each(|repeat| repeat.gbytes_per_s *= 2.0);
+            }
+        }
+        let records = [first, later];
+        let tables = side_by_side(&records);
+        assert_eq!(tables.len(), 5, "read and write, raw and paced, of the mix; read of the random one");
+        assert!(tables[0].title.ends_with("8 connections; raw; read"), "{}", tables[0].title);
+        let cells: Vec<&SideCell> = tables[0].rows[0].cells.iter().flatten().collect();
+        assert!(cells[0].times.is_none());
+        assert!(
+            cells[1].times.as_ref().is_some_and(|it| it.starts_with("2.00 times (95 %: 1.9")),
+            "{:?}",
+            cells[1].times
+        );
+        let differing: Vec<&str> = differences(&records).iter().map(|difference| difference.name).collect();
+        assert_eq!(differing, ["commit"]);
+    }
+
+    #[test]
+    fn other_shapes_and_single_records_are_not_set_side_by_side() {
+        assert!(side_by_side(&[sample::record()]).is_empty());
+        let mut deeper = sample::record();
+        deeper.experiment.workloads.iter_mut().for_each(|shape| shape.depth *= 2);
+        assert!(side_by_side(&[sample::record(), deeper]).is_empty());
+    }
+}

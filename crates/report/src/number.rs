@@ -1,0 +1,98 @@
+//! Numbers as a reader sees them: three digits that matter, and no more.
+
+use record::Pace;
+
+/// A speed or rate: `1120`, `12.3`, `3.10`, `0.24`, `0.024`.
+pub(crate) fn plain(value: f64) -> String {
+    // The bounds lie where rounding would give one digit more: 9.996 is 10.0, not 10.00.
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.0995 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// Thousands of operations per second.
+pub(crate) fn kiops(iops: f64) -> String {
+    plain(iops / 1000.0)
+}
+
+/// A ratio of two speeds, always to the hundredth.
+pub(crate) fn ratio(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+/// The ends of a ratio's interval, with a third digit where the second would hide on which side of 1 they lie.
+pub(crate) fn interval_of_ratio(interval: [f64; 2]) -> [String; 2] {
+    let shown = interval.map(ratio);
+    if shown.iter().any(|end| end == "1.00") { interval.map(|end| format!("{end:.3}")) } else { shown }
+}
+
+/// A share in whole percent, without its sign.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0}", share * 100.0)
+}
+
+/// Microseconds with separated thousands: `13.5`, `987`, `12,480`.
+pub(crate) fn us(value: f64) -> String {
+    if value < 99.95 { plain(value) } else { thousands(value.round() as u64) }
+}
+
+/// A whole number with separated thousands.
+pub(crate) fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A size in binary units: `4 KiB`, `1 MiB`, `15.6 GiB`.
+pub(crate) fn bytes(value: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut size = value as f64;
+    let mut name = "bytes";
+    for unit in UNITS {
+        if size < 1024.0 {
+            break;
+        }
+        size /= 1024.0;
+        name = unit;
+    }
+    if size.fract() == 0.0 { format!("{size} {name}") } else { format!("{size:.1} {name}") }
+}
+
+/// A pace: `2 Gbit/s a node`.
+pub(crate) fn pace(pace: Pace) -> String {
+    let rate = pace.gbit_per_s_per_node;
+    if rate.fract() == 0.0 {
+        format!("{rate} Gbit/s a node")
+    } else {
+        format!("{} Gbit/s a node", plain(rate))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_about_three_digits() {
+        let shown = [1120.4, 99.96, 12.34, 9.996, 3.1, 0.9999, 0.24, 0.0241, 0.0].map(plain);
+        assert_eq!(shown, ["1120", "100", "12.3", "10.0", "3.10", "1.00", "0.24", "0.024", "0.00"]);
+        assert_eq!([13.5, 987.4, 12_480.0, 1_234_567.0].map(us), ["13.5", "987", "12,480", "1,234,567"]);
+        assert_eq!(
+            [512, 4096, 1 << 20, 16_750_000_000].map(bytes),
+            ["512 bytes", "4 KiB", "1 MiB", "15.6 GiB"]
+        );
+        assert_eq!(interval_of_ratio([1.002, 1.031]), ["1.002", "1.031"]);
+        assert_eq!(interval_of_ratio([4.012, 4.081]), ["4.01", "4.08"]);
+        assert_eq!(pace(Pace { gbit_per_s_per_node: 2.0 }), "2 Gbit/s a node");
+        assert_eq!(pace(Pace { gbit_per_s_per_node: 2.5 }), "2.50 Gbit/s a node");
+    }
+}

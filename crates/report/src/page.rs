@@ -1,0 +1,328 @@
+//! The HTML page: one file, readable in ten years and without a network.
+//!
+//! The template escapes every text. A content security policy forbids the page everything but its own style,
+//! should a text find a way out all the same.
+
+use askama::Template;
+use record::{Cell, Direction, Record, Route, Verdict};
+
+use crate::{
+    comparison::{self, Difference, SideBySide},
+    explain::{TERMS, Term},
+    number,
+    plot::{self, Bar, Column},
+    view::{self, Block, Group},
+};
+
+/// The records as one self-contained HTML page, set side by side where there are several.
+pub fn html(records: &[Record]) -> String {
+    let page = Page {
+        title: records.first().map_or("no record", |record| &record.experiment.name),
+        records: records.iter().map(sheet).collect(),
+        differences: comparison::differences(records),
+        sides: comparison::side_by_side(records),
+        terms: TERMS,
+    };
+    page.render().expect("the template writes to memory and calls nothing that fails")
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    title: &'a str,
+    records: Vec<Sheet<'a>>,
+    differences: Vec<Difference>,
+    sides: Vec<SideBySide>,
+    terms: &'static [Term],
+}
+
+/// One record.
+struct Sheet<'a> {
+    record: &'a Record,
+    machine: String,
+    findings: Vec<Finding>,
+    sections: Vec<Section>,
+    limits: Vec<Limit<'a>>,
+    facts: Vec<(&'static str, String)>,
+    verified: Option<String>,
+}
+
+/// A verdict in the summary.
+struct Finding {
+    workload: String,
+    half: String,
+    sentence: String,
+    class: &'static str,
+    word: &'static str,
+}
+
+/// One workload.
+struct Section {
+    title: String,
+    shows_iops: bool,
+    panels: Vec<Panel>,
+}
+
+/// One half of a workload.
+struct Panel {
+    heading: String,
+    labels: Vec<&'static str>,
+    directions: Vec<Lines>,
+    findings: Vec<Finding>,
+    has_done_times: bool,
+}
+
+/// All routes in one direction.
+struct Lines {
+    direction: Direction,
+    lines: Vec<Line>,
+}
+
+/// One route in one direction.
+struct Line {
+    route: String,
+    bar: Bar,
+    speed: String,
+    interval: String,
+    kiops: String,
+    of_limit: String,
+    limit: String,
+    of_machine: Option<String>,
+    shares: String,
+    columns: Vec<Column>,
+    jain: String,
+    stage: String,
+    evidence: String,
+    latency: [String; 6],
+    cpu: [String; 4],
+    done: String,
+    steady: Option<bool>,
+    paths: Vec<(String, String)>,
+    repeats: Vec<String>,
+}
+
+/// One calibration.
+struct Limit<'a> {
+    shape: &'a str,
+    route: &'a str,
+    speed: String,
+    kiops: String,
+    mode: &'a str,
+    congestion: &'a str,
+    tries: Vec<Tried<'a>>,
+}
+
+/// One try of a calibration.
+struct Tried<'a> {
+    mode: &'a str,
+    congestion: &'a str,
+    speed: String,
+    kiops: String,
+}
+
+fn sheet(record: &Record) -> Sheet<'_> {
+    let blocks = view::blocks(record);
+    let all = blocks.iter().flat_map(|block| block.groups.iter());
+    let findings =
+        all.flat_map(|group| group.verdicts.iter().map(|verdict| finding(group, verdict))).collect();
+    Sheet {
+        record,
+        machine: view::machine(record),
+        findings,
+        sections: blocks.iter().map(section).collect(),
+        limits: record.limits.iter().map(limit).collect(),
+        facts: facts(record),
+        verified: verified(record),
+    }
+}
+
+fn finding(group: &Group<'_>, verdict: &record::Comparison) -> Finding {
+    let (class, word) = match verdict.verdict {
+        Verdict::Faster => ("faster", "faster"),
+        Verdict::Slower => ("slower", "slower"),
+        Verdict::NoDifference => ("same", "no difference shown"),
+    };
+    Finding {
+        workload: verdict.workload.clone(),
+        half: group.condition().unwrap_or_else(|| group.half().to_string()),
+        sentence: view::sentence(verdict),
+        class,
+        word,
+    }
+}
+
+fn section(block: &Block<'_>) -> Section {
+    Section {
+        title: block.title.clone(),
+        shows_iops: block.shows_iops,
+        panels: block.groups.iter().map(panel).collect(),
+    }
+}
+
+fn panel(group: &Group<'_>) -> Panel {
+    let cells = || group.rows.iter().flat_map(|row| row.workload.cells().map(|(_, cell)| cell));
+    let scale = cells().map(Bar::reach).fold(0.0, f64::max);
+    let lines = |direction| {
+        let rows = group.rows.iter().filter_map(|row| Some((row.route, row.workload.cell(direction)?)));
+        Lines { direction, lines: rows.map(|(route, cell)| line(route, cell, scale)).collect() }
+    };
+    let directions = [Direction::Read, Direction::Write].map(lines);
+    let condition = group.condition().unwrap_or_else(|| "raw: as fast as it goes".to_owned());
+    let mut letters = condition.chars();
+    Panel {
+        heading: letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect(),
+        labels: group.labels(),
+        directions: directions.into_iter().filter(|lines| !lines.lines.is_empty()).collect(),
+        findings: group.verdicts.iter().map(|verdict| finding(group, verdict)).collect(),
+        has_done_times: cells().any(|cell| cell.last_done_s.is_some()),
+    }
+}
+
+fn line(route: &Route, cell: &Cell, scale: f64) -> Line {
+    let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::us);
+    let percent = |share: f64| format!("{} %", number::percent(share));
+    let latency = cell.latency_us;
+    let [low, high] = cell.interval_95.map(number::plain);
+    let paths = route.paths.iter().zip(&cell.share_by_path);
+    let done = match (cell.first_done_s, cell.last_done_s) {
+        (Some(first), Some(last)) => format!("{} to {}", number::plain(first), number::plain(last)),
+        _ => "-".to_owned(),
+    };
+    Line {
+        route: route.name.clone(),
+        bar: Bar::of(cell, scale),
+        speed: number::plain(cell.gbytes_per_s),
+        interval: format!("{low} to {high}"),
+        kiops: number::kiops(cell.iops),
+        of_limit: cell.limit_share.map_or_else(|| "-".to_owned(), percent),
+        limit: cell
+            .limit_gbytes_per_s
+            .map_or_else(|| "not calibrated".to_owned(), |it| format!("of {}", number::plain(it))),
+        of_machine: cell.machine_limit_share.map(percent),
+        shares: view::shares(&cell.share_by_node),
+        columns: plot::columns(&cell.share_by_node),
+        jain: cell.jain_by_node.map(number::ratio).unwrap_or_default(),
+        stage: cell.binding.stage.label().to_owned(),
+        evidence: cell.binding.evidence.clone(),
+        latency: [
+            number::us(latency.p50),
+            number::us(latency.p90),
+            number::us(latency.p99),
+            number::us(latency.p99_9),
+            optional(latency.p99_99),
+            number::us(latency.max),
+        ],
+        cpu: [
+            number::us(cell.cpu_us_per_op.client),
+            optional(cell.cpu_us_per_op.server),
+            number::plain(cell.cpu_ns_per_byte.client),
+            cell.cpu_ns_per_byte.server.map_or_else(|| "-".to_owned(), number::plain),
+        ],
+        done,
+        steady: cell.steady,
+        paths: paths.map(|(path, share)| (path.clone(), percent(*share))).collect(),
+        repeats: cell.repeats.iter().map(|repeat| number::plain(repeat.gbytes_per_s)).collect(),
+    }
+}
+
+fn limit(limit: &record::Calibration) -> Limit<'_> {
+    let tried = |it: &record::Try| (number::plain(it.gbytes_per_s), number::kiops(it.iops));
+    let tries = limit.tries.iter().map(|it| {
+        let (speed, kiops) = tried(it);
+        Tried { mode: &it.mode, congestion: it.congestion.as_deref().unwrap_or("-"), speed, kiops }
+    });
+    Limit {
+        shape: &limit.shape,
+        route: limit.route.as_deref().unwrap_or("any: the machine's"),
+        speed: number::plain(limit.gbytes_per_s),
+        kiops: number::kiops(limit.iops),
+        mode: &limit.mode,
+        congestion: limit.congestion.as_deref().unwrap_or("-"),
+        tries: tries.collect(),
+    }
+}
+
+fn facts(record: &Record) -> Vec<(&'static str, String)> {
+    let (environment, experiment) = (&record.environment, &record.experiment);
+    let facts = [
+        ("made", record.made_at.clone()),
+        ("Trunkline", record.trunkline_version.clone()),
+        ("commit", record.commit.clone().unwrap_or_default()),
+        ("target", experiment.target.clone()),
+        (
+            "procedure",
+            format!(
+                "{}, {} repeats, {} connections a route",
+                experiment.procedure, experiment.repeats, experiment.connections
+            ),
+        ),
+        ("kernel", format!("{} {}", environment.kernel, environment.arch)),
+        ("CPU", format!("{} x {}", environment.cpus, environment.cpu_model)),
+        ("memory", number::bytes(environment.memory_bytes)),
+        (
+            "congestion control",
+            format!(
+                "{} by default; on offer: {}",
+                environment.congestion,
+                environment.congestion_offered.join(" ")
+            ),
+        ),
+        ("emulated", environment.emulated.clone().unwrap_or_default()),
+        ("command", environment.cmdline.clone()),
+    ];
+    facts.into_iter().filter(|(_, value)| !value.trim().is_empty()).collect()
+}
+
+fn verified(record: &Record) -> Option<String> {
+    let all =
+        || record.routes.iter().flat_map(|route| &route.workloads).filter_map(|workload| workload.verified);
+    all().next()?;
+    let sum = |field: fn(&record::Verified) -> u64| all().map(|it| field(&it)).sum::<u64>();
+    Some(format!(
+        "{} stamps checked while timing, {} compared whole, {} wrong blocks",
+        number::thousands(sum(|it| it.stamps)),
+        number::bytes(sum(|it| it.bytes)),
+        number::thousands(sum(|it| it.wrong)),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{sample, terminal::tests::assert_golden};
+
+    #[test]
+    fn the_page_of_a_record_is_the_golden_one() {
+        assert_golden("record.html", &html(&[sample::record()]));
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere() {
+        let page = html(&[sample::record(), sample::record()]);
+        for outside in ["http:", "https:", "src=", "<script", "<link", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'"));
+    }
+
+    #[test]
+    fn text_from_a_record_stays_text() {
+        let page = html(&[sample::hostile(), sample::record()]);
+        assert!(!page.contains("<script"), "all markup of the record is escaped");
+    }
+
+    #[test]
+    fn a_failed_record_says_so_before_any_number() {
+        let mut record = sample::record();
+        record.fail("a block was wrong");
+        let page = html(&[record]);
+        let failed = page.find("a block was wrong").expect("the reason is there");
+        assert!(failed < page.find("GB/s").expect("numbers are there"));
+    }
+
+    #[test]
+    fn an_empty_record_and_no_record_have_a_page_too() {
+        assert!(html(&[]).contains("</html>"));
+        assert!(html(&[Record::default()]).contains("</html>"));
+    }
+}

@@ -1,0 +1,207 @@
+//! Records for the tests, made as `bench` makes them. The figures are made up.
+
+use std::time::Duration;
+
+use record::{
+    Binding, Calibration, Cell, Comparison, Environment, Experiment, Latency, Pace, PathCounters, Pattern,
+    Procedure, Record, Repeat, Route, Shape, Stage, Try, Verified, Workload,
+};
+
+const REPEATS: usize = 8;
+/// How much each repeat differs from the one asked for, as on a machine that drifts.
+const DRIFT: [f64; REPEATS] = [1.00, 1.02, 0.97, 0.99, 1.03, 0.98, 1.01, 0.96];
+
+/// Four routes, two of them skipped; a mix of 1 MiB raw and paced, and 4 KiB random reads raw.
+pub(crate) fn record() -> Record {
+    let mut record = Record {
+        made_at: "2026-11-21T04:05:50Z".into(),
+        trunkline_version: "0.1.0".into(),
+        commit: Some("34adb40".into()),
+        experiment: experiment(),
+        environment: environment(),
+        options: [("congestion", "cubic"), ("seconds", "1")].map(|(k, v)| (k.into(), v.into())).into(),
+        limits: limits(),
+        routes: vec![route("tcp", 1), route("tcp-mp", 4), skipped("rdma"), skipped("rdma-mp")],
+        ..Record::default()
+    };
+    record.compare("tcp-mp", "tcp", 1);
+    record.check_limits();
+    record
+}
+
+fn skipped(name: &str) -> Route {
+    Route::skipped(name, "no RDMA device here; `trunkline lab vm -- trunkline bench` uses Soft-RoCE")
+}
+
+fn experiment() -> Experiment {
+    let mix = Shape {
+        name: "mix-1m".into(),
+        block_bytes: 1 << 20,
+        depth: 16,
+        readers: 10,
+        writers: 10,
+        ..Shape::default()
+    };
+    let random = Shape {
+        name: "random-4k".into(),
+        pattern: Pattern::Random,
+        block_bytes: 4 << 10,
+        depth: 32,
+        readers: 4,
+        ..Shape::default()
+    };
+    Experiment {
+        name: "four-routes".into(),
+        procedure: Procedure::Quick,
+        target: "embedded group of 4 nodes, memory store, loopback".into(),
+        repeats: 8,
+        connections: 8,
+        workloads: vec![mix, random],
+    }
+}
+
+fn environment() -> Environment {
+    Environment {
+        kernel: "Linux 6.18.44".into(),
+        arch: "x86_64".into(),
+        cpu_model: "AMD EPYC".into(),
+        cpus: 2,
+        memory_bytes: 16_750_000_000,
+        congestion: "bbr".into(),
+        congestion_offered: vec!["reno".into(), "bbr".into(), "cubic".into()],
+        cmdline: "trunkline bench --quick".into(),
+        emulated: None,
+    }
+}
+
+fn limits() -> Vec<Calibration> {
+    let tried = |mode: &str, congestion: &str, gbytes_per_s: f64, block: f64| Try {
+        mode: mode.into(),
+        congestion: Some(congestion.into()),
+        gbytes_per_s,
+        iops: gbytes_per_s * 1e9 / block,
+    };
+    let mix = vec![
+        tried("one thread, gathered sendmsg", "bbr", 4.71, 1048576.0),
+        tried("one thread, gathered sendmsg", "cubic", 5.68, 1048576.0),
+        tried("two threads, gathered sendmsg", "cubic", 5.31, 1048576.0),
+    ];
+    let random = vec![tried("batched", "bbr", 3.66, 4096.0), tried("batched", "cubic", 4.23, 4096.0)];
+    vec![
+        Calibration::of("mix of reads and writes, 1 MiB blocks, 8 connections", None, mix),
+        Calibration::of("reads, 4 KiB blocks, depth 32, 8 connections", None, random),
+    ]
+}
+
+fn route(name: &str, nodes: usize) -> Route {
+    let paced = Some(Pace { gbit_per_s_per_node: 2.0 });
+    let speed = 0.2445 * nodes as f64;
+    let skew = if nodes == 1 { 1.0 } else { 1.003 };
+    Route {
+        name: name.into(),
+        options: format!(
+            "proto=tcp,nconnect=8,{}",
+            if nodes == 1 { "" } else { "remoteports=127.0.0.1-127.0.0.4" }
+        ),
+        nodes: (1..=4).map(|node| format!("127.0.0.{node}")).collect(),
+        paths: (1..=nodes).map(|node| format!("tcp 127.0.0.1 -> 127.0.0.{node}:2049")).collect(),
+        skipped: None,
+        workloads: vec![
+            mix(nodes, None, [3.08 * skew, 2.61], 5.68, Binding::new(Stage::Cpu, "both cores at 99 %")),
+            mix(nodes, paced, [speed, speed * 0.995], 0.25 * nodes as f64, pace_binds(nodes)),
+            random(nodes, 2.05),
+        ],
+    }
+}
+
+fn pace_binds(nodes: usize) -> Binding {
+    Binding::new(Stage::Pace, if nodes == 1 { "node 1 at its pace" } else { "each node at its pace" })
+}
+
+fn mix(nodes: usize, pace: Option<Pace>, speeds: [f64; 2], limit: f64, binding: Binding) -> Workload {
+    let cell = |speed, slower| cell(nodes, speed, limit, 1 << 20, slower, &binding);
+    let path = |node: usize| PathCounters {
+        path: format!("tcp 127.0.0.1 -> 127.0.0.{}:2049", node + 1),
+        state: "up".into(),
+        calls: 44_000,
+        bytes: 46_000_000_000,
+        ..PathCounters::default()
+    };
+    Workload {
+        name: "mix-1m".into(),
+        pace,
+        read: Some(cell(speeds[0], 1)),
+        write: Some(cell(speeds[1], 2)),
+        verified: Some(Verified { stamps: 11_200_000, bytes: 5_368_709_120, wrong: 0 }),
+        paths: (0..nodes).map(path).collect(),
+        ..Workload::default()
+    }
+}
+
+fn random(nodes: usize, speed: f64) -> Workload {
+    let binding = Binding::new(Stage::Cpu, "both cores at 99 %");
+    Workload {
+        name: "random-4k".into(),
+        read: Some(cell(nodes, speed, 4.23, 4 << 10, 1, &binding)),
+        verified: Some(Verified { stamps: 4_000_000, bytes: 1 << 30, wrong: 0 }),
+        ..Workload::default()
+    }
+}
+
+fn cell(nodes: usize, speed: f64, limit: f64, block: u64, slower: u64, binding: &Binding) -> Cell {
+    let drift = |index: usize, shift: usize| DRIFT.get((index + shift) % REPEATS).copied().unwrap_or(1.0);
+    // Pacing holds every repeat at nearly the same speed; a raw one drifts.
+    let steady = matches!(binding.stage, Stage::Pace);
+    let repeat = |index: usize| {
+        let factor = if steady { 1.0 + (drift(index, nodes) - 1.0) / 8.0 } else { drift(index, nodes) };
+        let bytes = (speed * factor * 1e9) as u64;
+        let began_s = Some(4.0 + 2.0 * index as f64);
+        Repeat { began_s, p99_us: Some(9000.0), ..Repeat::of(bytes, bytes / block, Duration::from_secs(1)) }
+    };
+    let mut latency = Latency::new();
+    (1..=20_000u64)
+        .for_each(|call| latency.record_ns(slower * (block / 8 + call * call / 40 * (block / 4096))));
+    let mut cell = Cell::of((0..REPEATS).map(repeat).collect(), &latency, 1);
+    let carried: Vec<u64> = (0..4).map(|node| u64::from(node < nodes) * (1 << 30)).collect();
+    cell.set_shares(&carried, &carried[..nodes]);
+    cell.set_limit(limit);
+    cell.set_cpu(Duration::from_secs(7), Some(Duration::from_secs(6)));
+    cell.binding = binding.clone();
+    cell
+}
+
+/// A record whose every text tries to break out, and which failed.
+pub(crate) fn hostile() -> Record {
+    let evil = "<script>alert(1)</script>|\u{1b}[31m`x`\n# pwned".to_owned();
+    let mut record = record();
+    record.failed.push(evil.clone());
+    record.experiment.name.clone_from(&evil);
+    record.experiment.target.clone_from(&evil);
+    record.environment.kernel.clone_from(&evil);
+    record.commit = Some(evil.clone());
+    record.options.insert(evil.clone(), evil.clone());
+    for shape in &mut record.experiment.workloads {
+        shape.note = Some(evil.clone());
+    }
+    for limit in &mut record.limits {
+        limit.mode.clone_from(&evil);
+        limit.shape.clone_from(&evil);
+    }
+    for route in &mut record.routes {
+        route.name = format!("{}{evil}", route.name);
+        route.options.clone_from(&evil);
+        route.skipped = route.skipped.as_ref().map(|_| evil.clone());
+        for workload in &mut route.workloads {
+            workload.simulated = Some(evil.clone());
+            for cell in [&mut workload.read, &mut workload.write].into_iter().flatten() {
+                cell.binding = Binding::new(Stage::Other(evil.clone()), evil.clone());
+            }
+        }
+    }
+    for verdict in &mut record.verdicts {
+        let Comparison { a, b, .. } = verdict;
+        *a = format!("{a}{evil}");
+        *b = format!("{b}{evil}");
+    }
+    record
+}

@@ -1,0 +1,282 @@
+//! The table that `trunkline bench` prints.
+//!
+//! A block per workload, under one header; in it the raw rows, then the paced ones, each followed by its
+//! verdicts. What does not fit into the columns asked for goes below the rows as sentences, never lost. Plain
+//! ASCII; colour only where the caller asks for it.
+
+mod canvas;
+
+use record::{Direction, Record};
+
+use self::canvas::{Canvas, Ink, width};
+use crate::{
+    number,
+    view::{self, Block, Group, Row},
+};
+
+/// A terminal narrower than this gets lines of this width.
+const COLUMNS_MIN: usize = 60;
+/// Bars longer than this say nothing more.
+const BAR_MAX: usize = 16;
+/// With shorter bars than this, the evidence goes below the rows to make room.
+const BAR_BESIDE_EVIDENCE_MIN: usize = 6;
+const INDENT: usize = 2;
+const GAP: usize = 2;
+
+/// The record as plain text for a terminal of so many columns.
+pub fn render(record: &Record, columns: usize) -> String {
+    draw(record, Canvas::new(columns.max(COLUMNS_MIN), false))
+}
+
+/// The same with ANSI colours.
+pub fn render_ansi(record: &Record, columns: usize) -> String {
+    draw(record, Canvas::new(columns.max(COLUMNS_MIN), true))
+}
+
+fn draw(record: &Record, mut canvas: Canvas) -> String {
+    let head = format!("trunkline bench: {}; {}", record.experiment.target, view::machine(record));
+    canvas.paragraph(Ink::Plain, 0, "", &head);
+    let mut told_why_skipped = false;
+    for block in view::blocks(record) {
+        canvas.end_line();
+        canvas.paragraph(Ink::Bold, 0, "", &block.title);
+        let table = Table::of(&block, record, canvas.columns());
+        table.header(&mut canvas);
+        for (index, group) in block.groups.iter().enumerate() {
+            table.group(&mut canvas, group, index > 0);
+            if index == 0 {
+                table.skipped(&mut canvas, record, told_why_skipped);
+                told_why_skipped = true;
+            }
+            if !table.evidence_beside {
+                evidence_below(&mut canvas, group);
+            }
+            verdicts(&mut canvas, group);
+        }
+    }
+    if !told_why_skipped {
+        // Nothing was measured, so no block has said why.
+        canvas.end_line();
+        for route in record.routes.iter() {
+            let why = route.skipped.as_deref().unwrap_or("nothing was measured");
+            canvas.paragraph(Ink::Dim, INDENT, &format!("{}: ", route.name), why);
+        }
+    }
+    if !record.failed.is_empty() {
+        canvas.end_line();
+        canvas.paragraph(Ink::Red, 0, "", "FAILED: do not use these numbers");
+        record.failed.iter().for_each(|why| canvas.paragraph(Ink::Red, INDENT, "- ", why));
+    }
+    canvas.finish()
+}
+
+fn verdicts(canvas: &mut Canvas, group: &Group<'_>) {
+    for verdict in &group.verdicts {
+        let lead = format!("{}: ", group.half());
+        canvas.paragraph(Ink::Bold, INDENT, &lead, &view::sentence(verdict));
+    }
+}
+
+/// The widths of one block's columns; the same for all its groups, so that they stand under one header.
+struct Table {
+    directions: Vec<Direction>,
+    shows_iops: bool,
+    route: usize,
+    /// Width of operations per second, in each direction's column.
+    iops: usize,
+    /// Width of the speed, without its mark.
+    speed: usize,
+    /// Width of the widest mark.
+    mark: usize,
+    bar: usize,
+    of_limit: usize,
+    share: usize,
+    /// Whether the evidence stands beside the stage, or below the rows.
+    evidence_beside: bool,
+    /// Whether marks are words, or their first letters.
+    marks_are_words: bool,
+}
+
+impl Table {
+    fn of(block: &Block<'_>, record: &Record, columns: usize) -> Self {
+        let rows = || block.groups.iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)));
+        let widest = |header: &str, cell: &dyn Fn(&Group<'_>, &Row<'_>) -> String| {
+            rows().map(|(group, row)| width(&cell(group, row))).fold(width(header), usize::max)
+        };
+        let directions = [Direction::Read, Direction::Write];
+        let measured = |direction: &Direction| rows().any(|(_, row)| row.workload.cell(*direction).is_some());
+        let skipped = record.routes.iter().filter(|route| route.skipped.is_some());
+        let mut table = Self {
+            directions: directions.into_iter().filter(measured).collect(),
+            shows_iops: block.shows_iops,
+            route: skipped
+                .map(|route| width(&route.name))
+                .fold(widest("route", &|_, row| row.route.name.clone()), usize::max),
+            iops: "write kIOPS".len(),
+            speed: widest("0.00", &|_, row| longest_speed(row)),
+            mark: 0,
+            bar: 0,
+            of_limit: widest("of limit", &|_, row| row.of_limit()),
+            share: widest("share by node", &|_, row| view::shares(&row.share_by_node())),
+            evidence_beside: true,
+            marks_are_words: true,
+        };
+        let stages = widest("binds", &|_, row| row.binds());
+        let beside = widest("binds", &|_, row| binds_with_evidence(row));
+        // From the most telling layout to the most compact; the last one is taken whether it fits or not.
+        let layouts =
+            [(true, true, beside), (true, false, beside), (false, true, stages), (false, false, stages)];
+        for (evidence_beside, marks_are_words, binds) in layouts {
+            table.mark = widest("", &|group, _| mark(group, marks_are_words));
+            table.evidence_beside = evidence_beside;
+            table.marks_are_words = marks_are_words;
+            table.bar = 0;
+            let without_bars = table.width_before_binds() + binds;
+            let room = columns.saturating_sub(without_bars) / table.directions.len().max(1);
+            // The space between a speed and its bar is part of the room.
+            table.bar = room.saturating_sub(1).min(BAR_MAX);
+            let wanted = if evidence_beside || marks_are_words { BAR_BESIDE_EVIDENCE_MIN } else { 0 };
+            if without_bars <= columns && table.bar >= wanted {
+                break;
+            }
+        }
+        table
+    }
+
+    /// One direction's column: operations per second where shown, speed, mark and bar.
+    fn cell(&self) -> usize {
+        let iops = if self.shows_iops { self.iops + GAP } else { 0 };
+        let bar = if self.bar > 0 { self.bar + 1 } else { 0 };
+        (iops + self.speed + self.mark + bar).max(self.heading(Direction::Write).len())
+    }
+
+    fn heading(&self, direction: Direction) -> String {
+        match self.shows_iops {
+            true => format!("{:>2$}{:GAP$}GB/s", format!("{direction} kIOPS"), "", self.iops),
+            false => format!("{direction} GB/s"),
+        }
+    }
+
+    fn width_before_binds(&self) -> usize {
+        INDENT
+            + self.route
+            + GAP
+            + self.directions.len() * (self.cell() + GAP)
+            + self.of_limit
+            + GAP
+            + self.share
+            + GAP
+    }
+
+    fn header(&self, canvas: &mut Canvas) {
+        canvas.put(Ink::Dim, &format!("{:INDENT$}{:2$}", "", "route", self.route + GAP));
+        for direction in &self.directions {
+            canvas.put(Ink::Dim, &format!("{:1$}", self.heading(*direction), self.cell() + GAP));
+        }
+        let (of_limit, share) = (self.of_limit, self.share + GAP);
+        canvas.put(Ink::Dim, &format!("{:>of_limit$}{:GAP$}{:share$}binds", "of limit", "", "share by node"));
+        canvas.end_line();
+    }
+
+    fn group(&self, canvas: &mut Canvas, group: &Group<'_>, with_gap: bool) {
+        if with_gap {
+            canvas.end_line();
+        }
+        if let Some(condition) = group.condition() {
+            let marks = mark(group, false);
+            let legend = if self.marks_are_words { String::new() } else { format!(" (each marked {marks})") };
+            canvas.paragraph(Ink::Plain, INDENT, "", &format!("{condition}{legend}"));
+        }
+        for row in &group.rows {
+            self.row(canvas, group, row);
+        }
+    }
+
+    fn row(&self, canvas: &mut Canvas, group: &Group<'_>, row: &Row<'_>) {
+        canvas.put(Ink::Plain, &format!("{:INDENT$}{:2$}", "", row.route.name, self.route + GAP));
+        for direction in &self.directions {
+            let Some(cell) = row.workload.cell(*direction) else {
+                canvas.put(Ink::Plain, &format!("{:1$}", "-", self.cell() + GAP));
+                continue;
+            };
+            let mark = mark(group, self.marks_are_words);
+            let mut text = String::new();
+            if self.shows_iops {
+                text = format!("{:>1$}{2:GAP$}", number::kiops(cell.iops), self.iops, "");
+            }
+            let (digits, marks) = (self.speed, self.mark);
+            text.push_str(&format!("{:>digits$}{mark:marks$} ", number::plain(cell.gbytes_per_s)));
+            canvas.put(Ink::Plain, &text);
+            let bar = "#".repeat(bar_length(cell.gbytes_per_s, group.fastest(), self.bar));
+            let rest = (self.cell() + GAP).saturating_sub(width(&text));
+            let ink = if *direction == Direction::Read { Ink::Blue } else { Ink::Yellow };
+            canvas.put(ink, &format!("{bar:rest$}"));
+        }
+        let (of_limit, share) = (self.of_limit, self.share + GAP);
+        let shares = view::shares(&row.share_by_node());
+        let binds = if self.evidence_beside { binds_with_evidence(row) } else { row.binds() };
+        canvas.put(Ink::Plain, &format!("{:>of_limit$}{:GAP$}{shares:share$}{binds}", row.of_limit(), ""));
+        canvas.end_line();
+    }
+
+    /// The routes that were not measured. A reason is told once; after that it stands above.
+    fn skipped(&self, canvas: &mut Canvas, record: &Record, told_all: bool) {
+        let mut told: Vec<&str> = Vec::new();
+        for route in &record.routes {
+            let Some(why) = &route.skipped else { continue };
+            let lead = format!("{:1$}", route.name, self.route + GAP);
+            let is_told = told_all || told.contains(&why.as_str());
+            let text = if is_told { "skipped, as above".to_owned() } else { format!("skipped: {why}") };
+            canvas.paragraph(Ink::Dim, INDENT, &lead, &text);
+            told.push(why);
+        }
+    }
+}
+
+/// The label that each number of a shaped or simulated group bears: ` paced`, or `p` where space is short.
+fn mark(group: &Group<'_>, words: bool) -> String {
+    let labels = group.labels();
+    match words {
+        true => labels.iter().map(|label| format!(" {label}")).collect(),
+        false => labels.iter().filter_map(|label| label.chars().next()).collect(),
+    }
+}
+
+fn longest_speed(row: &Row<'_>) -> String {
+    let speeds = row.workload.cells().map(|(_, cell)| number::plain(cell.gbytes_per_s));
+    speeds.max_by_key(String::len).unwrap_or_default()
+}
+
+fn binds_with_evidence(row: &Row<'_>) -> String {
+    match (row.binds(), row.evidence()) {
+        (binds, evidence) if evidence.is_empty() => binds,
+        (binds, evidence) => format!("{binds}: {evidence}"),
+    }
+}
+
+/// At least one sign for anything above 0, so that slow is not taken for absent.
+fn bar_length(value: f64, fastest: f64, longest: usize) -> usize {
+    if value <= 0.0 || fastest <= 0.0 {
+        return 0;
+    }
+    ((value / fastest * longest as f64).round() as usize).clamp(1, longest.max(1))
+}
+
+/// `CPU binds tcp, tcp-mp: both cores at 99 %`, once for all rows with the same.
+fn evidence_below(canvas: &mut Canvas, group: &Group<'_>) {
+    let mut told: Vec<(String, String, Vec<&str>)> = Vec::new();
+    for row in &group.rows {
+        let (binds, evidence) = (row.binds(), row.evidence());
+        match told.iter_mut().find(|(stage, why, _)| *stage == binds && *why == evidence) {
+            Some((_, _, routes)) => routes.push(&row.route.name),
+            None => told.push((binds, evidence, vec![&row.route.name])),
+        }
+    }
+    for (binds, evidence, routes) in told.iter().filter(|(_, evidence, _)| !evidence.is_empty()) {
+        let sentence = format!("{binds} binds {}: {evidence}", routes.join(", "));
+        canvas.paragraph(Ink::Plain, INDENT, "", &sentence);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,122 @@
+//! Lines of text with optional colour, whose content cannot command the terminal.
+
+/// How a piece of text stands out, where colour is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ink {
+    Plain,
+    Bold,
+    Dim,
+    Red,
+    Blue,
+    Yellow,
+}
+
+impl Ink {
+    fn code(self) -> &'static str {
+        match self {
+            Ink::Plain => "",
+            Ink::Bold => "1",
+            Ink::Dim => "2",
+            Ink::Red => "1;31",
+            Ink::Blue => "34",
+            Ink::Yellow => "33",
+        }
+    }
+}
+
+/// How many columns a text takes.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Characters that would move the cursor, change colours or reverse the text's direction.
+fn is_command(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text so far.
+pub(super) struct Canvas {
+    done: String,
+    /// The line being written, and its last piece's blanks that are kept back until something follows.
+    line: String,
+    blanks: usize,
+    columns: usize,
+    ansi: bool,
+}
+
+impl Canvas {
+    pub(super) fn new(columns: usize, ansi: bool) -> Self {
+        Self { done: String::new(), line: String::new(), blanks: 0, columns, ansi }
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Adds a piece to the line. Characters that would command the terminal become question marks.
+    pub(super) fn put(&mut self, ink: Ink, text: &str) {
+        let safe: String = text.chars().map(|it| if is_command(it) { '?' } else { it }).collect();
+        let words = safe.trim_end_matches(' ');
+        if !words.is_empty() {
+            self.line.push_str(&" ".repeat(std::mem::take(&mut self.blanks)));
+            match self.ansi && ink != Ink::Plain {
+                true => self.line.push_str(&format!("\u{1b}[{}m{words}\u{1b}[0m", ink.code())),
+                false => self.line.push_str(words),
+            }
+        }
+        self.blanks += safe.len() - words.len();
+    }
+
+    /// Ends the line, without blanks at its end.
+    pub(super) fn end_line(&mut self) {
+        self.done.push_str(&std::mem::take(&mut self.line));
+        self.done.push('\n');
+        self.blanks = 0;
+    }
+
+    /// Writes a text after a lead, wrapped at the canvas' width; further lines start below the text.
+    pub(super) fn paragraph(&mut self, ink: Ink, indent: usize, lead: &str, text: &str) {
+        let hang = if lead.is_empty() { indent + 2 } else { indent + width(lead) };
+        self.put(Ink::Plain, &format!("{:indent$}", ""));
+        self.put(ink, lead);
+        let mut column = indent + width(lead);
+        let mut is_first = true;
+        for word in text.split(' ').filter(|word| !word.is_empty()) {
+            let gap = usize::from(!is_first);
+            if !is_first && column + gap + width(word) > self.columns {
+                self.end_line();
+                self.put(Ink::Plain, &" ".repeat(hang));
+                column = hang;
+            } else if gap > 0 {
+                self.put(Ink::Plain, " ");
+                column += gap;
+            }
+            column = self.word(ink, word, column, hang);
+            is_first = false;
+        }
+        self.end_line();
+    }
+
+    /// Writes a word, broken where it is longer than a line, and gives the column after it.
+    fn word(&mut self, ink: Ink, word: &str, mut column: usize, hang: usize) -> usize {
+        let mut rest: Vec<char> = word.chars().collect();
+        while column + rest.len() > self.columns && self.columns > hang {
+            let after = rest.split_off(self.columns.saturating_sub(column).min(rest.len()));
+            self.put(ink, &rest.iter().collect::<String>());
+            self.end_line();
+            self.put(Ink::Plain, &" ".repeat(hang));
+            (rest, column) = (after, hang);
+        }
+        self.put(ink, &rest.iter().collect::<String>());
+        column + rest.len()
+    }
+
+    /// All lines.
+    pub(super) fn finish(mut self) -> String {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        self.done
+    }
+}

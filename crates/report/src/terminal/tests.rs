@@ -1,0 +1,111 @@
+//! The table against golden files at 80 and 120 columns; what does not fit; what must not get out.
+
+use record::Record;
+
+use super::*;
+use crate::sample;
+
+/// Compares with a golden file; `UPDATE_GOLDENS=1` writes it instead.
+pub(crate) fn assert_golden(name: &str, text: &str) {
+    let path = format!("{}/goldens/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, text).expect("the golden file can be written");
+    }
+    let golden = std::fs::read_to_string(&path).expect("the golden file exists: UPDATE_GOLDENS=1 writes it");
+    assert!(golden == text, "{name} differs from its golden file (UPDATE_GOLDENS=1 writes it):\n{text}");
+}
+
+fn assert_fits(text: &str, columns: usize) {
+    for line in text.lines() {
+        assert!(width(line) <= columns, "{} columns: {line}", width(line));
+        assert_eq!(line, line.trim_end(), "no blanks at the end of a line");
+    }
+}
+
+#[test]
+fn the_table_at_80_columns_is_the_golden_one() {
+    let text = render(&sample::record(), 80);
+    assert_fits(&text, 80);
+    assert_golden("table-80.txt", &text);
+}
+
+#[test]
+fn the_table_at_120_columns_is_the_golden_one() {
+    let text = render(&sample::record(), 120);
+    assert_fits(&text, 120);
+    assert_golden("table-120.txt", &text);
+}
+
+#[test]
+fn every_width_from_60_fits_and_loses_no_evidence() {
+    let record = sample::record();
+    for columns in 60..200 {
+        let text = render(&record, columns);
+        if columns >= 80 {
+            assert_fits(&text, columns);
+        }
+        assert!(text.contains("both cores at 99 %") && text.contains("each node at its pace"), "{text}");
+    }
+}
+
+#[test]
+fn a_failed_record_ends_with_its_reasons() {
+    let mut record = sample::record();
+    record.fail("tcp read of mix-1m (raw) reached 9.000 GB/s, above its limit of 5.680 GB/s");
+    let text = render(&record, 80);
+    assert_fits(&text, 80);
+    let (_, end) = text.split_once("FAILED: do not use these numbers\n").expect("it says so");
+    assert!(end.starts_with("  - tcp read of mix-1m (raw) reached 9.000 GB/s"), "{end}");
+}
+
+#[test]
+fn text_from_a_record_cannot_command_the_terminal() {
+    let text = render(&sample::hostile(), 80);
+    assert!(!text.contains('\u{1b}') && !text.contains("\n# pwned"), "{text}");
+}
+
+#[test]
+fn colour_is_there_only_when_asked_for() {
+    let record = sample::record();
+    assert!(!render(&record, 80).contains('\u{1b}'));
+    let coloured = render_ansi(&record, 80);
+    assert!(coloured.contains("\u{1b}[34m####"));
+    let mut plain = String::new();
+    let mut in_code = false;
+    for character in coloured.chars() {
+        match character {
+            '\u{1b}' => in_code = true,
+            'm' if in_code => in_code = false,
+            _ if in_code => {}
+            other => plain.push(other),
+        }
+    }
+    assert_eq!(plain, render(&record, 80));
+}
+
+#[test]
+fn a_record_without_results_says_why() {
+    let mut record = sample::record();
+    record.routes.retain(|route| route.skipped.is_some());
+    let text = render(&record, 80);
+    assert!(text.contains("rdma: no RDMA device here"), "{text}");
+    assert!(render(&Record::default(), 0).starts_with("trunkline bench: "));
+}
+
+#[test]
+fn each_paced_or_simulated_number_is_labelled() {
+    let mut record = sample::record();
+    let narrow = render(&record, 80);
+    assert!(narrow.contains("0.24 paced ##"), "{narrow}");
+    let narrower = render(&record, 70);
+    assert!(
+        narrower.contains("paced at 2 Gbit/s a node (each marked p)") && narrower.contains("0.24p #"),
+        "{narrower}"
+    );
+    for workload in record.routes.iter_mut().flat_map(|route| &mut route.workloads) {
+        workload.simulated = Some("Soft-RoCE".into());
+    }
+    let text = render(&record, 80);
+    assert_fits(&text, 80);
+    assert!(text.contains("0.24ps #") && text.contains("simulated: Soft-RoCE"), "{text}");
+}

@@ -1,0 +1,269 @@
+//! A record arranged for a reader: a block per workload, in it a group per half, in it a row per route.
+//!
+//! All three renderers share this arrangement and its sentences, so that they cannot tell different stories.
+
+use record::{
+    Binding, Comparison, Direction, Half, Measure, Pace, Record, Route, Shape, Stage, Verdict, Workload,
+    stats,
+};
+
+use crate::number;
+
+/// Blocks up to this size are a matter of operations per second; larger ones of bytes per second.
+const SMALL_BLOCK_BYTES_MAX: u64 = 16 << 10;
+
+/// All that was measured in one workload.
+pub(crate) struct Block<'a> {
+    pub(crate) title: String,
+    /// Whether operations per second are shown beside the speed.
+    pub(crate) shows_iops: bool,
+    pub(crate) groups: Vec<Group<'a>>,
+}
+
+/// The rows that may be compared with each other: one workload under one condition.
+pub(crate) struct Group<'a> {
+    pub(crate) pace: Option<Pace>,
+    pub(crate) simulated: Option<&'a str>,
+    pub(crate) rows: Vec<Row<'a>>,
+    pub(crate) verdicts: Vec<&'a Comparison>,
+}
+
+/// One route in a group.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub(crate) route: &'a Route,
+    pub(crate) workload: &'a Workload,
+}
+
+/// The record's workloads in the order the experiment names them, then any others.
+pub(crate) fn blocks(record: &Record) -> Vec<Block<'_>> {
+    let mut names: Vec<&str> = record.experiment.workloads.iter().map(|shape| shape.name.as_str()).collect();
+    let measured = record.routes.iter().flat_map(|route| &route.workloads);
+    for workload in measured {
+        if !names.contains(&workload.name.as_str()) {
+            names.push(&workload.name);
+        }
+    }
+    let block = |name: &str| {
+        let shape = record.experiment.workloads.iter().find(|shape| shape.name == name);
+        Block {
+            title: shape.map_or_else(|| name.to_owned(), |shape| title(shape, record.experiment.connections)),
+            shows_iops: shape.is_some_and(|shape| shape.block_bytes <= SMALL_BLOCK_BYTES_MAX),
+            groups: groups(record, name),
+        }
+    };
+    names.into_iter().map(block).filter(|block| !block.groups.is_empty()).collect()
+}
+
+/// The workload in a line: `mix-1m: 10 readers and 10 writers at once, 1 MiB blocks, depth 16, ...`.
+pub(crate) fn title(shape: &Shape, connections: u32) -> String {
+    let several = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let who = match (shape.readers, shape.writers) {
+        (readers, 0) => several(readers, "reader"),
+        (0, writers) => several(writers, "writer"),
+        (readers, writers) => {
+            format!("{} and {} at once", several(readers, "reader"), several(writers, "writer"))
+        }
+    };
+    let order = match shape.pattern {
+        record::Pattern::Sequential => "",
+        record::Pattern::Random => "random ",
+    };
+    let mut title = format!(
+        "{}: {who}, {order}{} blocks, depth {}",
+        shape.name,
+        number::bytes(shape.block_bytes),
+        shape.depth
+    );
+    if connections > 0 {
+        title.push_str(&format!(", {}", several(connections, "connection")));
+    }
+    if let Some(note) = &shape.note {
+        title.push_str(&format!(", {note}"));
+    }
+    title
+}
+
+fn groups<'a>(record: &'a Record, name: &str) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for route in &record.routes {
+        for workload in route.workloads.iter().filter(|workload| workload.name == name) {
+            let (pace, simulated) = (workload.pace, workload.simulated.as_deref());
+            let row = Row { route, workload };
+            match groups.iter_mut().find(|group| group.pace == pace && group.simulated == simulated) {
+                Some(group) => group.rows.push(row),
+                None => groups.push(Group { pace, simulated, rows: vec![row], verdicts: Vec::new() }),
+            }
+        }
+    }
+    groups.sort_by_key(|group| group.pace.is_some());
+    // A verdict belongs to the group that holds both its routes; a comparison across groups has no home.
+    for verdict in record.verdicts.iter().filter(|verdict| verdict.workload == name) {
+        let home = groups
+            .iter_mut()
+            .find(|group| group.half() == verdict.half && group.has(&verdict.a) && group.has(&verdict.b));
+        if let Some(group) = home {
+            group.verdicts.push(verdict);
+        }
+    }
+    groups
+}
+
+impl Group<'_> {
+    pub(crate) fn half(&self) -> Half {
+        if self.pace.is_some() { Half::Paced } else { Half::Raw }
+    }
+
+    fn has(&self, route: &str) -> bool {
+        self.rows.iter().any(|row| row.route.name == route)
+    }
+
+    /// What holds for each number of the group: `paced at 2 Gbit/s a node`; nothing in a raw, real one.
+    pub(crate) fn condition(&self) -> Option<String> {
+        let paced = self.pace.map(|pace| format!("paced at {}", number::pace(pace)));
+        let simulated = self.simulated.map(|what| format!("simulated: {what}"));
+        match (paced, simulated) {
+            (Some(paced), Some(simulated)) => Some(format!("{paced}; {simulated}")),
+            (paced, simulated) => paced.or(simulated),
+        }
+    }
+
+    /// The words that go into each cell of the group.
+    pub(crate) fn labels(&self) -> Vec<&'static str> {
+        let paced = self.pace.map(|_| "paced");
+        let simulated = self.simulated.map(|_| "simulated");
+        paced.into_iter().chain(simulated).collect()
+    }
+
+    /// The greatest speed among the rows, to which bars are drawn.
+    pub(crate) fn fastest(&self) -> f64 {
+        let cells = self.rows.iter().flat_map(|row| row.workload.cells());
+        cells.map(|(_, cell)| cell.gbytes_per_s).fold(0.0, f64::max)
+    }
+}
+
+impl Row<'_> {
+    /// The share of the limit in percent: `55 %`, or `55 / 48 %` where reads and writes differ; `-` without one.
+    pub(crate) fn of_limit(&self) -> String {
+        let shares: Vec<String> = (self.workload.cells())
+            .map(|(_, cell)| cell.limit_share.map_or_else(|| "-".to_owned(), number::percent))
+            .collect();
+        match shares.as_slice() {
+            [read, write] if read != write => format!("{read} / {write} %"),
+            [share, ..] if share != "-" => format!("{share} %"),
+            _ => "-".to_owned(),
+        }
+    }
+
+    /// The fraction of all bytes that each node carried, reads and writes together.
+    pub(crate) fn share_by_node(&self) -> Vec<f64> {
+        let mut sums: Vec<f64> = Vec::new();
+        for (_, cell) in self.workload.cells() {
+            sums.resize(sums.len().max(cell.share_by_node.len()), 0.0);
+            sums.iter_mut()
+                .zip(&cell.share_by_node)
+                .for_each(|(sum, share)| *sum += share * cell.gbytes_per_s);
+        }
+        let total: f64 = sums.iter().sum();
+        sums.into_iter().map(|sum| if total > 0.0 { sum / total } else { 0.0 }).collect()
+    }
+
+    /// What binds the row, in one word or two.
+    pub(crate) fn binds(&self) -> String {
+        let mut stages: Vec<&Stage> = self.workload.cells().map(|(_, cell)| &cell.binding.stage).collect();
+        stages.dedup();
+        stages.into_iter().map(Stage::label).collect::<Vec<_>>().join(" / ")
+    }
+
+    /// The evidence for it; of both directions where they differ.
+    pub(crate) fn evidence(&self) -> String {
+        let found: Vec<(Direction, &Binding)> =
+            self.workload.cells().map(|(direction, cell)| (direction, &cell.binding)).collect();
+        match found.as_slice() {
+            [(_, read), (_, write)] if read != write => {
+                format!("read: {}; write: {}", read.evidence, write.evidence)
+            }
+            [(_, binding), ..] => binding.evidence.clone(),
+            [] => String::new(),
+        }
+    }
+}
+
+/// Shares in percent in the space of four or five nodes: `25 25 25 25`, `16 nodes, 5 to 8`; `-` of none.
+pub(crate) fn shares(shares: &[f64]) -> String {
+    const SHOWN_SINGLY_MAX: usize = 5;
+    if shares.is_empty() {
+        return "-".to_owned();
+    }
+    if shares.len() <= SHOWN_SINGLY_MAX {
+        return shares.iter().map(|share| number::percent(*share)).collect::<Vec<_>>().join(" ");
+    }
+    let least = stats::percentile(shares, 0.0).unwrap_or_default();
+    let greatest = stats::percentile(shares, 1.0).unwrap_or_default();
+    format!("{} nodes, {} to {}", shares.len(), number::percent(least), number::percent(greatest))
+}
+
+/// The verdict as a sentence, without its workload and half.
+pub(crate) fn sentence(found: &Comparison) -> String {
+    let what = match found.of {
+        Measure::Both => "",
+        Measure::Read => "reads: ",
+        Measure::Write => "writes: ",
+    };
+    let [low, high] = number::interval_of_ratio(found.interval_95);
+    let (a, b) = (&found.a, &found.b);
+    if found.verdict == Verdict::NoDifference {
+        let few = (1..stats::PAIRS_FOR_VERDICT_MIN).contains(&found.pairs);
+        let why = if few { format!("; {} repeats are too few to tell", found.pairs) } else { String::new() };
+        return format!("{what}no difference shown between {a} and {b} (95 %: {low} to {high}{why})");
+    }
+    format!("{what}{a} is {} times {b} (95 %: {low} to {high})", number::ratio(found.ratio))
+}
+
+/// The machine in a line: `2 CPUs, Linux 6.18`.
+pub(crate) fn machine(record: &Record) -> String {
+    let environment = &record.environment;
+    let cpus = if environment.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", environment.cpus) };
+    let emulated = environment.emulated.as_ref().map(|by| format!(", emulated by {by}")).unwrap_or_default();
+    format!("{cpus}, {}{emulated}", environment.kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn blocks_follow_the_experiment_and_halves_come_raw_first() {
+        let record = sample::record();
+        let blocks = blocks(&record);
+        let titles: Vec<&str> = blocks.iter().map(|block| block.title.as_str()).collect();
+        assert_eq!(
+            titles,
+            [
+                "mix-1m: 10 readers and 10 writers at once, 1 MiB blocks, depth 16, 8 connections",
+                "random-4k: 4 readers, random 4 KiB blocks, depth 32, 8 connections",
+            ]
+        );
+        assert_eq!(blocks[0].groups.iter().map(Group::half).collect::<Vec<_>>(), [Half::Raw, Half::Paced]);
+        assert_eq!(blocks[0].groups[1].condition().as_deref(), Some("paced at 2 Gbit/s a node"));
+        assert!(blocks[1].shows_iops && !blocks[0].shows_iops);
+    }
+
+    #[test]
+    fn verdicts_are_sentences_that_claim_no_more_than_was_shown() {
+        let record = sample::record();
+        let said: Vec<String> = record.verdicts.iter().map(sentence).collect();
+        assert!(said[0].starts_with("no difference shown between tcp-mp and tcp (95 %: "), "{}", said[0]);
+        assert!(said[1].starts_with("tcp-mp is 4.0"), "{}", said[1]);
+        let few = Comparison { pairs: 3, ..record.verdicts[0].clone() };
+        assert!(sentence(&few).ends_with("; 3 repeats are too few to tell)"));
+    }
+
+    #[test]
+    fn many_nodes_are_summed_up() {
+        assert_eq!(shares(&[0.25; 4]), "25 25 25 25");
+        assert_eq!(shares(&[0.1; 10]), "10 nodes, 10 to 10");
+        assert_eq!(shares(&[]), "-");
+    }
+}
