@@ -115,12 +115,12 @@ impl Engine {
 
     /// Handles readiness of a slot's socket.
     pub(crate) fn ready(&mut self, event: Event) {
-        let Some(index) = event.token.checked_sub(FIRST_LINE_TOKEN).and_then(|at| u16::try_from(at).ok())
-        else {
+        let slot = event.token.checked_sub(FIRST_LINE_TOKEN).and_then(|at| u16::try_from(at).ok());
+        let Some(conn) = slot.map(ConnId) else {
+            self.probe_ready(event.token);
             return;
         };
-        let conn = ConnId(index);
-        match self.lines.get(usize::from(index)).map(|line| &line.state) {
+        match self.lines.get(usize::from(conn.0)).map(|line| &line.state) {
             Some(State::Connecting(_)) => self.connect_ended(conn),
             Some(State::Open(_)) => {
                 if event.readable {
@@ -130,8 +130,7 @@ impl Engine {
                     self.mark_dirty(conn);
                 }
             }
-            Some(State::Closed) => {}
-            None => self.probe_ready(event.token),
+            Some(State::Closed) | None => {}
         }
     }
 

@@ -1,0 +1,129 @@
+//! Files through a mount of our own server: written over every path, read back, and still there when a node
+//! goes away.
+
+use std::net::{IpAddr, SocketAddr};
+
+use client::{Error, Mount, MountError, Settings};
+use nfs3::{Sattr3, Status};
+use server::{Config, NodeId, Server};
+
+fn group(nodes: u8) -> (Server, Vec<IpAddr>, u16) {
+    let addresses: Vec<IpAddr> = (1..=nodes).map(|node| IpAddr::from([127, 0, 0, node])).collect();
+    // The first node's port is free on the other addresses too, or another port is tried.
+    for _ in 0..20 {
+        let probe = std::net::TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).unwrap();
+        let port = probe.local_addr().unwrap().port();
+        drop(probe);
+        let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+        if let Ok(server) = Server::start(Config::quick(512 << 20, "/export", &listens)) {
+            return (server, addresses, port);
+        }
+    }
+    panic!("no port that is free on {nodes} addresses");
+}
+
+fn settings(addresses: &[IpAddr], port: u16, nconnect: u16) -> Settings {
+    Settings { remotes: addresses.to_vec(), nconnect, ..Settings::new(addresses[0], port, "/export") }
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at / 4096) as u8 ^ (at as u8).wrapping_mul(13) ^ seed).collect()
+}
+
+#[test]
+fn what_is_written_over_four_nodes_reads_back() {
+    let (_server, addresses, port) = group(4);
+    let mount = Mount::with_settings(settings(&addresses, port, 8)).unwrap();
+    let data = pattern(40 << 20 | 12345, 1);
+    let file = mount.create_file(b"/data", 0o644).unwrap();
+    file.write_all_at(&data, 0).unwrap();
+    assert_eq!(file.attributes().unwrap().size, data.len() as u64);
+    let mut back = vec![0; data.len() + 100];
+    assert_eq!(file.read_all_at(&mut back, 0).unwrap(), data.len());
+    assert!(back[..data.len()] == data[..]);
+}
+
+#[test]
+fn small_reads_and_writes_at_odd_offsets_agree_with_a_model() {
+    let (_server, addresses, port) = group(2);
+    let mount = Mount::with_settings(settings(&addresses, port, 2)).unwrap();
+    let file = mount.create_file(b"odd", 0o600).unwrap();
+    let mut model = vec![0_u8; 200_000];
+    for step in 0..200_usize {
+        let (at, len) = (step * 7919 % 150_000, step * 104_729 % 50_000);
+        let data = pattern(len, step as u8);
+        file.write_all_at(&data, at as u64).unwrap();
+        model[at..at + len].copy_from_slice(&data);
+    }
+    let size = file.attributes().unwrap().size as usize;
+    let mut back = vec![0; size];
+    file.read_all_at(&mut back, 0).unwrap();
+    assert!(back == model[..size]);
+}
+
+#[test]
+fn the_tree_can_be_built_listed_and_taken_down() {
+    let (_server, addresses, port) = group(1);
+    let mount = Mount::with_settings(settings(&addresses, port, 1)).unwrap();
+    let root = mount.root();
+    let (directory, _) = mount.make_directory(root, b"directory", Sattr3 { mode: Some(0o755), ..Sattr3::default() }).unwrap();
+    for n in 0..1500 {
+        mount.create_file(format!("/directory/file {n}").as_bytes(), 0o644).unwrap();
+    }
+    assert_eq!(mount.read_directory(directory).unwrap().len(), 1500);
+    mount.make_symlink(root, b"link", b"directory/file 7").unwrap();
+    let (through_link, _) = mount.resolve(b"/link").unwrap();
+    let (directly, _) = mount.resolve(b"/directory/file 7").unwrap();
+    assert_eq!(through_link.as_slice(), directly.as_slice());
+    mount.rename((directory, b"file 7"), (root, b"seven")).unwrap();
+    mount.link(directly, directory, b"again").unwrap();
+    assert_eq!(mount.attributes(directly).unwrap().nlink, 2);
+    let error = mount.remove_directory(root, b"directory").unwrap_err();
+    assert_eq!(error.status(), Some(Status::NOTEMPTY));
+    for entry in mount.read_directory(directory).unwrap() {
+        mount.remove(directory, &entry.name).unwrap();
+    }
+    mount.remove_directory(root, b"directory").unwrap();
+    assert_eq!(mount.resolve(b"/directory").unwrap_err().status(), Some(Status::NOENT));
+}
+
+#[test]
+fn a_node_that_dies_under_load_costs_nothing() {
+    let (server, addresses, port) = group(4);
+    let mount = Mount::with_settings(settings(&addresses, port, 8)).unwrap();
+    let file = mount.create_file(b"/data", 0o644).unwrap();
+    let data = pattern(16 << 20, 3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for node in [0, 1, 2] {
+                server.stop_node(NodeId(node)).unwrap();
+                server.start_node(NodeId(node)).unwrap();
+            }
+            server.stop_node(NodeId(3)).unwrap();
+        });
+        for _ in 0..8 {
+            file.write_all_at(&data, 0).unwrap();
+            let mut back = vec![0; data.len()];
+            file.read_all_at(&mut back, 0).unwrap();
+            assert!(back == data);
+        }
+    });
+}
+
+#[test]
+fn an_export_that_is_not_there_is_named() {
+    let (_server, addresses, port) = group(1);
+    let mut wrong = settings(&addresses, port, 1);
+    wrong.export = "/nothing".into();
+    let error = Mount::with_settings(wrong).unwrap_err();
+    let Error::Mount { cause: MountError::Refused { export, .. }, .. } = error else { panic!("{error:?}") };
+    assert_eq!(export, "/nothing");
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_an_error_at_once() {
+    let (server, addresses, port) = group(1);
+    drop(server);
+    let error = Mount::with_settings(settings(&addresses, port, 1)).unwrap_err();
+    assert!(matches!(error, Error::Mount { cause: MountError::Connect { .. }, .. }), "{error:?}");
+}
