@@ -1,2 +1,55 @@
-//! The project's own commands.
-fn main() {}
+//! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask spec`.
+//!
+//! `check` reads the sources and says whether they may be committed; `test` runs every suite this machine
+//! can run and says by name what it could not; `spec` lists which sections of the standards are cited, and
+//! which of them no test proves.
+#![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod layers;
+mod source;
+mod spec;
+mod test;
+mod tidy;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "The project's own commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Formatting, lints, documentation, tidiness and layers: what must hold before a commit.
+    Check {
+        /// Only these steps; all where none is named.
+        #[arg(value_enum)]
+        steps: Vec<check::Step>,
+    },
+    /// Runs the test suites, quick ones first; `docs/TESTING.md` describes them.
+    Test(test::Options),
+    /// Lists the cited sections of the standards and those that no test cites.
+    Spec,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Check { steps } => check::run(&steps),
+        Command::Test(options) => test::run(&options),
+        Command::Spec => spec::run(),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

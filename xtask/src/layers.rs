@@ -1,0 +1,180 @@
+//! Which crate may use which: the layers, mechanically.
+//!
+//! An arrow that is not in the table is not allowed, so a new one is a decision that shows in a diff. The
+//! table stands in the order of the layers, and a crate may only name crates above it: no arrow runs back up.
+
+use crate::workspace::{Dependency, Metadata, Package};
+
+/// How a layer relates to the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Layer {
+    /// No I/O, no clock, no threads, no unsafe; uses only the listed crates of others.
+    Pure,
+    /// Knows the operating system.
+    Io,
+    /// Pumps pure machines.
+    Runtime,
+    /// Measures, reports, tries.
+    Tool,
+    /// The program.
+    Binary,
+}
+
+/// What one crate may use.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// The name of its directory and library; the package has `trunkline-` before it.
+    pub(crate) name: &'static str,
+    /// Where it stands.
+    pub(crate) layer: Layer,
+    /// Ours that it may use.
+    ours: &'static [&'static str],
+    /// Ours that its tests may use besides; testkit is allowed to all above the pure.
+    ours_in_tests: &'static [&'static str],
+    /// Others' that it may use, where it is pure; elsewhere docs/DEPENDENCIES.md decides.
+    others: &'static [&'static str],
+}
+
+const fn pure(name: &'static str, ours: &'static [&'static str], others: &'static [&'static str]) -> Rule {
+    Rule { name, layer: Layer::Pure, ours, ours_in_tests: &[], others }
+}
+
+const fn rule(
+    name: &'static str,
+    layer: Layer,
+    ours: &'static [&'static str],
+    ours_in_tests: &'static [&'static str],
+) -> Rule {
+    Rule { name, layer, ours, ours_in_tests, others: &[] }
+}
+
+/// Every crate of the workspace, from the ground up.
+pub(crate) const RULES: &[Rule] = &[
+    pure("xdr", &[], &["thiserror"]),
+    pure("rpc", &["xdr"], &["thiserror", "smallvec", "xxhash-rust"]),
+    // The golden bytes of its tests are whole calls and replies, so the tests read RPC first.
+    Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr"], &["thiserror", "smallvec"]) },
+    pure("paths", &[], &["thiserror", "smallvec"]),
+    pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
+    rule("testkit", Layer::Tool, &[], &[]),
+    rule("transport", Layer::Io, &["xdr", "rpc"], &[]),
+    rule("store", Layer::Runtime, &[], &[]),
+    rule("server", Layer::Runtime, &["xdr", "rpc", "nfs3", "transport", "store"], &[]),
+    // The client's tests run it against our own server; the client itself never knows it.
+    rule("client", Layer::Runtime, &["xdr", "rpc", "nfs3", "paths", "transport"], &["server", "store"]),
+    rule("lab", Layer::Tool, &[], &[]),
+    rule("bench", Layer::Tool, &["record", "store", "server", "client"], &[]),
+    rule("report", Layer::Tool, &["record"], &[]),
+    rule(
+        "trunkline",
+        Layer::Binary,
+        &["record", "store", "server", "client", "lab", "bench", "report"],
+        &["xdr", "rpc", "nfs3", "paths", "transport"],
+    ),
+];
+
+/// Others' crates that every crate's tests may use, pure ones too.
+const OTHERS_IN_TESTS: [&str; 2] = ["proptest", "tempfile"];
+
+/// Every arrow that is not allowed, as a sentence.
+pub(crate) fn findings(metadata: &Metadata) -> Vec<String> {
+    let mut findings = Vec::new();
+    for package in &metadata.packages {
+        if package.name == "xtask" {
+            findings.extend(xtask_stands_alone(package));
+            continue;
+        }
+        match RULES.iter().find(|rule| rule.name == short(&package.name)) {
+            Some(rule) => findings.extend(package.dependencies.iter().filter_map(|used| refuse(rule, used))),
+            None => findings.push(format!(
+                "{} has no place in the layers; give it one in xtask/src/layers.rs and ARCHITECTURE.md",
+                package.name
+            )),
+        }
+    }
+    findings
+}
+
+/// The sentence against this arrow, if it is not allowed.
+fn refuse(rule: &Rule, used: &Dependency) -> Option<String> {
+    let (user, name, in_tests) = (rule.name, short(&used.name), used.kind.as_deref() == Some("dev"));
+    if is_ours(&used.name) {
+        let testkit = in_tests && name == "testkit" && rule.layer != Layer::Pure;
+        let allowed =
+            rule.ours.contains(&name) || (in_tests && rule.ours_in_tests.contains(&name)) || testkit;
+        let place = if in_tests { "the tests of " } else { "" };
+        let able = if rule.ours.is_empty() { "none of ours".to_owned() } else { rule.ours.join(", ") };
+        return (!allowed).then(|| {
+            format!(
+                "{place}{user} must not use {name}; {user} may use {able}. Move what is shared down, or \
+                     decide otherwise in xtask/src/layers.rs and docs/decisions"
+            )
+        });
+    }
+    let allowed = rule.layer != Layer::Pure
+        || rule.others.contains(&name)
+        || (in_tests && OTHERS_IN_TESTS.contains(&name));
+    (!allowed)
+        .then(|| format!("{user} is pure and must not use {name}; it may use {}", rule.others.join(", ")))
+}
+
+/// What checks the project must build when the project doesn't.
+fn xtask_stands_alone(package: &Package) -> Option<String> {
+    let ours = package.dependencies.iter().find(|used| is_ours(&used.name))?;
+    Some(format!("xtask must not use {}; it has to run when the project does not build", ours.name))
+}
+
+fn is_ours(package: &str) -> bool {
+    package == "trunkline" || package.starts_with("trunkline-")
+}
+
+fn short(package: &str) -> &str {
+    package.strip_prefix("trunkline-").unwrap_or(package)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workspace(user: &str, used: &str, kind: Option<&str>) -> Metadata {
+        let dependency = Dependency { name: used.to_owned(), kind: kind.map(str::to_owned) };
+        let package = Package { name: user.to_owned(), dependencies: vec![dependency], targets: Vec::new() };
+        Metadata { packages: vec![package] }
+    }
+
+    #[test]
+    fn a_crate_only_names_crates_that_stand_before_it() {
+        for (place, rule) in RULES.iter().enumerate() {
+            for used in rule.ours.iter().chain(rule.ours_in_tests) {
+                let below = RULES.iter().position(|other| other.name == *used);
+                assert!(below.is_some_and(|below| below < place), "{} names {used}", rule.name);
+            }
+        }
+    }
+
+    #[test]
+    fn an_arrow_back_up_fails_with_a_sentence() {
+        let findings = findings(&workspace("trunkline-rpc", "trunkline-nfs3", None));
+        assert!(findings[0].starts_with("rpc must not use nfs3; rpc may use xdr."), "{findings:?}");
+    }
+
+    #[test]
+    fn tests_may_use_more_than_the_crate_itself() {
+        let in_tests = workspace("trunkline-client", "trunkline-server", Some("dev"));
+        assert_eq!(findings(&in_tests), Vec::<String>::new());
+        assert_eq!(findings(&workspace("trunkline-client", "trunkline-server", None)).len(), 1);
+    }
+
+    #[test]
+    fn pure_crates_take_few_of_others() {
+        assert_eq!(findings(&workspace("trunkline-xdr", "rustix", None)).len(), 1);
+        assert_eq!(findings(&workspace("trunkline-xdr", "proptest", Some("dev"))).len(), 0);
+        assert_eq!(findings(&workspace("trunkline-server", "rustix", None)).len(), 0);
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_refused() {
+        let findings = findings(&workspace("trunkline-magic", "thiserror", None));
+        assert!(findings[0].contains("has no place in the layers"), "{findings:?}");
+    }
+}

@@ -1,0 +1,241 @@
+//! `cargo xtask test`: every suite this machine can run, and by name and reason what it could not.
+//!
+//! The last line is either `all suites ran` or `not run: NAME (reason); ...`. Under `CI=true` a suite that
+//! did not run is a failure: a suite never passes without having run.
+
+mod machine;
+mod packages;
+mod suites;
+
+use crate::error::Result;
+use crate::workspace::{Metadata, cargo};
+use machine::Need;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+use suites::{SUITES, Suite, Tier};
+
+/// Between two looks at whether a suite has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Which suites, and whether packages may be installed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Install the Debian packages that are missing (needs root); CI=true does so too.
+    #[arg(long)]
+    install: bool,
+    /// Run everything, also what takes longer than CI has.
+    #[arg(long)]
+    full: bool,
+    /// Only say what would run and what it needs.
+    #[arg(long)]
+    list: bool,
+    /// Only these suites.
+    suites: Vec<String>,
+}
+
+/// How one suite went.
+enum Outcome {
+    Passed,
+    Failed(String),
+    NotRun(String),
+}
+
+/// Runs the suites and says how each went; true when all is well.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    let Some(chosen) = choose(options) else { return Ok(false) };
+    if options.list {
+        list(&chosen);
+        return Ok(true);
+    }
+    let wanted = packages::missing(chosen.iter().flat_map(|suite| suite.packages.iter().copied()));
+    if !wanted.is_empty() {
+        println!("Debian packages needed and missing: {}", wanted.join(" "));
+        if options.install || ci {
+            packages::install(&wanted);
+        } else {
+            println!("to install them: {}   (or: cargo xtask test --install)", packages::command(&wanted));
+        }
+    }
+    let mut outcomes = Vec::new();
+    for suite in chosen {
+        let start = Instant::now();
+        println!("\n=== suite {}: {}", suite.name, suite.about);
+        let outcome = match obstacle(suite) {
+            Some(reason) => Outcome::NotRun(reason),
+            None => run_suite(suite)?,
+        };
+        let said = match &outcome {
+            Outcome::Passed => "passed".to_owned(),
+            Outcome::Failed(how) => format!("FAILED: {how}"),
+            Outcome::NotRun(reason) => format!("not run: {reason}"),
+        };
+        println!("=== suite {} {said}, {:.0} s", suite.name, start.elapsed().as_secs_f64());
+        outcomes.push((suite, outcome));
+    }
+    Ok(conclude(&outcomes, ci))
+}
+
+/// The suites asked for, in the order of their tiers; none, with a word on why, for an unknown name.
+fn choose(options: &Options) -> Option<Vec<&'static Suite>> {
+    if let Some(unknown) = options.suites.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name))
+    {
+        let known = SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(" ");
+        eprintln!("error: no suite is called {unknown}; there are: {known}");
+        return None;
+    }
+    let wanted = |suite: &&Suite| {
+        if options.suites.is_empty() {
+            options.full || suite.tier != Tier::Full
+        } else {
+            options.suites.iter().any(|name| name == suite.name)
+        }
+    };
+    let mut chosen = SUITES.iter().filter(wanted).collect::<Vec<_>>();
+    chosen.sort_by_key(|suite| suite.tier);
+    Some(chosen)
+}
+
+fn list(chosen: &[&Suite]) {
+    for suite in chosen {
+        let tier = format!("{:?}", suite.tier).to_lowercase();
+        println!("{:<10} {tier:<6} at most {:>2} min   {}", suite.name, suite.minutes_max, suite.about);
+        println!("{:<10} runs: cargo {}", "", suite.command.join(" "));
+        if !suite.packages.is_empty() {
+            println!("{:<10} packages: {}", "", suite.packages.join(" "));
+        }
+        if let Some(reason) = obstacle(suite) {
+            println!("{:<10} cannot run now: {reason}", "");
+        }
+    }
+    let missing = packages::missing(chosen.iter().flat_map(|suite| suite.packages.iter().copied()));
+    if !missing.is_empty() {
+        println!("to install what is missing: {}", packages::command(&missing));
+    }
+}
+
+/// Why a suite cannot run on this machine as it is.
+fn obstacle(suite: &Suite) -> Option<String> {
+    let missing = packages::missing(suite.packages.iter().copied());
+    if !missing.is_empty() {
+        return Some(format!("missing {}; {}", missing.join(" "), packages::command(&missing)));
+    }
+    suite.needs.iter().find_map(|need: &Need| need.obstacle())
+}
+
+/// Says what failed and, in the last line, what did not run.
+fn conclude(outcomes: &[(&Suite, Outcome)], ci: bool) -> bool {
+    let failed: Vec<_> = outcomes
+        .iter()
+        .filter_map(|(suite, outcome)| matches!(outcome, Outcome::Failed(_)).then_some(suite.name))
+        .collect();
+    let not_run: Vec<_> = outcomes
+        .iter()
+        .filter_map(|(suite, outcome)| match outcome {
+            Outcome::NotRun(reason) => Some(format!("{} ({reason})", suite.name)),
+            _ => None,
+        })
+        .collect();
+    println!();
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(", "));
+    }
+    if not_run.is_empty() {
+        println!("all suites ran");
+    } else {
+        println!("not run: {}", not_run.join("; "));
+    }
+    failed.is_empty() && (not_run.is_empty() || !ci)
+}
+
+/// Runs one suite's command, its output passed through, and ends it when its time is over.
+fn run_suite(suite: &Suite) -> Result<Outcome> {
+    let mut command: Command = cargo();
+    command.args(suite.command);
+    let failed = |source| crate::error::Error::Run { program: "cargo".to_owned(), source };
+    let mut child = command.spawn().map_err(failed)?;
+    let limit = Duration::from_secs(u64::from(suite.minutes_max) * 60);
+    Ok(match wait(&mut child, limit).map_err(failed)? {
+        Some(status) if status.success() => Outcome::Passed,
+        Some(status) => Outcome::Failed(status.to_string()),
+        None => Outcome::Failed(format!("ended after its {} minutes", suite.minutes_max)),
+    })
+}
+
+/// Waits so long at most; then ends the child with all its descendants. They stay in our process group, so
+/// that an interrupt from the terminal reaches all.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    machine::kill_family(child.id());
+    child.wait()?;
+    Ok(None)
+}
+
+/// Test programs that plain `cargo test` leaves out and no suite runs: they would never run at all. And
+/// suites whose program is not there.
+pub(crate) fn unlisted(metadata: &Metadata) -> Vec<String> {
+    let programs: Vec<_> = metadata.packages.iter().flat_map(|package| package.suites()).collect();
+    let runs = |suite: &Suite, program: &str| {
+        let mut words = suite.command.iter().skip_while(|word| **word != "--test").skip(1);
+        words.next() == Some(&program)
+    };
+    let forgotten = programs.iter().filter(|program| !SUITES.iter().any(|suite| runs(suite, program)));
+    let mut found: Vec<_> = forgotten
+        .map(|program| {
+            format!("no suite runs the test program {program}; list it in xtask/src/test/suites.rs")
+        })
+        .collect();
+    let named = SUITES.iter().filter(|suite| suite.command.contains(&"--test"));
+    let absent = named.filter(|suite| !programs.iter().any(|program| runs(suite, program)));
+    found.extend(absent.map(|suite| {
+        let name = suite.name;
+        format!("the suite {name} runs a test program that no Cargo.toml declares with `test = false`")
+    }));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::{Package, Target};
+
+    #[test]
+    fn what_did_not_run_fails_in_ci_only() {
+        let suite = &SUITES[0];
+        let not_run = [(suite, Outcome::NotRun("no reason".to_owned()))];
+        assert!(conclude(&not_run, false));
+        assert!(!conclude(&not_run, true));
+        assert!(conclude(&[(suite, Outcome::Passed)], true));
+        assert!(!conclude(&[(suite, Outcome::Failed("it broke".to_owned()))], false));
+    }
+
+    #[test]
+    fn a_test_program_that_no_suite_runs_is_found() {
+        let target = Target { name: "forgotten".to_owned(), kind: vec!["test".to_owned()], test: false };
+        let package = Package { name: "a".to_owned(), dependencies: Vec::new(), targets: vec![target] };
+        let found = unlisted(&Metadata { packages: vec![package] });
+        assert!(found[0].contains("forgotten"), "{found:?}");
+    }
+
+    #[test]
+    fn the_tier_for_everyone_fits_into_its_time() {
+        let everyone = SUITES.iter().filter(|suite| suite.tier != Tier::Full);
+        let minutes: u32 = everyone.map(|suite| suite.minutes_max).sum();
+        assert!(minutes <= suites::EVERYONE_MINUTES_MAX, "{minutes} minutes");
+    }
+
+    #[test]
+    fn a_suite_that_takes_too_long_is_ended_with_its_children() {
+        let script = "sleep 1000 & sleep 1000 & wait";
+        let mut child = Command::new("sh").args(["-c", script]).spawn().expect("there is a shell");
+        let ended = wait(&mut child, Duration::from_millis(200)).expect("it can be waited for");
+        assert!(ended.is_none());
+        assert!(machine::family(child.id()).is_empty());
+    }
+}

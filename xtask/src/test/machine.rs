@@ -1,0 +1,71 @@
+//! What this machine lets us do, and ending what we started.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// Something besides packages that a suite needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// To be root.
+    Root,
+    /// To make network namespaces, which a container may forbid even to root.
+    NetNamespaces,
+}
+
+impl Need {
+    /// Why it is not to be had, where it is not.
+    pub(super) fn obstacle(self) -> Option<String> {
+        match self {
+            Self::Root => (!is_root()).then(|| "needs root; run it with sudo".to_owned()),
+            Self::NetNamespaces => {
+                let made = Command::new("unshare").args(["--net", "true"]).stderr(Stdio::null()).status();
+                let allowed = made.is_ok_and(|status| status.success());
+                (!allowed).then(|| "this machine forbids network namespaces".to_owned())
+            }
+        }
+    }
+}
+
+/// Whether we may do everything.
+pub(super) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Kills a process and all that came from it. Until no more are found, as they may still be multiplying.
+pub(super) fn kill_family(pid: u32) {
+    loop {
+        let descendants = family(pid);
+        for member in descendants.iter().copied().chain([pid]) {
+            // An error means that it has ended meanwhile.
+            let _ =
+                i32::try_from(member).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, Signal::KILL));
+        }
+        if descendants.is_empty() {
+            return;
+        }
+    }
+}
+
+/// The living descendants of a process.
+pub(super) fn family(pid: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
+        let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        Some((id, parent_of(id)?))
+    });
+    let processes: Vec<_> = processes.collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(processes.iter().filter(|(_, its)| *its == parent).map(|(id, _)| *id));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// The parent of a living process; a zombie has ended.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
+    (fields.next()? != "Z").then(|| fields.next()?.parse().ok()).flatten()
+}

@@ -1,0 +1,77 @@
+//! The table of suites. docs/TESTING.md describes each.
+
+use super::machine::Need;
+
+/// What the tier for everyone may take, building included.
+#[cfg(test)]
+pub(super) const EVERYONE_MINUTES_MAX: u32 = 35;
+
+/// Who runs a suite, and when. They run in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tier {
+    /// Everyone; needs nothing but a toolchain.
+    Quick,
+    /// Everyone and CI; needs packages and often root.
+    Ci,
+    /// Whoever asks for it with `--full`.
+    Full,
+}
+
+/// One suite.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it shows.
+    pub(crate) about: &'static str,
+    /// When it runs.
+    pub(crate) tier: Tier,
+    /// After that it is ended and has failed.
+    pub(crate) minutes_max: u32,
+    /// What cargo is told.
+    pub(crate) command: &'static [&'static str],
+    /// Debian packages it needs.
+    pub(crate) packages: &'static [&'static str],
+    /// What else it needs.
+    pub(crate) needs: &'static [Need],
+}
+
+/// All suites.
+pub(crate) const SUITES: &[Suite] = &[
+    Suite {
+        name: "workspace",
+        about: "unit, property, model and simulation tests of every crate",
+        tier: Tier::Quick,
+        minutes_max: 15,
+        command: &["test", "--workspace", "--no-fail-fast"],
+        packages: &[],
+        needs: &[],
+    },
+    Suite {
+        name: "lab",
+        about: "links shaped, cut and silenced on this kernel, nothing left behind",
+        tier: Tier::Ci,
+        minutes_max: 5,
+        command: &["test", "--package", "trunkline", "--test", "lab"],
+        packages: &["iproute2", "iputils-ping"],
+        needs: &[Need::Root, Need::NetNamespaces],
+    },
+    Suite {
+        name: "peers",
+        about: "libnfs against our server, our client against nfs-ganesha, both seen by tshark",
+        tier: Tier::Ci,
+        minutes_max: 10,
+        command: &["test", "--package", "trunkline", "--test", "peers"],
+        packages: &[
+            "gcc",
+            "libc6-dev",
+            "libnfs-dev",
+            "libnfs-utils",
+            "nfs-ganesha",
+            "nfs-ganesha-vfs",
+            "rpcbind",
+            "tshark",
+        ],
+        needs: &[Need::Root],
+    },
+];

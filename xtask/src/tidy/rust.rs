@@ -1,0 +1,169 @@
+//! Rules for Rust sources.
+
+use crate::layers::{Layer, RULES};
+use crate::source::Code;
+use crate::workspace::File;
+
+/// Above this a file is split.
+const FILE_LINES_MAX: usize = 800;
+
+/// A file of tests may be longer: it is a list.
+const TEST_FILE_LINES_MAX: usize = 1000;
+
+/// Above this a function is split.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "common", "misc"];
+
+/// What is left for later does not belong into a commit. Written in two halves so as not to find itself.
+const LEFT_FOR_LATER: [&str; 5] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("to", "do!("),
+    concat!("unimple", "mented!("),
+    concat!("db", "g!("),
+];
+
+/// Where unsafe code is allowed, each block with its reason: the crates that know the operating system, and
+/// tests that count allocations, as an allocator is unsafe by nature.
+const UNSAFE_ALLOWED: [&str; 5] =
+    ["crates/store/", "crates/transport/", "crates/client/", "crates/server/tests/", "docs/decisions/"];
+
+/// Everything wrong with one source.
+pub(super) fn findings(file: &File) -> Vec<String> {
+    let (path, mut found) = (file.path.as_str(), Vec::new());
+    if !file.text.starts_with("//!") {
+        found.push(format!("{path}:1: begin the file with `//!` and what it is, implements and leaves out"));
+    }
+    let (lines, most) = (file.text.lines().count(), lines_max(path));
+    if lines > most {
+        found.push(format!("{path}: {lines} lines, at most {most}; split it by what it is about"));
+    }
+    let (stem, place) = name_and_place(path);
+    if stem == "mod" {
+        found.push(format!("{path}: name it after its directory, as in foo.rs beside foo/"));
+    }
+    if EMPTY_NAMES.contains(&stem) || place.split('/').any(|part| EMPTY_NAMES.contains(&part)) {
+        found.push(format!("{path}: that name says nothing; name it after what is inside"));
+    }
+    for (number, line) in file.text.lines().enumerate() {
+        for mark in LEFT_FOR_LATER.iter().filter(|mark| line.contains(**mark)) {
+            found.push(format!(
+                "{path}:{}: {mark} does not belong into a commit; do it, or file it",
+                number + 1
+            ));
+        }
+    }
+    found.extend(code_findings(file));
+    found
+}
+
+/// What only shows once comments and strings are out of the way.
+fn code_findings(file: &File) -> Vec<String> {
+    let (path, code) = (file.path.as_str(), Code::new(&file.text));
+    let mut found = Vec::new();
+    let may_be_unsafe = UNSAFE_ALLOWED.iter().any(|allowed| path.starts_with(allowed));
+    for (number, line) in code.lines().enumerate() {
+        if line.contains("allow(unsafe_code)") && !may_be_unsafe {
+            found.push(format!("{path}:{}: unsafe code is not allowed in this crate", number + 1));
+        }
+    }
+    // A spike shows numbers; it is not part of the product.
+    if !is_test_file(path) && !path.starts_with("docs/decisions/") {
+        let tests = code.test_lines();
+        let ours = |line: &usize| !tests.iter().any(|range| range.contains(line));
+        let long =
+            code.functions().into_iter().filter(|one| one.lines > FUNCTION_LINES_MAX && ours(&one.line));
+        found.extend(long.map(|one| {
+            let (name, line, lines) = (one.name, one.line, one.lines);
+            format!("{path}:{line}: fn {name} has {lines} lines, at most {FUNCTION_LINES_MAX}; split it")
+        }));
+    }
+    found
+}
+
+/// Pure crates forbid unsafe code outright, so that no inner attribute can allow it.
+pub(super) fn missing_forbids(sources: &[File]) -> Vec<String> {
+    let pure = RULES.iter().filter(|rule| rule.layer == Layer::Pure);
+    let heads = pure.map(|rule| format!("crates/{}/src/lib.rs", rule.name));
+    heads
+        .filter(|head| {
+            let file = sources.iter().find(|file| file.path == *head);
+            !file.is_some_and(|file| file.text.contains("#![forbid(unsafe_code)]"))
+        })
+        .map(|head| format!("{head}: a pure crate says #![forbid(unsafe_code)]"))
+        .collect()
+}
+
+/// Whether a file holds nothing but tests.
+pub(crate) fn is_test_file(path: &str) -> bool {
+    let (stem, place) = name_and_place(path);
+    stem == "tests" || place.split('/').any(|part| part == "tests")
+}
+
+fn lines_max(path: &str) -> usize {
+    if is_test_file(path) { TEST_FILE_LINES_MAX } else { FILE_LINES_MAX }
+}
+
+/// `a/b/name.rs` gives `name` and `a/b`.
+fn name_and_place(path: &str) -> (&str, &str) {
+    let (place, name) = path.rsplit_once('/').unwrap_or(("", path));
+    (name.strip_suffix(".rs").unwrap_or(name), place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        findings(&File { path: path.to_owned(), text: text.to_owned() })
+    }
+
+    #[test]
+    fn a_tidy_file_has_no_findings() {
+        assert_eq!(found("crates/xdr/src/lib.rs", "//! What it is.\n\nfn f() {}\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_without_a_head_is_found() {
+        assert!(found("a.rs", "fn f() {}\n")[0].starts_with("a.rs:1: begin the file"));
+    }
+
+    #[test]
+    fn long_files_are_found_and_tests_may_be_longer() {
+        let long = format!("//! Head.\n{}", "const A: u8 = 1;\n".repeat(899));
+        assert!(found("src/a.rs", &long)[0].contains("900 lines, at most 800"));
+        assert_eq!(found("src/a/tests.rs", &long), Vec::<String>::new());
+        assert_eq!(found("crates/trunkline/tests/a.rs", &long), Vec::<String>::new());
+    }
+
+    #[test]
+    fn names_that_say_nothing_are_found() {
+        for path in ["src/util.rs", "src/common/a.rs", "src/foo/mod.rs"] {
+            assert_eq!(found(path, "//! Head.\n").len(), 1, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_for_later_is_found() {
+        for mark in LEFT_FOR_LATER {
+            assert_eq!(found("src/a.rs", &format!("//! Head.\n// {mark}\n")).len(), 1, "{mark}");
+        }
+    }
+
+    #[test]
+    fn long_functions_are_found_except_in_tests() {
+        let function = format!("fn f() {{\n{}}}\n", "    g();\n".repeat(69));
+        assert!(found("src/a.rs", &format!("//! Head.\n{function}"))[0].contains("fn f has 71 lines"));
+        let in_tests = format!("//! Head.\n#[cfg(test)]\nmod tests {{\n{function}}}\n");
+        assert_eq!(found("src/a.rs", &in_tests), Vec::<String>::new());
+    }
+
+    #[test]
+    fn unsafe_code_is_found_where_it_is_not_allowed() {
+        let text = "//! Head.\n#![allow(unsafe_code)]\n";
+        assert_eq!(found("crates/bench/src/lib.rs", text).len(), 1);
+        assert_eq!(found("crates/store/src/lib.rs", text), Vec::<String>::new());
+    }
+}
