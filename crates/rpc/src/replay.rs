@@ -77,7 +77,8 @@ pub enum Stored {
 /// How a call that was begun ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// It succeeded, and that much is worth keeping: WRITE and SETATTR.
+    /// It did all that it was asked for, and that much is worth keeping: WRITE and SETATTR. A WRITE that wrote a
+    /// part is none of these, for the reply is built from the call; keep it as a failure.
     Done,
     /// It failed with this status of its program, and no more is worth keeping: WRITE and SETATTR.
     Failed(u32),

@@ -19,8 +19,8 @@ use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
 use crate::Xid;
 use crate::call::CallHeader;
 
-/// Entries over all tables of a server: half a second of foreign clients' changes at full speed and far more
-/// than they have outstanding, for at most 45 MiB. Divide it by the number of tables.
+/// Entries over all tables of a server, divided by their number: far more calls than its clients have outstanding,
+/// for 22 MiB with replies of 280 bytes. Under load the count binds long before the age does.
 pub const TABLE_ENTRIES_MAX: usize = 65_536;
 
 /// How long the outcome of a call is kept, as long as the kernel's server keeps it. A client that sends its
