@@ -18,6 +18,13 @@ pub(crate) struct Export {
     key: HandleKey,
 }
 
+impl std::fmt::Debug for Export {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the key, which is nobody's business.
+        f.debug_tuple("Export").field(&self.config.path).finish()
+    }
+}
+
 impl Export {
     fn new(config: &ExportConfig) -> Result<Self, Error> {
         let store: Box<dyn Store> = match config.store {
@@ -73,6 +80,7 @@ impl Admitted {
 }
 
 /// All exports of a group.
+#[derive(Debug)]
 pub(crate) struct Exports(Vec<Export>);
 
 /// Why a handle opens nothing for a client.

@@ -38,6 +38,7 @@ impl Node {
 }
 
 /// What all loops share.
+#[derive(Debug)]
 pub(crate) struct Group {
     pub exports: Exports,
     pub mounts: MountTable,

@@ -39,7 +39,7 @@ impl Replays {
     }
 
     /// The window of one of our clients; `None` when there are too many of them.
-    fn window(&self, id: u64, now: Duration) -> Option<Arc<ClientWindow>> {
+    pub fn window(&self, id: u64, now: Duration) -> Option<Arc<ClientWindow>> {
         lock(&self.windows).window(id, now)
     }
 }

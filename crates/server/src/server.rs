@@ -26,6 +26,8 @@ pub struct NodeId(pub usize);
 #[derive(Debug)]
 pub struct Server {
     names: Vec<String>,
+    #[cfg(test)]
+    group: Arc<Group>,
     peers: Arc<Peers>,
     threads: Vec<JoinHandle<()>>,
     /// By node; ports are as they were given out at the start.
@@ -70,6 +72,8 @@ impl Server {
         }
         let names = config.nodes.iter().map(|node| node.name.clone()).collect();
         let mut server = Self {
+            #[cfg(test)]
+            group: Arc::clone(&group),
             names,
             peers: Arc::new(Peers::new(wakers)),
             threads: Vec::with_capacity(loops),
@@ -205,3 +209,6 @@ fn raise_descriptor_limit(connections_max: usize) {
         tracing::warn!(%error, current, wanted, "the limit of open descriptors stays below the connection bound");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! What the server counts: per node, connection and procedure.
 //!
 //! Each loop owns the counters of its connections and nobody else touches them; a reader sends a message and
-//! every loop answers with a copy ([`LoopReport`]). The latency of a call is the time from the receive that
+//! every loop answers with a copy. The latency of a call is the time from the receive that
 //! brought it to the end of the send that took its reply (or found the peer's window full): calls that came
 //! together share it.
 

@@ -1,8 +1,8 @@
 //! The TOML form of a configuration, and its errors: file, line, what is wrong, what to do.
 
 use super::{ANONYMOUS_ID, Config, ExportConfig, Limits, Network, NodeConfig, StoreConfig, size};
+use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -95,12 +95,6 @@ impl<'de> Deserialize<'de> for Rate {
 impl<'de> Deserialize<'de> for Network {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         text(deserializer, str::parse)
-    }
-}
-
-impl Serialize for Network {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 
