@@ -93,36 +93,34 @@ impl PathStatus {
     }
 }
 
-/// Smoothed latency and its deviation, as TCP estimates its round trip (RFC 6298 s2), and the pace: time
-/// per unit of load, by size of call, to tell a slow path from a busy one.
+/// Smoothed latency and its deviation, as TCP estimates its round trip (RFC 6298 s2); by size of call too,
+/// so that paths can be compared that carry different calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
     smoothed_ns: u64,
     deviation_ns: u64,
-    /// Nanoseconds per [`PACE_UNIT`] of load; 0 while unknown. Small calls, large calls.
-    pub pace: [u64; 2],
+    /// Smoothed nanoseconds of small and of large calls; 0 while unknown.
+    pub by_size_ns: [u64; 2],
 }
 
-/// Load is counted in bytes; a pace is per 64 KiB of it, so that it stays a whole number on fast paths.
-const PACE_UNIT: u64 = 64 << 10;
-/// Calls up to this size are paced apart from larger ones: their time is mostly latency, not bandwidth.
+/// Calls up to this size are small: their time is latency rather than bandwidth.
 const SMALL_BYTES_MAX: u32 = 16 << 10;
+/// No latency is longer than this (two years), so that the sums here do not overflow.
+const LATENCY_NS_MAX: u64 = u64::MAX >> 8;
 
 impl Latency {
-    /// One call of `bytes` was answered after `latency` while `load` (its own included) was outstanding on
-    /// its connection.
-    pub fn sample(&mut self, latency: Duration, bytes: u32, load: u64) {
-        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX >> 16).min(u64::MAX >> 16);
+    /// One call of `bytes` was answered after `latency`.
+    pub fn sample(&mut self, latency: Duration, bytes: u32) {
+        let ns = u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX).clamp(1, LATENCY_NS_MAX);
         if self.smoothed_ns == 0 {
             self.smoothed_ns = ns;
             self.deviation_ns = ns / 2;
         } else {
-            self.deviation_ns = self.deviation_ns - self.deviation_ns / 4 + self.smoothed_ns.abs_diff(ns) / 4;
-            self.smoothed_ns = self.smoothed_ns - self.smoothed_ns / 8 + ns / 8;
+            self.deviation_ns = (self.deviation_ns * 3 + self.smoothed_ns.abs_diff(ns)) / 4;
+            self.smoothed_ns = (self.smoothed_ns * 7 + ns) / 8;
         }
-        let pace = (ns.saturating_mul(PACE_UNIT) / load.max(1)).max(1);
-        let known = &mut self.pace[usize::from(bytes > SMALL_BYTES_MAX)];
-        *known = if *known == 0 { pace } else { *known - *known / 8 + pace / 8 };
+        let known = &mut self.by_size_ns[usize::from(bytes > SMALL_BYTES_MAX)];
+        *known = if *known == 0 { ns } else { (*known * 7 + ns) / 8 };
     }
 
     pub const fn smoothed(&self) -> Duration {

@@ -24,8 +24,10 @@ pub const CONNECTIONS_MAX: usize = 64;
 const CALL_COST: u64 = 4 << 10;
 /// One pick in so many ignores how slow a path has been, so that a path that has become quick is noticed.
 const EXPLORE_EVERY: u32 = 64;
-/// A path counts as slow from twice the pace of the quickest on; this bounds how far it is avoided.
-const WEIGHT_MAX: u64 = 8;
+/// Weights are in sixteenths.
+const WEIGHT_ONE: u64 = 16;
+/// A path counts as slow from twice the latency of the quickest on; this bounds how far it is avoided.
+const WEIGHT_MAX: u64 = 8 * WEIGHT_ONE;
 
 /// Whether a connection can carry calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +108,7 @@ pub struct Table {
     spread_writes: bool,
     last: u32,
     turn: u32,
-    /// Outstanding bytes and calls of each connection, and how slow its path is (1 is not slow).
+    /// Outstanding bytes and calls of each connection, and how slow its path is ([`WEIGHT_ONE`] is not slow).
     load: [u64; CONNECTIONS_MAX],
     calls: [u32; CONNECTIONS_MAX],
     weight: [u64; CONNECTIONS_MAX],
@@ -162,7 +164,7 @@ impl Table {
             turn: 0,
             load: [0; CONNECTIONS_MAX],
             calls: [0; CONNECTIONS_MAX],
-            weight: [1; CONNECTIONS_MAX],
+            weight: [WEIGHT_ONE; CONNECTIONS_MAX],
             by_node: vec![0; nodes],
             conns: Vec::with_capacity(count),
             paths: config.paths.iter().map(|spec| Path::new(spec.node, now)).collect(),
@@ -246,7 +248,8 @@ impl Table {
             let index = (rest.trailing_zeros() + start) % u64::BITS;
             rest &= rest - 1;
             let load = self.load[index as usize] + cost;
-            let score = if plain { load } else { load * self.weight[index as usize] };
+            let weight = if plain { WEIGHT_ONE } else { self.weight[index as usize] };
+            let score = load * weight;
             if score < best_score {
                 (best, best_score) = (index, score);
             }
@@ -273,11 +276,10 @@ impl Table {
     /// calls that have left the connection must not be reported.
     pub fn answered(&mut self, now: Duration, conn: ConnId, bytes: u32, latency: Duration) {
         let index = usize::from(conn.0);
-        let load = self.load[index];
-        self.load[index] = load.saturating_sub(u64::from(bytes) + CALL_COST);
+        self.load[index] = self.load[index].saturating_sub(u64::from(bytes) + CALL_COST);
         self.calls[index] = self.calls[index].saturating_sub(1);
         let path = self.conns[index].path;
-        self.path_mut(path).latency.sample(latency, bytes, load);
+        self.path_mut(path).latency.sample(latency, bytes);
         self.alive(now, conn);
         if self.ramping & bit(conn) != 0 {
             self.ramp(conn, now);
@@ -310,7 +312,7 @@ impl Table {
         self.outputs.pop_front()
     }
 
-    /// When [`Table::advance`] is due; none while nothing is waited for.
+    /// When [`Table::advance`] is due; none while nothing is waited for. A time in the past means at once.
     #[must_use]
     pub const fn next_wake(&self) -> Option<Duration> {
         self.wake
@@ -404,18 +406,26 @@ impl Table {
         }
     }
 
-    /// How many times over the bytes on this connection count, because its path is slow.
+    /// Works out how many times over the bytes on this connection count, because its path is slow.
+    ///
+    /// Compared is the latency of calls of like size. It falls as the path is used less, so the weight moves
+    /// there in steps: otherwise slow and quick would take turns.
     fn weigh(&mut self, conn: ConnId) {
-        let mut weight = WEIGHT_MAX;
-        let own = self.paths[usize::from(self.conns[usize::from(conn.0)].path.0)].latency.pace;
-        let mut known = false;
-        for (kind, &own) in own.iter().enumerate().filter(|(_, pace)| **pace != 0) {
-            let pace_of = |conn: &Conn| self.paths[usize::from(conn.path.0)].latency.pace[kind];
-            let best = self.conns.iter().map(pace_of).filter(|&pace| pace != 0).min().unwrap_or(own);
-            weight = weight.min(own / best.max(1));
-            known = true;
+        let own = self.paths[usize::from(self.conns[usize::from(conn.0)].path.0)].latency.by_size_ns;
+        let mut slower = None;
+        for (size, &own) in own.iter().enumerate().filter(|(_, latency)| **latency != 0) {
+            let latency_of = |conn: &Conn| self.paths[usize::from(conn.path.0)].latency.by_size_ns[size];
+            let best = self.conns.iter().map(latency_of).filter(|&latency| latency != 0).min().unwrap_or(own);
+            let times = (own * WEIGHT_ONE / best.max(1)).min(WEIGHT_MAX);
+            slower = Some(slower.unwrap_or(times).min(times));
         }
-        self.weight[usize::from(conn.0)] = if known { weight.max(1) } else { 1 };
+        let aim = slower.filter(|&times| times >= 2 * WEIGHT_ONE).unwrap_or(WEIGHT_ONE);
+        let weight = &mut self.weight[usize::from(conn.0)];
+        *weight = if aim > *weight {
+            *weight + (aim - *weight).div_ceil(4)
+        } else {
+            *weight - (*weight - aim).div_ceil(4)
+        };
     }
 
     /// xorshift64*: jitter needs no better.
