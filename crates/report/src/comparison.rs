@@ -16,6 +16,8 @@ const SEED: u64 = 1;
 /// The cells of one workload, condition and direction.
 pub(crate) struct SideBySide {
     pub(crate) title: String,
+    /// The words that each of its numbers bears: paced, simulated.
+    pub(crate) labels: Vec<&'static str>,
     pub(crate) rows: Vec<SideRow>,
 }
 
@@ -37,9 +39,9 @@ pub(crate) struct SideCell {
 pub(crate) fn side_by_side(records: &[Record]) -> Vec<SideBySide> {
     let mut tables: Vec<(SideBySide, Vec<Vec<Option<&Cell>>>)> = Vec::new();
     for (at, record) in records.iter().enumerate() {
-        for (title, route, cell) in cells(record) {
+        for (title, labels, route, cell) in cells(record) {
             let index = tables.iter().position(|(table, _)| table.title == title).unwrap_or_else(|| {
-                tables.push((SideBySide { title, rows: Vec::new() }, Vec::new()));
+                tables.push((SideBySide { title, labels, rows: Vec::new() }, Vec::new()));
                 tables.len() - 1
             });
             let Some((table, found)) = tables.get_mut(index) else { continue };
@@ -60,15 +62,16 @@ pub(crate) fn side_by_side(records: &[Record]) -> Vec<SideBySide> {
     tables.into_iter().map(|(table, _)| table).filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// Every cell of a record with the title of the table that it belongs to, and its route.
-fn cells(record: &Record) -> Vec<(String, &str, &Cell)> {
+/// Every cell of a record with the title and the labels of the table that it belongs to, and its route.
+fn cells(record: &Record) -> Vec<(String, Vec<&'static str>, &str, &Cell)> {
     let mut found = Vec::new();
     for block in view::blocks(record) {
         for group in &block.groups {
             for direction in [Direction::Read, Direction::Write] {
                 for row in &group.rows {
                     let Some(cell) = row.workload.cell(direction) else { continue };
-                    found.push((table_title(&block.title, group, direction), row.route.name.as_str(), cell));
+                    let title = table_title(&block.title, group, direction);
+                    found.push((title, group.labels(), row.route.name.as_str(), cell));
                 }
             }
         }
@@ -86,7 +89,7 @@ fn compare(cells: &[Option<&Cell>]) -> Vec<Option<SideCell>> {
     let base = first.and_then(|at| cells.get(at).copied().flatten());
     let side = |at: usize, cell: &Cell| {
         let times = base.filter(|_| Some(at) != first).and_then(|base| times(cell, base));
-        SideCell { speed: number::plain(cell.gbytes_per_s), times }
+        SideCell { speed: number::fine(cell.gbytes_per_s), times }
     };
     cells.iter().enumerate().map(|(at, cell)| cell.map(|cell| side(at, cell))).collect()
 }

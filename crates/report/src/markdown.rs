@@ -53,11 +53,11 @@ fn speeds(out: &mut String, block: &Block<'_>, group: &Group<'_>) {
     for direction in [Direction::Read, Direction::Write] {
         for line in &group.rows {
             let Some(cell) = line.workload.cell(direction) else { continue };
-            let [low, high] = cell.interval_95.map(number::plain);
+            let [low, high] = cell.interval_95.map(number::fine);
             let mut texts = vec![
                 escape(&line.route.name),
                 direction.to_string(),
-                format!("{}{labels}", number::plain(cell.gbytes_per_s)),
+                format!("{}{labels}", number::fine(cell.gbytes_per_s)),
                 format!("{low} to {high}"),
             ];
             if block.shows_iops {
@@ -136,7 +136,7 @@ fn limits(out: &mut String, record: &Record) {
         let texts = [
             escape(&limit.shape),
             limit.route.as_ref().map_or_else(|| "any".to_owned(), |route| escape(route)),
-            number::plain(limit.gbytes_per_s),
+            number::fine(limit.gbytes_per_s),
             number::kiops(limit.iops),
             escape(&limit.mode),
             limit.congestion.as_ref().map_or_else(|| "-".to_owned(), |name| escape(name)),
@@ -173,13 +173,14 @@ fn side_by_side(out: &mut String, records: &[Record]) {
     table(out, lines);
     for side in comparison::side_by_side(records) {
         out.push_str(&format!("{}, GB/s:\n\n", escape(&side.title)));
+        let labels: String = side.labels.iter().map(|label| format!(" ({label})")).collect();
         let mut lines = vec![header("route")];
         for line in &side.rows {
             let cells = line.cells.iter().map(|cell| match cell {
                 None => "-".to_owned(),
                 Some(cell) => match &cell.times {
-                    None => cell.speed.clone(),
-                    Some(times) => format!("{}: {times}", cell.speed),
+                    None => format!("{}{labels}", cell.speed),
+                    Some(times) => format!("{}{labels}: {times}", cell.speed),
                 },
             });
             lines.push([escape(&line.route)].into_iter().chain(cells).collect());
@@ -230,7 +231,7 @@ mod tests {
     fn two_records_are_set_side_by_side_first() {
         let text = markdown(&[sample::record(), sample::record()]);
         assert!(text.starts_with("# Records side by side"));
-        assert!(text.contains("| tcp-mp | 0.98 | 0.98: 1.00 times (95 %: "), "{text}");
+        assert!(text.contains("| tcp-mp | 0.977 (paced) | 0.977 (paced): 1.00 times (95 %: "), "{text}");
         assert!(text.contains("# Record 2: four-routes"));
     }
 

@@ -13,6 +13,15 @@ pub(crate) fn plain(value: f64) -> String {
     }
 }
 
+/// A speed where there is room for its third digit: `3.10`, `0.245`, `0.0241`.
+pub(crate) fn fine(value: f64) -> String {
+    match value.abs() {
+        size if size >= 0.9995 || size == 0.0 => plain(value),
+        size if size >= 0.09995 => format!("{value:.3}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
 /// Thousands of operations per second.
 pub(crate) fn kiops(iops: f64) -> String {
     plain(iops / 1000.0)
@@ -85,6 +94,7 @@ mod tests {
     fn numbers_keep_about_three_digits() {
         let shown = [1120.4, 99.96, 12.34, 9.996, 3.1, 0.9999, 0.24, 0.0241, 0.0].map(plain);
         assert_eq!(shown, ["1120", "100", "12.3", "10.0", "3.10", "1.00", "0.24", "0.024", "0.00"]);
+        assert_eq!([3.1, 0.9999, 0.2445, 0.0241, 0.0].map(fine), ["3.10", "1.00", "0.244", "0.0241", "0.00"]);
         assert_eq!([13.5, 987.4, 12_480.0, 1_234_567.0].map(us), ["13.5", "987", "12,480", "1,234,567"]);
         assert_eq!(
             [512, 4096, 1 << 20, 16_750_000_000].map(bytes),

@@ -45,6 +45,8 @@ struct Sheet<'a> {
     limits: Vec<Limit<'a>>,
     facts: Vec<(&'static str, String)>,
     verified: Option<String>,
+    /// Whether any result had a limit to be checked against.
+    has_limits: bool,
 }
 
 /// A verdict in the summary.
@@ -122,6 +124,8 @@ struct Tried<'a> {
 
 fn sheet(record: &Record) -> Sheet<'_> {
     let blocks = view::blocks(record);
+    let mut cells =
+        record.routes.iter().flat_map(|route| &route.workloads).flat_map(|workload| workload.cells());
     let all = blocks.iter().flat_map(|block| block.groups.iter());
     let findings =
         all.flat_map(|group| group.verdicts.iter().map(|verdict| finding(group, verdict))).collect();
@@ -133,6 +137,7 @@ fn sheet(record: &Record) -> Sheet<'_> {
         limits: record.limits.iter().map(limit).collect(),
         facts: facts(record),
         verified: verified(record),
+        has_limits: cells.any(|(_, cell)| cell.limit_gbytes_per_s.is_some()),
     }
 }
 
@@ -140,7 +145,8 @@ fn finding(group: &Group<'_>, verdict: &record::Comparison) -> Finding {
     let (class, word) = match verdict.verdict {
         Verdict::Faster => ("faster", "faster"),
         Verdict::Slower => ("slower", "slower"),
-        Verdict::NoDifference => ("same", "no difference shown"),
+        // Its sentence says so already.
+        Verdict::NoDifference => ("same", ""),
     };
     Finding {
         workload: verdict.workload.clone(),
@@ -182,22 +188,22 @@ fn line(route: &Route, cell: &Cell, scale: f64) -> Line {
     let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::us);
     let percent = |share: f64| format!("{} %", number::percent(share));
     let latency = cell.latency_us;
-    let [low, high] = cell.interval_95.map(number::plain);
+    let [low, high] = cell.interval_95.map(number::fine);
     let paths = route.paths.iter().zip(&cell.share_by_path);
     let done = match (cell.first_done_s, cell.last_done_s) {
-        (Some(first), Some(last)) => format!("{} to {}", number::plain(first), number::plain(last)),
+        (Some(first), Some(last)) => format!("{} to {}", number::fine(first), number::fine(last)),
         _ => "-".to_owned(),
     };
     Line {
         route: route.name.clone(),
         bar: Bar::of(cell, scale),
-        speed: number::plain(cell.gbytes_per_s),
+        speed: number::fine(cell.gbytes_per_s),
         interval: format!("{low} to {high}"),
         kiops: number::kiops(cell.iops),
         of_limit: cell.limit_share.map_or_else(|| "-".to_owned(), percent),
         limit: cell
             .limit_gbytes_per_s
-            .map_or_else(|| "not calibrated".to_owned(), |it| format!("of {}", number::plain(it))),
+            .map_or_else(|| "not calibrated".to_owned(), |it| format!("of {}", number::fine(it))),
         of_machine: cell.machine_limit_share.map(percent),
         shares: view::shares(&cell.share_by_node),
         columns: plot::columns(&cell.share_by_node),
@@ -215,18 +221,18 @@ fn line(route: &Route, cell: &Cell, scale: f64) -> Line {
         cpu: [
             number::us(cell.cpu_us_per_op.client),
             optional(cell.cpu_us_per_op.server),
-            number::plain(cell.cpu_ns_per_byte.client),
-            cell.cpu_ns_per_byte.server.map_or_else(|| "-".to_owned(), number::plain),
+            number::fine(cell.cpu_ns_per_byte.client),
+            cell.cpu_ns_per_byte.server.map_or_else(|| "-".to_owned(), number::fine),
         ],
         done,
         steady: cell.steady,
         paths: paths.map(|(path, share)| (path.clone(), percent(*share))).collect(),
-        repeats: cell.repeats.iter().map(|repeat| number::plain(repeat.gbytes_per_s)).collect(),
+        repeats: cell.repeats.iter().map(|repeat| number::fine(repeat.gbytes_per_s)).collect(),
     }
 }
 
 fn limit(limit: &record::Calibration) -> Limit<'_> {
-    let tried = |it: &record::Try| (number::plain(it.gbytes_per_s), number::kiops(it.iops));
+    let tried = |it: &record::Try| (number::fine(it.gbytes_per_s), number::kiops(it.iops));
     let tries = limit.tries.iter().map(|it| {
         let (speed, kiops) = tried(it);
         Tried { mode: &it.mode, congestion: it.congestion.as_deref().unwrap_or("-"), speed, kiops }
@@ -234,7 +240,7 @@ fn limit(limit: &record::Calibration) -> Limit<'_> {
     Limit {
         shape: &limit.shape,
         route: limit.route.as_deref().unwrap_or("any: the machine's"),
-        speed: number::plain(limit.gbytes_per_s),
+        speed: number::fine(limit.gbytes_per_s),
         kiops: number::kiops(limit.iops),
         mode: &limit.mode,
         congestion: limit.congestion.as_deref().unwrap_or("-"),

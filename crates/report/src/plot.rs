@@ -26,8 +26,8 @@ impl Bar {
         let at = |value: f64| {
             if scale > 0.0 { format!("{:.1}", value / scale * BAR_WIDTH) } else { "0".to_owned() }
         };
-        let [low, high] = cell.interval_95.map(number::plain);
-        let limit = cell.limit_gbytes_per_s.map(|limit| format!(", limit {} GB/s", number::plain(limit)));
+        let [low, high] = cell.interval_95.map(number::fine);
+        let limit = cell.limit_gbytes_per_s.map(|limit| format!(", limit {} GB/s", number::fine(limit)));
         Self {
             value: at(cell.gbytes_per_s),
             limit: cell.limit_gbytes_per_s.map(at),
@@ -35,7 +35,7 @@ impl Bar {
             repeats: cell.repeats.iter().map(|repeat| at(repeat.gbytes_per_s)).collect(),
             words: format!(
                 "{} GB/s, 95 %: {low} to {high}{}",
-                number::plain(cell.gbytes_per_s),
+                number::fine(cell.gbytes_per_s),
                 limit.unwrap_or_default()
             ),
         }

@@ -159,8 +159,8 @@ fn cell(nodes: usize, speed: f64, limit: f64, block: u64, slower: u64, binding: 
         Repeat { began_s, p99_us: Some(9000.0), ..Repeat::of(bytes, bytes / block, Duration::from_secs(1)) }
     };
     let mut latency = Latency::new();
-    (1..=20_000u64)
-        .for_each(|call| latency.record_ns(slower * (block / 8 + call * call / 40 * (block / 4096))));
+    let tail = if block > 65_536 { 40 } else { 4000 };
+    (1..=20_000u64).for_each(|call| latency.record_ns(slower * (block * 2 + call * call / tail)));
     let mut cell = Cell::of((0..REPEATS).map(repeat).collect(), &latency, 1);
     let carried: Vec<u64> = (0..4).map(|node| u64::from(node < nodes) * (1 << 30)).collect();
     cell.set_shares(&carried, &carried[..nodes]);
