@@ -13,6 +13,8 @@
 //! Left out: what the calls mean. That is the server's and the client's business.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod fuzzing;
 mod list;
 pub mod mount;
 mod outcome;
