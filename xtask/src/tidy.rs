@@ -14,7 +14,9 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     let (sources, documents) = (files("rs")?, files("md")?);
     let mut findings: Vec<_> = sources.iter().flat_map(rust::findings).collect();
     findings.extend(rust::missing_forbids(&sources));
-    findings.extend(lints(&files("toml")?));
+    let manifests = files("toml")?;
+    findings.extend(lints(&manifests));
+    findings.extend(dependencies(&manifests, &documents));
     findings.extend(markdown::findings(&documents));
     Ok(findings)
 }
@@ -27,4 +29,43 @@ fn lints(manifests: &[File]) -> Vec<String> {
         member && !file.text.contains("[lints]\nworkspace = true")
     });
     careless.map(|file| format!("{}: add `[lints]` with `workspace = true`", file.path)).collect()
+}
+
+/// Every crate of others that the workspace names has its line in docs/DEPENDENCIES.md.
+fn dependencies(manifests: &[File], documents: &[File]) -> Vec<String> {
+    let text = |files: &[File], path: &str| {
+        files.iter().find(|file| file.path == path).map(|file| file.text.clone()).unwrap_or_default()
+    };
+    let reasons = text(documents, "docs/DEPENDENCIES.md");
+    let root: toml::Table = text(manifests, "Cargo.toml").parse().unwrap_or_default();
+    let named = root.get("workspace").and_then(|workspace| workspace.get("dependencies")?.as_table());
+    let others = named.into_iter().flatten().filter(|(_, asked)| asked.get("path").is_none());
+    others
+        .filter(|(name, _)| !reasons.contains(&format!("| `{name}` |")))
+        .map(|(name, _)| format!("docs/DEPENDENCIES.md: say why {name} is here, and what else was weighed"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dependency_without_a_reason_is_found() {
+        let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+        let text = "[workspace.dependencies]\nours = { path = \"a\" }\nknown = \"1\"\nnew = \"2\"\n";
+        let manifests = [file("Cargo.toml", text)];
+        let documents = [file("docs/DEPENDENCIES.md", "| `known` | why | what else |\n")];
+        let found = dependencies(&manifests, &documents);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("why new is here"), "{found:?}");
+    }
+
+    #[test]
+    fn a_member_without_the_lints_is_found_and_a_workspace_of_its_own_is_not() {
+        let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+        let careless = file("crates/a/Cargo.toml", "[package]\nname = \"a\"\n");
+        let apart = file("fuzz/Cargo.toml", "[package]\nname = \"b\"\n[workspace]\n");
+        assert_eq!(lints(&[careless, apart]).len(), 1);
+    }
 }
