@@ -1,0 +1,221 @@
+//! The network lab, on this machine's kernel: links shaped both ways, cut, silenced and restored, and nothing
+//! left behind. Needs root, `ip`, `tc` and `ping`; `cargo xtask test` runs it, plain `cargo test` does not.
+
+use lab::net::{Condition, Layout, Net, Rate, Spec};
+use rustix::process::Signal;
+use std::process::Command;
+use std::time::Duration;
+use testkit::{Deadline, Process, require_program};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn spec(nodes: u8) -> Spec {
+    Spec::new(nodes, "200mbit".parse().expect("a rate"))
+}
+
+fn start(spec: &Spec) -> Net {
+    match Net::start(spec) {
+        Ok(net) => net,
+        Err(error) => panic!("cannot start a lab: {error}"),
+    }
+}
+
+/// Runs a program in a namespace of the lab and gives its output.
+fn output_in(net: &Net, namespace: &str, line: &str) -> String {
+    let mut words = line.split(' ');
+    let mut command = Command::new(require_program(words.next().expect("a program")));
+    command.args(words);
+    let mut inside = net.exec_in(namespace, &command).expect("the namespace is there");
+    let output = inside.output().expect("it runs");
+    assert!(output.status.success(), "{line} in {namespace}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether one packet to this address comes back within a second.
+fn answers(net: &Net, namespace: &str, address: &str) -> bool {
+    let mut ping = Command::new(require_program("ping"));
+    ping.args(["-n", "-q", "-c", "1", "-W", "1", address]);
+    let mut inside = net.exec_in(namespace, &ping).expect("the namespace is there");
+    inside.output().expect("ping runs").status.success()
+}
+
+fn wait_for_answer(net: &Net, address: &str) {
+    Deadline::wait_until(&format!("an answer from {address}"), SOON, || {
+        answers(net, "client", address).then_some(())
+    });
+}
+
+/// Namespaces of this machine whose name contains this.
+fn namespaces_of(lab: &str) -> Vec<String> {
+    let output = Command::new(require_program("ip")).args(["netns", "list"]).output().expect("ip runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter(|line| line.contains(lab)).map(str::to_owned).collect()
+}
+
+fn trunkline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(arguments).env_remove("TRUNKLINE_LAB");
+    command
+}
+
+/// A lab held by a process of its own, with the lab's name.
+fn held_lab() -> (Process, String) {
+    let script = "echo lab $TRUNKLINE_LAB; exec sleep 1000";
+    let arguments = ["lab", "net", "--nodes", "2", "--rate", "200mbit", "--", "sh", "-c", script];
+    let process = Process::spawn(trunkline(&arguments));
+    let line = process.wait_for_line("lab ", SOON);
+    (process, line.trim_start_matches("lab ").to_owned())
+}
+
+#[test]
+fn every_link_is_shaped_at_both_ends_and_carries() {
+    let net = start(&spec(3));
+    assert_eq!(net.links().len(), 3);
+    for link in net.links() {
+        for namespace in ["client", "nodes"] {
+            let shaped = output_in(&net, namespace, &format!("tc qdisc show dev {}", link.name));
+            assert!(shaped.contains("tbf") && shaped.contains("rate 200Mbit"), "{namespace}: {shaped}");
+        }
+        wait_for_answer(&net, &link.node.to_string());
+        wait_for_answer(&net, &link.node_v6.to_string());
+    }
+    assert!(answers(&net, "nodes", "127.0.0.1"), "each namespace has a loopback");
+    net.stop().expect("it is removed");
+}
+
+#[test]
+fn a_cut_link_carries_nothing_until_it_is_restored() {
+    let net = start(&spec(2));
+    wait_for_answer(&net, "10.77.1.2");
+    net.cut("n1").expect("cut");
+    assert!(!answers(&net, "client", "10.77.1.2"));
+    assert!(output_in(&net, "client", "ip link show n1").contains("NO-CARRIER"));
+    assert!(answers(&net, "client", "10.77.2.2"), "the other link is left alone");
+    assert_eq!(net.state().condition("n1").expect("a link"), Condition::Cut);
+    net.restore("n1").expect("restored");
+    wait_for_answer(&net, "10.77.1.2");
+    wait_for_answer(&net, "fd77:1::2");
+    assert_eq!(net.state().condition("n1").expect("a link"), Condition::Up);
+    let shaped = output_in(&net, "nodes", "tc qdisc show dev n1");
+    assert!(shaped.contains("rate 200Mbit"), "still shaped: {shaped}");
+}
+
+#[test]
+fn a_silent_link_keeps_its_carrier_and_loses_everything() {
+    let net = start(&spec(2));
+    wait_for_answer(&net, "10.77.2.2");
+    wait_for_answer(&net, "fd77:2::2");
+    net.drop_silently("n2").expect("silenced");
+    assert!(!answers(&net, "client", "10.77.2.2"));
+    assert!(!answers(&net, "client", "fd77:2::2"));
+    assert!(!answers(&net, "nodes", "10.77.2.1"), "the other direction is silent too");
+    assert!(output_in(&net, "client", "ip link show n2").contains("LOWER_UP"));
+    assert!(answers(&net, "client", "10.77.1.2"), "the other link is left alone");
+    net.restore("n2").expect("restored");
+    wait_for_answer(&net, "10.77.2.2");
+    wait_for_answer(&net, "fd77:2::2");
+}
+
+#[test]
+fn nodes_apart_have_a_namespace_each() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(2) });
+    wait_for_answer(&net, "10.77.1.2");
+    wait_for_answer(&net, "10.77.2.2");
+    assert!(output_in(&net, "node2", "ip -o addr").contains("10.77.2.2"));
+    assert!(!output_in(&net, "node2", "ip -o addr").contains("10.77.1.2"));
+    assert!(!answers(&net, "node1", "10.77.2.2"), "nodes don't reach each other");
+}
+
+#[test]
+fn unknown_links_and_namespaces_are_refused_with_those_there_are() {
+    let net = start(&spec(2));
+    assert!(net.cut("n3").expect_err("no such link").to_string().contains("n1 n2"));
+    let error = net.exec_in("node1", &Command::new("true")).expect_err("no such namespace");
+    assert!(error.to_string().contains("client nodes"), "{error}");
+}
+
+#[test]
+fn a_lab_takes_its_processes_and_namespaces_with_it_even_in_a_panic() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let panicked = std::thread::spawn(move || {
+        let net = start(&spec(1));
+        let mut stubborn = Command::new("sh");
+        stubborn.args(["-c", "trap '' TERM; echo up; while :; do sleep 1; done"]);
+        let process = Process::spawn(net.exec_in("nodes", &stubborn).expect("the namespace is there"));
+        process.wait_for_line("up", SOON);
+        tell.send((net.id().to_owned(), process)).expect("the test listens");
+        panic!("as a failing test would");
+    });
+    assert!(panicked.join().is_err());
+    let (id, mut process) = told.recv().expect("the lab was started");
+    assert_eq!(namespaces_of(&id), Vec::<String>::new());
+    process.wait(SOON);
+}
+
+#[test]
+fn a_killed_lab_is_collected_by_the_next_one() {
+    let (mut process, id) = held_lab();
+    assert_eq!(namespaces_of(&id).len(), 2);
+    process.signal(Signal::KILL);
+    process.wait(SOON);
+    // Not asserted that it is still there: the lab of another test may have collected it already.
+    let net = start(&spec(1));
+    assert_eq!(namespaces_of(&id), Vec::<String>::new());
+    assert_eq!(namespaces_of(net.id()).len(), 2);
+}
+
+#[test]
+fn a_terminated_lab_ends_its_command_and_cleans_up() {
+    let (mut process, id) = held_lab();
+    process.terminate(SOON);
+    assert_eq!(namespaces_of(&id), Vec::<String>::new());
+}
+
+#[test]
+fn links_are_cut_and_restored_from_another_terminal() {
+    let (mut process, id) = held_lab();
+    let run = |arguments: &[&str]| {
+        let output = trunkline(arguments).env("TRUNKLINE_LAB", &id).output().expect("it runs");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let condition = || lab::net::find(Some(&id)).and_then(|lab| lab.condition("n2")).expect("the lab runs");
+    run(&["lab", "cut", "n2"]);
+    assert_eq!(condition(), Condition::Cut);
+    assert!(run(&["lab", "list"]).contains(&id));
+    run(&["lab", "restore", "n2"]);
+    assert_eq!(condition(), Condition::Up);
+    let addresses = run(&["lab", "exec", "nodes", "--", "ip", "-o", "addr"]);
+    assert!(addresses.contains("10.77.2.2"), "{addresses}");
+    process.terminate(SOON);
+}
+
+#[test]
+fn the_command_learns_where_it_is_and_its_status_is_passed_on() {
+    let script = "echo $TRUNKLINE_LAB_NODES $TRUNKLINE_LAB_CLIENT_V6; exit 7";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]);
+    let net = start(&spec(2));
+    let output = net.exec_in("client", &shell).expect("a client").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.stdout, b"10.77.1.2,10.77.2.2 fd77:1::1,fd77:2::1\n");
+    let status = lab::net::run(&spec(1), Some("echo ready; sleep 1000"), &shell).expect("it runs");
+    assert_eq!(status.code(), Some(7));
+}
+
+#[test]
+fn a_delay_is_set_or_the_kernel_is_named_as_lacking_it() {
+    let delayed = Spec { delay: Some(Duration::from_millis(1)), ..spec(1) };
+    match Net::start(&delayed) {
+        Ok(net) => assert!(output_in(&net, "client", "tc qdisc show dev n1").contains("netem")),
+        Err(error) => assert!(error.to_string().contains("sch_netem"), "{error}"),
+    }
+}
+
+#[test]
+fn a_rate_is_shown_in_the_list_as_it_was_given() {
+    let rate: Rate = "2.5gbit".parse().expect("a rate");
+    let net = start(&Spec { rate: Some(rate), ..spec(1) });
+    let listed = lab::net::list().expect("the list").into_iter().find(|lab| lab.id() == net.id());
+    assert_eq!(listed.and_then(|lab| lab.rate()), Some(rate));
+}
