@@ -59,11 +59,11 @@ pub fn reply(bytes: &[u8]) {
     }
 }
 
-/// Decodes arguments, encodes them again into `written`, and gives the bytes that follow them.
+/// Decodes arguments, encodes them again into `written`, and gives how many bytes follow them.
 ///
 /// # Errors
 /// Where they do not decode.
-pub fn call_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+pub fn call_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) -> Result<usize> {
     match which {
         Which::Nfs(procedure) => match procedure {
             Procedure::Null => again::<null::Args>(bytes, written),
@@ -100,11 +100,11 @@ pub fn call_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) -
     }
 }
 
-/// Decodes results, encodes them again into `written`, and gives the bytes that follow them.
+/// Decodes results, encodes them again into `written`, and gives how many bytes follow them.
 ///
 /// # Errors
 /// Where they do not decode.
-pub fn reply_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+pub fn reply_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) -> Result<usize> {
     match which {
         Which::Nfs(procedure) => match procedure {
             Procedure::Null => again::<null::Reply>(bytes, written),
@@ -141,7 +141,7 @@ pub fn reply_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) 
     }
 }
 
-fn again<'a, T: Wire<'a> + PartialEq + Debug>(bytes: &'a [u8], written: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+fn again<'a, T: Wire<'a> + PartialEq + Debug>(bytes: &'a [u8], written: &'a mut Vec<u8>) -> Result<usize> {
     let mut reader = Reader::new(bytes);
     let value = T::decode(&mut reader)?;
     written.clear();
@@ -150,7 +150,7 @@ fn again<'a, T: Wire<'a> + PartialEq + Debug>(bytes: &'a [u8], written: &'a mut 
     let mut second = Reader::new(written);
     assert_eq!(T::decode(&mut second), Ok(value), "encoded to the same value");
     assert_eq!(second.remaining(), 0, "and to nothing more");
-    Ok(reader.rest())
+    Ok(reader.remaining())
 }
 
 /// Writes a listing under the bounds in the first bytes, with names out of the rest; the reply must keep to its
