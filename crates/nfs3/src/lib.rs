@@ -8,7 +8,8 @@
 //! nothing is allocated while reading; names and paths are bytes, borrowed from the message; the payload of
 //! READ and WRITE never passes through here ([`proc::read::ReplyHead`], [`proc::write::ArgsHead`]).
 //! A value outside its enumeration is an error (the server answers GARBAGE_ARGS), but an unknown [`Status`]
-//! survives as a number.
+//! survives as a number. Whether bytes may follow a message is left to who reads it ([`xdr::Reader::finish`]):
+//! payload does, and nfs-ganesha sends a word too many behind some listings.
 //!
 //! Left out: what the calls mean. That is the server's and the client's business.
 #![forbid(unsafe_code)]
