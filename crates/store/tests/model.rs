@@ -355,7 +355,7 @@ impl Pair {
         let (_, _, result) = self.store.link(ROOT, object, directory, &name_of(name));
         let expected = if self.model.is_directory(object) {
             Err(Error::IsDirectory)
-        } else if self.model.names(directory).contains_key(&name) {
+        } else if self.model.names(directory).keys().any(|&taken| taken == name) {
             Err(Error::Exists)
         } else {
             self.model.names(directory).insert(name, object);
