@@ -1,6 +1,7 @@
 //! Messages of other programs decode to what they meant, and encode to the very same bytes.
 //!
-//! The records are described in `golden/README.md`. The expected values were read off tshark's dissection.
+//! The records are described in `golden/README.md`. The expected values are what the programs were told to do, or were
+//! read from the bytes by hand; those of FSINFO were compared with tshark's dissection.
 
 use nfs3::fuzzing::{Which, call_again, reply_again};
 use nfs3::proc::{
