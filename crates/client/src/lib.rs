@@ -15,6 +15,7 @@ mod engine;
 mod error;
 mod file;
 mod mount;
+pub mod options;
 mod route;
 mod settings;
 mod shard;

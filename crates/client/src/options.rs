@@ -1,0 +1,394 @@
+//! Mount options, as the kernel and the vendors' multipath drivers write them.
+//!
+//! One table ([`OPTIONS`]) has the name, kind, default, meaning and effect of each; parsing, writing back,
+//! `docs/MOUNT-OPTIONS.md` and the tests come from it. Options stand in any order; of the same one given
+//! twice, and of pairs such as `hard` and `soft`, the last wins, as mount(8) and the kernel have it; what
+//! cannot hold together is refused. What it must not know: names (resolving is the mount's), sockets.
+
+mod addresses;
+pub mod document;
+mod error;
+mod fstab;
+mod nearest;
+mod spec;
+mod table;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub use addresses::{ADDRESSES_MAX, Local, Remotes};
+pub use error::{LineError, OptionError, TargetError};
+pub use fstab::FstabLine;
+pub use spec::{Effect, Group, Kind, OptionSpec};
+pub use table::OPTIONS;
+pub use target::{Host, Target};
+
+use spec::Set;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// NFS over TCP: IANA's service nfs.
+pub const PORT_TCP: u16 = 2049;
+/// NFS over RDMA: IANA's service nfsrdma.
+pub const PORT_RDMA: u16 = 20049;
+/// `nconnect` and `mdconnect` together; also the most that one loop may own.
+pub const CONNECTIONS_MAX: u16 = 64;
+/// Largest and default `rsize` and `wsize`.
+pub const SIZE_MAX: u32 = 1 << 20;
+
+/// What carries the calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Proto {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// RPC-over-RDMA.
+    Rdma,
+}
+
+/// Which answers of LOOKUP may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum LookupCache {
+    /// All.
+    #[default]
+    All,
+    /// Names that exist.
+    Positive,
+    /// None.
+    None,
+}
+
+/// When directories are read with their entries' attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum DirectoryReads {
+    /// As seems best.
+    #[default]
+    Auto,
+    /// Always: `forcerdirplus`.
+    AlwaysPlus,
+    /// Never: `nordirplus`.
+    NeverPlus,
+}
+
+/// How long attributes may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AttributeCache {
+    /// Off with `noac`.
+    pub enabled: bool,
+    /// `acregmin`, seconds.
+    pub regular_min_s: u32,
+    /// `acregmax`, seconds.
+    pub regular_max_s: u32,
+    /// `acdirmin`, seconds.
+    pub directory_min_s: u32,
+    /// `acdirmax`, seconds.
+    pub directory_max_s: u32,
+}
+
+impl Default for AttributeCache {
+    fn default() -> Self {
+        let [regular_min_s, regular_max_s, directory_min_s, directory_max_s] = table::ATTRIBUTE_CACHE_S;
+        Self { enabled: true, regular_min_s, regular_max_s, directory_min_s, directory_max_s }
+    }
+}
+
+/// Parsed mount options, defaults filled in. `Display` writes those that differ from the default, in the
+/// table's order, and parsing that gives the same again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountOptions {
+    /// `proto`, `tcp`, `rdma`.
+    pub proto: Proto,
+    /// `proto=tcp6` or `proto=rdma6`: IPv6 addresses only.
+    pub ipv6_only: bool,
+    /// `port`; see [`MountOptions::nfs_port`].
+    pub port: Option<u16>,
+    /// `mountport`; see [`MountOptions::mount_port`].
+    pub mountport: Option<u16>,
+    /// `congestion`: congestion control of the TCP connections.
+    pub congestion: Option<String>,
+    /// `resvport` or `noresvport`; neither tries a reserved port where that is allowed.
+    pub reserved_port: Option<bool>,
+    /// `nconnect`; see [`MountOptions::bulk_connections`].
+    pub nconnect: Option<u16>,
+    /// `mdconnect`: connections for metadata besides.
+    pub mdconnect: u16,
+    /// `remoteports`.
+    pub remotes: Remotes,
+    /// `remoteports_offset`: the first connection goes to this remote, instead of by a hash.
+    pub remotes_offset: Option<u16>,
+    /// `localports`; empty leaves the local address to the system.
+    pub locals: Vec<Local>,
+    /// `localports_failover`.
+    pub locals_failover: bool,
+    /// `spread_reads`.
+    pub spread_reads: bool,
+    /// `spread_writes`.
+    pub spread_writes: bool,
+    /// `rsize`, bytes.
+    pub rsize: u32,
+    /// `wsize`, bytes.
+    pub wsize: u32,
+    /// `timeo`.
+    pub timeo: Duration,
+    /// `retrans`.
+    pub retrans: u32,
+    /// `soft`: calls fail after their retransmissions; else they wait for ever.
+    pub soft: bool,
+    /// `ro`.
+    pub read_only: bool,
+    /// `acregmin` and its like.
+    pub attribute_cache: AttributeCache,
+    /// `lookupcache`.
+    pub lookup_cache: LookupCache,
+    /// `forcerdirplus`, `nordirplus`.
+    pub directory_reads: DirectoryReads,
+    /// Options that are accepted without any effect, with their values, by name.
+    pub noted: BTreeMap<String, Option<String>>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            proto: Proto::Tcp,
+            ipv6_only: false,
+            port: None,
+            mountport: None,
+            congestion: None,
+            reserved_port: None,
+            nconnect: None,
+            mdconnect: 0,
+            remotes: Remotes::Server,
+            remotes_offset: None,
+            locals: Vec::new(),
+            locals_failover: false,
+            spread_reads: false,
+            spread_writes: false,
+            rsize: SIZE_MAX,
+            wsize: SIZE_MAX,
+            timeo: Duration::from_millis(table::TIMEO_DS * 100),
+            retrans: table::RETRANS,
+            soft: false,
+            read_only: false,
+            attribute_cache: AttributeCache::default(),
+            lookup_cache: LookupCache::All,
+            directory_reads: DirectoryReads::Auto,
+            noted: BTreeMap::new(),
+        }
+    }
+}
+
+/// Options while they are read: what only matters until all have been seen stands beside them.
+#[derive(Default)]
+struct Draft {
+    options: MountOptions,
+    /// A version other than 3, as given.
+    other_version: Option<String>,
+    /// By `proto=`, and by the flags `tcp` and `rdma`.
+    proto_option: Option<(String, Proto)>,
+    proto_flag: Option<(&'static str, Proto)>,
+}
+
+impl MountOptions {
+    /// Reads a comma-separated list.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong with it. That version 4 is asked for comes last of all, so that a line
+    /// refused for it alone has nothing else against it.
+    pub fn parse(text: &str) -> Result<Self, OptionError> {
+        let mut draft = Draft::default();
+        for given in text.split(',').map(str::trim).filter(|given| !given.is_empty()) {
+            draft.apply(given)?;
+        }
+        draft.finish()
+    }
+
+    /// The port of NFS: `port`, or 2049, over RDMA 20049.
+    #[must_use]
+    pub fn nfs_port(&self) -> u16 {
+        let default = match self.proto {
+            Proto::Tcp => PORT_TCP,
+            Proto::Rdma => PORT_RDMA,
+        };
+        self.port.unwrap_or(default)
+    }
+
+    /// The port of MOUNT: `mountport`, or the port of NFS over TCP, where our own server answers it.
+    /// rpcbind is not asked.
+    #[must_use]
+    pub fn mount_port(&self) -> u16 {
+        let nfs_over_tcp = if self.proto == Proto::Tcp { self.nfs_port() } else { PORT_TCP };
+        self.mountport.unwrap_or(nfs_over_tcp)
+    }
+
+    /// Connections for reads and writes when there are so many remote addresses: `nconnect`, or else one for
+    /// each of them, as far as `mdconnect` leaves room.
+    #[must_use]
+    pub fn bulk_connections(&self, remotes: usize) -> u16 {
+        let room = CONNECTIONS_MAX - self.mdconnect;
+        let one_each = u16::try_from(remotes).unwrap_or(room).clamp(1, room);
+        self.nconnect.unwrap_or(one_each)
+    }
+}
+
+impl std::str::FromStr for MountOptions {
+    type Err = OptionError;
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for MountOptions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut comma = "";
+        for spec in OPTIONS {
+            match (spec.show)(self) {
+                None => continue,
+                Some(value) if value.is_empty() => write!(out, "{comma}{}", spec.name)?,
+                Some(value) => write!(out, "{comma}{}={value}", spec.name)?,
+            }
+            comma = ",";
+        }
+        for (name, value) in &self.noted {
+            match value {
+                None => write!(out, "{comma}{name}")?,
+                Some(value) => write!(out, "{comma}{name}={value}")?,
+            }
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+impl Draft {
+    fn apply(&mut self, given: &str) -> Result<(), OptionError> {
+        let (name, value) = match given.split_once('=') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => (given, None),
+        };
+        let Some(spec) = spec::find(name) else {
+            let names = OPTIONS.iter().map(|spec| spec.name).filter(|name| !name.ends_with('*'));
+            return Err(OptionError::Unknown {
+                name: name.to_owned(),
+                nearest: nearest::nearest(name, names),
+            });
+        };
+        let parsed = spec.check(value)?;
+        if let Effect::Refused(why) = spec.effect {
+            return Err(OptionError::Refused { option: given.to_owned(), why });
+        }
+        let bad = |fault| match fault {
+            spec::Fault::Bad(why) => spec.bad_value(value.unwrap_or_default(), why),
+            spec::Fault::Refused(why) => OptionError::Refused { option: given.to_owned(), why },
+        };
+        match spec.set {
+            Set::Note => {
+                self.options.noted.insert(name.to_owned(), value.map(str::to_owned));
+            }
+            Set::With(set) => set(self, parsed).map_err(bad)?,
+        }
+        Ok(())
+    }
+
+    /// Settles what needs all options to be known.
+    fn finish(mut self) -> Result<MountOptions, OptionError> {
+        if let (Some((option, by_option)), Some((flag, by_flag))) = (&self.proto_option, self.proto_flag)
+            && *by_option != by_flag
+        {
+            let why = "a mount has one transport";
+            return Err(OptionError::Contradiction { first: option.clone(), second: flag.to_owned(), why });
+        }
+        let by_flag = self.proto_flag.map(|(_, proto)| proto);
+        if let Some(proto) = self.proto_option.as_ref().map(|(_, proto)| *proto).or(by_flag) {
+            self.options.proto = proto;
+        }
+        self.options.check_connections()?;
+        self.options.check_addresses()?;
+        self.options.check_attribute_cache()?;
+        let Some(version) = self.other_version else { return Ok(self.options) };
+        for (given, option) in
+            [(self.options.spread_reads, "spread_reads"), (self.options.spread_writes, "spread_writes")]
+        {
+            if given {
+                let why = "only NFS version 3 lets one file be used on several connections at once";
+                return Err(OptionError::Contradiction { first: version, second: option.to_owned(), why });
+            }
+        }
+        Err(OptionError::Version4(version))
+    }
+}
+
+impl MountOptions {
+    fn check_connections(&self) -> Result<(), OptionError> {
+        let nconnect = self.nconnect.unwrap_or(1);
+        if nconnect + self.mdconnect > CONNECTIONS_MAX {
+            return Err(OptionError::Contradiction {
+                first: format!("nconnect={nconnect}"),
+                second: format!("mdconnect={}", self.mdconnect),
+                why: "together they are more than 64 connections",
+            });
+        }
+        let alone = |option, missing| Err(OptionError::Alone { option, missing });
+        if self.locals_failover && self.locals.is_empty() {
+            return alone("localports_failover", "localports");
+        }
+        if self.remotes_offset.is_some() && self.remotes == Remotes::Server {
+            return alone("remoteports_offset", "remoteports");
+        }
+        Ok(())
+    }
+
+    /// Addresses of two families never make a path.
+    fn check_addresses(&self) -> Result<(), OptionError> {
+        let contradiction = |second: String, why| {
+            let first = format!("remoteports={}", self.remotes);
+            Err(OptionError::Contradiction { first, second, why })
+        };
+        let Remotes::List(remotes) = &self.remotes else { return Ok(()) };
+        if self.ipv6_only && remotes.iter().any(IpAddr::is_ipv4) {
+            return contradiction(self.proto_text().to_owned(), "it takes IPv6 addresses only");
+        }
+        let local_families = self.locals.iter().map(|local| match local {
+            Local::Address(address) => Some(address.is_ipv6()),
+            Local::Interface(_) => None,
+        });
+        let reaches = |family: Option<bool>| {
+            family.is_none_or(|v6| remotes.iter().any(|remote| remote.is_ipv6() == v6))
+        };
+        if !self.locals.is_empty() && !local_families.clone().any(reaches) {
+            let second = format!("localports={}", addresses::show_locals(&self.locals));
+            return contradiction(second, "one is IPv4 and the other IPv6, so there is no path");
+        }
+        Ok(())
+    }
+
+    fn check_attribute_cache(&self) -> Result<(), OptionError> {
+        let cache = self.attribute_cache;
+        let pairs = [
+            ("acregmin", cache.regular_min_s, "acregmax", cache.regular_max_s),
+            ("acdirmin", cache.directory_min_s, "acdirmax", cache.directory_max_s),
+        ];
+        for (min_name, min, max_name, max) in pairs {
+            if min > max {
+                return Err(OptionError::Contradiction {
+                    first: format!("{min_name}={min}"),
+                    second: format!("{max_name}={max}"),
+                    why: "the minimum is above the maximum",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of `proto` that says what holds.
+    const fn proto_text(&self) -> &'static str {
+        match (self.proto, self.ipv6_only) {
+            (Proto::Tcp, false) => "tcp",
+            (Proto::Tcp, true) => "tcp6",
+            (Proto::Rdma, false) => "rdma",
+            (Proto::Rdma, true) => "rdma6",
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Lists of addresses as `remoteports` and `localports` have them: `A-B` ranges, joined by `~`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Addresses in one list; also the bound of the vendors' drivers. A range is counted before it is expanded.
+pub const ADDRESSES_MAX: usize = 2048;
+/// Linux: IFNAMSIZ, less its terminating zero.
+const INTERFACE_NAME_BYTES_MAX: usize = 15;
+
+/// Where the connections of a mount go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Remotes {
+    /// To the server that was named.
+    #[default]
+    Server,
+    /// `remoteports=dns`: to every address that the server's name has.
+    Dns,
+    /// To these addresses, in this order.
+    List(Vec<IpAddr>),
+}
+
+/// One entry of `localports`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Local {
+    /// A local address.
+    Address(IpAddr),
+    /// All addresses of this interface.
+    Interface(String),
+}
+
+/// Reads `remoteports`. What is wrong comes as a sentence's end.
+pub(super) fn parse_remotes(text: &str) -> Result<Remotes, String> {
+    if text == "dns" {
+        return Ok(Remotes::Dns);
+    }
+    let mut list = Vec::new();
+    for piece in text.split('~') {
+        if !parse_piece(piece, &mut list)? {
+            return Err(format!("; \"{piece}\" is neither an address nor a range"));
+        }
+    }
+    Ok(Remotes::List(list))
+}
+
+/// Reads `localports`: like `remoteports`, and interface names.
+pub(super) fn parse_locals(text: &str) -> Result<Vec<Local>, String> {
+    let mut locals: Vec<Local> = Vec::new();
+    for piece in text.split('~') {
+        let mut list = Vec::new();
+        if parse_piece(piece, &mut list)? {
+            locals.extend(list.into_iter().map(Local::Address));
+        } else if is_interface_name(piece) {
+            locals.push(Local::Interface(piece.to_owned()));
+        } else {
+            return Err(format!("; \"{piece}\" is neither an address nor a range nor an interface name"));
+        }
+        if locals.len() > ADDRESSES_MAX {
+            return Err(too_many());
+        }
+    }
+    Ok(locals)
+}
+
+/// Appends an address or a range; false where the piece is neither. Interface names may have a `-` too.
+fn parse_piece(piece: &str, list: &mut Vec<IpAddr>) -> Result<bool, String> {
+    let (first, last) = match piece.split_once('-') {
+        Some((first, last)) => (first, last),
+        None => (piece, piece),
+    };
+    let (Ok(first), Ok(last)) = (first.parse::<IpAddr>(), last.parse::<IpAddr>()) else { return Ok(false) };
+    let (Some(low), Some(high)) = (number(first, last), number(last, first)) else {
+        return Err(format!("; \"{piece}\" mixes IPv4 and IPv6"));
+    };
+    if high < low {
+        return Err(format!("; the range \"{piece}\" runs backwards"));
+    }
+    if high - low >= (ADDRESSES_MAX - list.len()) as u128 {
+        return Err(too_many());
+    }
+    list.extend((low..=high).map(|number| address(number, first)));
+    Ok(true)
+}
+
+fn too_many() -> String {
+    format!("; more than {ADDRESSES_MAX} addresses")
+}
+
+fn is_interface_name(piece: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    (1..=INTERFACE_NAME_BYTES_MAX).contains(&piece.len())
+        && piece.starts_with(|c: char| c.is_ascii_alphabetic())
+        && piece.chars().all(allowed)
+}
+
+/// The address as a number, if `other` is of the same family.
+fn number(address: IpAddr, other: IpAddr) -> Option<u128> {
+    match (address, other) {
+        (IpAddr::V4(address), IpAddr::V4(_)) => Some(u128::from(u32::from(address))),
+        (IpAddr::V6(address), IpAddr::V6(_)) => Some(u128::from(address)),
+        _ => None,
+    }
+}
+
+fn address(number: u128, family: IpAddr) -> IpAddr {
+    match family {
+        IpAddr::V4(_) => Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX)).into(),
+        IpAddr::V6(_) => Ipv6Addr::from(number).into(),
+    }
+}
+
+/// Writes addresses with runs as ranges.
+fn write_list(list: &[IpAddr], out: &mut String) {
+    let mut rest = list;
+    while let Some(&first) = rest.first() {
+        let run = rest.windows(2).take_while(|pair| follows(pair)).count();
+        if !out.is_empty() {
+            out.push('~');
+        }
+        out.push_str(&first.to_string());
+        if run > 0 {
+            out.push_str(&format!("-{}", rest[run]));
+        }
+        rest = &rest[run + 1..];
+    }
+}
+
+fn follows(pair: &[IpAddr]) -> bool {
+    let &[first, second] = pair else { return false };
+    number(first, second).and_then(|first| first.checked_add(1)) == number(second, first)
+        && number(second, first).is_some()
+}
+
+impl fmt::Display for Remotes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server => Ok(()),
+            Self::Dns => out.write_str("dns"),
+            Self::List(list) => {
+                let mut text = String::new();
+                write_list(list, &mut text);
+                out.write_str(&text)
+            }
+        }
+    }
+}
+
+/// Writes `localports` back.
+pub(super) fn show_locals(locals: &[Local]) -> String {
+    let mut text = String::new();
+    let mut run = Vec::new();
+    for local in locals {
+        match local {
+            Local::Address(address) => run.push(*address),
+            Local::Interface(name) => {
+                write_list(&std::mem::take(&mut run), &mut text);
+                if !text.is_empty() {
+                    text.push('~');
+                }
+                text.push_str(name);
+            }
+        }
+    }
+    write_list(&run, &mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Vec<String> {
+        match parse_remotes(text) {
+            Ok(Remotes::List(list)) => list.iter().map(IpAddr::to_string).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ranges_and_single_addresses_of_both_families_are_joined() {
+        assert_eq!(list("10.0.0.254-10.0.1.1"), ["10.0.0.254", "10.0.0.255", "10.0.1.0", "10.0.1.1"]);
+        assert_eq!(
+            list("10.0.0.9~10.0.0.1~fd00::ff-fd00::101"),
+            ["10.0.0.9", "10.0.0.1", "fd00::ff", "fd00::100", "fd00::101"]
+        );
+        assert_eq!(parse_remotes("dns"), Ok(Remotes::Dns));
+    }
+
+    #[test]
+    fn a_list_is_bounded_before_it_is_expanded() {
+        assert_eq!(list("10.0.0.0-10.0.7.255").len(), ADDRESSES_MAX);
+        for text in
+            ["10.0.0.0-10.0.8.0", "10.0.0.0-10.0.7.255~10.9.9.9", "::-ffff::", "0.0.0.0-255.255.255.255"]
+        {
+            assert_eq!(parse_remotes(text), Err("; more than 2048 addresses".to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_its_reason() {
+        let cases = [
+            ("", "neither"),
+            ("10.0.0.1~", "neither"),
+            ("10.0.0.1-", "neither"),
+            ("10.0.0", "neither"),
+            ("eth0", "neither"),
+            ("10.0.0.2-10.0.0.1", "backwards"),
+            ("10.0.0.2-fd00::1", "mixes"),
+            ("fe80::1%eth0", "neither"),
+        ];
+        for (text, why) in cases {
+            let error = parse_remotes(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn locals_may_be_interfaces_whose_names_have_a_dash() {
+        let locals = parse_locals("br-lan~10.0.0.1-10.0.0.2~enp1s0f0np0").unwrap();
+        assert_eq!(locals.len(), 4);
+        assert_eq!(locals[0], Local::Interface("br-lan".to_owned()));
+        assert_eq!(show_locals(&locals), "br-lan~10.0.0.1-10.0.0.2~enp1s0f0np0");
+        assert!(parse_locals("10.0.0.1~0bad").is_err());
+        assert!(parse_locals("an-interface-with-a-long-name").is_err());
+    }
+
+    #[test]
+    fn a_list_is_written_with_its_runs_as_ranges() {
+        for text in ["10.0.0.1", "10.0.0.255-10.0.1.0~10.0.0.3~fd00::1-fd00::2~::", "255.255.255.255~::"] {
+            assert_eq!(parse_remotes(text).unwrap().to_string(), text);
+        }
+        assert_eq!(
+            parse_remotes("10.0.0.1~10.0.0.2~10.0.0.2").unwrap().to_string(),
+            "10.0.0.1-10.0.0.2~10.0.0.2"
+        );
+    }
+}

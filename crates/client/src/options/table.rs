@@ -1,0 +1,685 @@
+//! The table of mount options. Its order is that of the documentation and of `Display`.
+
+use super::addresses::{parse_locals, parse_remotes, show_locals};
+use super::spec::{Effect, Fault, Group, Kind, OptionSpec, Set, Value};
+use super::{DirectoryReads, Draft, LookupCache, MountOptions, Proto, Remotes, SIZE_MAX};
+use std::time::Duration;
+
+/// Default `timeo`, tenths of a second; nfs(5) for TCP and RDMA.
+pub(super) const TIMEO_DS: u64 = 600;
+/// Default `retrans`; nfs(5) for TCP and RDMA.
+pub(super) const RETRANS: u32 = 2;
+/// Default `acregmin`, `acregmax`, `acdirmin`, `acdirmax`; nfs(5).
+pub(super) const ATTRIBUTE_CACHE_S: [u32; 4] = [3, 60, 30, 60];
+/// Sizes below this are replaced by [`SIZE_SMALL`]; nfs(5).
+const SIZE_MIN: u32 = 1024;
+const SIZE_SMALL: u32 = 4096;
+/// Linux: TCP_CA_NAME_MAX, less its terminating zero.
+const CONGESTION_BYTES_MAX: usize = 15;
+
+type Setter = fn(&mut Draft, Value<'_>) -> Result<(), Fault>;
+type Show = fn(&MountOptions) -> Option<String>;
+
+const PORT: Kind = Kind::Number { min: 0, max: 65_535, unit: "a port" };
+const SECONDS: Kind = Kind::Number { min: 0, max: u32::MAX, unit: "seconds" };
+const PROTOS: Kind = Kind::Choice(&["tcp", "tcp6", "rdma", "rdma6", "udp", "udp6"]);
+const HOST: Kind = Kind::Text("a name or address");
+const NO_CACHE: Effect = Effect::Noted("nothing is cached yet: attributes and names are asked for each time");
+const NO_UDP: &str = "NFS runs over TCP or RDMA here; use proto=tcp";
+const NO_VERSION_2: &str = "NFS version 2 was never built; use vers=3";
+const NO_OTHER_SECURITY: &str = "only AUTH_SYS is built; use sec=sys";
+const READDIRPLUS: Effect = Effect::Noted("directories are always read with READDIRPLUS");
+const NO_LOCKS: &str = "locks are not offered: the NLM protocol is not built";
+const MOUNT_OVER_TCP: &str = "MOUNT is asked over TCP, at the server's own address";
+const MOUNT_8: &str = "it is for mount(8) and the system's start";
+
+const fn works(
+    group: Group,
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    doc: &'static str,
+    set: Setter,
+    show: Show,
+) -> OptionSpec {
+    OptionSpec { name, kind, default, doc, effect: Effect::Works, group, set: Set::With(set), show }
+}
+
+/// Accepted, kept as given, without effect.
+const fn noted(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec {
+    let (default, doc, group) = ("", "", Group::Others);
+    OptionSpec { name, kind, default, doc, effect: Effect::Noted(why), group, set: Set::Note, show: hidden }
+}
+
+const fn refused(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec {
+    OptionSpec { effect: Effect::Refused(why), ..noted(name, kind, why) }
+}
+
+impl OptionSpec {
+    const fn but(self, effect: Effect) -> Self {
+        Self { effect, ..self }
+    }
+
+    /// Of a pair or family, where only one member is written back.
+    const fn says(self, default: &'static str, doc: &'static str, group: Group) -> Self {
+        Self { default, doc, group, ..self }
+    }
+}
+
+const fn hidden(_: &MountOptions) -> Option<String> {
+    None
+}
+
+fn flag(given: bool) -> Option<String> {
+    given.then(String::new)
+}
+
+fn differs<T: PartialEq + ToString>(value: T, default: T) -> Option<String> {
+    (value != default).then(|| value.to_string())
+}
+
+fn set_version(draft: &mut Draft, given: &str, version: &str) -> Result<(), Fault> {
+    draft.other_version = match version {
+        "3" => None,
+        "2" => return Err(Fault::Refused(NO_VERSION_2)),
+        _ => Some(given.to_owned()),
+    };
+    Ok(())
+}
+
+fn set_proto(draft: &mut Draft, text: &str) -> Result<(), Fault> {
+    let proto = match text.trim_end_matches('6') {
+        "tcp" => Proto::Tcp,
+        "rdma" => Proto::Rdma,
+        _ => return Err(Fault::Refused(NO_UDP)),
+    };
+    draft.proto_option = Some((format!("proto={text}"), proto));
+    draft.options.ipv6_only = text.ends_with('6');
+    Ok(())
+}
+
+/// 0 stands for "not given", as in the kernel.
+fn port(value: Value<'_>) -> Option<u16> {
+    Some(value.short()).filter(|&port| port != 0)
+}
+
+/// A list means "the first that both ends have".
+fn check_security(text: &str) -> Result<(), Fault> {
+    let known = ["sys", "none", "krb5", "krb5i", "krb5p"];
+    if let Some(flavor) = text.split(':').find(|flavor| !known.contains(flavor)) {
+        return Err(Fault::Bad(format!("; \"{flavor}\" is no security flavor")));
+    }
+    match text.split(':').any(|flavor| flavor == "sys") {
+        true => Ok(()),
+        false => Err(Fault::Refused(NO_OTHER_SECURITY)),
+    }
+}
+
+fn set_congestion(draft: &mut Draft, text: &str) -> Result<(), Fault> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if text.len() > CONGESTION_BYTES_MAX || !text.chars().all(allowed) {
+        return Err(Fault::Bad(String::new()));
+    }
+    draft.options.congestion = Some(text.to_owned());
+    Ok(())
+}
+
+/// As the kernel rounds: too small is 4096, too large 1 MiB; below 4096 down to a power of two, else down
+/// to a multiple of 4096. 0 stands for "not given".
+pub(super) const fn round_size(bytes: u32) -> u32 {
+    match bytes {
+        0 => SIZE_MAX,
+        1..SIZE_MIN => SIZE_SMALL,
+        SIZE_MIN..2048 => 1024,
+        2048..4096 => 2048,
+        SIZE_MAX.. => SIZE_MAX,
+        _ => bytes - bytes % 4096,
+    }
+}
+
+/// Defines a flag that sets something and cannot fail.
+macro_rules! flag {
+    ($group:ident, $name:literal, $default:literal, $doc:literal, |$draft:ident| $set:expr, $show:expr) => {
+        works(
+            Group::$group,
+            $name,
+            Kind::Flag,
+            $default,
+            $doc,
+            |$draft, _| {
+                $set;
+                Ok(())
+            },
+            $show,
+        )
+    };
+}
+
+/// Defines an option whose checked value is just stored.
+macro_rules! value {
+    ($group:ident, $name:literal, $kind:expr, $default:literal, $doc:literal, |$draft:ident, $value:ident| $set:expr, $show:expr) => {
+        works(
+            Group::$group,
+            $name,
+            $kind,
+            $default,
+            $doc,
+            |$draft, $value| {
+                $set;
+                Ok(())
+            },
+            $show,
+        )
+    };
+}
+
+/// All mount options.
+pub static OPTIONS: &[OptionSpec] = &[
+    works(
+        Group::Transport,
+        "vers",
+        Kind::Choice(&["3", "4", "4.0", "4.1", "4.2", "2"]),
+        "3",
+        "NFS version. 4 and its minor versions are refused until they are built.",
+        |draft, value| set_version(draft, &format!("vers={}", value.text()), value.text()),
+        hidden,
+    ),
+    works(
+        Group::Transport,
+        "nfsvers",
+        Kind::Choice(&["3", "4", "4.0", "4.1", "4.2", "2"]),
+        "3",
+        "The same as `vers`.",
+        |draft, value| set_version(draft, &format!("nfsvers={}", value.text()), value.text()),
+        hidden,
+    ),
+    works(
+        Group::Transport,
+        "v3",
+        Kind::Flag,
+        "yes",
+        "The same as `vers=3`.",
+        |d, _| set_version(d, "v3", "3"),
+        hidden,
+    ),
+    works(
+        Group::Transport,
+        "v4",
+        Kind::Flag,
+        "",
+        "The same as `vers=4`.",
+        |d, _| set_version(d, "v4", "4"),
+        hidden,
+    ),
+    works(
+        Group::Transport,
+        "v4.0",
+        Kind::Flag,
+        "",
+        "The same as `vers=4.0`.",
+        |d, _| set_version(d, "v4.0", "4"),
+        hidden,
+    ),
+    works(
+        Group::Transport,
+        "v4.1",
+        Kind::Flag,
+        "",
+        "The same as `vers=4.1`.",
+        |d, _| set_version(d, "v4.1", "4"),
+        hidden,
+    ),
+    works(
+        Group::Transport,
+        "v4.2",
+        Kind::Flag,
+        "",
+        "The same as `vers=4.2`.",
+        |d, _| set_version(d, "v4.2", "4"),
+        hidden,
+    ),
+    works(
+        Group::Transport,
+        "proto",
+        PROTOS,
+        "tcp",
+        "Transport. Names that end in 6 take IPv6 addresses only. UDP is refused.",
+        |draft, value| set_proto(draft, value.text()),
+        |options| differs(options.proto_text(), "tcp"),
+    ),
+    flag!(
+        Transport,
+        "tcp",
+        "yes",
+        "The same as `proto=tcp`. With `proto=rdma` it is a contradiction.",
+        |draft| draft.proto_flag = Some(("tcp", Proto::Tcp)),
+        hidden
+    ),
+    flag!(
+        Transport,
+        "rdma",
+        "no",
+        "The same as `proto=rdma`. With `proto=tcp` it is a contradiction.",
+        |draft| draft.proto_flag = Some(("rdma", Proto::Rdma)),
+        hidden
+    ),
+    refused("udp", Kind::Flag, NO_UDP).says("", "The same as `proto=udp`.", Group::Transport),
+    value!(
+        Transport,
+        "port",
+        PORT,
+        "2049, over RDMA 20049",
+        "Port of NFS. 0 stands for the default; rpcbind is not asked.",
+        |draft, value| draft.options.port = port(value),
+        |options| options.port.map(|port| port.to_string())
+    ),
+    value!(
+        Transport,
+        "mountport",
+        PORT,
+        "the port of NFS; 2049 when that is over RDMA",
+        "Port of MOUNT, over TCP. Our server answers it on the port of NFS; for others give the port that `rpcinfo -p SERVER` shows for mountd.",
+        |draft, value| draft.options.mountport = port(value),
+        |options| options.mountport.map(|port| port.to_string())
+    ),
+    works(
+        Group::Transport,
+        "congestion",
+        Kind::Text("the name of a congestion control, up to 15 letters, digits, - and _"),
+        "the system's",
+        "Congestion control of the TCP connections. bbr paces even on loopback, which costs there.",
+        |draft, value| set_congestion(draft, value.text()),
+        |options| options.congestion.clone(),
+    ),
+    works(
+        Group::Transport,
+        "sec",
+        Kind::Text("none, sys, krb5, krb5i, krb5p, or several joined by :"),
+        "sys",
+        "Security flavors; `sys` (AUTH_SYS) must be among them.",
+        |_, value| check_security(value.text()),
+        hidden,
+    ),
+    flag!(
+        Transport,
+        "resvport",
+        "yes, where that is allowed",
+        "Connect from a port below 1024, which takes privileges, or fail.",
+        |draft| draft.options.reserved_port = Some(true),
+        |options| flag(options.reserved_port == Some(true))
+    ),
+    flag!(
+        Transport,
+        "noresvport",
+        "no",
+        "Connect from any port.",
+        |draft| draft.options.reserved_port = Some(false),
+        |options| flag(options.reserved_port == Some(false))
+    ),
+    value!(
+        Multipath,
+        "nconnect",
+        Kind::Number { min: 1, max: 64, unit: "connections" },
+        "1; with `remoteports` one for each address",
+        "Connections, spread round robin over the paths. With `mdconnect` these carry reads and writes only.",
+        |draft, value| draft.options.nconnect = Some(value.short()),
+        |options| options.nconnect.map(|count| count.to_string())
+    ),
+    value!(
+        Multipath,
+        "mdconnect",
+        Kind::Number { min: 0, max: 8, unit: "connections" },
+        "0",
+        "Connections for metadata besides, so that it doesn't queue behind bulk data. At most 64 with `nconnect`.",
+        |draft, value| draft.options.mdconnect = value.short(),
+        |options| differs(options.mdconnect, 0)
+    ),
+    works(
+        Group::Multipath,
+        "remoteports",
+        Kind::Text("dns, or addresses and A-B ranges joined by ~, 2048 at most"),
+        "the server's address",
+        "Addresses of the server's nodes. Connection i goes to number (start + i) modulo their count. `dns`: all addresses that the server's name has.",
+        |draft, value| {
+            draft.options.remotes = parse_remotes(value.text()).map_err(Fault::Bad)?;
+            Ok(())
+        },
+        |options| differs(options.remotes.to_string(), Remotes::Server.to_string()),
+    ),
+    value!(
+        Multipath,
+        "remoteports_offset",
+        Kind::Number { min: 1, max: 256, unit: "an offset" },
+        "a hash of the local address",
+        "The start in `remoteports`, instead of one that spreads many clients over the nodes.",
+        |draft, value| draft.options.remotes_offset = Some(value.short()),
+        |options| options.remotes_offset.map(|offset| offset.to_string())
+    ),
+    works(
+        Group::Multipath,
+        "localports",
+        Kind::Text("addresses, A-B ranges and interface names joined by ~, 2048 at most"),
+        "left to the system",
+        "Local addresses to connect from. With R remote addresses, connection i leaves from number (i div R) modulo their count.",
+        |draft, value| {
+            draft.options.locals = parse_locals(value.text()).map_err(Fault::Bad)?;
+            Ok(())
+        },
+        |options| differs(show_locals(&options.locals), String::new()),
+    ),
+    flag!(
+        Multipath,
+        "localports_failover",
+        "yes",
+        "A connection whose local address fails moves to another one.",
+        |draft| draft.options.locals_failover = true,
+        |options| flag(options.locals_failover)
+    )
+    .but(Effect::Noted("calls and connections always go to any path that lives")),
+    flag!(
+        Multipath,
+        "spread_reads",
+        "no",
+        "Reads of one file go to all nodes. Without it a file stays on the node where it was placed at first use.",
+        |draft| draft.options.spread_reads = true,
+        |options| flag(options.spread_reads)
+    ),
+    flag!(
+        Multipath,
+        "spread_writes",
+        "no",
+        "Writes of one file go to all nodes.",
+        |draft| draft.options.spread_writes = true,
+        |options| flag(options.spread_writes)
+    ),
+    noted(
+        "max_connect",
+        Kind::Number { min: 1, max: 16, unit: "addresses" },
+        "it bounds the session trunking of NFSv4.1; use remoteports",
+    )
+    .says("", "Addresses of one NFSv4.1 server that may be used.", Group::Multipath),
+    noted("noidlexprt", Kind::Flag, "connections are never closed for being idle").says(
+        "yes",
+        "Keep idle connections.",
+        Group::Multipath,
+    ),
+    value!(
+        Behaviour,
+        "rsize",
+        Kind::Size,
+        "1048576",
+        "Bytes of one READ. Below 1024 it is 4096, above 1048576 it is 1048576; below 4096 it is rounded down to a power of two, else to a multiple of 4096. The server's own maximum counts besides.",
+        |draft, value| draft.options.rsize = round_size(value.number()),
+        |options| differs(options.rsize, SIZE_MAX)
+    ),
+    value!(
+        Behaviour,
+        "wsize",
+        Kind::Size,
+        "1048576",
+        "Bytes of one WRITE; rounded as `rsize`.",
+        |draft, value| draft.options.wsize = round_size(value.number()),
+        |options| differs(options.wsize, SIZE_MAX)
+    ),
+    value!(
+        Behaviour,
+        "timeo",
+        Kind::Number { min: 1, max: 36_000, unit: "tenths of a second" },
+        "600",
+        "How long a call waits on a connection whose path lives before it is sent again elsewhere. A dead path is left in under a second, whatever this says.",
+        |draft, value| draft.options.timeo = Duration::from_millis(u64::from(value.number()) * 100),
+        |options| differs(options.timeo.as_millis() / 100, u128::from(TIMEO_DS))
+    ),
+    value!(
+        Behaviour,
+        "retrans",
+        Kind::Number { min: 0, max: 10_000, unit: "retransmissions" },
+        "2",
+        "With `soft`, how often a call is sent again before it fails.",
+        |draft, value| draft.options.retrans = value.number(),
+        |options| differs(options.retrans, RETRANS)
+    ),
+    flag!(
+        Behaviour,
+        "hard",
+        "yes",
+        "Calls wait until they are answered. Of `hard` and `soft` the last counts.",
+        |draft| draft.options.soft = false,
+        hidden
+    ),
+    flag!(
+        Behaviour,
+        "soft",
+        "no",
+        "Calls fail once `timeo` has passed `retrans` + 1 times without a path that answers; a write may or may not have happened then.",
+        |draft| draft.options.soft = true,
+        |options| flag(options.soft)
+    ),
+    flag!(
+        Behaviour,
+        "ro",
+        "no",
+        "Nothing is changed through this mount. Of `ro` and `rw` the last counts.",
+        |draft| draft.options.read_only = true,
+        |options| flag(options.read_only)
+    ),
+    flag!(Behaviour, "rw", "yes", "Changes are allowed.", |draft| draft.options.read_only = false, hidden),
+    flag!(
+        Behaviour,
+        "forcerdirplus",
+        "no",
+        "Always read directories with their entries' attributes and handles (READDIRPLUS).",
+        |draft| draft.options.directory_reads = DirectoryReads::AlwaysPlus,
+        |options| flag(options.directory_reads == DirectoryReads::AlwaysPlus)
+    )
+    .but(READDIRPLUS),
+    flag!(
+        Behaviour,
+        "rdirplus",
+        "yes",
+        "Read directories with READDIRPLUS where that seems best.",
+        |draft| draft.options.directory_reads = DirectoryReads::Auto,
+        hidden
+    )
+    .but(READDIRPLUS),
+    flag!(
+        Behaviour,
+        "nordirplus",
+        "no",
+        "Never use READDIRPLUS.",
+        |draft| draft.options.directory_reads = DirectoryReads::NeverPlus,
+        |options| flag(options.directory_reads == DirectoryReads::NeverPlus)
+    )
+    .but(READDIRPLUS),
+    noted("nolock", Kind::Flag, NO_LOCKS).says("yes", "Locks stay on this host.", Group::Behaviour),
+    noted("lock", Kind::Flag, NO_LOCKS).says("no", "Locks are the server's.", Group::Behaviour),
+    flag!(
+        Caching,
+        "ac",
+        "yes",
+        "Keep attributes.",
+        |draft| draft.options.attribute_cache.enabled = true,
+        hidden
+    )
+    .but(NO_CACHE),
+    flag!(
+        Caching,
+        "noac",
+        "no",
+        "Keep no attributes.",
+        |draft| draft.options.attribute_cache.enabled = false,
+        |options| flag(!options.attribute_cache.enabled)
+    )
+    .but(NO_CACHE),
+    value!(
+        Caching,
+        "actimeo",
+        SECONDS,
+        "",
+        "Sets `acregmin`, `acregmax`, `acdirmin` and `acdirmax`.",
+        |draft, value| {
+            let (cache, seconds) = (&mut draft.options.attribute_cache, value.number());
+            (cache.regular_min_s, cache.regular_max_s) = (seconds, seconds);
+            (cache.directory_min_s, cache.directory_max_s) = (seconds, seconds);
+        },
+        hidden
+    )
+    .but(NO_CACHE),
+    value!(
+        Caching,
+        "acregmin",
+        SECONDS,
+        "3",
+        "Least time that a file's attributes are kept.",
+        |draft, value| draft.options.attribute_cache.regular_min_s = value.number(),
+        |options| differs(options.attribute_cache.regular_min_s, ATTRIBUTE_CACHE_S[0])
+    )
+    .but(NO_CACHE),
+    value!(
+        Caching,
+        "acregmax",
+        SECONDS,
+        "60",
+        "Longest time that a file's attributes are kept.",
+        |draft, value| draft.options.attribute_cache.regular_max_s = value.number(),
+        |options| differs(options.attribute_cache.regular_max_s, ATTRIBUTE_CACHE_S[1])
+    )
+    .but(NO_CACHE),
+    value!(
+        Caching,
+        "acdirmin",
+        SECONDS,
+        "30",
+        "Least time that a directory's attributes are kept.",
+        |draft, value| draft.options.attribute_cache.directory_min_s = value.number(),
+        |options| differs(options.attribute_cache.directory_min_s, ATTRIBUTE_CACHE_S[2])
+    )
+    .but(NO_CACHE),
+    value!(
+        Caching,
+        "acdirmax",
+        SECONDS,
+        "60",
+        "Longest time that a directory's attributes are kept.",
+        |draft, value| draft.options.attribute_cache.directory_max_s = value.number(),
+        |options| differs(options.attribute_cache.directory_max_s, ATTRIBUTE_CACHE_S[3])
+    )
+    .but(NO_CACHE),
+    value!(
+        Caching,
+        "lookupcache",
+        Kind::Choice(&["all", "pos", "positive", "none"]),
+        "all",
+        "Which answers of LOOKUP are kept.",
+        |draft, value| {
+            draft.options.lookup_cache = match value.text() {
+                "none" => LookupCache::None,
+                "pos" | "positive" => LookupCache::Positive,
+                _ => LookupCache::All,
+            };
+        },
+        |options| match options.lookup_cache {
+            LookupCache::All => None,
+            LookupCache::Positive => Some("positive".to_owned()),
+            LookupCache::None => Some("none".to_owned()),
+        }
+    )
+    .but(NO_CACHE),
+    noted("cto", Kind::Flag, "there is no cache to be made coherent"),
+    noted("nocto", Kind::Flag, "there is no cache to be made coherent"),
+    noted("fsc", Kind::Flag, "nothing is cached on local disks"),
+    noted("nofsc", Kind::Flag, "nothing is cached on local disks"),
+    noted("sharecache", Kind::Flag, "each mount stands alone"),
+    noted("nosharecache", Kind::Flag, "each mount stands alone"),
+    noted("sharetransport", Kind::Any, "each mount has connections of its own"),
+    noted("nosharetransport", Kind::Flag, "each mount has connections of its own"),
+    noted("addr", HOST, "/proc/mounts reports with it where the first connection goes"),
+    noted("clientaddr", HOST, "it is for NFSv4 callbacks"),
+    noted("mountaddr", HOST, MOUNT_OVER_TCP),
+    noted("mounthost", HOST, MOUNT_OVER_TCP),
+    noted("mountproto", PROTOS, MOUNT_OVER_TCP),
+    noted(
+        "mountvers",
+        Kind::Number { min: 3, max: 3, unit: "a version" },
+        "MOUNT version 3 goes with NFS version 3",
+    ),
+    noted(
+        "namlen",
+        Kind::Number { min: 0, max: 65_535, unit: "bytes" },
+        "the server says how long names may be",
+    ),
+    noted("local_lock", Kind::Choice(&["all", "flock", "posix", "none"]), NO_LOCKS),
+    noted("acl", Kind::Flag, "the NFSACL protocol is not built"),
+    noted("noacl", Kind::Flag, "the NFSACL protocol is not built"),
+    noted("softreval", Kind::Flag, "nothing is served from a cache"),
+    noted("nosoftreval", Kind::Flag, "nothing is served from a cache"),
+    noted("softerr", Kind::Flag, "calls wait, or fail with `soft`"),
+    noted("intr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
+    noted("nointr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
+    noted("posix", Kind::Flag, "the server is asked what it can do"),
+    noted("bg", Kind::Flag, MOUNT_8),
+    noted("fg", Kind::Flag, MOUNT_8),
+    noted("retry", Kind::Number { min: 0, max: u32::MAX, unit: "minutes" }, MOUNT_8),
+    noted("sloppy", Kind::Flag, "options that are not known are errors here"),
+    noted(
+        "fatal_neterrors",
+        Kind::Text("default, none, or errors joined by :"),
+        "any path that lives is used",
+    ),
+    noted("trunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
+    noted("notrunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
+    noted("migration", Kind::Flag, "it is for NFSv4"),
+    noted("nomigration", Kind::Flag, "it is for NFSv4"),
+    noted("minorversion", Kind::Number { min: 0, max: 2, unit: "a minor version" }, "it is for NFSv4"),
+    noted(
+        "pconnect",
+        Kind::Number { min: 1, max: 64, unit: "connections" },
+        "one client has all connections here",
+    ),
+    noted("relmtime", Kind::Flag, "stat never waits for writes here"),
+    noted("optlockflush", Kind::Flag, NO_LOCKS),
+    noted("noextend", Kind::Flag, "writes are never extended to whole pages here"),
+    refused(
+        "xprtsec",
+        Kind::Choice(&["none", "tls", "mtls"]),
+        "RPC with TLS is not built; leave it out on networks that you trust",
+    ),
+    noted("defaults", Kind::Flag, "it stands for what holds anyway"),
+    noted("auto", Kind::Flag, MOUNT_8),
+    noted("noauto", Kind::Flag, MOUNT_8),
+    noted("nofail", Kind::Flag, MOUNT_8),
+    noted("_netdev", Kind::Flag, MOUNT_8),
+    noted("user", Kind::Any, MOUNT_8),
+    noted("nouser", Kind::Flag, MOUNT_8),
+    noted("users", Kind::Flag, MOUNT_8),
+    noted("owner", Kind::Flag, MOUNT_8),
+    noted("group", Kind::Flag, MOUNT_8),
+    noted("comment", Kind::Any, MOUNT_8),
+    noted("x-*", Kind::Any, MOUNT_8),
+    noted("X-*", Kind::Any, MOUNT_8),
+    noted("atime", Kind::Flag, "access times are kept by the server"),
+    noted("noatime", Kind::Flag, "access times are kept by the server"),
+    noted("diratime", Kind::Flag, "access times are kept by the server"),
+    noted("nodiratime", Kind::Flag, "access times are kept by the server"),
+    noted("relatime", Kind::Flag, "access times are kept by the server"),
+    noted("norelatime", Kind::Flag, "access times are kept by the server"),
+    noted("strictatime", Kind::Flag, "access times are kept by the server"),
+    noted("lazytime", Kind::Flag, "access times are kept by the server"),
+    noted("sync", Kind::Flag, "a write returns when its data are stable in any case"),
+    noted("async", Kind::Flag, "a write returns when its data are stable in any case"),
+    noted("dirsync", Kind::Flag, "changes of directories are synchronous in NFS version 3"),
+    noted("dev", Kind::Flag, "devices are only listed"),
+    noted("nodev", Kind::Flag, "devices are only listed"),
+    noted("exec", Kind::Flag, "nothing is executed through the library"),
+    noted("noexec", Kind::Flag, "nothing is executed through the library"),
+    noted("suid", Kind::Flag, "nothing is executed through the library"),
+    noted("nosuid", Kind::Flag, "nothing is executed through the library"),
+    noted("mand", Kind::Flag, NO_LOCKS),
+    noted("nomand", Kind::Flag, NO_LOCKS),
+    noted("iversion", Kind::Flag, "it is for file systems of the kernel"),
+    noted("noiversion", Kind::Flag, "it is for file systems of the kernel"),
+    noted("seclabel", Kind::Flag, "labels are not carried by NFS version 3"),
+    noted("context", Kind::Text("a security context"), "labels are not carried by NFS version 3"),
+    refused("remount", Kind::Flag, "mount anew instead"),
+    refused("bind", Kind::Flag, "it is no option of a network mount"),
+];
