@@ -1,1 +1,28 @@
-//! Experiments: embedded groups, workloads, calibration, verdicts.
+//! Experiments: routes compared side by side, each beside the limit of the wire.
+//!
+//! [`run`] takes an experiment from its calibration to its record: it measures the limit ([`calibrate`]),
+//! starts an embedded group or uses somebody's server, makes files whose every 4 KiB carries a stamp, runs each
+//! workload on all routes by turns, compares the files whole, and names what binds each result.
+//!
+//! What this crate must not know: how a record is shown (that is `report`).
+#![forbid(unsafe_code)]
+
+mod binding;
+pub mod calibrate;
+mod calibration;
+mod cells;
+mod error;
+mod experiment;
+mod files;
+mod group;
+mod jobs;
+mod machine;
+mod measure;
+mod progress;
+mod routes;
+mod run;
+mod stamps;
+
+pub use error::{Error, ExperimentError, Result};
+pub use experiment::{Experiment, RouteSpec, Target, WorkloadSpec};
+pub use run::{Outcome, RunOptions, run, write};

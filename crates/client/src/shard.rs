@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use paths::PathStatus;
+use slab::Slab;
 use transport::poll::{Events, Poller, Waker};
 
 use crate::call::{Done, Op, Owner};
@@ -25,6 +26,9 @@ pub trait Task: Send {
 
     /// One of its operations finished.
     fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done);
+
+    /// Whether it has no operation in flight and will submit no more: it is dropped then.
+    fn ended(&self) -> bool;
 }
 
 /// What a task may do.
@@ -111,7 +115,7 @@ impl Shard {
         let ours = Arc::clone(&inbox);
         let thread = std::thread::Builder::new().name(format!("tl-mount-{index}")).spawn(move || {
             let engine = Engine::new(setup, Arc::clone(&poller));
-            Driver { engine, inbox: ours, poller, tasks: Vec::new() }.run();
+            Driver { engine, inbox: ours, poller, tasks: Slab::new() }.run();
         })?;
         Ok(Self { inbox, thread: Some(thread) })
     }
@@ -150,7 +154,7 @@ struct Driver {
     engine: Engine,
     inbox: Arc<Inbox>,
     poller: Arc<Poller>,
-    tasks: Vec<Box<dyn Task>>,
+    tasks: Slab<Box<dyn Task>>,
 }
 
 impl Driver {
@@ -197,6 +201,9 @@ impl Driver {
                     Owner::Task(task, token) => {
                         if let Some(work) = self.tasks.get_mut(task) {
                             work.finished(&mut Io { engine: &mut self.engine, task }, token, done);
+                            if work.ended() {
+                                self.tasks.remove(task);
+                            }
                         }
                     }
                     Owner::Slot(slot) => slot.finish(done),
@@ -212,9 +219,11 @@ impl Driver {
             match message {
                 Message::Submit(op, slot) => self.engine.submit(op, Owner::Slot(slot)),
                 Message::Task(mut work) => {
-                    let task = self.tasks.len();
-                    work.start(&mut Io { engine: &mut self.engine, task });
-                    self.tasks.push(work);
+                    let slot = self.tasks.vacant_entry();
+                    work.start(&mut Io { engine: &mut self.engine, task: slot.key() });
+                    if !work.ended() {
+                        slot.insert(work);
+                    }
                 }
                 Message::Statistics(sender) => {
                     // Whoever asked may have given up.

@@ -1,0 +1,126 @@
+//! The limits of an experiment: measured before it, and again between its workloads.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::calibrate::{Direction, Mode, Shape, Try, calibrate, measure_once};
+use crate::cells::connections;
+use crate::error::{Error, Result};
+use crate::experiment::{Experiment, WorkloadSpec};
+use crate::progress::Progress;
+
+/// Limits by workload.
+#[derive(Debug, Default)]
+pub struct Limits {
+    by_workload: Vec<Limit>,
+    per_try: std::time::Duration,
+    /// The congestion control that carried most; both ends of the embedded group use it.
+    pub congestion: Option<String>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    name: String,
+    shape: Shape,
+    tries: Vec<Try>,
+}
+
+impl Limit {
+    fn best(&self) -> Option<&Try> {
+        self.tries.iter().max_by(|one, other| one.gbytes_per_s.total_cmp(&other.gbytes_per_s))
+    }
+}
+
+impl Limits {
+    /// The limit of a workload, in GB/s of both directions together.
+    #[must_use]
+    pub fn of(&self, workload: usize) -> Option<f64> {
+        Some(self.by_workload.get(workload)?.best()?.gbytes_per_s)
+    }
+
+    /// Measures the best mode of a workload once more, so that a machine that has become faster meanwhile
+    /// does not seem to beat its limit.
+    ///
+    /// # Errors
+    /// [`Error::Calibrate`].
+    pub fn again(&mut self, workload: usize, progress: &Progress) -> Result<()> {
+        let per_try = self.per_try;
+        let Some(limit) = self.by_workload.get_mut(workload) else { return Ok(()) };
+        let Some(best) = limit.best().cloned() else { return Ok(()) };
+        progress.stage(&format!("limit of {}", limit.name), 1);
+        let tried = measure_once(&limit.shape, best.mode, &best.congestion, per_try);
+        limit.tries.push(tried.map_err(|error| Error::Calibrate(error.into()))?);
+        Ok(())
+    }
+
+    /// The limits as the record shows them.
+    #[must_use]
+    pub fn into_record(self) -> Vec<record::Calibration> {
+        let tried = |tried: &Try| record::Try {
+            mode: if tried.starved {
+                format!("{} (others were busy)", tried.mode.name())
+            } else {
+                tried.mode.name().into()
+            },
+            congestion: Some(tried.congestion.clone()),
+            gbytes_per_s: tried.gbytes_per_s,
+            iops: tried.iops,
+        };
+        let limits = self.by_workload.iter();
+        limits
+            .map(|limit| {
+                let tries = limit.tries.iter().map(tried).collect();
+                record::Calibration::of(limit.name.clone(), None, tries)
+            })
+            .collect()
+    }
+}
+
+/// The shape of a workload's traffic on the embedded group.
+fn shape(workload: &WorkloadSpec, connections: u32, nodes: u8) -> Shape {
+    let in_flight = (workload.readers + workload.writers) * workload.depth;
+    Shape {
+        block_bytes: usize::try_from(workload.block).unwrap_or(usize::MAX),
+        depth: in_flight.div_ceil(connections.max(1)) as usize,
+        connections: connections as usize,
+        direction: match (workload.readers, workload.writers) {
+            (_, 0) => Direction::Read,
+            (0, _) => Direction::Write,
+            _ => Direction::Mixed,
+        },
+        remotes: (1..=nodes).map(|node| IpAddr::V4(Ipv4Addr::new(127, 0, 0, node))).collect(),
+    }
+}
+
+/// Measures the limit of each workload.
+///
+/// # Errors
+/// [`Error::Calibrate`].
+pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) -> Result<Limits> {
+    let connections = experiment.routes.iter().map(|route| connections(&route.options)).max().unwrap_or(1);
+    let offered = transport::socket::congestion_controls().len();
+    let steps = experiment.workloads.len() * offered * Mode::ALL.len();
+    progress.stage("measuring the limit", steps as u64);
+    let mut limits = Limits { per_try: experiment.calibrate, ..Limits::default() };
+    for workload in &experiment.workloads {
+        let shape = shape(workload, connections, nodes);
+        let tries = calibrate(&shape, experiment.calibrate, || progress.advance(1))
+            .map_err(|error| Error::Calibrate(error.into()))?;
+        limits.by_workload.push(Limit { name: workload.name.clone(), shape, tries });
+    }
+    limits.congestion = best_congestion(&limits.by_workload);
+    Ok(limits)
+}
+
+/// The congestion control with the highest sum of its shares of each limit.
+fn best_congestion(limits: &[Limit]) -> Option<String> {
+    let offered = transport::socket::congestion_controls();
+    let score = |name: &String| -> f64 {
+        let share = |limit: &Limit| {
+            let of_name = limit.tries.iter().filter(|tried| tried.congestion == *name);
+            let best = limit.best().map_or(1.0, |best| best.gbytes_per_s);
+            of_name.map(|tried| tried.gbytes_per_s).fold(0.0, f64::max) / best.max(1e-9)
+        };
+        limits.iter().map(share).sum()
+    };
+    offered.into_iter().max_by(|one, other| score(one).total_cmp(&score(other)))
+}

@@ -1,0 +1,186 @@
+//! From samples to the cells of a record.
+
+use std::collections::BTreeMap;
+
+use record::{Cell, Latency, Pace, Repeat, Shape, Workload, stats};
+
+use crate::binding::{Circumstances, binding};
+use crate::experiment::{Experiment, Target, WorkloadSpec};
+use crate::measure::{Flow, Sample};
+
+/// What is known about a cell besides its samples.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// The workload.
+    pub workload: &'a WorkloadSpec,
+    /// The pace of each node.
+    pub pace: Option<Pace>,
+    /// The node that each path leads to.
+    pub nodes_of_paths: &'a [usize],
+    /// Nodes that the route uses.
+    pub nodes: usize,
+    /// Nodes of the target.
+    pub all_nodes: usize,
+    /// Loops of the client.
+    pub loops: usize,
+    /// The calibrated limit in GB/s, of both directions together.
+    pub calibrated: Option<f64>,
+    /// The link's speed.
+    pub link_gbytes_per_s: Option<f64>,
+    /// Whether steadiness is asked for.
+    pub thorough: bool,
+}
+
+/// The experiment as the record shows it.
+#[must_use]
+pub fn describe(experiment: &Experiment) -> record::Experiment {
+    let target = match &experiment.target {
+        Target::Embedded { nodes, .. } => format!("embedded group of {nodes} nodes, memory store, loopback"),
+        Target::Server(server) => server.clone(),
+    };
+    let connections = experiment.routes.iter().map(|route| connections(&route.options)).max().unwrap_or(1);
+    record::Experiment {
+        name: experiment.name.clone(),
+        procedure: experiment.procedure,
+        target,
+        repeats: experiment.repeats,
+        connections,
+        workloads: experiment.workloads.iter().map(shape).collect(),
+    }
+}
+
+/// The number that `nconnect=` gives.
+#[must_use]
+pub fn connections(options: &str) -> u32 {
+    options.split(',').find_map(|option| option.strip_prefix("nconnect=")?.parse().ok()).unwrap_or(1)
+}
+
+fn shape(workload: &WorkloadSpec) -> Shape {
+    Shape {
+        name: workload.name.clone(),
+        pattern: workload.pattern,
+        block_bytes: workload.block,
+        depth: workload.depth,
+        readers: workload.readers,
+        writers: workload.writers,
+        file_bytes: Some(workload.file),
+        note: None,
+    }
+}
+
+/// Everything that was chosen, as text.
+#[must_use]
+pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<String, String> {
+    let mut options = BTreeMap::from([
+        ("warm_ms".into(), experiment.warm.as_millis().to_string()),
+        ("window_ms".into(), experiment.window.as_millis().to_string()),
+        ("paced_window_ms".into(), experiment.paced_window.as_millis().to_string()),
+        ("repeats".into(), experiment.repeats.to_string()),
+    ]);
+    if let Some(congestion) = congestion {
+        options.insert("congestion".into(), congestion.into());
+    }
+    if let Some(pace) = experiment.pace_bits_per_s {
+        options.insert("pace_gbit_per_s_per_node".into(), (pace as f64 / 1e9).to_string());
+    }
+    options
+}
+
+/// Builds the cells of one workload on one route.
+#[must_use]
+pub fn build(known: &Known<'_>, samples: &[Sample]) -> Workload {
+    let total: f64 = samples.iter().map(both).sum();
+    let cell = |flow: fn(&Sample) -> Option<&Flow>, direction: usize| -> Option<Cell> {
+        let flows: Vec<&Flow> = samples.iter().filter_map(flow).collect();
+        let share = flows.iter().map(|flow| flow.bytes_per_s).sum::<f64>() / total.max(1.0);
+        (!flows.is_empty()).then(|| one(known, samples, &flows, direction, share))
+    };
+    Workload {
+        name: known.workload.name.clone(),
+        pace: known.pace,
+        read: cell(|sample| sample.read.as_ref(), 0),
+        write: cell(|sample| sample.write.as_ref(), 1),
+        ..Workload::default()
+    }
+}
+
+fn both(sample: &Sample) -> f64 {
+    let speed = |flow: &Option<Flow>| flow.as_ref().map_or(0.0, |flow| flow.bytes_per_s);
+    speed(&sample.read) + speed(&sample.write)
+}
+
+/// One direction. `share` is its part of all that was moved: where both directions share the processors,
+/// they share the limit in the same way.
+fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize, share: f64) -> Cell {
+    let mut latency = Latency::new();
+    flows.iter().for_each(|flow| latency.merge(&flow.latency));
+    let repeats = flows.iter().map(|flow| Repeat {
+        gbytes_per_s: flow.bytes_per_s / 1e9,
+        iops: flow.iops,
+        seconds: flow.span.map_or(0.0, |(first, last)| (last - first).as_secs_f64()),
+        bytes: flow.bytes,
+        ops: flow.ops,
+        p99_us: Some(flow.latency.percentile_us(0.99)),
+        ..Repeat::default()
+    });
+    let mut cell = Cell::of(repeats.collect(), &latency, 1);
+    set_shares(&mut cell, known, samples, direction);
+    let pace_limit = known.pace.map(|pace| pace.gbytes_per_s(known.nodes));
+    let machine = known.calibrated.map(|limit| limit * share);
+    match (pace_limit, known.link_gbytes_per_s.or(machine)) {
+        (Some(pace), _) => cell.set_limit(pace),
+        (None, Some(limit)) => cell.set_limit(limit),
+        (None, None) => {}
+    }
+    if let (Some(machine), None) = (machine, known.pace) {
+        cell.set_machine_limit(machine);
+    }
+    // Processor time is measured for both directions together and divided by their bytes.
+    let part = |time: std::time::Duration| time.mul_f64(share.clamp(0.0, 1.0));
+    let client = samples.iter().map(|sample| part(sample.client_cpu)).sum();
+    let server = samples.iter().map(|sample| sample.server_cpu.map(part)).sum::<Option<_>>();
+    cell.set_cpu(client, server);
+    let span = |of: fn((std::time::Duration, std::time::Duration)) -> std::time::Duration| {
+        let spans = flows.iter().filter_map(|flow| flow.span).map(of).map(|time| time.as_secs_f64());
+        stats::median(&spans.collect::<Vec<_>>())
+    };
+    cell.first_done_s = span(|(first, _)| first);
+    cell.last_done_s = span(|(_, last)| last);
+    if known.thorough {
+        cell.steady = stats::steadiness(&cell.speeds()).map(|found| found.is_steady());
+    }
+    let references: Vec<&Sample> = samples.iter().collect();
+    let workload = known.workload;
+    cell.binding = binding(
+        &references,
+        &Circumstances {
+            pace_share: pace_limit.map(|limit| cell.gbytes_per_s / limit),
+            pace_gbit_per_s: known.pace.map_or(0.0, |pace| pace.gbit_per_s_per_node),
+            nodes: known.nodes,
+            link_share: known.link_gbytes_per_s.map(|limit| cell.gbytes_per_s / limit),
+            loops: known.loops,
+            in_flight: u64::from(workload.depth)
+                * u64::from(if direction == 0 { workload.readers } else { workload.writers }),
+            p50_us: cell.latency_us.p50,
+            iops: cell.iops,
+        },
+    );
+    cell
+}
+
+fn set_shares(cell: &mut Cell, known: &Known<'_>, samples: &[Sample], direction: usize) {
+    let mut by_path = vec![0_u64; known.nodes_of_paths.len()];
+    for sample in samples {
+        let of_sample = sample.bytes_by_path.get(direction).map(Vec::as_slice).unwrap_or_default();
+        for (sum, bytes) in by_path.iter_mut().zip(of_sample) {
+            *sum += bytes;
+        }
+    }
+    let mut by_node = vec![0_u64; known.all_nodes];
+    for (bytes, node) in by_path.iter().zip(known.nodes_of_paths) {
+        if let Some(sum) = by_node.get_mut(*node) {
+            *sum += bytes;
+        }
+    }
+    cell.set_shares(&by_node, &by_path);
+}

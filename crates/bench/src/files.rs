@@ -1,0 +1,165 @@
+//! The files of an experiment: made before, compared whole afterwards, removed at the end.
+
+use std::collections::VecDeque;
+
+use client::{Answer, FileRef, Mount, Op, Pending};
+use nfs3::proc::create::How;
+use nfs3::{FileHandle, Sattr3};
+
+use crate::error::{Error, Result};
+use crate::experiment::WorkloadSpec;
+use crate::stamps;
+
+/// Operations in flight while files are made and compared.
+const IN_FLIGHT: usize = 16;
+
+/// One file of a workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Prepared {
+    /// Its handle.
+    pub handle: FileHandle,
+    /// Its number within the experiment.
+    pub number: u32,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// All files of an experiment, in a directory of their own.
+#[derive(Debug)]
+pub struct Files {
+    directory: FileHandle,
+    name: Vec<u8>,
+    names: Vec<Vec<u8>>,
+    /// By workload.
+    pub by_workload: Vec<Vec<Prepared>>,
+}
+
+impl Files {
+    /// Makes a directory and in it the files of all workloads, full of stamped blocks.
+    ///
+    /// # Errors
+    /// [`Error::Prepare`].
+    pub fn prepare(mount: &Mount, workloads: &[WorkloadSpec], mut step: impl FnMut(u64)) -> Result<Self> {
+        let name = format!("trunkline-bench-{}", std::process::id()).into_bytes();
+        let attributes = Sattr3 { mode: Some(0o755), ..Sattr3::default() };
+        let (directory, _) = mount.make_directory(mount.root(), &name, attributes).map_err(Error::Prepare)?;
+        let mut files = Self { directory, name, names: Vec::new(), by_workload: Vec::new() };
+        let mut number = 0;
+        for workload in workloads {
+            let mut prepared = Vec::new();
+            for index in 0..workload.readers + workload.writers {
+                let name = format!("{}.{index}", workload.name.replace('/', "_")).into_bytes();
+                let how = How::Unchecked(Sattr3 { mode: Some(0o644), ..Sattr3::default() });
+                let (handle, _) = mount.create(directory, &name, how).map_err(Error::Prepare)?;
+                files.names.push(name);
+                let bytes = workload.file / workload.block * workload.block;
+                let file = Prepared { handle, number, bytes };
+                fill(mount, &file).map_err(Error::Prepare)?;
+                step(bytes);
+                prepared.push(file);
+                number += 1;
+            }
+            files.by_workload.push(prepared);
+        }
+        Ok(files)
+    }
+
+    /// Reads every file whole and compares every byte; gives the bytes compared and those that are wrong.
+    ///
+    /// # Errors
+    /// [`Error::Prepare`] when a file cannot be read.
+    pub fn compare(&self, mount: &Mount, workload: usize) -> Result<(u64, Option<String>)> {
+        let mut compared = 0;
+        for file in self.by_workload.get(workload).into_iter().flatten() {
+            match compare(mount, file).map_err(Error::Prepare)? {
+                None => compared += file.bytes,
+                wrong => return Ok((compared, wrong)),
+            }
+        }
+        Ok((compared, None))
+    }
+
+    /// Removes the files and the directory.
+    ///
+    /// # Errors
+    /// [`Error::Prepare`].
+    pub fn remove(&self, mount: &Mount) -> Result<()> {
+        for name in &self.names {
+            mount.remove(self.directory, name).map_err(Error::Prepare)?;
+        }
+        mount.remove_directory(mount.root(), &self.name).map_err(Error::Prepare)
+    }
+}
+
+/// The pieces of a file, as large as one operation can be.
+fn pieces(file: &Prepared, piece: u32) -> impl Iterator<Item = (u64, usize)> + use<> {
+    // Whole pages, so that each piece begins with a stamp.
+    let piece = u64::from(piece) / stamps::PAGE_BYTES as u64 * stamps::PAGE_BYTES as u64;
+    let (piece, bytes) = (piece.max(stamps::PAGE_BYTES as u64), file.bytes);
+    (0..bytes.div_ceil(piece)).map(move |index| {
+        let offset = index * piece;
+        (offset, usize::try_from(piece.min(bytes - offset)).unwrap_or(0))
+    })
+}
+
+fn fill(mount: &Mount, file: &Prepared) -> client::Result<()> {
+    let reference = mount.file_ref(file.handle);
+    let outcome = fill_ref(mount, file, reference);
+    mount.release(&reference);
+    outcome
+}
+
+fn fill_ref(mount: &Mount, file: &Prepared, reference: FileRef) -> client::Result<()> {
+    let mut pending: VecDeque<Pending> = VecDeque::new();
+    for (offset, len) in pieces(file, mount.transfer_sizes().1) {
+        let mut buffer = match pending.len() >= IN_FLIGHT {
+            true => match pending.pop_front() {
+                Some(first) => {
+                    let done = first.wait();
+                    done.result?;
+                    done.buffer
+                }
+                None => Vec::new(),
+            },
+            false => Vec::new(),
+        };
+        if buffer.len() != len {
+            buffer = stamps::noise_block(len);
+        }
+        stamps::write_stamps(&mut buffer, file.number, offset);
+        pending.push_back(mount.submit(Op::Write { file: reference, offset, buffer }));
+    }
+    pending.into_iter().try_for_each(|pending| pending.wait().result.map(drop))
+}
+
+fn compare(mount: &Mount, file: &Prepared) -> client::Result<Option<String>> {
+    let reference = mount.file_ref(file.handle);
+    let mut pending: VecDeque<(u64, Pending)> = VecDeque::new();
+    let mut wrong = None;
+    let mut check = |(offset, pending): (u64, Pending)| -> client::Result<()> {
+        let done = pending.wait();
+        let count = if let Answer::Read { count, .. } = done.result? { count as usize } else { 0 };
+        if count != done.buffer.len() {
+            wrong.get_or_insert(format!(
+                "file {} ends early, at byte {}",
+                file.number,
+                offset + count as u64
+            ));
+        } else if let Err(found) = stamps::check(&done.buffer, file.number, offset, true) {
+            wrong.get_or_insert(found.to_string());
+        }
+        Ok(())
+    };
+    for (offset, len) in pieces(file, mount.transfer_sizes().0) {
+        if pending.len() >= IN_FLIGHT
+            && let Some(first) = pending.pop_front()
+        {
+            check(first)?;
+        }
+        let op = Op::Read { file: reference, offset, buffer: vec![0; len] };
+        pending.push_back((offset, mount.submit(op)));
+    }
+    pending.into_iter().try_for_each(check)?;
+    mount.release(&reference);
+    Ok(wrong)
+}

@@ -1,0 +1,97 @@
+//! What this machine is, and how busy it was.
+
+use std::time::{Duration, Instant};
+
+use record::Environment;
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Kernel, processors, memory, congestion controls and command line. No names of hosts or people.
+#[must_use]
+pub fn environment() -> Environment {
+    let uname = rustix::system::uname();
+    let cpuinfo = read("/proc/cpuinfo");
+    let field = |name: &str| {
+        let line = cpuinfo.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
+    };
+    let memory_kib = read("/proc/meminfo")
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    let offered = transport::socket::congestion_controls();
+    let emulated = field("model name").filter(|model| model.contains("QEMU TCG"));
+    Environment {
+        kernel: format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy()),
+        arch: uname.machine().to_string_lossy().into_owned(),
+        cpu_model: field("model name").unwrap_or_else(|| "unknown".into()),
+        cpus: u32::try_from(cpus()).unwrap_or(u32::MAX),
+        memory_bytes: memory_kib.unwrap_or(0) * 1024,
+        congestion: offered.first().cloned().unwrap_or_default(),
+        congestion_offered: offered,
+        cmdline: std::env::args().collect::<Vec<_>>().join(" "),
+        emulated: emulated.map(|model| format!("processor emulated by {model}")),
+    }
+}
+
+/// Processors that this process may use.
+#[must_use]
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How busy all processors were, from here on.
+#[derive(Debug, Clone, Copy)]
+pub struct Busy {
+    started: Instant,
+    busy: Duration,
+    stolen: Duration,
+}
+
+/// Share of the processors' time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BusyShare {
+    /// Spent working, by anybody.
+    pub busy: f64,
+    /// Taken by the hypervisor.
+    pub stolen: f64,
+}
+
+impl Busy {
+    /// Starts to look.
+    #[must_use]
+    pub fn start() -> Self {
+        let (busy, stolen) = processor_time();
+        Self { started: Instant::now(), busy, stolen }
+    }
+
+    /// What has been used since the start.
+    #[must_use]
+    pub fn share(&self) -> BusyShare {
+        let (busy, stolen) = processor_time();
+        let all = self.started.elapsed().as_secs_f64() * cpus() as f64;
+        let share = |time: Duration| if all > 0.0 { (time.as_secs_f64() / all).min(1.0) } else { 0.0 };
+        BusyShare {
+            busy: share(busy.saturating_sub(self.busy)),
+            stolen: share(stolen.saturating_sub(self.stolen)),
+        }
+    }
+}
+
+/// Time that all processors worked, and that they were taken away, since the boot. In ticks of 10 ms.
+fn processor_time() -> (Duration, Duration) {
+    let stat = read("/proc/stat");
+    let fields: Vec<u64> = stat
+        .lines()
+        .next()
+        .into_iter()
+        .flat_map(|line| line.split_whitespace().skip(1))
+        .map(|field| field.parse().unwrap_or(0))
+        .collect();
+    let at = |index: usize| fields.get(index).copied().unwrap_or(0);
+    // user nice system idle iowait irq softirq steal
+    let busy = at(0) + at(1) + at(2) + at(5) + at(6);
+    (Duration::from_millis(busy * 10), Duration::from_millis(at(7) * 10))
+}

@@ -1,0 +1,42 @@
+//! Progress bars, where somebody looks.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar for the stage under way.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Shown on standard error, or not at all.
+    #[must_use]
+    pub fn new(shown: bool) -> Self {
+        let bar = if shown { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        // The template is a constant that parses.
+        if let Ok(style) = ProgressStyle::with_template("{msg:28} [{bar:30}] {percent:>3} %  {elapsed}") {
+            bar.set_style(style.progress_chars("##-"));
+        }
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self { bar }
+    }
+
+    /// Begins a stage of so many steps.
+    pub fn stage(&self, name: &str, steps: u64) {
+        self.bar.reset();
+        self.bar.set_length(steps);
+        self.bar.set_message(name.to_owned());
+    }
+
+    /// Some steps are done.
+    pub fn advance(&self, steps: u64) {
+        self.bar.inc(steps);
+    }
+
+    /// All is done.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

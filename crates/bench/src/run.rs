@@ -1,0 +1,261 @@
+//! Runs an experiment from its calibration to its record.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use client::FileRef;
+use record::{Pace, Procedure, Record, Verified, Workload};
+
+use crate::calibration::{Limits, calibrate_all};
+use crate::cells;
+use crate::error::{Error, Result};
+use crate::experiment::{Experiment, Target, WorkloadSpec};
+use crate::files::Files;
+use crate::group::Group;
+use crate::jobs::Window;
+use crate::machine;
+use crate::measure::{self, Sample};
+use crate::progress::Progress;
+use crate::routes::{self, Mounted};
+
+/// Files of the paced half are no larger: making and comparing them is paced too.
+const PACED_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// What `trunkline bench` is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// An experiment file; without it the built-in experiment runs.
+    pub experiment: Option<PathBuf>,
+    /// Quick, standard or thorough.
+    pub procedure: Procedure,
+    /// Where the record goes; without it, under `./trunkline-results/`.
+    pub record: Option<PathBuf>,
+    /// Whether to show progress on the terminal.
+    pub progress: bool,
+}
+
+/// What an experiment gave.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The record; its `failed` lists why it is not to be believed.
+    pub record: Record,
+    /// Where it was written.
+    pub file: PathBuf,
+}
+
+/// Runs an experiment and writes its record.
+///
+/// # Errors
+/// What stopped it. A record that fails is no error: it is written, with the reasons in it.
+pub fn run(options: &RunOptions) -> Result<Outcome> {
+    let experiment = match &options.experiment {
+        Some(file) => Experiment::from_file(file, options.procedure)?,
+        None => Experiment::built_in(options.procedure),
+    };
+    let progress = Progress::new(options.progress);
+    let record = measure_all(&experiment, &progress)?;
+    progress.finish();
+    let file = options.record.clone().unwrap_or_else(default_file);
+    write(&file, &record.write())?;
+    Ok(Outcome { record, file })
+}
+
+/// Writes a file, making its directory.
+///
+/// # Errors
+/// [`Error::Write`].
+pub fn write(file: &Path, text: &str) -> Result<()> {
+    let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
+    if let Some(directory) = file.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory).map_err(wrap)?;
+    }
+    std::fs::write(file, text).map_err(wrap)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn default_file() -> PathBuf {
+    let stamp = record::rfc3339(now()).replace([':', '-'], "");
+    Path::new("trunkline-results").join(format!("{stamp}.json"))
+}
+
+fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
+    let mut record = Record {
+        made_at: record::rfc3339(now()),
+        trunkline_version: env!("CARGO_PKG_VERSION").into(),
+        commit: commit(),
+        experiment: cells::describe(experiment),
+        environment: machine::environment(),
+        ..Record::default()
+    };
+    let mut limits = Limits::default();
+    if let Target::Embedded { nodes, .. } = experiment.target {
+        limits = calibrate_all(experiment, nodes, progress)?;
+    }
+    record.options = cells::options(experiment, limits.congestion.as_deref());
+    record.routes = experiment.routes.iter().map(|spec| routes::describe(spec, experiment)).collect();
+    half(experiment, None, &mut limits, &mut record, progress)?;
+    if let Some(rate) = experiment.pace_bits_per_s {
+        half(experiment, Some(rate), &mut limits, &mut record, progress)?;
+    }
+    record.limits = limits.into_record();
+    let names: Vec<String> = record
+        .routes
+        .iter()
+        .filter(|route| route.skipped.is_none())
+        .map(|route| route.name.clone())
+        .collect();
+    for (first, second) in names.iter().zip(names.iter().skip(1)) {
+        record.compare(second, first, 1);
+    }
+    record.check_limits();
+    Ok(record)
+}
+
+/// The commit this was built from, when it runs within its own checkout.
+fn commit() -> Option<String> {
+    let output = std::process::Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+}
+
+/// One half of the experiment: raw, or paced.
+fn half(
+    experiment: &Experiment,
+    pace_bits_per_s: Option<u64>,
+    limits: &mut Limits,
+    record: &mut Record,
+    progress: &Progress,
+) -> Result<()> {
+    let workloads: Vec<WorkloadSpec> = experiment
+        .workloads
+        .iter()
+        .map(|workload| match pace_bits_per_s {
+            None => workload.clone(),
+            Some(_) => WorkloadSpec { file: workload.file.min(PACED_FILE_BYTES_MAX), ..workload.clone() },
+        })
+        .collect();
+    let pace_bytes = pace_bits_per_s.map(|bits| bits / 8);
+    let group = match experiment.target {
+        Target::Embedded { nodes, mem_bytes } => {
+            Some(Group::start(nodes, mem_bytes, pace_bytes, limits.congestion.as_deref())?)
+        }
+        Target::Server(_) => None,
+    };
+    let mounted = routes::mount_all(experiment, group.as_ref(), pace_bytes, limits.congestion.as_deref())?;
+    let Some(widest) = mounted.iter().max_by_key(|route| route.nodes) else { return Ok(()) };
+    let total: u64 = workloads.iter().map(|w| u64::from(w.readers + w.writers) * w.file).sum();
+    let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
+    progress.stage(&format!("{name}: making files"), total);
+    let files = Files::prepare(&widest.mount, &workloads, |bytes| progress.advance(bytes))?;
+    let mut context =
+        HalfContext { experiment, pace_bits_per_s, group: group.as_ref(), mounted: &mounted, progress };
+    for (index, workload) in workloads.iter().enumerate() {
+        let samples = context.workload(workload, &files, index)?;
+        limits.again(index, context.progress)?;
+        let (compared, wrong) = files.compare(&widest.mount, index)?;
+        if let Some(wrong) = &wrong {
+            record.fail(format!("{} ({name}): {wrong}", workload.name));
+        }
+        for (route, samples) in mounted.iter().zip(samples) {
+            let verified = Verified {
+                stamps: samples.iter().map(|sample| sample.stamps).sum(),
+                bytes: compared,
+                wrong: u64::from(wrong.is_some()),
+            };
+            let cell = context.cell(route, workload, index, &samples, limits);
+            let place = record.routes.iter_mut().find(|described| described.name == route.name);
+            if let Some(place) = place {
+                place.workloads.push(Workload { verified: Some(verified), ..cell });
+            }
+        }
+    }
+    files.remove(&widest.mount)
+}
+
+/// What stays the same throughout a half.
+struct HalfContext<'a> {
+    experiment: &'a Experiment,
+    pace_bits_per_s: Option<u64>,
+    group: Option<&'a Group>,
+    mounted: &'a [Mounted],
+    progress: &'a Progress,
+}
+
+impl HalfContext<'_> {
+    /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a machine that drifts
+    /// hurts all alike. Samples by route.
+    fn workload(&mut self, workload: &WorkloadSpec, files: &Files, index: usize) -> Result<Vec<Vec<Sample>>> {
+        let prepared = files.by_workload.get(index).map(Vec::as_slice).unwrap_or_default();
+        let placed: Vec<Vec<(FileRef, u32)>> = self
+            .mounted
+            .iter()
+            .map(|route| {
+                prepared.iter().map(|file| (route.mount.file_ref(file.handle), file.number)).collect()
+            })
+            .collect();
+        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); self.mounted.len()];
+        let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
+        let repeats = self.experiment.repeats;
+        self.progress
+            .stage(&format!("{name}: {}", workload.name), u64::from(repeats) * self.mounted.len() as u64);
+        for repeat in 0..repeats {
+            let mut order: Vec<usize> = (0..self.mounted.len()).collect();
+            if repeat % 2 == 1 {
+                order.reverse();
+            }
+            for at in order {
+                let (Some(route), Some(files)) = (self.mounted.get(at), placed.get(at)) else { continue };
+                let server = self.group.map(|group| &group.server);
+                let sample = measure::run(&route.mount, server, workload, files, self.window());
+                let sample = sample.map_err(|reason| Error::Run {
+                    route: route.name.clone(),
+                    workload: workload.name.clone(),
+                    reason,
+                })?;
+                if let Some(place) = samples.get_mut(at) {
+                    place.push(sample);
+                }
+                self.progress.advance(1);
+            }
+        }
+        for (route, files) in self.mounted.iter().zip(&placed) {
+            files.iter().for_each(|(file, _)| route.mount.release(file));
+        }
+        Ok(samples)
+    }
+
+    fn window(&self) -> Window {
+        let experiment = self.experiment;
+        let measured =
+            if self.pace_bits_per_s.is_some() { experiment.paced_window } else { experiment.window };
+        Window { warm: experiment.warm, end: experiment.warm + measured }
+    }
+
+    fn cell(
+        &self,
+        route: &Mounted,
+        workload: &WorkloadSpec,
+        index: usize,
+        samples: &[Sample],
+        limits: &Limits,
+    ) -> Workload {
+        let pace = self.pace_bits_per_s.map(|bits| Pace { gbit_per_s_per_node: bits as f64 / 1e9 });
+        let known = cells::Known {
+            workload,
+            pace,
+            nodes_of_paths: &route.node_of_path,
+            nodes: route.nodes,
+            all_nodes: route.all_nodes,
+            loops: route.mount.loops(),
+            calibrated: limits.of(index),
+            link_gbytes_per_s: self.experiment.link_bits_per_s.map(|bits| bits as f64 / 8e9),
+            thorough: self.experiment.procedure == Procedure::Thorough,
+        };
+        let mut built = cells::build(&known, samples);
+        built.paths = route.counters();
+        built
+    }
+}
