@@ -22,7 +22,8 @@ pub const CONNECTIONS_MAX: usize = 64;
 /// A call loads its connection by this much more than its payload: an answer costs a server about as much
 /// as moving a few KiB, and calls without payload must count too.
 const CALL_COST: u64 = 4 << 10;
-/// One pick in so many ignores how slow a path has been, so that a path that has become quick is noticed.
+/// One pick in so many ignores how slow a path has been, and among equals takes the slow one, so that a path
+/// that has become quick is noticed.
 const EXPLORE_EVERY: u32 = 64;
 /// Weights are in sixteenths.
 const WEIGHT_ONE: u64 = 16;
@@ -248,8 +249,8 @@ impl Table {
             let index = (rest.trailing_zeros() + start) % u64::BITS;
             rest &= rest - 1;
             let load = self.load[index as usize] + cost;
-            let weight = if plain { WEIGHT_ONE } else { self.weight[index as usize] };
-            let score = load * weight;
+            let weight = self.weight[index as usize];
+            let score = if plain { load * WEIGHT_MAX - weight } else { load * weight };
             if score < best_score {
                 (best, best_score) = (index, score);
             }

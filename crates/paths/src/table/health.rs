@@ -345,7 +345,10 @@ impl Table {
             left.retry_at = None;
             self.set_state(before, State::Probing, now);
         }
-        let until = now + self.timing.connect_timeout;
+        let of_path = &self.paths[usize::from(path.0)];
+        // Abroad nothing is known of a path and calls are waiting, so the next one is soon tried.
+        let in_haste = !of_path.owned && of_path.attempts == 0;
+        let until = now + if in_haste { self.timing.probe_timeout } else { self.timing.connect_timeout };
         let of_conn = self.conn(conn);
         of_conn.link = Link::Connecting { until };
         of_conn.silent = false;
