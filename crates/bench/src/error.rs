@@ -28,11 +28,11 @@ pub enum Error {
         route: String,
         /// Why.
         #[source]
-        cause: client::Error,
+        cause: Box<client::Error>,
     },
     /// A file of the experiment cannot be made.
     #[error("cannot prepare the files of the experiment")]
-    Prepare(#[source] client::Error),
+    Prepare(#[source] Box<client::Error>),
     /// A run failed midway.
     #[error("{route}, {workload}: {reason}")]
     Run {
@@ -69,6 +69,12 @@ pub enum ExperimentError {
     /// A value makes no sense.
     #[error("{0}")]
     Value(String),
+}
+
+impl Error {
+    pub(crate) fn prepare(cause: client::Error) -> Self {
+        Self::Prepare(Box::new(cause))
+    }
 }
 
 /// The result of this crate.

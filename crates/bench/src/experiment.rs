@@ -115,7 +115,7 @@ impl Experiment {
     #[must_use]
     pub fn built_in(procedure: Procedure) -> Self {
         const MIB: u64 = 1 << 20;
-        let mix = workload("mix-1m", Pattern::Sequential, MIB, 2, (10, 10), 32 * MIB);
+        let mix = workload("mix-1m", Pattern::Sequential, MIB, 4, (10, 10), 32 * MIB);
         let random_read = workload("randread-4k", Pattern::Random, 4096, 32, (4, 0), 64 * MIB);
         let workloads = if procedure == Procedure::Quick {
             vec![mix, random_read]
@@ -129,7 +129,7 @@ impl Experiment {
             ]
         };
         let (repeats, window, paced_window) = match procedure {
-            Procedure::Quick => (8, 300, 400),
+            Procedure::Quick => (8, 250, 400),
             Procedure::Standard => (8, 350, 400),
             Procedure::Thorough => (10, 2000, 2000),
         };
@@ -151,7 +151,7 @@ impl Experiment {
             pace_bits_per_s: Some(1_000_000_000),
             paced_window: Duration::from_millis(paced_window),
             link_bits_per_s: None,
-            calibrate: Duration::from_millis(if procedure == Procedure::Thorough { 1000 } else { 250 }),
+            calibrate: Duration::from_millis(if procedure == Procedure::Thorough { 1000 } else { 200 }),
         }
     }
 
@@ -232,22 +232,24 @@ impl Experiment {
 
 impl WorkloadSpec {
     fn check(&self) -> std::result::Result<(), ExperimentError> {
-        let reason =
-            if self.block == 0 || self.block % BLOCK_BYTES_MULTIPLE != 0 || self.block > BLOCK_BYTES_MAX {
-                format!("block = {} bytes: a multiple of 4 KiB, at most 1 MiB", self.block)
-            } else if self.file < self.block {
-                format!("file = {} bytes: at least one block", self.file)
-            } else if !(1..=1024).contains(&self.depth) {
-                format!("depth = {}: 1 to 1024", self.depth)
-            } else if !(1..=1024).contains(&(self.readers + self.writers)) {
-                format!("{} readers and {} writers: 1 to 1024 together", self.readers, self.writers)
-            } else if u64::from(self.readers + self.writers) * u64::from(self.depth) * self.block
-                > IN_FLIGHT_BYTES_MAX
-            {
-                "more than 4 GiB in flight: lower depth, readers or writers".into()
-            } else {
-                return Ok(());
-            };
+        let reason = if self.block == 0
+            || !self.block.is_multiple_of(BLOCK_BYTES_MULTIPLE)
+            || self.block > BLOCK_BYTES_MAX
+        {
+            format!("block = {} bytes: a multiple of 4 KiB, at most 1 MiB", self.block)
+        } else if self.file < self.block {
+            format!("file = {} bytes: at least one block", self.file)
+        } else if !(1..=1024).contains(&self.depth) {
+            format!("depth = {}: 1 to 1024", self.depth)
+        } else if !(1..=1024).contains(&(self.readers + self.writers)) {
+            format!("{} readers and {} writers: 1 to 1024 together", self.readers, self.writers)
+        } else if u64::from(self.readers + self.writers) * u64::from(self.depth) * self.block
+            > IN_FLIGHT_BYTES_MAX
+        {
+            "more than 4 GiB in flight: lower depth, readers or writers".into()
+        } else {
+            return Ok(());
+        };
         Err(ExperimentError::Value(format!("workload {}: {reason}", self.name)))
     }
 }

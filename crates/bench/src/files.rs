@@ -42,7 +42,7 @@ impl Files {
     pub fn prepare(mount: &Mount, workloads: &[WorkloadSpec], mut step: impl FnMut(u64)) -> Result<Self> {
         let name = format!("trunkline-bench-{}", std::process::id()).into_bytes();
         let attributes = Sattr3 { mode: Some(0o755), ..Sattr3::default() };
-        let (directory, _) = mount.make_directory(mount.root(), &name, attributes).map_err(Error::Prepare)?;
+        let (directory, _) = mount.make_directory(mount.root(), &name, attributes).map_err(Error::prepare)?;
         let mut files = Self { directory, name, names: Vec::new(), by_workload: Vec::new() };
         let mut number = 0;
         for workload in workloads {
@@ -50,11 +50,11 @@ impl Files {
             for index in 0..workload.readers + workload.writers {
                 let name = format!("{}.{index}", workload.name.replace('/', "_")).into_bytes();
                 let how = How::Unchecked(Sattr3 { mode: Some(0o644), ..Sattr3::default() });
-                let (handle, _) = mount.create(directory, &name, how).map_err(Error::Prepare)?;
+                let (handle, _) = mount.create(directory, &name, how).map_err(Error::prepare)?;
                 files.names.push(name);
                 let bytes = workload.file / workload.block * workload.block;
                 let file = Prepared { handle, number, bytes };
-                fill(mount, &file).map_err(Error::Prepare)?;
+                fill(mount, &file).map_err(Error::prepare)?;
                 step(bytes);
                 prepared.push(file);
                 number += 1;
@@ -71,7 +71,7 @@ impl Files {
     pub fn compare(&self, mount: &Mount, workload: usize) -> Result<(u64, Option<String>)> {
         let mut compared = 0;
         for file in self.by_workload.get(workload).into_iter().flatten() {
-            match compare(mount, file).map_err(Error::Prepare)? {
+            match compare(mount, file).map_err(Error::prepare)? {
                 None => compared += file.bytes,
                 wrong => return Ok((compared, wrong)),
             }
@@ -85,9 +85,9 @@ impl Files {
     /// [`Error::Prepare`].
     pub fn remove(&self, mount: &Mount) -> Result<()> {
         for name in &self.names {
-            mount.remove(self.directory, name).map_err(Error::Prepare)?;
+            mount.remove(self.directory, name).map_err(Error::prepare)?;
         }
-        mount.remove_directory(mount.root(), &self.name).map_err(Error::Prepare)
+        mount.remove_directory(mount.root(), &self.name).map_err(Error::prepare)
     }
 }
 

@@ -218,7 +218,9 @@ impl Load {
                 }
             }
             // Whoever waits for it may have given up.
-            let _ = self.report.take().map(|report| report.send(outcome));
+            if let Some(report) = self.report.take() {
+                let _ = report.send(outcome);
+            }
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct Sample {
     pub write: Option<Flow>,
     /// Bytes by path, the whole run with its warm-up: read, then written.
     pub bytes_by_path: [Vec<u64>; 2],
+    /// Loops of the mount.
+    pub loops: usize,
     /// Stamps checked.
     pub stamps: u64,
     /// CPU time of the mount's loops during the window.
@@ -117,6 +119,7 @@ pub fn run(
         read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
         write: flow(outcomes.iter().map(|outcome| &outcome.write), workload.writers),
         bytes_by_path: bytes_by_path(&before, &mount.statistics()),
+        loops,
         stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
         client_cpu: client_after.saturating_sub(client_before),
         server_cpu: nanoseconds(server_before, server_after),

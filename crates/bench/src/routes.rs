@@ -7,13 +7,15 @@ use crate::error::{Error, Result};
 use crate::experiment::{Experiment, RouteSpec, Target};
 use crate::group::Group;
 
-/// A route that is mounted.
+/// A route that can be mounted.
+///
+/// It is mounted for each repeat anew: a node paces what it sends over all its connections, so those of a route
+/// that does not run must not be there.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct Ready {
     /// Its name.
     pub name: String,
-    /// The mount.
-    pub mount: Mount,
+    settings: Settings,
     /// Nodes that it uses.
     pub nodes: usize,
     /// Nodes of the target.
@@ -22,24 +24,31 @@ pub struct Mounted {
     pub node_of_path: Vec<usize>,
 }
 
-impl Mounted {
-    /// What its paths have counted.
-    #[must_use]
-    pub fn counters(&self) -> Vec<PathCounters> {
-        let paths = self.mount.statistics().paths.into_iter();
-        paths
-            .map(|path| PathCounters {
-                path: path.name,
-                state: path
-                    .status
-                    .first()
-                    .map_or_else(String::new, |status| format!("{:?}", status.state).to_lowercase()),
-                calls: path.counters.read.calls + path.counters.write.calls + path.counters.metadata.calls,
-                bytes: path.counters.payload_bytes(),
-                failovers: path.status.iter().map(|status| status.failovers).sum(),
-                ..PathCounters::default()
-            })
-            .collect()
+impl Ready {
+    /// Mounts it.
+    ///
+    /// # Errors
+    /// [`Error::Route`].
+    pub fn mount(&self) -> Result<Mount> {
+        let wrap = |cause| Error::Route { route: self.name.clone(), cause: Box::new(cause) };
+        Mount::with_settings(self.settings.clone()).map_err(wrap)
+    }
+}
+
+/// Adds what a mount's paths have counted.
+pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount) {
+    let paths = mount.statistics().paths;
+    sum.resize_with(paths.len().max(sum.len()), PathCounters::default);
+    for (sum, path) in sum.iter_mut().zip(paths) {
+        let counters = &path.counters;
+        sum.path = path.name;
+        sum.state = path
+            .status
+            .first()
+            .map_or_else(String::new, |status| format!("{:?}", status.state).to_lowercase());
+        sum.calls += counters.read.calls + counters.write.calls + counters.metadata.calls;
+        sum.bytes += counters.payload_bytes();
+        sum.failovers += path.status.iter().map(|status| status.failovers).sum::<u64>();
     }
 }
 
@@ -75,44 +84,32 @@ pub fn describe(spec: &RouteSpec, experiment: &Experiment) -> Route {
     Route { name: spec.name.clone(), options: spec.options.clone(), nodes, ..Route::default() }
 }
 
-/// Mounts all routes that can run here.
+/// All routes that can run here.
 ///
 /// # Errors
 /// [`Error::Route`] with the first that cannot be mounted.
-pub fn mount_all(
+pub fn ready(
     experiment: &Experiment,
     group: Option<&Group>,
     pace_bytes_per_s: Option<u64>,
     congestion: Option<&str>,
-) -> Result<Vec<Mounted>> {
+) -> Result<Vec<Ready>> {
     let runnable = experiment.routes.iter().filter(|spec| !is_rdma(&spec.options));
     runnable
         .map(|spec| {
-            let wrap = |cause| Error::Route { route: spec.name.clone(), cause };
+            let wrap = |cause| Error::Route { route: spec.name.clone(), cause: Box::new(cause) };
             let mut settings = settings(spec, experiment, group).map_err(wrap)?;
             settings.pace_bytes_per_s = pace_bytes_per_s;
-            if settings.congestion.is_none() {
-                settings.congestion = congestion.map(str::to_owned);
+            if let Some(congestion) = congestion {
+                settings.congestion = Some(congestion.to_owned());
             }
             let all = group.map_or_else(|| settings.remotes.clone(), |group| group.addresses.clone());
-            let remotes = settings.remotes.clone();
-            let mount = Mount::with_settings(settings).map_err(wrap)?;
-            let node_of_path = mount
-                .statistics()
-                .paths
-                .iter()
-                .map(|path| {
-                    let remote = remotes.get(usize::from(path.node));
-                    all.iter().position(|address| Some(address) == remote).unwrap_or(0)
-                })
-                .collect();
-            Ok(Mounted {
-                name: spec.name.clone(),
-                mount,
-                nodes: remotes.len(),
-                all_nodes: all.len(),
-                node_of_path,
-            })
+            let node_of = |remote| all.iter().position(|address| address == remote).unwrap_or(0);
+            let of_remotes: Vec<usize> = settings.remotes.iter().map(node_of).collect();
+            // The paths of a mount: each local address to each remote one.
+            let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
+            let (nodes, all_nodes) = (settings.remotes.len(), all.len());
+            Ok(Ready { name: spec.name.clone(), settings, nodes, all_nodes, node_of_path })
         })
         .collect()
 }
@@ -131,20 +128,5 @@ fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) ->
         Some(group) => format!("port={0},mountport={0},{1}", group.port, spec.options),
         None => spec.options.clone(),
     };
-    provisional(&target, &options)
-}
-
-fn provisional(target: &str, options: &str) -> client::Result<Settings> {
-    let (host, export) = target.split_once(':').unwrap();
-    let mut s = Settings::new(host.parse().unwrap(), 2049, export);
-    for o in options.split(',') {
-        match o.split_once('=') {
-            Some(("port", v)) => s.port = v.parse().unwrap(),
-            Some(("mountport", v)) => s.mount_port = v.parse().unwrap(),
-            Some(("nconnect", v)) => s.nconnect = v.parse().unwrap(),
-            Some(("remoteports", _)) => s.remotes = (1..=4).map(|n| std::net::IpAddr::from([127, 0, 0, n])).collect(),
-            _ => {}
-        }
-    }
-    Ok(s)
+    Settings::from_options(&target, options.trim_end_matches(','))
 }

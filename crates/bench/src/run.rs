@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use client::FileRef;
-use record::{Pace, Procedure, Record, Verified, Workload};
+use record::{Pace, PathCounters, Procedure, Record, Verified, Workload};
 
 use crate::calibration::{Limits, calibrate_all};
 use crate::cells;
@@ -16,7 +16,7 @@ use crate::jobs::Window;
 use crate::machine;
 use crate::measure::{self, Sample};
 use crate::progress::Progress;
-use crate::routes::{self, Mounted};
+use crate::routes::{self, Ready};
 
 /// Files of the paced half are no larger: making and comparing them is paced too.
 const PACED_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -144,22 +144,21 @@ fn half(
         }
         Target::Server(_) => None,
     };
-    let mounted = routes::mount_all(experiment, group.as_ref(), pace_bytes, limits.congestion.as_deref())?;
-    let Some(widest) = mounted.iter().max_by_key(|route| route.nodes) else { return Ok(()) };
+    let ready = routes::ready(experiment, group.as_ref(), pace_bytes, limits.congestion.as_deref())?;
+    let Some(widest) = ready.iter().max_by_key(|route| route.nodes) else { return Ok(()) };
     let total: u64 = workloads.iter().map(|w| u64::from(w.readers + w.writers) * w.file).sum();
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
     progress.stage(&format!("{name}: making files"), total);
-    let files = Files::prepare(&widest.mount, &workloads, |bytes| progress.advance(bytes))?;
-    let mut context =
-        HalfContext { experiment, pace_bits_per_s, group: group.as_ref(), mounted: &mounted, progress };
+    let files = Files::prepare(&widest.mount()?, &workloads, |bytes| progress.advance(bytes))?;
+    let context = HalfContext { experiment, pace_bits_per_s, group: group.as_ref(), ready: &ready, progress };
     for (index, workload) in workloads.iter().enumerate() {
         let samples = context.workload(workload, &files, index)?;
         limits.again(index, context.progress)?;
-        let (compared, wrong) = files.compare(&widest.mount, index)?;
+        let (compared, wrong) = files.compare(&widest.mount()?, index)?;
         if let Some(wrong) = &wrong {
             record.fail(format!("{} ({name}): {wrong}", workload.name));
         }
-        for (route, samples) in mounted.iter().zip(samples) {
+        for (route, (samples, paths)) in ready.iter().zip(samples) {
             let verified = Verified {
                 stamps: samples.iter().map(|sample| sample.stamps).sum(),
                 bytes: compared,
@@ -168,63 +167,59 @@ fn half(
             let cell = context.cell(route, workload, index, &samples, limits);
             let place = record.routes.iter_mut().find(|described| described.name == route.name);
             if let Some(place) = place {
-                place.workloads.push(Workload { verified: Some(verified), ..cell });
+                place.workloads.push(Workload { verified: Some(verified), paths, ..cell });
             }
         }
     }
-    files.remove(&widest.mount)
+    files.remove(&widest.mount()?)
 }
+
+/// What one route's repeats gave, and what its paths counted.
+type RouteSamples = (Vec<Sample>, Vec<PathCounters>);
 
 /// What stays the same throughout a half.
 struct HalfContext<'a> {
     experiment: &'a Experiment,
     pace_bits_per_s: Option<u64>,
     group: Option<&'a Group>,
-    mounted: &'a [Mounted],
+    ready: &'a [Ready],
     progress: &'a Progress,
 }
 
 impl HalfContext<'_> {
     /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a machine that drifts
     /// hurts all alike. Samples by route.
-    fn workload(&mut self, workload: &WorkloadSpec, files: &Files, index: usize) -> Result<Vec<Vec<Sample>>> {
+    fn workload(&self, workload: &WorkloadSpec, files: &Files, index: usize) -> Result<Vec<RouteSamples>> {
         let prepared = files.by_workload.get(index).map(Vec::as_slice).unwrap_or_default();
-        let placed: Vec<Vec<(FileRef, u32)>> = self
-            .mounted
-            .iter()
-            .map(|route| {
-                prepared.iter().map(|file| (route.mount.file_ref(file.handle), file.number)).collect()
-            })
-            .collect();
-        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); self.mounted.len()];
+        let mut done: Vec<RouteSamples> = vec![Default::default(); self.ready.len()];
         let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
         let repeats = self.experiment.repeats;
         self.progress
-            .stage(&format!("{name}: {}", workload.name), u64::from(repeats) * self.mounted.len() as u64);
+            .stage(&format!("{name}: {}", workload.name), u64::from(repeats) * self.ready.len() as u64);
         for repeat in 0..repeats {
-            let mut order: Vec<usize> = (0..self.mounted.len()).collect();
+            let mut order: Vec<usize> = (0..self.ready.len()).collect();
             if repeat % 2 == 1 {
                 order.reverse();
             }
             for at in order {
-                let (Some(route), Some(files)) = (self.mounted.get(at), placed.get(at)) else { continue };
+                let (Some(route), Some((samples, paths))) = (self.ready.get(at), done.get_mut(at)) else {
+                    continue;
+                };
+                let mount = route.mount()?;
+                let placed: Vec<(FileRef, u32)> =
+                    prepared.iter().map(|file| (mount.file_ref(file.handle), file.number)).collect();
                 let server = self.group.map(|group| &group.server);
-                let sample = measure::run(&route.mount, server, workload, files, self.window());
-                let sample = sample.map_err(|reason| Error::Run {
+                let sample = measure::run(&mount, server, workload, &placed, self.window());
+                samples.push(sample.map_err(|reason| Error::Run {
                     route: route.name.clone(),
                     workload: workload.name.clone(),
                     reason,
-                })?;
-                if let Some(place) = samples.get_mut(at) {
-                    place.push(sample);
-                }
+                })?);
+                routes::add_counters(paths, &mount);
                 self.progress.advance(1);
             }
         }
-        for (route, files) in self.mounted.iter().zip(&placed) {
-            files.iter().for_each(|(file, _)| route.mount.release(file));
-        }
-        Ok(samples)
+        Ok(done)
     }
 
     fn window(&self) -> Window {
@@ -236,7 +231,7 @@ impl HalfContext<'_> {
 
     fn cell(
         &self,
-        route: &Mounted,
+        route: &Ready,
         workload: &WorkloadSpec,
         index: usize,
         samples: &[Sample],
@@ -249,13 +244,11 @@ impl HalfContext<'_> {
             nodes_of_paths: &route.node_of_path,
             nodes: route.nodes,
             all_nodes: route.all_nodes,
-            loops: route.mount.loops(),
+            loops: samples.first().map_or(1, |sample| sample.loops),
             calibrated: limits.of(index),
             link_gbytes_per_s: self.experiment.link_bits_per_s.map(|bits| bits as f64 / 8e9),
             thorough: self.experiment.procedure == Procedure::Thorough,
         };
-        let mut built = cells::build(&known, samples);
-        built.paths = route.counters();
-        built
+        cells::build(&known, samples)
     }
 }

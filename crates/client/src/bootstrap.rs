@@ -100,13 +100,13 @@ impl Caller {
 pub(crate) fn bootstrap(
     mount: SocketAddr,
     nfs: SocketAddr,
-    export: &str,
+    export: &[u8],
     credential: &[u8],
 ) -> Result<Root, MountError> {
     let mut caller = Caller::connect(mount, credential)?;
     let mnt_number = nfs3::mount::Procedure::Mnt.number();
     let results = caller.call(nfs3::mount::PROGRAM, mnt_number, |writer| {
-        mnt::Args { path: export.as_bytes() }.encode(writer);
+        mnt::Args { path: export }.encode(writer);
     })?;
     let reply =
         mnt::Reply::decode(&mut Reader::new(&results)).map_err(|error| caller.protocol(error.to_string()))?;
@@ -114,7 +114,11 @@ pub(crate) fn bootstrap(
         Ok(success) => success.root,
         Err((status, ())) => {
             let reason = status.to_string();
-            return Err(MountError::Refused { address: mount, export: export.to_owned(), reason });
+            return Err(MountError::Refused {
+                address: mount,
+                export: String::from_utf8_lossy(export).into_owned(),
+                reason,
+            });
         }
     };
     if nfs != mount {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use nfs3::types::Status;
 
+use crate::options::{OptionError, TargetError};
+
 /// Why an operation of a mount failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -40,6 +42,12 @@ pub enum Error {
         /// How long it was tried.
         waited: Duration,
     },
+    /// A mount option that cannot be.
+    #[error("bad mount option")]
+    Options(#[from] OptionError),
+    /// A target that cannot be understood.
+    #[error("bad target")]
+    Target(#[from] TargetError),
     /// No address of the server can be mounted from.
     #[error("cannot mount {target}")]
     Mount {

@@ -43,6 +43,14 @@ struct Inner {
 }
 
 impl Mount {
+    /// Mounts `HOST:/EXPORT` or `nfs://HOST/EXPORT` with options as `mount -o` takes them.
+    ///
+    /// # Errors
+    /// What cannot be understood, and [`Error::Mount`] with what stands in the way.
+    pub fn connect(target: &str, options: &str) -> Result<Self> {
+        Self::with_settings(Settings::from_options(target, options)?)
+    }
+
     /// Mounts with everything spelled out; [`Mount::connect`] does it from a target and mount options.
     ///
     /// # Errors

@@ -1,7 +1,10 @@
 //! What a mount is made with, after names are resolved and defaults filled in.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::time::Duration;
+
+use crate::error::{Error, MountError, Result};
+use crate::options::{Host, Local, MountOptions, Proto, Remotes, Target};
 
 /// Everything that [`crate::Mount::with_settings`] needs.
 #[derive(Debug, Clone)]
@@ -9,7 +12,7 @@ pub struct Settings {
     /// The address that the user named.
     pub server: IpAddr,
     /// The export's path.
-    pub export: String,
+    pub export: Vec<u8>,
     /// Port of NFS.
     pub port: u16,
     /// Port of MOUNT.
@@ -57,7 +60,7 @@ pub struct Settings {
 impl Settings {
     /// The defaults of the mount options, for one address.
     #[must_use]
-    pub fn new(server: IpAddr, port: u16, export: impl Into<String>) -> Self {
+    pub fn new(server: IpAddr, port: u16, export: impl Into<Vec<u8>>) -> Self {
         Self {
             server,
             export: export.into(),
@@ -90,9 +93,10 @@ impl Settings {
     /// The target as people write it.
     #[must_use]
     pub fn target_name(&self) -> String {
+        let export = String::from_utf8_lossy(&self.export);
         match self.server {
-            IpAddr::V4(ip) => format!("{ip}:{}", self.export),
-            IpAddr::V6(ip) => format!("[{ip}]:{}", self.export),
+            IpAddr::V4(ip) => format!("{ip}:{export}"),
+            IpAddr::V6(ip) => format!("[{ip}]:{export}"),
         }
     }
 
@@ -108,5 +112,188 @@ impl Settings {
     pub fn connections_per_node(&self) -> u16 {
         let remotes = u16::try_from(self.remotes.len().max(1)).unwrap_or(u16::MAX);
         (self.nconnect + self.mdconnect).div_ceil(remotes)
+    }
+}
+
+/// Congestion controls preferred on loopback, where a control that paces what it sends costs a fifth
+/// (docs/decisions/0002-event-loop.md).
+const LOOPBACK_CONGESTION: [&str; 2] = ["cubic", "reno"];
+
+impl Settings {
+    /// Resolves a target, `HOST:/EXPORT` or `nfs://HOST/EXPORT?OPTIONS`, and mount options as `mount -o` takes
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Options`] and [`Error::Target`] for what cannot be understood, [`Error::Mount`] for names without
+    /// an address and for what is not built in.
+    pub fn from_options(target: &str, options: &str) -> Result<Self> {
+        let parsed = Target::parse(target)?;
+        let options = parsed.mount_options(options)?;
+        Self::resolve(&parsed, &options).map_err(|cause| Error::Mount { target: target.to_owned(), cause })
+    }
+
+    fn resolve(target: &Target, options: &MountOptions) -> std::result::Result<Self, MountError> {
+        if options.proto != Proto::Tcp {
+            return Err(MountError::NoRdma);
+        }
+        let addresses = resolve_host(target, options.ipv6_only)?;
+        let server = *addresses.first().ok_or_else(|| no_address(target))?;
+        let nconnect_hint = options.bulk_connections(1);
+        let remotes = match &options.remotes {
+            Remotes::Server => vec![server],
+            Remotes::List(list) => list.clone(),
+            Remotes::Dns => resolve_often(target, options.ipv6_only, nconnect_hint)?,
+        };
+        let locals = resolve_locals(&options.locals, server.is_ipv6())?;
+        let export = target.path.clone();
+        let congestion = options.congestion.clone().or_else(|| default_congestion(&remotes));
+        Ok(Self {
+            port: options.nfs_port(),
+            mount_port: options.mount_port(),
+            nconnect: options.bulk_connections(remotes.len()),
+            remotes,
+            remotes_offset: options.remotes_offset.map(u32::from),
+            locals,
+            mdconnect: options.mdconnect,
+            spread_reads: options.spread_reads,
+            spread_writes: options.spread_writes,
+            rsize: options.rsize,
+            wsize: options.wsize,
+            soft: options.soft,
+            timeo: options.timeo,
+            retrans: options.retrans,
+            reserved_port: options.reserved_port.unwrap_or(false),
+            congestion,
+            ..Self::new(server, options.nfs_port(), export)
+        })
+    }
+}
+
+fn no_address(target: &Target) -> MountError {
+    let host = match &target.host {
+        Host::Address(address) => address.to_string(),
+        Host::Name(name) => name.clone(),
+    };
+    MountError::Resolve { host, source: std::io::ErrorKind::AddrNotAvailable.into() }
+}
+
+/// All addresses of the server's name, in the resolver's order.
+fn resolve_host(target: &Target, ipv6_only: bool) -> std::result::Result<Vec<IpAddr>, MountError> {
+    let name = match &target.host {
+        Host::Address(address) => return Ok(vec![*address]),
+        Host::Name(name) => name,
+    };
+    let found = (name.as_str(), 0)
+        .to_socket_addrs()
+        .map_err(|source| MountError::Resolve { host: name.clone(), source })?;
+    let addresses: Vec<IpAddr> =
+        found.map(|address| address.ip()).filter(|ip| !ipv6_only || ip.is_ipv6()).collect();
+    if addresses.is_empty() { Err(no_address(target)) } else { Ok(addresses) }
+}
+
+/// Asks the resolver until it has given as many addresses as there are connections, or nothing new.
+fn resolve_often(
+    target: &Target,
+    ipv6_only: bool,
+    wanted: u16,
+) -> std::result::Result<Vec<IpAddr>, MountError> {
+    let mut all: Vec<IpAddr> = Vec::new();
+    for _ in 0..wanted.max(1) {
+        for address in resolve_host(target, ipv6_only)? {
+            if !all.contains(&address) {
+                all.push(address);
+            }
+        }
+        if all.len() >= usize::from(wanted) {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// Local addresses as they are, and those of interfaces by name.
+fn resolve_locals(locals: &[Local], ipv6: bool) -> std::result::Result<Vec<IpAddr>, MountError> {
+    let mut all = Vec::new();
+    for local in locals {
+        match local {
+            Local::Address(address) => all.push(*address),
+            Local::Interface(name) => {
+                let of_interface = interface_addresses(name).into_iter().filter(|ip| ip.is_ipv6() == ipv6);
+                let before = all.len();
+                all.extend(of_interface);
+                if all.len() == before {
+                    let family = if ipv6 { "IPv6" } else { "IPv4" };
+                    return Err(MountError::Local(format!(
+                        "the interface {name} has no {family} address here"
+                    )));
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The congestion control for a mount that names none: on loopback one that does not pace, elsewhere the
+/// system's own choice.
+fn default_congestion(remotes: &[IpAddr]) -> Option<String> {
+    if !remotes.iter().all(IpAddr::is_loopback) {
+        return None;
+    }
+    let offered = transport::socket::congestion_controls();
+    let preferred =
+        LOOPBACK_CONGESTION.into_iter().find(|name| offered.iter().any(|control| control == name));
+    preferred.map(str::to_owned)
+}
+
+/// The addresses that an interface has now.
+fn interface_addresses(name: &str) -> Vec<IpAddr> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    all.into_iter().filter(|interface| interface.name == name).map(|interface| interface.ip()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_become_settings() {
+        let settings = Settings::from_options(
+            "10.0.0.1:/data",
+            "nconnect=8,remoteports=10.0.0.1-10.0.0.4,localports=lo,soft,timeo=10,port=3049,congestion=reno",
+        )
+        .unwrap();
+        assert_eq!((settings.port, settings.mount_port, settings.nconnect), (3049, 3049, 8));
+        assert_eq!(
+            (settings.remotes.len(), settings.locals.as_slice()),
+            (4, &[IpAddr::from([127, 0, 0, 1])][..])
+        );
+        assert_eq!(settings.soft_patience(), Some(Duration::from_secs(3)));
+        assert_eq!(settings.congestion.as_deref(), Some("reno"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (target, options, needle) in [
+            ("10.0.0.1:/data", "nconect=8", "nconnect"),
+            ("10.0.0.1:/data", "proto=rdma", "RDMA"),
+            ("10.0.0.1:/data", "localports=nosuch0", "nosuch0"),
+            ("10.0.0.1", "", "10.0.0.1"),
+            ("no.such.host.invalid:/data", "", "no.such.host.invalid"),
+        ] {
+            let error = Settings::from_options(target, options).unwrap_err();
+            let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+            let text = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+            assert!(text.contains(needle), "{target} {options}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_mount_over_loopback_does_not_pace_itself() {
+        let offered = transport::socket::congestion_controls();
+        let settings = Settings::from_options("127.0.0.1:/data", "").unwrap();
+        let expected =
+            LOOPBACK_CONGESTION.into_iter().find(|name| offered.iter().any(|control| control == name));
+        assert_eq!(settings.congestion.as_deref(), expected);
+        assert_eq!(Settings::from_options("10.0.0.1:/data", "").unwrap().congestion, None);
     }
 }

@@ -66,7 +66,8 @@ fn the_tree_can_be_built_listed_and_taken_down() {
     let (_server, addresses, port) = group(1);
     let mount = Mount::with_settings(settings(&addresses, port, 1)).unwrap();
     let root = mount.root();
-    let (directory, _) = mount.make_directory(root, b"directory", Sattr3 { mode: Some(0o755), ..Sattr3::default() }).unwrap();
+    let (directory, _) =
+        mount.make_directory(root, b"directory", Sattr3 { mode: Some(0o755), ..Sattr3::default() }).unwrap();
     for n in 0..1500 {
         mount.create_file(format!("/directory/file {n}").as_bytes(), 0o644).unwrap();
     }
