@@ -125,7 +125,7 @@ fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) ->
         (Target::Embedded { .. }, None) => "127.0.0.1:/bench".into(),
     };
     let options = match group {
-        Some(group) => format!("port={0},mountport={0},{1}", group.port, spec.options),
+        Some(group) => format!("noresvport,port={0},mountport={0},{1}", group.port, spec.options),
         None => spec.options.clone(),
     };
     Settings::from_options(&target, options.trim_end_matches(','))

@@ -55,6 +55,23 @@ pub enum Op {
     },
 }
 
+impl Op {
+    pub(crate) const fn procedure(&self) -> nfs3::Procedure {
+        match self {
+            Self::Read { .. } => nfs3::Procedure::Read,
+            Self::Write { .. } => nfs3::Procedure::Write,
+            Self::Call { procedure, .. } => *procedure,
+        }
+    }
+
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer,
+            Self::Call { .. } => Vec::new(),
+        }
+    }
+}
+
 /// What an operation gave.
 #[derive(Debug)]
 pub enum Answer {

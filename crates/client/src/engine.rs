@@ -66,6 +66,8 @@ pub(crate) struct Setup {
     pub table: paths::Config,
     /// Flavour, length and body, as every call carries it.
     pub credential: Vec<u8>,
+    /// Changes are refused before they are sent.
+    pub read_only: bool,
     pub first_xid: u32,
     pub root: FileHandle,
     pub root_attributes: Fattr3,
@@ -156,6 +158,13 @@ impl Engine {
 
     /// Takes an operation; it is sent by the next [`Engine::settle`].
     pub(crate) fn submit(&mut self, op: Op, owner: Owner) {
+        if self.setup.read_only && op.procedure().changes() {
+            let (operation, status) = (op.procedure().name(), nfs3::Status::ROFS);
+            let (buffer, latency) = (op.into_buffer(), Duration::ZERO);
+            let result = Err(Error::Status { operation, status });
+            self.core.finished.push((owner, Done { result, buffer, latency }));
+            return;
+        }
         let body = match op {
             Op::Read { file, offset, buffer } => Body::Read { file, offset, buffer },
             Op::Write { file, offset, buffer } => {

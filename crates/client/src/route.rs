@@ -27,7 +27,7 @@ pub(crate) struct Route {
     pub server: String,
     pub paths: Vec<PathEnd>,
     pub congestion: Option<String>,
-    pub reserved_port: bool,
+    pub reserved_port: Option<bool>,
     /// How long a soft mount tries a call; a hard one tries for ever.
     pub soft_patience: Option<Duration>,
     pub proofs: Proofs,
@@ -106,10 +106,14 @@ impl Route {
     pub(crate) fn connect(&self, end: &PathEnd) -> std::io::Result<OwnedFd> {
         let any: IpAddr = if end.remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
         let local = end.local.unwrap_or(any);
-        let socket = if self.reserved_port {
-            self.connect_reserved(local, end.remote)?
-        } else {
-            socket::connect_start(end.local.map(|local| SocketAddr::new(local, 0)), end.remote)?
+        let anywhere = || socket::connect_start(end.local.map(|local| SocketAddr::new(local, 0)), end.remote);
+        let socket = match self.reserved_port {
+            Some(true) => self.connect_reserved(local, end.remote)?,
+            // Many servers want a reserved port; without the right to one, others may still do.
+            None if rustix::process::geteuid().is_root() => {
+                self.connect_reserved(local, end.remote).or_else(|_| anywhere())?
+            }
+            None | Some(false) => anywhere()?,
         };
         if let Some(congestion) = &self.congestion {
             socket::set_congestion(socket.as_fd(), congestion)?;

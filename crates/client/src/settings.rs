@@ -41,8 +41,10 @@ pub struct Settings {
     pub timeo: Duration,
     /// Retransmissions before a soft mount gives up.
     pub retrans: u32,
-    /// Connect from a reserved port.
-    pub reserved_port: bool,
+    /// Whether changes are refused here, before they are sent.
+    pub read_only: bool,
+    /// Connect from a reserved port: always, never, or where it is permitted and one is free.
+    pub reserved_port: Option<bool>,
     /// Congestion control, the system's default when absent.
     pub congestion: Option<String>,
     /// Threads, each with its share of the connections.
@@ -78,7 +80,8 @@ impl Settings {
             soft: false,
             timeo: Duration::from_secs(60),
             retrans: 2,
-            reserved_port: false,
+            read_only: false,
+            reserved_port: None,
             congestion: None,
             loops: std::thread::available_parallelism().map_or(1, usize::from),
             pace_bytes_per_s: None,
@@ -162,7 +165,8 @@ impl Settings {
             soft: options.soft,
             timeo: options.timeo,
             retrans: options.retrans,
-            reserved_port: options.reserved_port.unwrap_or(false),
+            read_only: options.read_only,
+            reserved_port: options.reserved_port,
             congestion,
             ..Self::new(server, options.nfs_port(), export)
         })

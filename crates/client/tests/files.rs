@@ -112,6 +112,21 @@ fn a_node_that_dies_under_load_costs_nothing() {
 }
 
 #[test]
+fn a_mount_that_is_read_only_refuses_changes_and_reads() {
+    let (_server, addresses, port) = group(1);
+    let target = format!("nfs://{}:{port}/export", addresses[0]);
+    let writable = Mount::connect(&target, "nconnect=2").unwrap();
+    writable.create_file(b"file", 0o644).unwrap().write_all_at(b"content", 0).unwrap();
+    let mount = Mount::connect(&target, "ro,nconnect=2").unwrap();
+    let file = mount.open(b"file").unwrap();
+    let mut back = [0; 7];
+    assert_eq!(file.read_all_at(&mut back, 0).unwrap(), 7);
+    assert_eq!(&back, b"content");
+    assert_eq!(file.write_all_at(b"other", 0).unwrap_err().status(), Some(Status::ROFS));
+    assert_eq!(mount.remove(mount.root(), b"file").unwrap_err().status(), Some(Status::ROFS));
+}
+
+#[test]
 fn an_export_that_is_not_there_is_named() {
     let (_server, addresses, port) = group(1);
     let mut wrong = settings(&addresses, port, 1);
