@@ -115,7 +115,7 @@ impl Experiment {
     #[must_use]
     pub fn built_in(procedure: Procedure) -> Self {
         const MIB: u64 = 1 << 20;
-        let mix = workload("mix-1m", Pattern::Sequential, MIB, 4, (10, 10), 32 * MIB);
+        let mix = workload("mix-1m", Pattern::Sequential, MIB, 2, (10, 10), 32 * MIB);
         let random_read = workload("randread-4k", Pattern::Random, 4096, 32, (4, 0), 64 * MIB);
         let workloads = if procedure == Procedure::Quick {
             vec![mix, random_read]
@@ -129,8 +129,8 @@ impl Experiment {
             ]
         };
         let (repeats, window, paced_window) = match procedure {
-            Procedure::Quick => (8, 250, 400),
-            Procedure::Standard => (8, 350, 400),
+            Procedure::Quick => (8, 250, 500),
+            Procedure::Standard => (8, 350, 500),
             Procedure::Thorough => (10, 2000, 2000),
         };
         let route = |name: &str, options: &str| RouteSpec { name: name.into(), options: options.into() };

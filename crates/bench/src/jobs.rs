@@ -25,6 +25,10 @@ pub struct Job {
     pub blocks: u64,
     /// Operations in flight.
     pub depth: u32,
+    /// Which part of a file that several loops work on: every `of`-th block, from the `part`-th on.
+    pub part: u64,
+    /// How many loops work on the file.
+    pub of: u64,
 }
 
 /// When a load starts to count, and when it stops submitting, from its start on.
@@ -103,15 +107,18 @@ struct Running {
 impl Running {
     fn new(job: Job) -> Self {
         // Jobs start at different places, so that they do not march in step.
-        let seed = (u64::from(job.number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { next: 0, seed, in_flight: 0, bytes: 0, job }
+        let seed = (u64::from(job.number) * job.of + job.part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { next: job.part, seed, in_flight: 0, bytes: 0, job }
     }
 
     fn next_offset(&mut self) -> u64 {
         let block = match self.job.pattern {
             Pattern::Sequential => {
                 let block = self.next;
-                self.next = (self.next + 1) % self.job.blocks.max(1);
+                self.next += self.job.of;
+                if self.next >= self.job.blocks {
+                    self.next = self.job.part;
+                }
                 block
             }
             Pattern::Random => {

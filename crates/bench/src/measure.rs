@@ -69,19 +69,18 @@ pub fn run(
     let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); loops];
     for (index, (file, number)) in files.iter().enumerate() {
         let reads = index < workload.readers as usize;
-        // Readers and writers are dealt out apart, so that each loop has its share of both.
-        let turn = if reads { index } else { index - workload.readers as usize };
-        let job = Job {
-            file: *file,
-            number: *number,
-            direction: if reads { Direction::Read } else { Direction::Write },
-            pattern: workload.pattern,
-            block_bytes: usize::try_from(workload.block).unwrap_or(usize::MAX),
-            blocks: workload.file / workload.block.max(1),
-            depth: workload.depth,
-        };
-        if let Some(of_loop) = jobs.get_mut(turn % loops) {
-            of_loop.push(job);
+        let direction = if reads { Direction::Read } else { Direction::Write };
+        let blocks = workload.file / workload.block.max(1);
+        // Every loop works on every file, as every connection of a route may carry every file.
+        let of = u64::from(workload.depth).min(loops as u64).min(blocks).max(1);
+        for part in 0..of {
+            let depth = u32::try_from((u64::from(workload.depth) + part) / of).unwrap_or(u32::MAX);
+            let (file, number, pattern) = (*file, *number, workload.pattern);
+            let block_bytes = usize::try_from(workload.block).unwrap_or(usize::MAX);
+            let job = Job { file, number, direction, pattern, block_bytes, blocks, depth, part, of };
+            if let Some(of_loop) = jobs.get_mut((index + usize::try_from(part).unwrap_or(0)) % loops) {
+                of_loop.push(job);
+            }
         }
     }
     let (sender, receiver) = mpsc::channel();

@@ -1,18 +1,18 @@
 //! Calls on their way: what was asked, for whom, and where it is.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::Arc;
 use std::time::Duration;
 
 use nfs3::proc::write::Stable;
 use nfs3::types::FileHandle;
 use paths::{Class, ConnId, NodeId};
 use rpc::Xid;
+use rpc::replay::XidClass;
 use slab::Slab;
 use transport::{Landing, Slices, SlicesMut, Source};
 
 use crate::error::{Error, Result};
-use crate::slot::Slot;
+use crate::slot::Promise;
 
 /// A file as reads and writes name it.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +72,16 @@ impl Op {
     }
 }
 
+impl Op {
+    /// The caller's buffer.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer,
+            Self::Call { .. } => Vec::new(),
+        }
+    }
+}
+
 /// What an operation gave.
 #[derive(Debug)]
 pub enum Answer {
@@ -105,7 +115,7 @@ pub(crate) enum Owner {
     /// A task of the loop, with its token.
     Task(usize, u64),
     /// Another thread.
-    Slot(Arc<Slot>),
+    Slot(Promise),
     /// The engine itself.
     Engine,
 }
@@ -188,6 +198,10 @@ impl Call {
             Body::Call { procedure, .. } => *procedure,
             Body::Prove => nfs3::Procedure::GetAttr,
         }
+    }
+
+    pub(crate) fn xid_class(&self) -> XidClass {
+        XidClass::of_call(nfs3::PROGRAM, nfs3::VERSION, self.procedure().number())
     }
 
     pub(crate) fn operation(&self) -> &'static str {

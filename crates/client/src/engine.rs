@@ -12,12 +12,12 @@ mod lines;
 mod probes;
 mod stable;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nfs3::proc::write::Stable;
 use nfs3::{Fattr3, FileHandle, Procedure, Wire};
 use paths::{ConnId, NodeId, Output, PathId, Table};
 use rpc::Xid;
@@ -33,6 +33,7 @@ use crate::shard::ShardStatistics;
 use crate::statistics::PathCounters;
 
 pub(crate) use lines::{FIRST_LINE_TOKEN, Line};
+use lines::line_to;
 use probes::Probe;
 use stable::Groups;
 
@@ -104,6 +105,12 @@ pub(crate) struct Engine {
     pub core: Core,
     /// Calls that no connection could take yet, in order.
     waiting: VecDeque<CallKey>,
+    /// Calls that wait for an xid of their class, in order.
+    starved: [VecDeque<CallKey>; 3],
+    /// An emptied list, for the next round.
+    spare_keys: Vec<CallKey>,
+    /// When the oldest call of each connection was sent, as of a tick.
+    oldest: Vec<Option<Duration>>,
     scratch: Scratch,
     /// Connections with something queued in this round.
     dirty: Vec<ConnId>,
@@ -140,6 +147,9 @@ impl Engine {
             probes: Vec::new(),
             core,
             waiting: VecDeque::new(),
+            starved: Default::default(),
+            spare_keys: Vec::new(),
+            oldest: Vec::new(),
             scratch: Scratch::new(),
             dirty: Vec::new(),
             next_tick: TICK,
@@ -168,7 +178,7 @@ impl Engine {
         let body = match op {
             Op::Read { file, offset, buffer } => Body::Read { file, offset, buffer },
             Op::Write { file, offset, buffer } => {
-                let stable = self.core.groups.writing(&file, buffer.len());
+                let stable = self.core.groups.writing(&file);
                 Body::Write { file, offset, buffer, written: 0, stable }
             }
             Op::Call { procedure, args } => Body::Call { procedure, args },
@@ -179,36 +189,44 @@ impl Engine {
 
     /// Sends a call, or leaves it waiting until a connection or an xid is free.
     fn start(&mut self, key: CallKey) {
-        let table = &mut self.core.table;
-        let Some(call) = self.core.calls.0.get_mut(key) else { return };
+        let Some(call) = self.core.calls.0.get(key) else { return };
         if call.xid.is_none() {
-            let procedure = call.procedure();
-            let class = XidClass::of_call(nfs3::PROGRAM, nfs3::VERSION, procedure.number());
-            call.xid = self.core.xids.next(class);
-            if let Some(xid) = call.xid {
-                self.core.by_xid.insert(xid, key);
+            let class = call.xid_class();
+            // Calls that came earlier get their xids earlier, or they might never get one.
+            let Some(starved) = self.starved.get_mut(class as usize) else { return };
+            if !starved.is_empty() || !self.core.draw_xid(key, class) {
+                starved.push_back(key);
+                return;
             }
         }
-        let (Some(xid), Some(conn)) = (call.xid, table.pick(call.class(), call.home(), call.bytes())) else {
+        self.send(key);
+    }
+
+    /// Sends a call that has its xid, or leaves it waiting for a connection.
+    fn send(&mut self, key: CallKey) {
+        let table = &mut self.core.table;
+        let Some(call) = self.core.calls.0.get_mut(key) else { return };
+        let picked = if let Body::Commit { node, .. } = call.body {
+            let line = line_to(&self.lines, table, node);
+            if line.is_none() && table.usable() {
+                // The node that holds the unstable data is gone: they are written again elsewhere.
+                self.core.rewrite_group(key);
+                return;
+            }
+            line
+        } else {
+            table.pick(call.class(), call.home(), call.bytes())
+        };
+        let (Some(xid), Some(conn)) = (call.xid, picked) else {
             self.waiting.push_back(key);
             return;
         };
-        let node = self.lines.get(usize::from(conn.0)).map(|line| line.node);
-        if let Body::Commit { node: written_to, .. } = call.body
-            && node != Some(written_to)
-        {
-            // The node that holds the unstable data is gone: they are written again elsewhere.
-            self.core.rewrite_group(key);
-            return;
-        }
         call.line = Some(conn);
         call.sent_at = self.core.now;
         table.sent(self.core.now, conn, call.bytes());
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         line.push(key, call, xid, &self.setup.credential);
-        if !self.dirty.contains(&conn) {
-            self.dirty.push(conn);
-        }
+        self.mark_dirty(conn);
     }
 
     /// Does all that the inputs of this round have led to; afterwards the loop may wait.
@@ -220,20 +238,36 @@ impl Engine {
                 worked = true;
             }
             worked |= !self.core.again.is_empty();
-            for key in std::mem::take(&mut self.core.again) {
+            let mut again = std::mem::replace(&mut self.core.again, std::mem::take(&mut self.spare_keys));
+            for key in again.drain(..) {
                 self.start(key);
             }
+            self.spare_keys = again;
             for _ in 0..self.waiting.len() {
                 if !self.core.table.usable() {
                     break;
                 }
                 let Some(key) = self.waiting.pop_front() else { break };
-                self.start(key);
+                self.send(key);
             }
+            self.feed_starved();
             worked |= !self.dirty.is_empty();
             self.flush();
             if !worked {
                 return;
+            }
+        }
+    }
+
+    /// Sends calls that waited for an xid, as far as there are any.
+    fn feed_starved(&mut self) {
+        for class in [XidClass::Repeatable, XidClass::DoneBit, XidClass::WholeReply] {
+            while let Some(starved) = self.starved.get_mut(class as usize)
+                && let Some(&key) = starved.front()
+                && self.core.draw_xid(key, class)
+            {
+                starved.pop_front();
+                self.send(key);
             }
         }
     }
@@ -285,6 +319,9 @@ impl Engine {
         };
         let expired: Vec<CallKey> =
             self.core.calls.0.iter().filter(|(_, call)| late(call)).map(|(key, _)| key).collect();
+        if expired.is_empty() {
+            return;
+        }
         let mut lines: Vec<ConnId> = Vec::new();
         for &key in &expired {
             lines.extend(self.core.calls.0.get(key).and_then(|call| call.line));
@@ -298,15 +335,21 @@ impl Engine {
         while let Some(output) = self.core.table.poll_output() {
             self.obey(output);
         }
-        for key in expired {
+        // In the order of the slab, which is that of their keys. No list may name a call that has ended: its key
+        // will soon be another's.
+        let stays = |key: &CallKey| expired.binary_search(key).is_err();
+        self.waiting.retain(stays);
+        self.starved.iter_mut().for_each(|starved| starved.retain(stays));
+        self.core.again.retain(stays);
+        self.core.delayed.retain(|(_, key)| stays(key));
+        for &key in &expired {
+            if let Some(Call { body: Body::Write { file, buffer, .. }, .. }) = self.core.calls.0.get(key) {
+                self.core.groups.forget(file, key, buffer.len());
+            }
+        }
+        for &key in &expired {
             if let Some(call) = self.core.calls.0.get(key) {
                 let error = Error::TimedOut { operation: call.operation(), waited: patience };
-                if let Body::Write { file, .. } = &call.body {
-                    self.core.groups.forget(file, key);
-                }
-                self.waiting.retain(|waiting| *waiting != key);
-                self.core.again.retain(|again| *again != key);
-                self.core.delayed.retain(|(_, delayed)| *delayed != key);
                 self.core.finish(key, Err(error));
             }
         }
@@ -382,16 +425,35 @@ impl Core {
         })
     }
 
-    /// Gives a call a new xid: it is to be executed anew, not to be taken for a replay.
-    fn renew(&mut self, key: CallKey) {
+    /// Gives a call an xid; false when the window of its class is full.
+    fn draw_xid(&mut self, key: CallKey, class: XidClass) -> bool {
+        let Some(call) = self.calls.0.get_mut(key) else { return true };
+        while let Some(xid) = self.xids.next(class) {
+            // The counter of repeatable calls may come round to one that is still waited for.
+            if let Entry::Vacant(place) = self.by_xid.entry(xid) {
+                place.insert(key);
+                call.xid = Some(xid);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Makes a call a new one, to be executed anew and not to be taken for a replay.
+    fn forget_xid(&mut self, key: CallKey) {
         if let Some(call) = self.calls.0.get_mut(key) {
             call.line = None;
             if let Some(xid) = call.xid.take() {
                 self.by_xid.remove(&xid);
                 self.xids.complete(xid);
             }
-            self.again.push(key);
         }
+    }
+
+    /// Sends a call again as a new one.
+    fn renew(&mut self, key: CallKey) {
+        self.forget_xid(key);
+        self.again.push(key);
     }
 
     /// Ends a call and hands its outcome to its owner.
@@ -403,8 +465,10 @@ impl Core {
         }
         let buffer = match call.body {
             Body::Read { buffer, .. } => buffer,
-            Body::Write { file, buffer, stable, .. } => {
-                self.groups.finished(&file, buffer.len(), stable == Stable::Unstable);
+            Body::Write { file, buffer, .. } => {
+                self.groups.finished(&file);
+                // Writes that are held wait for those in flight; this may have been the last of them.
+                self.commit_when_due(&file);
                 buffer
             }
             Body::Commit { .. } | Body::Call { .. } | Body::Prove => Vec::new(),

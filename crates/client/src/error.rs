@@ -86,6 +86,9 @@ impl Error {
         match self {
             Self::Status { operation, status } => Self::Status { operation, status: *status },
             Self::Refused { operation, reason } => Self::Refused { operation, reason: reason.clone() },
+            Self::PeerMisbehaved { operation, reason } => {
+                Self::PeerMisbehaved { operation, reason: reason.clone() }
+            }
             other => Self::Misuse(other.to_string()),
         }
     }

@@ -11,8 +11,7 @@ use transport::poll::{Events, Poller, Waker};
 
 use crate::call::{Done, Op, Owner};
 use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
-use crate::error::Error;
-use crate::slot::{Pending, Slot};
+use crate::slot::{Pending, Promise};
 use crate::statistics::PathCounters;
 
 const WAKER_TOKEN: u64 = 0;
@@ -61,33 +60,68 @@ pub(crate) struct ShardStatistics {
 }
 
 enum Message {
-    Submit(Op, Arc<Slot>),
+    Submit(Op, Promise),
     Task(Box<dyn Task>),
     Statistics(mpsc::Sender<ShardStatistics>),
     Close,
 }
 
+impl Message {
+    /// The loop has ended: whoever waits for an answer is told. What is dropped tells its owner itself.
+    fn refuse(self) {
+        if let Self::Submit(op, promise) = self {
+            promise.refuse(op.into_buffer());
+        }
+    }
+}
+
 /// What other threads leave for a loop.
 struct Inbox {
-    messages: Mutex<Vec<Message>>,
+    messages: Mutex<Messages>,
     waker: Waker,
     /// The loop is about to wait, or waits: it must be woken.
     asleep: AtomicBool,
-    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Messages {
+    waiting: Vec<Message>,
+    /// The loop has ended: nobody would take another one.
+    closed: bool,
 }
 
 impl Inbox {
-    fn lock(&self) -> MutexGuard<'_, Vec<Message>> {
+    fn lock(&self) -> MutexGuard<'_, Messages> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, message: Message) {
-        self.lock().push(message);
+        let mut messages = self.lock();
+        if messages.closed {
+            drop(messages);
+            message.refuse();
+            return;
+        }
+        messages.waiting.push(message);
+        drop(messages);
         // The loop sets `asleep` before it looks into the inbox for the last time, so one of the two sees
         // the other.
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
+    }
+}
+
+/// Closes the door when the loop ends, by a panic too.
+struct Ending(Arc<Inbox>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut messages = self.0.lock();
+        messages.closed = true;
+        let left = std::mem::take(&mut messages.waiting);
+        drop(messages);
+        left.into_iter().for_each(Message::refuse);
     }
 }
 
@@ -110,19 +144,20 @@ impl Shard {
             messages: Mutex::default(),
             waker: Waker::new(&poller, WAKER_TOKEN)?,
             asleep: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
         });
         let ours = Arc::clone(&inbox);
         let thread = std::thread::Builder::new().name(format!("tl-mount-{index}")).spawn(move || {
+            let _ending = Ending(Arc::clone(&ours));
             let engine = Engine::new(setup, Arc::clone(&poller));
-            Driver { engine, inbox: ours, poller, tasks: Slab::new() }.run();
+            Driver { engine, inbox: ours, poller, tasks: Slab::new(), messages: Vec::new(), closing: false }
+                .run();
         })?;
         Ok(Self { inbox, thread: Some(thread) })
     }
 
     pub(crate) fn submit(&self, op: Op) -> Pending {
-        let (pending, slot) = Pending::new();
-        self.inbox.send(Message::Submit(op, slot));
+        let (pending, promise) = Pending::new();
+        self.inbox.send(Message::Submit(op, promise));
         pending
     }
 
@@ -155,6 +190,9 @@ struct Driver {
     inbox: Arc<Inbox>,
     poller: Arc<Poller>,
     tasks: Slab<Box<dyn Task>>,
+    /// Taken from the inbox; its memory is used again.
+    messages: Vec<Message>,
+    closing: bool,
 }
 
 impl Driver {
@@ -165,11 +203,11 @@ impl Driver {
             self.engine.refresh_clock();
             self.read_inbox();
             self.work(&mut finished);
-            if self.inbox.closed.load(Ordering::Relaxed) {
+            if self.closing {
                 break;
             }
             self.inbox.asleep.store(true, Ordering::SeqCst);
-            let timeout = if self.inbox.lock().is_empty() { self.engine.wait_time() } else { Duration::ZERO };
+            let timeout = if self.inbox.lock().waiting.is_empty() { self.engine.wait_time() } else { Duration::ZERO };
             if let Err(error) = self.poller.wait(&mut events, Some(timeout)) {
                 tracing::error!(%error, "the loop cannot wait; the mount is closed");
                 break;
@@ -206,7 +244,7 @@ impl Driver {
                             }
                         }
                     }
-                    Owner::Slot(slot) => slot.finish(done),
+                    Owner::Slot(promise) => promise.keep(done),
                     Owner::Engine => {}
                 }
             }
@@ -214,10 +252,10 @@ impl Driver {
     }
 
     fn read_inbox(&mut self) {
-        let messages = std::mem::take(&mut *self.inbox.lock());
-        for message in messages {
+        std::mem::swap(&mut self.inbox.lock().waiting, &mut self.messages);
+        for message in self.messages.drain(..) {
             match message {
-                Message::Submit(op, slot) => self.engine.submit(op, Owner::Slot(slot)),
+                Message::Submit(op, promise) => self.engine.submit(op, Owner::Slot(promise)),
                 Message::Task(mut work) => {
                     let slot = self.tasks.vacant_entry();
                     work.start(&mut Io { engine: &mut self.engine, task: slot.key() });
@@ -229,25 +267,18 @@ impl Driver {
                     // Whoever asked may have given up.
                     let _ = sender.send(self.engine.statistics());
                 }
-                Message::Close => self.inbox.closed.store(true, Ordering::Relaxed),
+                Message::Close => self.closing = true,
             }
         }
     }
 
     /// Ends every call that still waits.
     fn close(mut self, finished: &mut Vec<(Owner, Done)>) {
-        self.inbox.closed.store(true, Ordering::SeqCst);
         self.engine.fail_all();
         self.engine.take_finished(finished);
         for (owner, done) in finished.drain(..) {
-            if let Owner::Slot(slot) = owner {
-                slot.finish(done);
-            }
-        }
-        for message in std::mem::take(&mut *self.inbox.lock()) {
-            if let Message::Submit(_, slot) = message {
-                let result = Err(Error::Closed);
-                slot.finish(Done { result, buffer: Vec::new(), latency: Duration::ZERO });
+            if let Owner::Slot(promise) = owner {
+                promise.keep(done);
             }
         }
     }

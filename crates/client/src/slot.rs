@@ -4,8 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::call::Done;
+use crate::error::Error;
 
 /// The meeting place of a waiting thread and a loop.
 #[derive(Debug, Default)]
@@ -26,7 +28,7 @@ impl Slot {
     }
 
     /// Hands the outcome over, in the loop.
-    pub(crate) fn finish(&self, done: Done) {
+    fn finish(&self, done: Done) {
         let mut state = self.lock();
         state.done = Some(done);
         let waker = state.waker.take();
@@ -34,6 +36,33 @@ impl Slot {
         self.finished.notify_one();
         if let Some(waker) = waker {
             waker.wake();
+        }
+    }
+}
+
+/// The loop's end of an operation. Whoever waits is told even when the loop ends in a way nobody foresaw: a
+/// promise that is dropped says that the mount is closed.
+#[derive(Debug)]
+pub(crate) struct Promise(Option<Arc<Slot>>);
+
+impl Promise {
+    /// Hands the outcome over.
+    pub(crate) fn keep(mut self, done: Done) {
+        if let Some(slot) = self.0.take() {
+            slot.finish(done);
+        }
+    }
+
+    /// Hands the buffer of an operation back that never began, because the mount is closed.
+    pub(crate) fn refuse(self, buffer: Vec<u8>) {
+        self.keep(Done { result: Err(Error::Closed), buffer, latency: Duration::ZERO });
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0.take() {
+            slot.finish(Done { result: Err(Error::Closed), buffer: Vec::new(), latency: Duration::ZERO });
         }
     }
 }
@@ -46,9 +75,9 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn new() -> (Self, Arc<Slot>) {
+    pub(crate) fn new() -> (Self, Promise) {
         let slot = Arc::new(Slot::default());
-        (Self { slot: Arc::clone(&slot) }, slot)
+        (Self { slot: Arc::clone(&slot) }, Promise(Some(slot)))
     }
 
     /// Blocks until the operation has ended. Not to be called on a loop's own thread.

@@ -19,6 +19,17 @@ use std::time::Duration;
 /// Connections of one table: `nconnect` and `mdconnect` together never exceed it, and it is the width of
 /// the bit sets.
 pub const CONNECTIONS_MAX: usize = 64;
+/// What is outstanding in the other direction counts by this part: it shares the processors, not the link.
+const OTHER_DIRECTION: u64 = 8;
+
+/// Which way the bytes of a call go: 1 away from us.
+const fn direction(class: Class) -> usize {
+    match class {
+        Class::Read | Class::Metadata => 0,
+        Class::Write => 1,
+    }
+}
+
 /// A call loads its connection by this much more than its payload: an answer costs a server about as much
 /// as moving a few KiB, and calls without payload must count too.
 const CALL_COST: u64 = 4 << 10;
@@ -110,7 +121,8 @@ pub struct Table {
     last: u32,
     turn: u32,
     /// Outstanding bytes and calls of each connection, and how slow its path is ([`WEIGHT_ONE`] is not slow).
-    load: [u64; CONNECTIONS_MAX],
+    /// Bytes outstanding in each direction: towards us, and away from us. A link carries both at once.
+    load: [[u64; 2]; CONNECTIONS_MAX],
     calls: [u32; CONNECTIONS_MAX],
     weight: [u64; CONNECTIONS_MAX],
     by_node: Vec<u64>,
@@ -163,7 +175,7 @@ impl Table {
             spread_writes: config.spread_writes,
             last: 0,
             turn: 0,
-            load: [0; CONNECTIONS_MAX],
+            load: [[0; 2]; CONNECTIONS_MAX],
             calls: [0; CONNECTIONS_MAX],
             weight: [WEIGHT_ONE; CONNECTIONS_MAX],
             by_node: vec![0; nodes],
@@ -235,10 +247,11 @@ impl Table {
             self.suspect,
         ];
         let set = choices.into_iter().find(|&set| set != 0)?;
-        Some(self.least_loaded(set, u64::from(bytes) + CALL_COST))
+        Some(self.least_loaded(set, class, u64::from(bytes) + CALL_COST))
     }
 
-    fn least_loaded(&mut self, set: u64, cost: u64) -> ConnId {
+    fn least_loaded(&mut self, set: u64, class: Class, cost: u64) -> ConnId {
+        let ours = direction(class);
         self.turn = self.turn.wrapping_add(1);
         let plain = self.turn.is_multiple_of(EXPLORE_EVERY);
         // The search starts after the last choice, so that ties go round.
@@ -248,7 +261,8 @@ impl Table {
         while rest != 0 {
             let index = (rest.trailing_zeros() + start) % u64::BITS;
             rest &= rest - 1;
-            let load = self.load[index as usize] + cost;
+            let loads = self.load[index as usize];
+            let load = loads[ours] + loads[1 - ours] / OTHER_DIRECTION + cost;
             let weight = self.weight[index as usize];
             let score = if plain { load * WEIGHT_MAX - weight } else { load * weight };
             if score < best_score {
@@ -260,10 +274,10 @@ impl Table {
     }
 
     /// A call of `bytes` (as given to [`Table::pick`]) was handed to this connection.
-    pub fn sent(&mut self, now: Duration, conn: ConnId, bytes: u32) {
+    pub fn sent(&mut self, now: Duration, conn: ConnId, class: Class, bytes: u32) {
         let index = usize::from(conn.0);
         let path = self.conns[index].path;
-        self.load[index] += u64::from(bytes) + CALL_COST;
+        self.load[index][direction(class)] += u64::from(bytes) + CALL_COST;
         self.calls[index] += 1;
         let status = &mut self.path_mut(path).status;
         status.calls += 1;
@@ -275,9 +289,10 @@ impl Table {
 
     /// A call of `bytes` was answered on this connection, `latency` after it was sent there. Answers of
     /// calls that have left the connection must not be reported.
-    pub fn answered(&mut self, now: Duration, conn: ConnId, bytes: u32, latency: Duration) {
+    pub fn answered(&mut self, now: Duration, conn: ConnId, class: Class, bytes: u32, latency: Duration) {
         let index = usize::from(conn.0);
-        self.load[index] = self.load[index].saturating_sub(u64::from(bytes) + CALL_COST);
+        let load = &mut self.load[index][direction(class)];
+        *load = load.saturating_sub(u64::from(bytes) + CALL_COST);
         self.calls[index] = self.calls[index].saturating_sub(1);
         let path = self.conns[index].path;
         self.path_mut(path).latency.sample(latency, bytes);
@@ -335,7 +350,7 @@ impl Table {
     /// Bytes outstanding on a connection, with what each call counts besides its payload.
     #[must_use]
     pub fn load(&self, conn: ConnId) -> u64 {
-        self.load.get(usize::from(conn.0)).copied().unwrap_or(0)
+        self.load.get(usize::from(conn.0)).map_or(0, |loads| loads.iter().sum())
     }
 
     /// Whether any connection can take a call.

@@ -56,7 +56,7 @@ impl Answers<'_> {
             }
             let latency = now.saturating_sub(call.sent_at);
             let bytes = call.bytes();
-            self.core.table.answered(now, self.conn, bytes, latency);
+            self.core.table.answered(now, self.conn, call.class(), bytes, latency);
             if let Some(path) = self.core.table.path_of(self.conn)
                 && let Some(counters) = self.core.counters.get_mut(usize::from(path.0))
             {
@@ -76,7 +76,7 @@ impl Answers<'_> {
                 if reader.rest().get(..4) == Some(&Status::JUKEBOX.0.to_be_bytes()) {
                     self.core.delay(key);
                 } else {
-                    self.core.finish(key, Ok(Answer::Results(reader.rest().to_vec())));
+                    self.core.call_answered(key, reader);
                 }
                 Ok(())
             }
@@ -90,7 +90,11 @@ impl Answers<'_> {
             && let Some(call) = self.core.calls.0.get(key)
         {
             let error = call.misbehaved(reason.clone());
-            self.core.finish(key, Err(error));
+            if matches!(call.body, Body::Commit { .. }) {
+                self.core.fail_group(key, &error);
+            } else {
+                self.core.finish(key, Err(error));
+            }
             self.broken = Some(reason);
         }
     }
@@ -173,8 +177,7 @@ impl Sink for Answers<'_> {
 impl Core {
     /// The server asks for patience: the same operation again later, as a new call.
     fn delay(&mut self, key: CallKey) {
-        self.renew(key);
-        self.again.retain(|again| *again != key);
+        self.forget_xid(key);
         self.delayed.push((self.now + JUKEBOX_DELAY, key));
     }
 
@@ -185,6 +188,16 @@ impl Core {
             let error = Error::Status { operation: call.operation(), status };
             self.finish(key, Err(error));
         }
+    }
+
+    /// The results go into the memory that the arguments were in: they are not needed any more.
+    fn call_answered(&mut self, key: CallKey, mut reader: Reader<'_>) {
+        let Some(call) = self.calls.0.get_mut(key) else { return };
+        let Body::Call { args, .. } = &mut call.body else { return };
+        let mut results = std::mem::take(args);
+        results.clear();
+        results.extend_from_slice(reader.rest());
+        self.finish(key, Ok(Answer::Results(results)));
     }
 
     fn read_answered(&mut self, key: CallKey, mut reader: Reader<'_>) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use paths::{ConnId, NodeId};
+use paths::{ConnId, NodeId, Table};
 use rpc::Xid;
 use transport::poll::{Event, Interest};
 use transport::{Limits, Stream, Transport, socket};
@@ -45,6 +45,8 @@ pub(crate) struct Line {
     /// Bytes received or acknowledged at the last tick.
     progress_seen: u64,
     received_bytes: u64,
+    /// It has proved where it leads: it carries calls.
+    proved: bool,
 }
 
 impl Line {
@@ -57,6 +59,7 @@ impl Line {
             waits_to_send: false,
             progress_seen: 0,
             received_bytes: 0,
+            proved: false,
         }
     }
 
@@ -88,6 +91,15 @@ impl Line {
 
 const fn token(conn: ConnId) -> u64 {
     FIRST_LINE_TOKEN + conn.0 as u64
+}
+
+/// The connection with the least load among those to a node, for what must go there and nowhere else.
+pub(super) fn line_to(lines: &[Line], table: &Table, node: NodeId) -> Option<ConnId> {
+    (0_u16..)
+        .zip(lines)
+        .filter(|(_, line)| line.proved && line.node == node)
+        .map(|(index, _)| ConnId(index))
+        .min_by_key(|conn| table.load(*conn))
 }
 
 impl Engine {
@@ -158,11 +170,11 @@ impl Engine {
         line.progress_seen = 0;
         line.received_bytes = 0;
         let key = self.core.insert(Body::Prove, Owner::Engine);
-        let xid = self.core.xids.next(rpc::replay::XidClass::Repeatable);
-        if let (Some(call), Some(xid)) = (self.core.calls.0.get_mut(key), xid) {
-            call.xid = Some(xid);
+        self.core.draw_xid(key, rpc::replay::XidClass::Repeatable);
+        if let Some(call) = self.core.calls.0.get_mut(key)
+            && let Some(xid) = call.xid
+        {
             call.line = Some(conn);
-            self.core.by_xid.insert(xid, key);
             line.push_with(key, call, xid, &self.setup.credential, Some(self.setup.root));
         }
         self.mark_dirty(conn);
@@ -191,6 +203,7 @@ impl Engine {
         }
         match proved {
             Some(Ok(())) => {
+                line.proved = true;
                 self.setup.route.path_proved(self.core.table.path_of(conn));
                 self.core.table.connected(self.core.now, conn);
             }
@@ -216,6 +229,7 @@ impl Engine {
     /// Resets whatever is in a slot; a buffer that was being received into goes back to its call.
     pub(super) fn close(&mut self, conn: ConnId) {
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        line.proved = false;
         if let State::Open(stream) = std::mem::replace(&mut line.state, State::Closed)
             && let Some(landing) = stream.abort()
             && let Some(call) = self.core.calls.0.get_mut(landing.key)
@@ -263,22 +277,23 @@ impl Engine {
 
     /// Tells the table how each connection is doing.
     pub(super) fn tick_lines(&mut self) {
-        let mut oldest: Vec<Option<Duration>> = vec![None; self.lines.len()];
+        self.oldest.clear();
+        self.oldest.resize(self.lines.len(), None);
         for (_, call) in &self.core.calls.0 {
             if let Some(conn) = call.line
-                && let Some(slot) = oldest.get_mut(usize::from(conn.0))
+                && let Some(slot) = self.oldest.get_mut(usize::from(conn.0))
             {
                 *slot = Some(slot.map_or(call.sent_at, |at: Duration| at.min(call.sent_at)));
             }
         }
-        for (index, (line, oldest)) in self.lines.iter_mut().zip(oldest).enumerate() {
+        for (index, (line, oldest)) in self.lines.iter_mut().zip(&self.oldest).enumerate() {
             let State::Open(stream) = &line.state else { continue };
             let acknowledged = socket::tcp_info(stream.fd()).map_or(0, |info| info.acknowledged_bytes);
             let progress_now = line.received_bytes + acknowledged;
             let progress = progress_now != line.progress_seen;
             line.progress_seen = progress_now;
             let conn = ConnId(u16::try_from(index).unwrap_or(u16::MAX));
-            self.core.table.tick(self.core.now, conn, oldest, progress);
+            self.core.table.tick(self.core.now, conn, *oldest, progress);
         }
     }
 }

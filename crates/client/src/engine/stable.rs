@@ -18,6 +18,8 @@ use crate::error::Error;
 /// Unstable bytes kept at most for each loop and file before a COMMIT is sent however many writes are
 /// still in flight.
 const UNSTABLE_BYTES_MAX: usize = 64 << 20;
+/// Emptied lists kept for the next COMMITs.
+const SPARE_LISTS_MAX: usize = 16;
 
 /// Writes of one file that one node has answered UNSTABLE.
 #[derive(Debug)]
@@ -26,8 +28,18 @@ struct Group {
     verifier: Verifier,
     held: Vec<CallKey>,
     held_bytes: usize,
-    /// Covered by the COMMIT under way.
-    committing: Vec<CallKey>,
+    commit: Option<Commit>,
+}
+
+/// A COMMIT under way. It speaks only for writes that were answered before it was sent, and only if the server
+/// has lived through all of it.
+#[derive(Debug)]
+struct Commit {
+    /// Which call it is: after a write was given up, an older COMMIT of the same group may still be answered.
+    key: CallKey,
+    /// What the writes were answered with; a later write may have brought the group another one since.
+    verifier: Verifier,
+    covers: Vec<CallKey>,
 }
 
 /// The writes of one file that are not finished.
@@ -37,33 +49,65 @@ struct FileWrites {
     groups: SmallVec<[Group; 1]>,
 }
 
+impl FileWrites {
+    /// The groups for which a COMMIT is to be sent now.
+    fn due(&self) -> bool {
+        let held: usize = self.groups.iter().map(|group| group.held.len()).sum();
+        let covered = self.groups.iter().filter_map(|group| group.commit.as_ref());
+        let committing: usize = covered.map(|commit| commit.covers.len()).sum();
+        let in_flight = self.unfinished.saturating_sub(held + committing);
+        let bytes: usize = self.groups.iter().map(|group| group.held_bytes).sum();
+        // Half as many wait as are in flight: commits overlap with writes, and no write waits for long.
+        held > 0 && (held * 2 >= in_flight || bytes >= UNSTABLE_BYTES_MAX)
+    }
+}
+
 /// All files with unfinished writes.
 #[derive(Debug, Default)]
-pub(super) struct Groups(HashMap<u64, FileWrites>);
+pub(super) struct Groups {
+    files: HashMap<u64, FileWrites>,
+    spare: Vec<Vec<CallKey>>,
+}
 
 impl Groups {
     /// A write begins: how it is to be asked for.
-    pub(super) fn writing(&mut self, file: &FileRef, _bytes: usize) -> Stable {
-        let writes = self.0.entry(file.number).or_default();
+    pub(super) fn writing(&mut self, file: &FileRef) -> Stable {
+        let writes = self.files.entry(file.number).or_default();
         writes.unfinished += 1;
         if writes.unfinished == 1 { Stable::FileSync } else { Stable::Unstable }
     }
 
     /// A write has ended, well or not.
-    pub(super) fn finished(&mut self, file: &FileRef, _bytes: usize, _unstable: bool) {
-        if let Some(writes) = self.0.get_mut(&file.number) {
-            writes.unfinished = writes.unfinished.saturating_sub(1);
-            if writes.unfinished == 0 {
-                self.0.remove(&file.number);
+    pub(super) fn finished(&mut self, file: &FileRef) {
+        let Some(writes) = self.files.get_mut(&file.number) else { return };
+        writes.unfinished = writes.unfinished.saturating_sub(1);
+        if writes.unfinished == 0
+            && let Some(writes) = self.files.remove(&file.number)
+        {
+            for group in writes.groups {
+                self.recycle(group.held);
             }
         }
     }
 
     /// A write is given up: no COMMIT speaks for it any more.
-    pub(super) fn forget(&mut self, file: &FileRef, key: CallKey) {
-        for group in self.0.get_mut(&file.number).into_iter().flat_map(|writes| &mut writes.groups) {
+    pub(super) fn forget(&mut self, file: &FileRef, key: CallKey, bytes: usize) {
+        for group in self.files.get_mut(&file.number).into_iter().flat_map(|writes| &mut writes.groups) {
+            let before = group.held.len();
             group.held.retain(|held| *held != key);
-            group.committing.retain(|held| *held != key);
+            if group.held.len() < before {
+                group.held_bytes = group.held_bytes.saturating_sub(bytes);
+            }
+            if let Some(commit) = &mut group.commit {
+                commit.covers.retain(|covered| *covered != key);
+            }
+        }
+    }
+
+    fn recycle(&mut self, mut list: Vec<CallKey>) {
+        if self.spare.len() < SPARE_LISTS_MAX {
+            list.clear();
+            self.spare.push(list);
         }
     }
 }
@@ -96,12 +140,11 @@ impl Core {
         }
         let (Some(node), false) = (node, is_stable) else {
             self.finish(key, Ok(Answer::Written));
-            self.commit_when_due(&file);
             return Ok(());
         };
         let bytes = buffer.len();
         let lost = self.hold(&file, node, key, bytes, success.verifier);
-        self.rewrite(&lost);
+        self.rewrite(lost);
         self.commit_when_due(&file);
         Ok(())
     }
@@ -115,10 +158,11 @@ impl Core {
         bytes: usize,
         verifier: Verifier,
     ) -> Vec<CallKey> {
-        let writes = self.groups.0.entry(file.number).or_default();
+        let Groups { files, spare } = &mut self.groups;
+        let writes = files.entry(file.number).or_default();
         let at = writes.groups.iter().position(|group| group.node == node).unwrap_or_else(|| {
-            let (held, committing) = (Vec::new(), Vec::new());
-            writes.groups.push(Group { node, verifier, held, held_bytes: 0, committing });
+            let held = spare.pop().unwrap_or_default();
+            writes.groups.push(Group { node, verifier, held, held_bytes: 0, commit: None });
             writes.groups.len() - 1
         });
         let Some(group) = writes.groups.get_mut(at) else { return Vec::new() };
@@ -134,62 +178,63 @@ impl Core {
     }
 
     /// Sends a COMMIT where enough writes wait for one.
-    fn commit_when_due(&mut self, file: &FileRef) {
-        let Some(writes) = self.groups.0.get_mut(&file.number) else { return };
-        let held: usize = writes.groups.iter().map(|group| group.held.len()).sum();
-        let committing: usize = writes.groups.iter().map(|group| group.committing.len()).sum();
-        let in_flight = writes.unfinished.saturating_sub(held + committing);
-        let bytes: usize = writes.groups.iter().map(|group| group.held_bytes).sum();
-        // Half as many wait as are in flight: commits overlap with writes, and no write waits for long.
-        if held == 0 || (held * 2 < in_flight && bytes < UNSTABLE_BYTES_MAX) {
+    pub(super) fn commit_when_due(&mut self, file: &FileRef) {
+        if !self.groups.files.get(&file.number).is_some_and(FileWrites::due) {
             return;
         }
-        let mut nodes: SmallVec<[NodeId; 4]> = SmallVec::new();
-        for group in &mut writes.groups {
-            if group.committing.is_empty() && !group.held.is_empty() {
-                group.committing = std::mem::take(&mut group.held);
-                group.held_bytes = 0;
-                nodes.push(group.node);
+        let groups = self.groups.files.get(&file.number).map_or(0, |writes| writes.groups.len());
+        for at in 0..groups {
+            let spare = &mut self.groups.spare;
+            let Some(group) =
+                self.groups.files.get_mut(&file.number).and_then(|writes| writes.groups.get_mut(at))
+            else {
+                return;
+            };
+            if group.commit.is_some() || group.held.is_empty() {
+                continue;
             }
-        }
-        for node in nodes {
+            let covers = std::mem::replace(&mut group.held, spare.pop().unwrap_or_default());
+            group.held_bytes = 0;
+            let (node, verifier) = (group.node, group.verifier);
             let key = self.insert(Body::Commit { file: *file, node }, Owner::Engine);
             self.again.push(key);
+            let writes = self.groups.files.get_mut(&file.number);
+            if let Some(group) = writes.and_then(|writes| writes.groups.get_mut(at)) {
+                group.commit = Some(Commit { key, verifier, covers });
+            }
         }
     }
 
-    /// The writes that a COMMIT speaks for, and the verifier they were answered with.
-    fn take_committing(&mut self, key: CallKey) -> Option<(FileRef, Verifier, Vec<CallKey>)> {
-        let call = self.calls.0.get(key)?;
-        let Body::Commit { file, node } = &call.body else { return None };
-        let (file, node) = (*file, *node);
-        let group =
-            self.groups.0.get_mut(&file.number)?.groups.iter_mut().find(|group| group.node == node)?;
-        Some((file, group.verifier, std::mem::take(&mut group.committing)))
+    /// Ends a COMMIT: gives what it speaks for. Nothing for one whose writes were all given up long ago.
+    fn end_commit(&mut self, key: CallKey) -> Option<(FileRef, Commit)> {
+        let Body::Commit { file, .. } = &self.calls.0.get(key)?.body else { return None };
+        let file = *file;
+        self.finish(key, Ok(Answer::Written));
+        let writes = self.groups.files.get_mut(&file.number)?;
+        let ours = |group: &&mut Group| group.commit.as_ref().is_some_and(|commit| commit.key == key);
+        let commit = writes.groups.iter_mut().find(ours)?.commit.take()?;
+        Some((file, commit))
     }
 
     /// A COMMIT was answered.
     pub(super) fn committed(&mut self, key: CallKey, verifier: Verifier) {
-        let taken = self.take_committing(key);
-        self.finish(key, Ok(Answer::Written));
-        let Some((file, wanted, keys)) = taken else { return };
-        if verifier == wanted {
-            for key in keys {
+        let Some((file, mut commit)) = self.end_commit(key) else { return };
+        if verifier == commit.verifier {
+            for key in commit.covers.drain(..) {
                 self.finish(key, Ok(Answer::Written));
             }
+            self.groups.recycle(commit.covers);
         } else {
             tracing::warn!("the server has lost unstable data (it restarted); writing them again");
-            self.rewrite(&keys);
+            self.rewrite(commit.covers);
         }
         self.commit_when_due(&file);
     }
 
     /// A COMMIT failed: so have the writes that it spoke for.
     pub(super) fn fail_group(&mut self, key: CallKey, error: &Error) {
-        let taken = self.take_committing(key);
-        self.finish(key, Ok(Answer::Written));
-        let Some((file, _, keys)) = taken else { return };
-        for key in keys {
+        let Some((file, commit)) = self.end_commit(key) else { return };
+        for key in commit.covers {
             self.finish(key, Err(error.again()));
         }
         self.commit_when_due(&file);
@@ -197,22 +242,23 @@ impl Core {
 
     /// The node that a COMMIT must go to is gone.
     pub(super) fn rewrite_group(&mut self, key: CallKey) {
-        let taken = self.take_committing(key);
-        self.finish(key, Ok(Answer::Written));
-        if let Some((_, _, keys)) = taken {
-            self.rewrite(&keys);
-        }
+        let Some((file, commit)) = self.end_commit(key) else { return };
+        self.rewrite(commit.covers);
+        self.commit_when_due(&file);
     }
 
-    /// Writes data again that may be lost, as new calls.
-    fn rewrite(&mut self, keys: &[CallKey]) {
-        for &key in keys {
+    /// Writes data again that may be lost, as new calls. Synchronously: it is rare, and a server that changes its
+    /// verifier with every answer must not keep us at it for ever.
+    fn rewrite(&mut self, mut keys: Vec<CallKey>) {
+        for key in keys.drain(..) {
             if let Some(call) = self.calls.0.get_mut(key)
-                && let Body::Write { written, .. } = &mut call.body
+                && let Body::Write { written, stable, .. } = &mut call.body
             {
                 *written = 0;
+                *stable = Stable::FileSync;
             }
             self.renew(key);
         }
+        self.groups.recycle(keys);
     }
 }

@@ -307,7 +307,7 @@ impl Table {
             self.path_mut(path).status.moved(calls, now.saturating_sub(silent_since));
         }
         self.calls[index] = 0;
-        self.load[index] = 0;
+        self.load[index] = [0; 2];
         self.outputs.push_back(Output::Move(conn));
     }
 

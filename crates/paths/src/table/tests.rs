@@ -54,7 +54,7 @@ fn run(table: &mut Table, until: Duration) -> Vec<(Duration, Output)> {
 
 /// Takes path 0 (connection 0) down by silence: a call at 0 ms, overdue, probe missed.
 fn die_silently(table: &mut Table, now: Duration) -> Vec<Output> {
-    table.sent(now, ConnId(0), 0);
+    table.sent(now, ConnId(0), Class::Read, 0);
     table.tick(now + ms(250), ConnId(0), Some(now), false);
     assert_eq!(outputs(table), [Output::Probe(PathId(0))]);
     table.advance(now + ms(550));
@@ -66,11 +66,11 @@ fn the_least_loaded_connection_takes_the_call_and_ties_go_round() {
     let mut table = connected(config(1, 4));
     for _ in 0..40 {
         let conn = table.pick(Class::Read, None, 1 << 20).unwrap();
-        table.sent(ms(0), conn, 1 << 20);
+        table.sent(ms(0), conn, Class::Read, 1 << 20);
     }
     let loads: BTreeSet<u64> = (0..4).map(|conn| table.load(ConnId(conn))).collect();
     assert_eq!(loads.len(), 1);
-    table.answered(ms(1), ConnId(2), 1 << 20, ms(1));
+    table.answered(ms(1), ConnId(2), Class::Read, 1 << 20, ms(1));
     assert_eq!(table.pick(Class::Read, None, 0), Some(ConnId(2)));
     assert_eq!(table.pick(Class::Write, None, 4096), Some(ConnId(2)), "not sent yet, so still the least");
 }
@@ -80,14 +80,14 @@ fn a_file_is_read_on_its_node_unless_reads_are_spread() {
     let mut table = connected(config(4, 8));
     for _ in 0..20 {
         let conn = table.pick(Class::Read, Some(NodeId(2)), 4096).unwrap();
-        table.sent(ms(0), conn, 4096);
+        table.sent(ms(0), conn, Class::Read, 4096);
         assert_eq!(table.path_of(conn), Some(PathId(2)));
     }
     let mut table = connected(Config { spread_reads: true, ..config(4, 8) });
     let mut used = BTreeSet::new();
     for _ in 0..8 {
         let conn = table.pick(Class::Read, Some(NodeId(2)), 4096).unwrap();
-        table.sent(ms(0), conn, 4096);
+        table.sent(ms(0), conn, Class::Read, 4096);
         used.insert(conn);
         let write = table.pick(Class::Write, Some(NodeId(1)), 0).unwrap();
         assert_eq!(table.path_of(write), Some(PathId(1)));
@@ -103,7 +103,7 @@ fn metadata_keeps_off_the_bulk_connections_while_its_own_live() {
     let mut table = connected(config);
     for _ in 0..9 {
         let conn = table.pick(Class::Metadata, Some(NodeId(0)), 0).unwrap();
-        table.sent(ms(0), conn, 0);
+        table.sent(ms(0), conn, Class::Read, 0);
         assert_eq!(conn, ConnId(3));
         assert_ne!(table.pick(Class::Write, None, 1 << 20), Some(ConnId(3)));
     }
@@ -114,7 +114,7 @@ fn metadata_keeps_off_the_bulk_connections_while_its_own_live() {
 #[test]
 fn calls_leave_a_broken_connection_at_once() {
     let mut table = connected(config(2, 2));
-    table.sent(ms(10), ConnId(0), 1 << 20);
+    table.sent(ms(10), ConnId(0), Class::Read, 1 << 20);
     table.disconnected(ms(20), ConnId(0));
     assert_eq!(outputs(&mut table), [Output::Move(ConnId(0)), Output::Connect(ConnId(0))]);
     assert_eq!(state(&table, 0), State::Down);
@@ -129,7 +129,7 @@ fn calls_leave_a_broken_connection_at_once() {
 #[test]
 fn a_silent_path_is_probed_then_fenced_before_its_calls_move() {
     let mut table = connected(config(2, 2));
-    table.sent(ms(0), ConnId(0), 0);
+    table.sent(ms(0), ConnId(0), Class::Read, 0);
     table.tick(ms(199), ConnId(0), Some(ms(0)), false);
     assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
     table.tick(ms(201), ConnId(0), Some(ms(0)), false);
@@ -144,13 +144,13 @@ fn a_silent_path_is_probed_then_fenced_before_its_calls_move() {
 #[test]
 fn any_byte_is_life() {
     let mut table = connected(config(2, 4));
-    table.sent(ms(0), ConnId(0), 1 << 20);
+    table.sent(ms(0), ConnId(0), Class::Read, 1 << 20);
     for tick in 1..100 {
         table.tick(ms(50 * tick), ConnId(0), Some(ms(0)), true);
     }
     assert_eq!(outputs(&mut table), []);
     // A silent connection of a path that is heard of is avoided, without suspecting its path.
-    table.sent(ms(5000), ConnId(2), 0);
+    table.sent(ms(5000), ConnId(2), Class::Read, 0);
     table.alive(ms(5190), ConnId(0));
     table.tick(ms(5250), ConnId(2), Some(ms(5000)), false);
     assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
@@ -165,21 +165,21 @@ fn any_byte_is_life() {
 #[test]
 fn an_answered_probe_clears_the_suspicion() {
     let mut table = connected(config(2, 2));
-    table.sent(ms(0), ConnId(0), 0);
+    table.sent(ms(0), ConnId(0), Class::Read, 0);
     table.tick(ms(250), ConnId(0), Some(ms(0)), false);
     table.probe_answered(ms(251), PathId(0));
     assert_eq!(state(&table, 0), State::Up);
     assert_eq!(outputs(&mut table), [Output::Probe(PathId(0))]);
     assert_eq!(table.next_wake(), None);
     assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(1)), "its call is overdue still");
-    table.answered(ms(300), ConnId(0), 0, ms(300));
+    table.answered(ms(300), ConnId(0), Class::Read, 0, ms(300));
     assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(0)));
 }
 
 #[test]
 fn the_only_path_is_not_given_up_in_haste() {
     let mut table = connected(config(1, 1));
-    table.sent(ms(0), ConnId(0), 0);
+    table.sent(ms(0), ConnId(0), Class::Read, 0);
     table.tick(ms(250), ConnId(0), Some(ms(0)), false);
     let seen = run(&mut table, ms(4999));
     assert!(seen.iter().all(|(_, output)| *output == Output::Probe(PathId(0))), "{seen:?}");
@@ -194,7 +194,7 @@ fn a_silent_connection_is_given_up_after_timeo_though_its_path_lives() {
     let mut config = config(2, 2);
     config.timing.silent_max = ms(3000);
     let mut table = connected(config);
-    table.sent(ms(0), ConnId(0), 0);
+    table.sent(ms(0), ConnId(0), Class::Read, 0);
     for tick in 1..=60 {
         let now = ms(50 * tick);
         table.tick(now, ConnId(0), Some(ms(0)), false);
@@ -246,7 +246,7 @@ fn a_returning_path_ramps_up() {
     for now in [2000, 2500, 3100] {
         for _ in 0..500 {
             let conn = table.pick(Class::Read, Some(NodeId(0)), 4096).unwrap();
-            table.sent(ms(now), conn, 4096);
+            table.sent(ms(now), conn, Class::Read, 4096);
             taken += u32::from(conn == ConnId(0));
         }
         table.tick(ms(now), ConnId(0), None, true);
@@ -299,7 +299,7 @@ fn a_table_whose_paths_are_gone_goes_abroad_and_comes_home() {
     }
     let mut table = connected(config);
     for conn in 0..4 {
-        table.sent(ms(0), ConnId(conn), 0);
+        table.sent(ms(0), ConnId(conn), Class::Read, 0);
         table.tick(ms(250), ConnId(conn), Some(ms(0)), false);
     }
     table.advance(ms(550));
@@ -319,13 +319,13 @@ fn a_table_whose_paths_are_gone_goes_abroad_and_comes_home() {
     let seen = run(&mut table, ms(2000));
     assert!(seen.iter().any(|(_, output)| *output == Output::Probe(PathId(0))), "{seen:?}");
     let carried = table.pick(Class::Read, Some(NodeId(0)), 0).unwrap();
-    table.sent(ms(2000), ConnId(0), 0);
+    table.sent(ms(2000), ConnId(0), Class::Read, 0);
     assert!(table.path_of(carried).unwrap() >= PathId(2));
 
     table.probe_answered(ms(2001), PathId(0));
     assert_eq!(outputs(&mut table), [], "connection 0 drains first");
     assert!((0..20).all(|_| table.pick(Class::Read, None, 0) != Some(ConnId(0))));
-    table.answered(ms(2002), ConnId(0), 0, ms(2));
+    table.answered(ms(2002), ConnId(0), Class::Read, 0, ms(2));
     assert_eq!(outputs(&mut table), [Output::Divert { conn: ConnId(0), to: PathId(0) }]);
     table.connected(ms(2003), ConnId(0));
     assert_eq!(outputs(&mut table), [Output::Divert { conn: ConnId(1), to: PathId(0) }]);
@@ -341,13 +341,13 @@ fn a_connection_that_never_drains_keeps_working_abroad() {
     let mut table = connected(config);
     die_silently(&mut table, ms(0));
     table.connected(ms(560), ConnId(0));
-    table.sent(ms(600), ConnId(0), 0);
+    table.sent(ms(600), ConnId(0), Class::Read, 0);
     run(&mut table, ms(1100));
     table.probe_answered(ms(1100), PathId(0));
     assert_eq!(table.pick(Class::Read, None, 0), None, "it drains");
     assert_eq!(run(&mut table, ms(1600)), []);
     assert_eq!(table.pick(Class::Read, None, 0), Some(ConnId(0)), "it gave up draining for now");
-    table.answered(ms(3000), ConnId(0), 0, ms(2400));
+    table.answered(ms(3000), ConnId(0), Class::Read, 0, ms(2400));
     let seen = run(&mut table, ms(7000));
     assert_eq!(seen.last().unwrap().1, Output::Divert { conn: ConnId(0), to: PathId(0) });
 }
@@ -359,10 +359,10 @@ fn a_slow_path_is_used_less_but_not_cut() {
     for i in 0..6400_u64 {
         let now = ms(i * 10);
         let conn = table.pick(Class::Read, None, 4096).unwrap();
-        table.sent(now, conn, 4096);
+        table.sent(now, conn, Class::Read, 4096);
         slow += u32::from(conn == ConnId(0));
         let latency = if conn == ConnId(0) { ms(5) } else { Duration::from_micros(500) };
-        table.answered(now + latency, conn, 4096, latency);
+        table.answered(now + latency, conn, Class::Read, 4096, latency);
         table.tick(now + latency, conn, None, false);
     }
     assert!(

@@ -265,7 +265,7 @@ impl World {
             let Call { class, home, bytes, .. } = self.calls[call];
             let Some(conn) = self.table.pick(class, home, bytes) else { break };
             self.waiting.pop_front();
-            self.table.sent(self.now, conn, bytes);
+            self.table.sent(self.now, conn, Class::Read, bytes);
             self.send(conn.0, call);
         }
     }
@@ -401,7 +401,7 @@ impl World {
         let (answers, caller, bytes, sent) = (of_call.answers, of_call.caller, of_call.bytes, of_call.sent);
         self.longest = self.longest.max(now - of_call.started);
         self.answered += 1;
-        self.table.answered(now, ConnId(conn), bytes, now - sent);
+        self.table.answered(now, ConnId(conn), Class::Read, bytes, now - sent);
         if answers != 1 {
             self.fail(format!("call {call} was answered {answers} times"));
         }
