@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nfs3::mount::mnt;
 use nfs3::proc::{fsinfo, getattr};
@@ -41,9 +41,9 @@ impl Caller {
     fn connect(address: SocketAddr, credential: &[u8]) -> Result<Self, MountError> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
             .map_err(|source| MountError::Connect { address, source })?;
-        let deadline = |source| MountError::Connect { address, source };
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(deadline)?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(deadline)?;
+        stream
+            .set_write_timeout(Some(ANSWER_TIMEOUT))
+            .map_err(|source| MountError::Connect { address, source })?;
         Ok(Self { address, stream, credential: credential.to_vec(), next_xid: crate::random_u64() as u32 })
     }
 
@@ -82,7 +82,14 @@ impl Caller {
         let mark = Mark::whole(record.len()).ok_or_else(|| invalid("call too long".into()))?;
         self.stream.write_all(&[&mark.encode()[..], record].concat())?;
         let mut assembler = Assembler::new(REPLY_BYTES_MAX);
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
+            // One deadline for the whole answer: it may come byte by byte.
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
             let mut chunk = [0; 4096];
             let got = self.stream.read(&mut chunk)?;
             if got == 0 {

@@ -72,16 +72,6 @@ impl Op {
     }
 }
 
-impl Op {
-    /// The caller's buffer.
-    pub(crate) fn into_buffer(self) -> Vec<u8> {
-        match self {
-            Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer,
-            Self::Call { .. } => Vec::new(),
-        }
-    }
-}
-
 /// What an operation gave.
 #[derive(Debug)]
 pub enum Answer {

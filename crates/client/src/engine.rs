@@ -32,8 +32,8 @@ use crate::route::Route;
 use crate::shard::ShardStatistics;
 use crate::statistics::PathCounters;
 
-pub(crate) use lines::{FIRST_LINE_TOKEN, Line};
 use lines::line_to;
+pub(crate) use lines::{FIRST_LINE_TOKEN, Line};
 use probes::Probe;
 use stable::Groups;
 
@@ -223,7 +223,7 @@ impl Engine {
         };
         call.line = Some(conn);
         call.sent_at = self.core.now;
-        table.sent(self.core.now, conn, call.bytes());
+        table.sent(self.core.now, conn, call.class(), call.bytes());
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         line.push(key, call, xid, &self.setup.credential);
         self.mark_dirty(conn);

@@ -61,6 +61,7 @@ impl Mount {
     }
 
     fn try_settings(settings: Settings) -> std::result::Result<Self, MountError> {
+        check(&settings)?;
         let identity = crate::random_u64();
         let root = bootstrap_any(&settings, &credential(&settings, identity))?;
         let paths = path_ends(&settings);
@@ -73,8 +74,10 @@ impl Mount {
             proofs: Proofs::new(paths.len()),
             paths,
         });
+        let by_loop = connections_by_loop(&settings, start);
+        let used: Vec<PathId> = by_loop.iter().flatten().map(|connection| connection.path).collect();
         let mut shards = Vec::new();
-        for (index, connections) in connections_by_loop(&settings, start).into_iter().enumerate() {
+        for (index, connections) in by_loop.into_iter().enumerate() {
             // Each loop is a client of its own to the server's reply cache: it has an xid space of its own.
             let setup = Setup {
                 table: paths::Config {
@@ -101,20 +104,23 @@ impl Mount {
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let inner = Inner { shards, route, root, placement, next_file, next_shard, settings };
         let mount = Self { inner: Arc::new(inner) };
-        mount.await_paths()?;
+        mount.await_paths(&used)?;
         Ok(mount)
     }
 
     /// Waits for the paths to prove where they lead: a wrong one fails the mount, a late one does not.
-    fn await_paths(&self) -> std::result::Result<(), MountError> {
-        let proofs = self.inner.route.proofs.wait(PATHS_PATIENCE);
-        for (proof, end) in proofs.iter().zip(&self.inner.route.paths) {
+    /// Paths without a connection of their own, which others fall back to, are not waited for.
+    fn await_paths(&self, used: &[PathId]) -> std::result::Result<(), MountError> {
+        let proofs = self.inner.route.proofs.wait(used, PATHS_PATIENCE);
+        for ((index, proof), end) in (0_u16..).zip(&proofs).zip(&self.inner.route.paths) {
             match proof {
                 Proof::Refused(reason) => {
                     return Err(MountError::OtherFileSystem { address: end.remote, reason: reason.clone() });
                 }
-                Proof::Unknown => tracing::warn!(address = %end.remote, "path is not up yet"),
-                Proof::Good => {}
+                Proof::Unknown if used.contains(&PathId(index)) => {
+                    tracing::warn!(address = %end.remote, "path is not up yet");
+                }
+                Proof::Unknown | Proof::Good => {}
             }
         }
         if proofs.iter().any(|proof| matches!(proof, Proof::Good)) {
@@ -134,7 +140,7 @@ impl Mount {
     #[must_use]
     pub fn transfer_sizes(&self) -> (u32, u32) {
         let (info, settings) = (&self.inner.root.info, &self.inner.settings);
-        (settings.rsize.min(info.read_max.max(1)), settings.wsize.min(info.write_max.max(1)))
+        (settings.rsize.min(info.read_max).max(1), settings.wsize.min(info.write_max).max(1))
     }
 
     /// Names a file for reads and writes, and places it on the node with the least load.
@@ -211,6 +217,23 @@ impl Mount {
         }
         Statistics { paths, cpu }
     }
+}
+
+/// Settings need not come from options, which have bounds of their own.
+fn check(settings: &Settings) -> std::result::Result<(), MountError> {
+    let connections = usize::from(settings.nconnect) + usize::from(settings.mdconnect);
+    if settings.nconnect == 0 || connections > paths::CONNECTIONS_MAX {
+        let max = paths::CONNECTIONS_MAX;
+        return Err(MountError::Local(format!("{connections} connections; a mount has 1 to {max}")));
+    }
+    if settings.remotes.is_empty() {
+        return Err(MountError::Local("no remote address".into()));
+    }
+    let paths = settings.remotes.len().saturating_mul(settings.locals.len().max(1));
+    if paths > usize::from(u16::MAX) {
+        return Err(MountError::Local(format!("{paths} paths; a mount has {} at most", u16::MAX)));
+    }
+    Ok(())
 }
 
 /// A mount always has a loop: settings without one are refused before.

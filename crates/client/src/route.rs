@@ -67,13 +67,14 @@ impl Proofs {
         self.changed.notify_all();
     }
 
-    /// Waits until every path is proved or refused, or the time is over.
-    pub(crate) fn wait(&self, patience: Duration) -> Vec<Proof> {
+    /// Waits until each of these paths is proved or refused, or the time is over.
+    pub(crate) fn wait(&self, used: &[PathId], patience: Duration) -> Vec<Proof> {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let settled = state.iter().all(|proof| !matches!(proof, Proof::Unknown));
+            let settled =
+                used.iter().all(|path| !matches!(state.get(usize::from(path.0)), Some(Proof::Unknown)));
             if settled || left.is_zero() {
                 return state.clone();
             }

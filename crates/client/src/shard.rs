@@ -207,7 +207,8 @@ impl Driver {
                 break;
             }
             self.inbox.asleep.store(true, Ordering::SeqCst);
-            let timeout = if self.inbox.lock().waiting.is_empty() { self.engine.wait_time() } else { Duration::ZERO };
+            let timeout =
+                if self.inbox.lock().waiting.is_empty() { self.engine.wait_time() } else { Duration::ZERO };
             if let Err(error) = self.poller.wait(&mut events, Some(timeout)) {
                 tracing::error!(%error, "the loop cannot wait; the mount is closed");
                 break;

@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// The results go into the memory that the arguments were in: they are not needed any more.
-    fn call_answered(&mut self, key: CallKey, mut reader: Reader<'_>) {
+    fn call_answered(&mut self, key: CallKey, reader: Reader<'_>) {
         let Some(call) = self.calls.0.get_mut(key) else { return };
         let Body::Call { args, .. } = &mut call.body else { return };
         let mut results = std::mem::take(args);
