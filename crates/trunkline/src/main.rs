@@ -1,2 +1,64 @@
-//! The `trunkline` program.
-fn main() {}
+//! The `trunkline` program: reads the command line, runs one command, and tells how it ended.
+//!
+//! Each command is a file with its arguments and a `run`. Exit status: 0 done, 1 failed, 2 bad usage. What is
+//! asked for goes to standard output, everything else (errors, logs, progress) to standard error.
+
+mod error;
+mod lab;
+mod logging;
+mod output;
+mod report;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use error::Error;
+use std::process::ExitCode;
+
+/// Network storage that uses every path at once: serve, mount, measure.
+#[derive(Debug, Parser)]
+#[command(name = "trunkline", version, propagate_version = true, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(flatten)]
+    logging: logging::LoggingArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "Environment:\n  \
+    TRUNKLINE_LOG  which log messages to show, for example info or server=debug,client=trace\n  \
+    NO_COLOR       when set to anything, no colours";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    Report(report::ReportArgs),
+    Lab(lab::LabArgs),
+}
+
+fn main() -> ExitCode {
+    // Bad usage, --help and --version end here, with clap's own message and status.
+    let cli = Cli::parse();
+    match logging::start(&cli.logging).and_then(|()| run(cli.command)) {
+        Ok(status) => status,
+        Err(error) => error.tell(),
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Report(args) => report::run(&args),
+        Command::Lab(args) => lab::run(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,64 @@
+//! `trunkline bench`: routes compared side by side, beside the limit of the wire.
+
+use crate::error::Error;
+use crate::{output, report};
+use ::bench::RunOptions;
+use clap::Args;
+use record::Procedure;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Measure which route is faster, how close each is to the limit, and what binds it.
+///
+/// Without a file: starts an embedded group of four nodes on loopback and compares one path with four, raw
+/// and paced, within two minutes. Writes a record and an HTML report under ./trunkline-results/.
+///
+/// Ends with status 1 when the record fails: a wrong block, or a result above its limit.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BenchArgs {
+    /// Your own server, routes and workloads (docs/EXPERIMENTS.md).
+    #[arg(value_name = "EXPERIMENT.toml")]
+    experiment: Option<PathBuf>,
+    /// Fewer workloads, shorter repeats: done within 45 seconds.
+    #[arg(long, conflicts_with = "thorough")]
+    quick: bool,
+    /// Repeat each until it is steady: the whole procedure, takes long.
+    #[arg(long)]
+    thorough: bool,
+    /// Write the record here [default: a file of its own under ./trunkline-results/].
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Write no HTML report.
+    #[arg(long)]
+    no_report: bool,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline bench --quick\n  \
+    trunkline bench --record before.json my-nas.toml\n  \
+    trunkline report --explain        what the columns of the table say";
+
+/// Runs the experiment, shows its table, and says where the record and the report are.
+pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
+    let procedure = match (args.quick, args.thorough) {
+        (true, _) => Procedure::Quick,
+        (_, true) => Procedure::Thorough,
+        _ => Procedure::Standard,
+    };
+    let outcome = ::bench::run(&RunOptions {
+        experiment: args.experiment.clone(),
+        procedure,
+        record: args.record.clone(),
+        progress: io::stderr().is_terminal(),
+    })?;
+    let mut text = format!("{}\nrecord {}", report::table(&outcome.record), outcome.file.display());
+    if !args.no_report {
+        let page = report::page_beside(&outcome.file);
+        ::bench::write(&page, &::report::html(std::slice::from_ref(&outcome.record)))?;
+        text.push_str(&format!("    report {}", page.display()));
+    }
+    output::print(&format!("{text}\n"))?;
+    Ok(if outcome.record.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,318 @@
+//! The one place where failures become what a person reads: a sentence, its causes, and what to do.
+//!
+//! ```text
+//! error: cannot mount 10.0.0.1:/data
+//!   cause: 10.0.0.1:2049 does not accept connections
+//!   cause: Connection refused (os error 111)
+//!   try:   trunkline serve on that host, or another port=
+//! ```
+//!
+//! Each error of each crate has its `try:` line here, by exhaustive match where the crate allows it; the
+//! server's errors bring theirs along in their text.
+
+use crate::output;
+use client::MountError;
+use std::io;
+use std::process::ExitCode;
+
+/// Status of a command that failed.
+const FAILED: u8 = 1;
+/// Status of a command line that makes no sense, as clap has it.
+const BAD_USAGE: u8 = 2;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line makes no sense, in a way that clap cannot see.
+    #[error("{sentence}\n  cause: {cause}\n  try:   {advice}")]
+    Usage {
+        /// What cannot be done.
+        sentence: String,
+        /// Why.
+        cause: String,
+        /// What to do.
+        advice: String,
+    },
+    /// The server does not start.
+    #[error(transparent)]
+    Server(#[from] server::Error),
+    /// The server's configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] server::ConfigError),
+    /// A mount failed.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// An experiment failed.
+    #[error(transparent)]
+    Bench(#[from] bench::Error),
+    /// A lab failed.
+    #[error(transparent)]
+    Lab(#[from] lab::net::Error),
+    /// A file is no record that we can read.
+    #[error("cannot use {file} as a record")]
+    Record {
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        cause: record::Error,
+    },
+    /// A file is not even text.
+    #[error("cannot use {file} as a record\n  cause: {cause}\n  try:   {RECORD_ADVICE}")]
+    NoText {
+        /// The file.
+        file: String,
+        /// Why.
+        cause: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {file}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {file}")]
+    Write {
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write the result")]
+    Print(#[source] io::Error),
+    /// Signals cannot be caught.
+    #[error("cannot catch signals")]
+    Signals(#[source] io::Error),
+}
+
+const RECORD_ADVICE: &str = "trunkline bench        to make a record; it says where it wrote it";
+
+impl Error {
+    /// Prints the error and gives the status to end with. A reader of standard output that left is no error.
+    pub fn tell(&self) -> ExitCode {
+        match self {
+            Self::Print(cause) if cause.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            _ => output::tell(&self.render()),
+        }
+        match self {
+            Self::Usage { .. } => ExitCode::from(BAD_USAGE),
+            _ => ExitCode::from(FAILED),
+        }
+    }
+
+    /// The whole message.
+    fn render(&self) -> String {
+        let mut told = Told::default();
+        let mut said = String::new();
+        let mut next: Option<&dyn std::error::Error> = Some(self);
+        while let Some(error) = next {
+            let text = error.to_string();
+            // Some errors have their source in their own sentence already.
+            if !said.ends_with(&text) {
+                told.add(&text);
+            }
+            // One that tells its causes itself tells all of them.
+            next = if text.contains(CAUSE) { None } else { error.source() };
+            said = text;
+        }
+        if told.advice.is_none() {
+            told.advice = self.advice();
+        }
+        told.render()
+    }
+
+    /// What to do about it, where the error's own text does not say so.
+    fn advice(&self) -> Option<String> {
+        let advice = match self {
+            // Their texts have it.
+            Self::Usage { .. } | Self::NoText { .. } | Self::Server(_) | Self::Config(_) => return None,
+            Self::Client(error) => return of_client(error),
+            Self::Bench(error) => return of_bench(error),
+            Self::Lab(error) => return of_lab(error),
+            Self::Record { cause, .. } => of_record(cause),
+            Self::Read { file, cause } => return Some(of_file(file, cause)),
+            Self::Write { file, cause } => return Some(of_file(file, cause)),
+            Self::Print(_) => "another place for the output",
+            Self::Signals(_) => "a higher `ulimit -n`",
+        };
+        Some(advice.to_owned())
+    }
+}
+
+fn of_client(error: &client::Error) -> Option<String> {
+    use client::Error;
+    let advice = match error {
+        Error::Status { .. } => return None,
+        Error::Refused { .. } => "allow this host and user in the export's configuration on the server",
+        Error::PeerMisbehaved { .. } => "another server, to see whose fault it is; -vv shows the calls",
+        Error::TimedOut { .. } => "a longer timeo=, or hard instead of soft",
+        Error::Options(_) => "correct the option, or leave it out",
+        Error::Target(_) => "SERVER:/EXPORT        as in 10.0.0.1:/data, [fd00::1]:/data, nfs://nas/data",
+        Error::Mount { cause, .. } => return Some(of_mount(cause)),
+        Error::Closed => "mount again",
+        Error::Io { .. } => "a higher `ulimit -n`, or fewer connections: nconnect=",
+        Error::Misuse(_) => "correct what was asked for",
+    };
+    Some(advice.to_owned())
+}
+
+fn of_mount(cause: &MountError) -> String {
+    match cause {
+        MountError::NoRdma => "proto=tcp".to_owned(),
+        MountError::Resolve { host, .. } => format!("getent hosts {host}        or an address for the name"),
+        MountError::Local(_) => {
+            "ip address        to see the interfaces and addresses of this host".to_owned()
+        }
+        MountError::Connect { address, .. } => {
+            format!(
+                "nc -vz {} {}        to see whether it is reachable; or another port=",
+                address.ip(),
+                address.port()
+            )
+        }
+        MountError::Silent { address, .. } => {
+            format!(
+                "rpcinfo -n {} -t {} nfs 3        to see whether it is alive",
+                address.port(),
+                address.ip()
+            )
+        }
+        MountError::Refused { address, .. } => {
+            format!(
+                "showmount -e {}        to see its exports; the server's log to see why it refuses",
+                address.ip()
+            )
+        }
+        MountError::Protocol { .. } => {
+            "another port= or mountport=, where NFS version 3 is served".to_owned()
+        }
+        MountError::OtherFileSystem { .. } => {
+            "remoteports= with addresses of one group: nodes that serve the same exports".to_owned()
+        }
+        MountError::NoPath(_) => {
+            "a server and a network that answer sooner; -v shows each attempt".to_owned()
+        }
+    }
+}
+
+fn of_bench(error: &bench::Error) -> Option<String> {
+    use bench::{Error, ExperimentError};
+    let advice = match error {
+        // The server's error brings its own along.
+        Error::Embedded { .. } => return None,
+        Error::Experiment { file, cause } => match cause {
+            ExperimentError::Read(cause) => return Some(of_file(file, cause)),
+            ExperimentError::Toml(_) | ExperimentError::Value(_) => "correct that line of the file",
+        },
+        Error::Route { cause, .. } | Error::Prepare(cause) => return of_client(cause),
+        Error::Run { .. } => "the same again with -v, to see what the server and the paths do",
+        Error::Calibrate(_) => "a higher `ulimit -n`, or fewer connections",
+        Error::Write { file, cause } => return Some(of_file(file, cause)),
+    };
+    Some(advice.to_owned())
+}
+
+fn of_lab(error: &lab::net::Error) -> Option<String> {
+    use lab::net::Error;
+    let advice = match error {
+        // Their sentences say what to do.
+        Error::Misuse(_) | Error::NotRoot | Error::Missing { .. } => return None,
+        Error::Unsupported(_) => "leave that option out, or a kernel that has it",
+        Error::Refused { .. } => "the same command by hand, as root",
+        Error::Io { .. } => "trunkline lab list        to see the labs that run",
+        Error::Timeout(_) => "the server's command by hand, to see what it waits for",
+        // The crate may add some; they come without advice until they are named here.
+        _ => return None,
+    };
+    Some(advice.to_owned())
+}
+
+const fn of_record(cause: &record::Error) -> &'static str {
+    match cause {
+        record::Error::NotJson(_) | record::Error::NoVersion => RECORD_ADVICE,
+        record::Error::Version { .. } => "trunkline --version        to see which this is",
+        record::Error::Broken(_) | record::Error::Histogram { .. } => {
+            "the file as it was written, or measure again"
+        }
+    }
+}
+
+fn of_file(file: &str, cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::NotFound => {
+            format!("ls -l {file}        to see whether it, and its directory, are there")
+        }
+        io::ErrorKind::PermissionDenied => format!("ls -l {file}        to see who may use it"),
+        io::ErrorKind::IsADirectory => "a file in that directory".to_owned(),
+        _ => "another file".to_owned(),
+    }
+}
+
+const CAUSE: &str = "\n  cause: ";
+
+/// A message while it is put together.
+#[derive(Debug, Default)]
+struct Told {
+    sentence: String,
+    causes: Vec<String>,
+    advice: Option<String>,
+}
+
+impl Told {
+    /// Takes an error's text: one sentence, or one with causes and advice in it.
+    fn add(&mut self, text: &str) {
+        if text.contains(CAUSE) {
+            text.lines().for_each(|line| match line.strip_prefix("  try:   ") {
+                Some(advice) => self.advice = Some(advice.to_owned()),
+                None => self.add_sentence(line.strip_prefix("  cause: ").unwrap_or(line)),
+            });
+        } else {
+            let lines: Vec<_> = text.lines().filter(|line| !is_excerpt(line)).collect();
+            self.add_sentence(&lines.join(": "));
+        }
+    }
+
+    /// What stands first is the sentence, the others are its causes.
+    fn add_sentence(&mut self, text: &str) {
+        let (sentence, advice) = text.split_once("; try: ").unwrap_or((text, ""));
+        if !advice.is_empty() {
+            self.advice = Some(advice.to_owned());
+        }
+        if self.sentence.is_empty() {
+            self.sentence = sentence.to_owned();
+        } else if !sentence.is_empty() {
+            self.causes.push(sentence.to_owned());
+        }
+    }
+
+    fn render(&self) -> String {
+        let mut text = format!("error: {}\n", printable(&self.sentence));
+        for cause in &self.causes {
+            text.push_str(&format!("  cause: {}\n", printable(cause)));
+        }
+        if let Some(advice) = &self.advice {
+            text.push_str(&format!("  try:   {}\n", printable(advice)));
+        }
+        text
+    }
+}
+
+/// Whether a line shows a part of a faulty file (`3 | loops = "two"`), as the TOML reader does between its sentences.
+fn is_excerpt(line: &str) -> bool {
+    line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|')
+}
+
+/// Text that came from a file or a server cannot move the cursor of a terminal.
+fn printable(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Log messages, to standard error.
+
+use crate::error::Error;
+use crate::output;
+use clap::{ArgAction, Args, ValueEnum};
+use std::io;
+use tracing_subscriber::EnvFilter;
+
+/// Chooses the messages where neither flag is given.
+const VARIABLE: &str = "TRUNKLINE_LOG";
+
+/// How much is logged.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Log messages")]
+pub struct LoggingArgs {
+    /// Show more: -v what happens (info), -vv debug, -vvv trace.
+    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "log_level")]
+    verbose: u8,
+    /// Show messages of this level and above [default: warn, or what TRUNKLINE_LOG says].
+    #[arg(long, value_name = "LEVEL", global = true)]
+    log_level: Option<Level>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+impl LoggingArgs {
+    fn level(&self) -> Option<Level> {
+        self.log_level.or(match self.verbose {
+            0 => None,
+            1 => Some(Level::Info),
+            2 => Some(Level::Debug),
+            _ => Some(Level::Trace),
+        })
+    }
+}
+
+/// Starts logging. A flag outweighs the environment, which was set for many runs and not for this one.
+pub fn start(args: &LoggingArgs) -> Result<(), Error> {
+    let from_environment = || std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty());
+    let filter = match (args.level(), from_environment()) {
+        (Some(level), _) => EnvFilter::new(level.name()),
+        (None, None) => EnvFilter::new(Level::Warn.name()),
+        (None, Some(text)) => EnvFilter::try_new(&text).map_err(|error| Error::Usage {
+            sentence: format!("cannot use {VARIABLE}={text}"),
+            cause: error.to_string(),
+            advice: format!("{VARIABLE}=info        or server=debug,client=trace"),
+        })?,
+    };
+    // A message that cannot be written is dropped: complaining about it would go to the same place.
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(output::stderr_has_colour())
+        .log_internal_errors(false)
+        .init();
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Standard output: what it can show, and writing to it so that a reader that left is no error.
+
+use crate::error::Error;
+use rustix::termios::tcgetwinsize;
+use std::io::{self, IsTerminal, Write};
+
+/// The width of a terminal that nobody knows, and of a file.
+const COLUMNS: usize = 80;
+
+/// Writes text to standard output, at once.
+pub fn print(text: &str) -> Result<(), Error> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Error::Print)
+}
+
+/// Writes text to standard error. Where that fails, nobody is left to be told.
+pub fn tell(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// How many columns standard output has.
+pub fn stdout_columns() -> usize {
+    let of_terminal = || {
+        let stdout = io::stdout();
+        let size = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok()).flatten()?;
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    };
+    let asked_for = || std::env::var("COLUMNS").ok()?.parse().ok();
+    asked_for().or_else(of_terminal).unwrap_or(COLUMNS)
+}
+
+/// Whether standard output may have colours.
+pub fn stdout_has_colour() -> bool {
+    io::stdout().is_terminal() && colour_is_wanted()
+}
+
+/// Whether standard error may have colours.
+pub fn stderr_has_colour() -> bool {
+    io::stderr().is_terminal() && colour_is_wanted()
+}
+
+/// <https://no-color.org>: set and not empty means none; and a dumb terminal has none.
+fn colour_is_wanted() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}

@@ -1,0 +1,126 @@
+//! `trunkline report`: what records say, as a table, as HTML, as Markdown.
+
+use crate::error::Error;
+use crate::output;
+use clap::Args;
+use record::Record;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// No record is larger: a thorough one has about 1 MiB. Keeps a wrong file out of memory.
+const RECORD_BYTES_MAX: u64 = 256 << 20;
+
+/// Standard output, as a file's name.
+const STDOUT: &str = "-";
+
+/// Show what records say: a table here, and a page for the browser.
+///
+/// Several records are set side by side on the page and in Markdown.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReportArgs {
+    /// Records that `trunkline bench` wrote.
+    #[arg(value_name = "RECORD", required_unless_present = "explain")]
+    records: Vec<PathBuf>,
+    /// Write the HTML page here; - is standard output
+    /// [default: beside the first record, unless --markdown is given].
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write Markdown here; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Explain every column and term.
+    #[arg(long)]
+    explain: bool,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline report trunkline-results/20261121T040550Z.json\n  \
+    trunkline report --markdown - before.json after.json\n  \
+    trunkline report --explain";
+
+impl ReportArgs {
+    /// Where the page goes, if anywhere.
+    fn page(&self) -> Option<PathBuf> {
+        let beside = || self.records.first().map(|first| page_beside(first));
+        self.html.clone().or_else(|| if self.markdown.is_none() { beside() } else { None })
+    }
+}
+
+/// The page's name beside a record: the same with another ending, and never the record's own.
+pub fn page_beside(record: &Path) -> PathBuf {
+    let page = record.with_extension("html");
+    if page == record { record.with_extension("report.html") } else { page }
+}
+
+/// Reads all records before anything is shown or written.
+pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
+    let records = args.records.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
+    let wanted = [args.page(), args.markdown.clone()];
+    let mut written = wanted.iter().flatten();
+    written.try_for_each(|file| spare_records(file, &args.records))?;
+    // What goes to standard output goes there alone, so that it can be piped on.
+    if !records.is_empty() && !wanted.iter().flatten().any(|file| file.as_os_str() == STDOUT) {
+        records.iter().try_for_each(|record| output::print(&format!("{}\n", table(record))))?;
+    }
+    if !records.is_empty() {
+        let [page, markdown] = &wanted;
+        page.as_ref().map_or(Ok(()), |file| write(file, &::report::html(&records)))?;
+        markdown.as_ref().map_or(Ok(()), |file| write(file, &::report::markdown(&records)))?;
+    }
+    if args.explain {
+        output::print(&::report::explain())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The record's table, as wide and as colourful as standard output is.
+pub fn table(record: &Record) -> String {
+    let columns = output::stdout_columns();
+    if output::stdout_has_colour() {
+        ::report::terminal::render_ansi(record, columns)
+    } else {
+        ::report::terminal::render(record, columns)
+    }
+}
+
+fn read(path: &Path) -> Result<Record, Error> {
+    let file = || path.display().to_string();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|opened| opened.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|cause| Error::Read { file: file(), cause })?;
+    if bytes.len() as u64 > RECORD_BYTES_MAX {
+        return Err(Error::NoText { file: file(), cause: "no record is larger than 256 MiB".to_owned() });
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::NoText { file: file(), cause: "it is not text".to_owned() })?;
+    Record::read(&text).map_err(|cause| Error::Record { file: file(), cause })
+}
+
+/// Refuses to write over one of the records that are read.
+fn spare_records(file: &Path, records: &[PathBuf]) -> Result<(), Error> {
+    let same = |record: &&PathBuf| match (record.canonicalize(), file.canonicalize()) {
+        (Ok(record), Ok(file)) => record == file,
+        _ => false,
+    };
+    match records.iter().find(same) {
+        None => Ok(()),
+        Some(record) => Err(Error::Usage {
+            sentence: format!("cannot write the report to {}", file.display()),
+            cause: format!("that is the record {}", record.display()),
+            advice: "--html FILE with another name".to_owned(),
+        }),
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Error> {
+    if file.as_os_str() == STDOUT {
+        return output::print(text);
+    }
+    std::fs::write(file, text).map_err(|cause| Error::Write { file: file.display().to_string(), cause })?;
+    output::tell(&format!("wrote {}\n", file.display()));
+    Ok(())
+}

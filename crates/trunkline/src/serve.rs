@@ -1,0 +1,125 @@
+//! `trunkline serve`: a node, or a whole group of them.
+
+mod statistics;
+
+use crate::error::Error;
+use crate::output;
+use clap::Args;
+use server::config::network::{Network, NetworkError};
+use server::config::size;
+use server::{Config, NodeId, Server};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long calls in progress may take to be answered once the server was asked to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Serve files: NFS version 3 and MOUNT, both on every port.
+///
+/// From a configuration file (docs/SERVE.md), or quick: one export in memory, one node for each --listen.
+/// The quick export is writable and admits loopback and the subnets of the listeners.
+///
+/// SIGTERM and SIGINT answer what has been received (10 s at most) and end; a second one ends at once.
+/// SIGUSR1 prints statistics to standard error.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// The configuration, a TOML file.
+    #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "export", "listen", "allow"])]
+    config: Option<PathBuf>,
+    /// Quick: keep files in memory, at most so much of it (2GiB, 512MiB).
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, required_unless_present = "config")]
+    mem: Option<u64>,
+    /// Quick: the path that clients mount.
+    #[arg(long, value_name = "PATH", default_value = "/export")]
+    export: String,
+    /// Quick: where a node listens, 10.0.0.1:2049 or [fd00::1]:2049; each is a node of the group.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen, default_value = "127.0.0.1:2049")]
+    listen: Vec<SocketAddr>,
+    /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8); repeat for more.
+    #[arg(long, value_name = "NET", value_parser = network)]
+    allow: Vec<Network>,
+    /// TCP congestion control [default: the system's].
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Event loops, each a thread [default: one for each CPU].
+    #[arg(long, value_name = "N")]
+    loops: Option<usize>,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline serve --mem 2GiB --listen 127.0.0.1:2049 --listen 127.0.0.2:2049\n  \
+    mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,nolock 127.0.0.1:/export /mnt";
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, like 10.0.0.1:2049 or [fd00::1]:2049".to_owned())
+}
+
+fn network(text: &str) -> Result<Network, NetworkError> {
+    text.parse()
+}
+
+impl ServeArgs {
+    fn config(self) -> Result<Config, Error> {
+        let mut config = match (&self.config, self.mem) {
+            (Some(file), _) => Config::from_file(file)?,
+            (None, mem) => Config::quick(mem.unwrap_or_default(), &self.export, &self.listen),
+        };
+        if let Some(export) = config.exports.first_mut() {
+            // Empty where the configuration is a file.
+            export.allow.extend(self.allow);
+        }
+        config.congestion = self.congestion.or(config.congestion);
+        config.loops = self.loops.or(config.loops);
+        Ok(config)
+    }
+}
+
+/// Serves until a signal ends it.
+pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
+    let config = args.config()?;
+    let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
+    // Before the start, so that a signal during it is not lost.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1]).map_err(Error::Signals)?;
+    let server = Server::start(config)?;
+    let mut told = String::new();
+    for (index, name) in names.iter().enumerate() {
+        for address in server.node_addresses(NodeId(index)) {
+            told.push_str(&format!("listening on {address} (node {name})\n"));
+        }
+    }
+    told.push_str("ready\n");
+    output::print(&told)?;
+    Ok(attend(server, signals))
+}
+
+/// Does what signals ask for, until the server has ended.
+fn attend(server: Server, mut signals: Signals) -> ExitCode {
+    let handle = signals.handle();
+    let mut server = Some(server);
+    for signal in signals.forever() {
+        if signal == SIGUSR1 {
+            match &server {
+                Some(server) => output::tell(&statistics::table(&server.statistics())),
+                None => output::tell("draining: no statistics any more\n"),
+            }
+            continue;
+        }
+        let Some(server) = server.take() else {
+            // The second one. As a shell tells the end by a signal.
+            return ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+        };
+        tracing::info!("draining: what has been received is answered, within {DRAIN:?}");
+        let handle = handle.clone();
+        std::thread::spawn(move || {
+            server.drain(DRAIN);
+            // Ends the loop over signals, and with it the program.
+            handle.close();
+        });
+    }
+    ExitCode::SUCCESS
+}

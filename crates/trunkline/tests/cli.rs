@@ -1,0 +1,293 @@
+//! The program from outside: what it prints, how it ends, what it says when something is wrong.
+
+use record::Record;
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use testkit::{Process, Stream, free_port, temp_dir};
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn trunkline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(arguments);
+    for name in ["TRUNKLINE_LOG", "TRUNKLINE_LAB", "COLUMNS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs a command that ends by itself.
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut process = Process::spawn(trunkline(arguments));
+    let status = process.wait(SOON);
+    (status.code(), process.output(Stream::Out), process.output(Stream::Err))
+}
+
+/// Expects status 1 and DESIGN's form of an error; gives its text.
+fn fails(arguments: &[&str]) -> String {
+    let (code, out, err) = run(arguments);
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}: {err}");
+    let lines: Vec<_> = err.lines().collect();
+    assert!(lines.first().is_some_and(|line| line.starts_with("error: ")), "{err}");
+    assert!(lines.iter().any(|line| line.starts_with("  cause: ")), "{err}");
+    assert!(lines.last().is_some_and(|line| line.starts_with("  try:   ")), "{err}");
+    assert!(!err.contains("panicked"), "{err}");
+    err
+}
+
+/// A running server and the addresses it said.
+fn serve(more: &[&str]) -> (Process, Vec<SocketAddr>) {
+    let process = Process::spawn(trunkline(&[&["serve", "--mem", "16MiB"], more].concat()));
+    process.wait_for_line("ready", SOON);
+    let out = process.output(Stream::Out);
+    let said = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
+    let addresses = said.map(|address| address.parse().expect("an address")).collect();
+    (process, addresses)
+}
+
+/// A NULL call to NFS version 3 as bytes; the connection and the reply. RFC 5531 s9, RFC 1813 s3.3.0
+fn null_call(address: SocketAddr) -> (TcpStream, Vec<u8>) {
+    let call: Vec<u8> = [0x8000_0028_u32, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    let mut stream = TcpStream::connect_timeout(&address, SOON).expect("it accepts");
+    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    stream.write_all(&call).expect("it receives");
+    let mut reply = vec![0; 28];
+    stream.read_exact(&mut reply).expect("it answers");
+    (stream, reply)
+}
+
+fn write(file: &Path, text: &str) -> String {
+    std::fs::write(file, text).expect("a file");
+    file.to_str().expect("a name in UTF-8").to_owned()
+}
+
+#[test]
+fn a_quick_group_says_where_it_listens_and_each_node_answers() {
+    let (_process, addresses) =
+        serve(&["--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0", "--loops", "1"]);
+    assert_eq!(addresses.len(), 2);
+    let expected: Vec<u8> = [0x8000_0018_u32, 7, 1, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    for address in addresses {
+        assert_eq!(null_call(address).1, expected, "{address}");
+    }
+}
+
+#[test]
+fn lines_name_the_node_and_ready_comes_last() {
+    let (process, addresses) = serve(&["--listen", "[::1]:0"]);
+    let expected = format!("listening on {} (node node1)\nready\n", addresses[0]);
+    assert_eq!(process.output(Stream::Out), expected);
+}
+
+#[test]
+fn a_configuration_file_is_served() {
+    let dir = temp_dir("serve");
+    let text = "[[node]]\nname = \"left\"\nlisten = [\"127.0.0.1:0\"]\n\
+        [[export]]\npath = \"/data\"\nmem = \"1MiB\"\nallow = [\"127.0.0.0/8\"]\n";
+    let file = write(&dir.path().join("group.toml"), text);
+    let process = Process::spawn(trunkline(&["serve", "-c", &file]));
+    assert!(process.wait_for_line("listening on 127.0.0.1:", SOON).ends_with(" (node left)"));
+    process.wait_for_line("ready", SOON);
+}
+
+#[test]
+fn a_terminated_server_ends_in_good_order() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let (mut process, addresses) = serve(&["--listen", "127.0.0.1:0"]);
+        let _idle = null_call(addresses[0]);
+        process.signal(signal);
+        assert_eq!(process.wait(SOON).code(), Some(0), "{}", process.all_output());
+        assert_eq!(process.output(Stream::Err), "");
+    }
+}
+
+#[test]
+fn statistics_are_a_table_on_standard_error() {
+    let (process, addresses) = serve(&["--listen", "127.0.0.1:0"]);
+    null_call(addresses[0]);
+    process.signal(Signal::USR1);
+    process.wait_for_line("loops: ", SOON);
+    let table = process.output(Stream::Err);
+    let row = table.lines().find(|line| line.starts_with("node1  NULL")).expect("a row for NULL");
+    assert_eq!(row.split_whitespace().nth(2), Some("1"), "{table}");
+    assert!(table.contains("1 accepted since the start"), "{table}");
+}
+
+#[test]
+fn a_port_in_use_is_explained() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = taken.local_addr().expect("an address").to_string();
+    let error = fails(&["serve", "--mem", "1MiB", "--listen", &address]);
+    assert!(error.starts_with(&format!("error: cannot listen on {address}\n")), "{error}");
+    assert!(error.contains("another program"), "{error}");
+}
+
+#[test]
+fn an_address_of_another_host_is_explained() {
+    // RFC 5737 s3: nobody has it.
+    let error = fails(&["serve", "--mem", "1MiB", "--listen", "192.0.2.1:2049"]);
+    assert!(error.contains("no interface of this host has that address"), "{error}");
+}
+
+#[test]
+fn a_broken_configuration_is_named_by_file_and_line() {
+    let dir = temp_dir("broken");
+    let file = write(&dir.path().join("group.toml"), "[[node]]\nlisten = [\"127.0.0.1:0\"]\nlisen = 3\n");
+    let error = fails(&["serve", "-c", &file]);
+    assert!(error.contains(&format!("{file}, line 3")) && error.contains("lisen"), "{error}");
+    let error = fails(&["serve", "-c", "/nonexistent/group.toml"]);
+    assert!(error.contains("/nonexistent/group.toml"), "{error}");
+}
+
+#[test]
+fn a_wrong_congestion_control_is_refused_with_those_on_offer() {
+    let listen = format!("127.0.0.1:{}", free_port());
+    let error = fails(&["serve", "--mem", "1MiB", "--listen", &listen, "--congestion", "wishful"]);
+    assert!(error.contains("wishful") && error.contains("on offer here: "), "{error}");
+}
+
+#[test]
+fn bad_usage_ends_with_status_2() {
+    for arguments in [
+        &["serve", "--colour"][..],
+        &["serve"],
+        &["serve", "--mem", "two"],
+        &["serve", "--mem", "1GiB", "--listen", "localhost"],
+        &["serve", "--mem", "1GiB", "--allow", "10.0.0.0/40"],
+        &["serve", "-c", "x.toml", "--mem", "1GiB"],
+        &["report"],
+        &["lab", "net", "--nodes", "0"],
+        &["lab", "net", "--rate", "fast"],
+        &["lab", "exec", "client"],
+        &["-v", "--log-level", "info", "report", "--explain"],
+        &["frobnicate"],
+        &[],
+    ] {
+        let (code, out, err) = run(arguments);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {err}");
+        assert!(!err.contains("panicked") && !err.is_empty(), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_log_filter_that_makes_no_sense_is_bad_usage() {
+    let mut command = trunkline(&["report", "--explain"]);
+    command.env("TRUNKLINE_LOG", "server=[");
+    let mut process = Process::spawn(command);
+    assert_eq!(process.wait(SOON).code(), Some(2));
+    let error = process.output(Stream::Err);
+    assert!(error.starts_with("error: cannot use TRUNKLINE_LOG=server=["), "{error}");
+}
+
+#[test]
+fn what_is_no_record_is_refused_by_name() {
+    let dir = temp_dir("report");
+    let file = |name: &str, text: &[u8]| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, text).expect("a file");
+        file.to_str().expect("UTF-8").to_owned()
+    };
+    let newer = Record::default().write().replace("\"version\": 1", "\"version\": 99");
+    for (name, text, cause) in [
+        ("garbage.json", &b"\xff\xfe\x00"[..], "it is not text"),
+        ("prose.json", b"once upon a time", "not a record"),
+        ("empty.json", b"{}", "no `version`"),
+        ("newer.json", newer.as_bytes(), "version 99"),
+        ("cut.json", b"{\"version\": 1}", "a broken record"),
+    ] {
+        let error = fails(&["report", &file(name, text)]);
+        assert!(error.contains(name) && error.contains(cause), "{error}");
+    }
+    let error = fails(&["report", "/nonexistent.json"]);
+    assert!(error.starts_with("error: cannot read /nonexistent.json\n"), "{error}");
+    let error = fails(&["report", dir.path().to_str().expect("UTF-8")]);
+    assert!(error.contains("try:   a file in that directory"), "{error}");
+}
+
+#[test]
+fn a_record_is_shown_and_its_page_is_written_beside_it() {
+    let dir = temp_dir("report");
+    let record = write(&dir.path().join("one.json"), &Record::default().write());
+    let (code, out, err) = run(&["report", &record]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.starts_with("trunkline bench: ") && !out.contains('\u{1b}'), "{out}");
+    assert!(err.contains("one.html"), "{err}");
+    let page = std::fs::read_to_string(dir.path().join("one.html")).expect("a page");
+    assert!(page.starts_with("<!DOCTYPE html>") || page.starts_with("<!doctype html>"), "{page}");
+}
+
+#[test]
+fn markdown_to_standard_output_comes_alone_and_nothing_else_is_written() {
+    let dir = temp_dir("report");
+    let record = write(&dir.path().join("one.json"), &Record::default().write());
+    let (code, out, err) = run(&["report", "--markdown", "-", &record]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(out.starts_with("# trunkline bench"), "{out}");
+    assert!(!dir.path().join("one.html").exists());
+}
+
+#[test]
+fn a_report_is_never_written_over_its_record() {
+    let dir = temp_dir("report");
+    let text = Record::default().write();
+    let record = write(&dir.path().join("one.html"), &text);
+    let (code, _, err) = run(&["report", &record, "--html", &record]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("that is the record"), "{err}");
+    assert_eq!(run(&["report", &record]).0, Some(0));
+    assert_eq!(std::fs::read_to_string(&record).expect("it is there"), text);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut command = trunkline(&["report", "--explain"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // Closed before anything is read; what is written afterwards meets a broken pipe.
+    drop(child.stdout.take());
+    let Output { status, stderr, .. } = child.wait_with_output().expect("it ends");
+    assert_eq!((status.code(), String::from_utf8_lossy(&stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn help_tells_every_option_of_a_command() {
+    let options: [(&[&str], &[&str]); 8] = [
+        (
+            &["--help"],
+            &["serve", "report", "lab", "--verbose", "--log-level", "--version", "TRUNKLINE_LOG", "NO_COLOR"],
+        ),
+        (
+            &["serve", "--help"],
+            &["--config", "--mem", "--export", "--listen", "--allow", "--congestion", "--loops", "SIGUSR1"],
+        ),
+        (&["report", "--help"], &["RECORD", "--html", "--markdown", "--explain"]),
+        (&["lab", "--help"], &["net", "cut", "restore", "list", "exec"]),
+        (&["lab", "net", "--help"], &["--nodes", "--rate", "--delay", "--apart", "--serve", "COMMAND"]),
+        (&["lab", "cut", "--help"], &["LINK", "--silent", "--lab"]),
+        (&["lab", "restore", "--help"], &["LINK", "--lab"]),
+        (&["lab", "exec", "--help"], &["NAMESPACE", "--lab", "COMMAND"]),
+    ];
+    for (command, expected) in options {
+        let (code, out, err) = run(command);
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+        for option in expected {
+            assert!(out.contains(option), "{command:?} does not mention {option}:\n{out}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    let (code, out, _) = run(&["--version"]);
+    assert_eq!((code, out), (Some(0), format!("trunkline {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
+fn a_lab_that_does_not_run_is_explained() {
+    let (code, _, err) = run(&["lab", "cut", "n1", "--lab", "0-0-0"]);
+    assert_eq!(code, Some(1));
+    assert!(err.starts_with("error: no lab 0-0-0 is running"), "{err}");
+}
