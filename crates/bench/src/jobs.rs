@@ -49,6 +49,8 @@ pub struct Tally {
     pub bytes: u64,
     /// When the first and the last of them finished, from the loop's start on.
     pub span: Option<(Duration, Duration)>,
+    /// Sums for the line through (time, bytes so far).
+    line: Line,
     /// From submission to answer.
     pub latency: Latency,
     /// Bytes by job, in the order they were given.
@@ -57,13 +59,20 @@ pub struct Tally {
 
 impl Tally {
     fn new() -> Self {
-        Self { ops: 0, bytes: 0, span: None, latency: Latency::new(), bytes_by_job: Vec::new() }
+        Self {
+            ops: 0,
+            bytes: 0,
+            span: None,
+            line: Line::default(),
+            latency: Latency::new(),
+            bytes_by_job: Vec::new(),
+        }
     }
 
-    /// Counts an operation. The first one opens the span and is not counted: so many bytes over the time
-    /// between the first and the last are a speed without the error of a block at each end.
+    /// Counts an operation. The first one opens the span and is not counted among the bytes.
     fn count(&mut self, at: Duration, bytes: u64, latency: Duration) {
         self.latency.record_ns(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        self.line.add(at.as_secs_f64(), bytes as f64);
         match &mut self.span {
             None => self.span = Some((at, at)),
             Some((_, last)) => {
@@ -74,11 +83,45 @@ impl Tally {
         }
     }
 
-    /// Bytes and operations per second.
+    /// Bytes and operations per second: the slope of the straight line through (time, bytes so far) at each
+    /// operation's end. A window's bytes over its time would be off by what is in flight at its ends, and at a
+    /// pace a window holds only a few blocks of each connection.
     #[must_use]
     pub fn rates(&self) -> (f64, f64) {
-        let seconds = self.span.map_or(0.0, |(first, last)| (last - first).as_secs_f64());
-        if seconds > 0.0 { (self.bytes as f64 / seconds, self.ops as f64 / seconds) } else { (0.0, 0.0) }
+        let bytes_per_s = self.line.slope();
+        let per_op = if self.bytes > 0 { self.ops as f64 / self.bytes as f64 } else { 0.0 };
+        (bytes_per_s, bytes_per_s * per_op)
+    }
+}
+
+/// A straight line fitted to points as they come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Line {
+    points: f64,
+    total: f64,
+    time: f64,
+    bytes: f64,
+    time_squared: f64,
+    time_bytes: f64,
+}
+
+impl Line {
+    #[inline]
+    fn add(&mut self, at: f64, bytes: f64) {
+        self.total += bytes;
+        self.points += 1.0;
+        self.time += at;
+        self.bytes += self.total;
+        self.time_squared += at * at;
+        self.time_bytes += at * self.total;
+    }
+
+    fn slope(&self) -> f64 {
+        let spread = self.points * self.time_squared - self.time * self.time;
+        if self.points < 2.0 || spread <= f64::EPSILON {
+            return 0.0;
+        }
+        (self.points * self.time_bytes - self.time * self.bytes) / spread
     }
 }
 
@@ -265,5 +308,29 @@ impl Task for Load {
 
     fn ended(&self) -> bool {
         self.outcome.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_at_a_pace_give_the_pace_itself() {
+        // Eight connections finish a block each at the same moments, ten times a second.
+        let mut tally = Tally::new();
+        for burst in 0..6 {
+            for _ in 0..8 {
+                tally.count(Duration::from_millis(100 * burst), 1000, Duration::ZERO);
+            }
+        }
+        let (bytes_per_s, iops) = tally.rates();
+        assert!((bytes_per_s - 80_000.0).abs() < 1.0, "{bytes_per_s}");
+        assert!((iops - 80.0).abs() < 0.1, "{iops}");
+    }
+
+    #[test]
+    fn nothing_done_is_no_speed() {
+        assert_eq!(Tally::new().rates(), (0.0, 0.0));
     }
 }

@@ -149,9 +149,6 @@ pub(crate) struct Call {
     pub line: Option<ConnId>,
     pub submitted_at: Duration,
     pub sent_at: Duration,
-    /// The connection's count of queued bytes at the end of this call: an answer before they are sent is
-    /// impossible.
-    pub queued_end: u64,
 }
 
 impl Call {

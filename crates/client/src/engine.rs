@@ -421,7 +421,6 @@ impl Core {
             line: None,
             submitted_at: self.now,
             sent_at: self.now,
-            queued_end: 0,
         })
     }
 

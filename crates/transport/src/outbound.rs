@@ -1,4 +1,8 @@
 //! The sending half of a stream: heads in one buffer, payload wherever it lies, many records in one send.
+//!
+//! A short record overtakes long ones that have not begun: a COMMIT or a GETATTR does not wait behind megabytes of
+//! payload. The order of records means nothing to RPC (RFC 5531 s4). So many in a row, then a long one has its
+//! turn.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,14 +21,25 @@ const COMPACT_BYTES: usize = 64 << 10;
 /// An empty buffer above this size is given back.
 const KEEP_BYTES: usize = 16 << 10;
 
+/// A record with at least this much payload is long.
+const LONG_BYTES_MIN: usize = 16 << 10;
+/// Short records that may overtake in a row before a long one has its turn.
+const OVERTAKES_MAX: u32 = 64;
+
 #[derive(Debug)]
 struct Queued<P> {
+    /// Its head within the buffer of heads.
+    head_at: usize,
     head_len: usize,
     payload_len: usize,
     payload: P,
 }
 
 impl<P> Queued<P> {
+    const fn is_long(&self) -> bool {
+        self.payload_len >= LONG_BYTES_MIN
+    }
+
     fn len(&self) -> usize {
         self.head_len + self.payload_len + xdr_padding(self.payload_len)
     }
@@ -39,16 +54,18 @@ const fn xdr_padding(len: usize) -> usize {
 pub(crate) struct Outbound<P> {
     queue: VecDeque<Queued<P>>,
     heads: Vec<u8>,
-    /// Heads before this are sent.
-    heads_start: usize,
     /// Bytes of the first queued record that are sent.
     sent: usize,
     queued_bytes: usize,
+    /// Long records in the queue.
+    long: usize,
+    /// Short records that have overtaken since the last long one left.
+    overtakes: u32,
 }
 
 impl<P> Outbound<P> {
     pub(crate) const fn new() -> Self {
-        Self { queue: VecDeque::new(), heads: Vec::new(), heads_start: 0, sent: 0, queued_bytes: 0 }
+        Self { queue: VecDeque::new(), heads: Vec::new(), sent: 0, queued_bytes: 0, long: 0, overtakes: 0 }
     }
 
     pub(crate) const fn queued_bytes(&self) -> usize {
@@ -60,20 +77,45 @@ impl<P> Outbound<P> {
         self.heads.extend_from_slice(&[0; MARK_BYTES]);
         head(&mut self.heads);
         let head_len = self.heads.len() - start;
-        let queued = Queued { head_len, payload_len, payload };
+        let queued = Queued { head_at: start, head_len, payload_len, payload };
         let len = queued.len() - MARK_BYTES;
         let mark = Mark { last: true, len: u32::try_from(len).unwrap_or(u32::MAX) };
         if let Some(place) = self.heads.get_mut(start..start + MARK_BYTES) {
             place.copy_from_slice(&mark.encode());
         }
         self.queued_bytes += queued.len();
-        self.queue.push_back(queued);
+        if queued.is_long() {
+            self.long += 1;
+            self.queue.push_back(queued);
+        } else {
+            let place = self.place_of_short();
+            self.queue.insert(place, queued);
+        }
+    }
+
+    /// Before the first long record that has not begun, unless it was overtaken often enough.
+    fn place_of_short(&mut self) -> usize {
+        let end = self.queue.len();
+        if self.long == 0 || self.overtakes >= OVERTAKES_MAX {
+            return end;
+        }
+        let begun = usize::from(self.sent > 0);
+        let place = self.queue.iter().skip(begun).position(Queued::is_long).map_or(end, |at| at + begun);
+        self.overtakes += u32::from(place < end);
+        place
+    }
+
+    /// The payloads of records that have not been sent whole.
+    pub(crate) fn unsent(&self) -> impl Iterator<Item = &P> {
+        self.queue.iter().filter(|queued| queued.payload_len > 0).map(|queued| &queued.payload)
     }
 
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> Result<bool, Error> {
         while !self.queue.is_empty() {
             let (outcome, gathered) = self.send_once(fd, source);
             match outcome {
+                // A payload that is not there any more: sending on would tear the stream.
+                Ok(0) if gathered == 0 => return Err(Error::Io(std::io::ErrorKind::InvalidData.into())),
                 Ok(sent) => {
                     self.advance(sent);
                     if sent < gathered {
@@ -91,14 +133,12 @@ impl<P> Outbound<P> {
     /// Gathers and sends once; also tells how many bytes were offered.
     fn send_once(&self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> (rustix::io::Result<usize>, usize) {
         let mut pieces = Slices::new();
-        let mut head_at = self.heads_start;
         for queued in &self.queue {
             if pieces.len() >= GATHER_PIECES {
                 break;
             }
-            let head_end = head_at + queued.head_len;
-            pieces.push(IoSlice::new(self.heads.get(head_at..head_end).unwrap_or_default()));
-            head_at = head_end;
+            let head = queued.head_at..queued.head_at + queued.head_len;
+            pieces.push(IoSlice::new(self.heads.get(head).unwrap_or_default()));
             if queued.payload_len > 0 {
                 source.slices(&queued.payload, &mut pieces);
                 let padding = xdr_padding(queued.payload_len);
@@ -122,16 +162,21 @@ impl<P> Outbound<P> {
             && self.sent >= first.len()
         {
             self.sent -= first.len();
-            self.heads_start += first.head_len;
+            if first.is_long() {
+                self.long -= 1;
+                self.overtakes = 0;
+            }
             self.queue.pop_front();
         }
         if self.queue.is_empty() {
             self.heads.clear();
-            self.heads_start = 0;
             self.heads.shrink_to(KEEP_BYTES);
-        } else if self.heads_start >= COMPACT_BYTES {
-            self.heads.drain(..self.heads_start);
-            self.heads_start = 0;
+        } else if self.heads.len() >= 2 * COMPACT_BYTES {
+            let sent = self.queue.iter().map(|queued| queued.head_at).min().unwrap_or(0);
+            if sent >= COMPACT_BYTES {
+                self.heads.drain(..sent);
+                self.queue.iter_mut().for_each(|queued| queued.head_at -= sent);
+            }
         }
     }
 }

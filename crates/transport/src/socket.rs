@@ -146,11 +146,17 @@ pub fn congestion_controls() -> Vec<String> {
     all
 }
 
+/// Unsent bytes that the system keeps of a paced connection. What it has taken cannot be overtaken any more, and
+/// at a pace a full buffer would be a long wait; more than two of the largest segments keeps the link busy.
+const PACED_UNSENT_BYTES: u32 = 160 << 10;
+
 /// Bounds what this socket sends, in bytes per second; `None` lifts the bound. Holds the sender only.
 ///
 /// # Errors
 /// When the system refuses.
 pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_second: Option<u64>) -> io::Result<()> {
+    let unsent = if bytes_per_second.is_some() { PACED_UNSENT_BYTES } else { u32::MAX };
+    SockRef::from(&fd).set_tcp_notsent_lowat(unsent)?;
     let rate = bytes_per_second.unwrap_or(u64::MAX);
     // SAFETY: the option takes an unsigned long, which is 64 bits wide on Linux, and the length given is its size.
     let outcome = unsafe {

@@ -55,6 +55,11 @@ impl<P, L: Landing> Stream<P, L> {
         self.inbound.within_record()
     }
 
+    /// The payloads of queued records that have not been sent whole.
+    pub fn unsent(&self) -> impl Iterator<Item = &P> {
+        self.outbound.unsent()
+    }
+
     /// Resets the connection: nothing that is queued here or in the system is delivered later. Gives back
     /// memory that a payload was being received into.
     pub fn abort(self) -> Option<L> {

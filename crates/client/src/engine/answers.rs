@@ -4,6 +4,7 @@ use nfs3::proc::{commit, getattr, read, write};
 use nfs3::{Outcome, Status, Wire};
 use paths::ConnId;
 use rpc::reply::{Accept, Body as ReplyBody};
+use smallvec::SmallVec;
 use transport::{Place, Sink};
 use xdr::Reader;
 
@@ -15,8 +16,8 @@ use crate::error::Error;
 pub(super) struct Answers<'a> {
     pub core: &'a mut Core,
     pub conn: ConnId,
-    /// Bytes that have left on this connection: an answer to a call beyond them is a forgery.
-    pub sent_total: u64,
+    /// Calls whose data have not all left on this connection: an answer to one of them is a forgery.
+    pub unsent: SmallVec<[CallKey; 16]>,
     /// The peer broke the protocol; the connection is of no more use.
     pub broken: Option<String>,
     /// How the proof of where this connection leads ended.
@@ -39,7 +40,7 @@ impl Answers<'_> {
         if call.line != Some(self.conn) {
             return None;
         }
-        if call.queued_end > self.sent_total {
+        if self.unsent.contains(&key) {
             self.broken = Some(format!("an answer to {} before it was sent", call.operation()));
             return None;
         }

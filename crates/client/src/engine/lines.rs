@@ -39,8 +39,6 @@ pub(crate) struct Line {
     state: State,
     pub node: NodeId,
     remote: Option<SocketAddr>,
-    /// Bytes ever queued on this connection; with what is still queued it tells what was sent.
-    queued_total: u64,
     waits_to_send: bool,
     /// Bytes received or acknowledged at the last tick.
     progress_seen: u64,
@@ -55,7 +53,6 @@ impl Line {
             state: State::Closed,
             node: NodeId(0),
             remote: None,
-            queued_total: 0,
             waits_to_send: false,
             progress_seen: 0,
             received_bytes: 0,
@@ -64,28 +61,20 @@ impl Line {
     }
 
     /// Queues a call.
-    pub(crate) fn push(&mut self, key: CallKey, call: &mut Call, xid: Xid, credential: &[u8]) {
+    pub(crate) fn push(&mut self, key: CallKey, call: &Call, xid: Xid, credential: &[u8]) {
         self.push_with(key, call, xid, credential, None);
     }
 
     fn push_with(
         &mut self,
         key: CallKey,
-        call: &mut Call,
+        call: &Call,
         xid: Xid,
         credential: &[u8],
         root: Option<nfs3::FileHandle>,
     ) {
         let State::Open(stream) = &mut self.state else { return };
-        let before = stream.queued_bytes();
         stream.push(key, call.payload().len(), |head| encode_call(head, call, xid, credential, root));
-        self.queued_total += (stream.queued_bytes() - before) as u64;
-        call.queued_end = self.queued_total;
-    }
-
-    fn sent_total(&self) -> u64 {
-        let State::Open(stream) = &self.state else { return 0 };
-        self.queued_total - stream.queued_bytes() as u64
     }
 }
 
@@ -165,7 +154,6 @@ impl Engine {
             return;
         }
         line.state = State::Open(Box::new(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })));
-        line.queued_total = 0;
         line.waits_to_send = false;
         line.progress_seen = 0;
         line.received_bytes = 0;
@@ -183,9 +171,9 @@ impl Engine {
     /// Receives what waits on a connection.
     fn receive(&mut self, conn: ConnId) {
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        let sent_total = line.sent_total();
         let State::Open(stream) = &mut line.state else { return };
-        let mut answers = Answers { core: &mut self.core, conn, sent_total, broken: None, proved: None };
+        let unsent = stream.unsent().copied().collect();
+        let mut answers = Answers { core: &mut self.core, conn, unsent, broken: None, proved: None };
         let outcome = stream.receive(&mut self.scratch, &mut answers, RECEIVE_BUDGET_BYTES);
         let (broken, proved) = (answers.broken.take(), answers.proved.take());
         match outcome {
