@@ -1,0 +1,167 @@
+//! A server whose answers make no sense: the call in question fails or is made again, the connection is reset,
+//! and all other calls are fine.
+
+#[path = "support/fake.rs"]
+mod fake;
+
+use std::time::Duration;
+
+use client::{Answer, Error, Mount, Op, Pending};
+use fake::{Fake, Request, block_write, file, read_results, reply_record};
+
+fn read(mount: &Mount, len: usize) -> Pending {
+    mount.submit(Op::Read { file: file(mount), offset: 0, buffer: vec![0; len] })
+}
+
+/// Two reads under way, of which the first is answered badly. Whatever comes again is answered well. Gives the
+/// outcome of the first; the second must be right.
+fn two_reads(len: usize, bad: impl Fn(&Request)) -> client::Result<Answer> {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (first, second) = (read(&mount, len), read(&mount, len));
+    let calls = [fake.next(), fake.next()];
+    bad(&calls[0]);
+    let victim = calls[0].xid;
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| (first.wait(), second.wait()));
+        while !waiting.is_finished() {
+            if let Some(call) = fake.next_within(Duration::from_millis(20)) {
+                call.data_read(&vec![if call.xid == victim { 1 } else { 2 }; len]);
+            }
+        }
+        let (first, second) = waiting.join().unwrap();
+        assert!(matches!(second.result, Ok(Answer::Read { .. })), "{:?}", second.result);
+        assert!(second.buffer == vec![2; len]);
+        assert_eq!(first.buffer.len(), len);
+        assert!(first.result.is_err() || first.buffer == vec![1; len]);
+        first.result
+    })
+}
+
+#[test]
+fn a_read_answered_with_more_than_was_asked_fails_and_no_other_call_does() {
+    for len in [100, 4096, 64 << 10, 1 << 20] {
+        let result = two_reads(len, |call| call.data_read(&vec![7; len + 4]));
+        assert!(matches!(result, Err(Error::PeerMisbehaved { .. })), "{len}: {result:?}");
+    }
+}
+
+#[test]
+fn a_read_whose_length_lies_fails_and_no_other_call_does() {
+    for len in [100, 64 << 10] {
+        for cut in [4, 60] {
+            let result = two_reads(len, |call| {
+                let results = read_results(&vec![7; len]);
+                call.reply(&results[..results.len() - cut]);
+            });
+            assert!(matches!(result, Err(Error::PeerMisbehaved { .. })), "{len} {cut}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_reply_cost_the_connection_and_no_call() {
+    let garbage: [(&str, Vec<u8>); 5] = [
+        ("a short record", vec![0x80, 0, 0, 3, 1, 2, 3]),
+        ("a call instead of a reply", [&[0x80, 0, 0, 8][..], &[0; 4], &[0; 4]].concat()),
+        ("a record without an end in sight", vec![0xff, 0xff, 0xff, 0xff]),
+        ("fragments without end", [0, 0, 0, 0].repeat(5_000)),
+        ("a large fragment", vec![0x7f, 0xff, 0xff, 0xff]),
+    ];
+    for (what, bytes) in garbage {
+        let result = two_reads(4096, |call| call.raw(&bytes));
+        assert!(matches!(result, Ok(Answer::Read { .. })), "{what}: {result:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_within_a_long_read_gives_the_buffer_back_to_its_call() {
+    let len = 1 << 20;
+    let result = two_reads(len, |call| {
+        let record = reply_record(call.xid, &read_results(&vec![9; len]));
+        call.raw(&record[..record.len() / 2]);
+        call.cut();
+    });
+    assert!(matches!(result, Ok(Answer::Read { .. })), "{result:?}");
+}
+
+#[test]
+fn a_refused_call_fails_alone() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (first, second) = (read(&mount, 4096), read(&mount, 4096));
+    let calls = [fake.next(), fake.next()];
+    let mut refusal = vec![0; 4];
+    rpc::reply::encode_accept(
+        &mut xdr::Writer::new(&mut refusal),
+        rpc::Xid(calls[0].xid),
+        rpc::reply::Accept::SystemErr,
+    );
+    let len = u32::try_from(refusal.len() - 4).unwrap();
+    refusal[..4].copy_from_slice(&rpc::record::Mark { last: true, len }.encode());
+    calls[0].raw(&refusal);
+    calls[1].data_read(&[2; 4096]);
+    assert!(matches!(first.wait().result, Err(Error::Refused { .. })));
+    assert!(second.wait().result.is_ok());
+}
+
+#[test]
+fn replies_to_no_call_are_dropped() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let pending = read(&mount, 64 << 10);
+    let call = fake.next();
+    call.raw(&reply_record(call.xid ^ 0x2000_0000, &read_results(&[1; 64 << 10])));
+    call.raw(&reply_record(call.xid ^ 0x1000_0000, &[]));
+    call.data_read(&[5; 64 << 10]);
+    // The same answer again: its call is no more.
+    call.data_read(&[6; 64 << 10]);
+    assert!(pending.wait().buffer == [5; 64 << 10]);
+    let pending = read(&mount, 4096);
+    let next = fake.next();
+    call.data_read(&[6; 4096]);
+    next.data_read(&[8; 4096]);
+    assert!(pending.wait().buffer == [8; 4096]);
+}
+
+#[test]
+fn an_answer_to_a_call_before_it_was_sent_costs_the_connection() {
+    const LEN: usize = 1 << 20;
+    const CALLS: u64 = 24;
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    fake.pause();
+    let mut pending: Vec<Pending> =
+        (0..CALLS).map(|block| mount.submit(block_write(file, block, LEN))).collect();
+    let first = fake.next();
+    // No system buffers 24 MiB on one connection here, and xids of writes are counted up: this one is still queued.
+    let forged = first.xid + u32::try_from(CALLS).unwrap() - 1;
+    let success = nfs3::proc::write::Success {
+        file: nfs3::WccData::default(),
+        count: LEN as u32,
+        committed: nfs3::proc::write::Stable::FileSync,
+        verifier: [1; 8],
+    };
+    first.raw(&reply_record(forged, &fake::encoded(&nfs3::proc::write::Reply::Ok(success))));
+    // A reset connection cannot be written to: what follows comes on another one, the forged call too.
+    first.await_reset();
+    fake.resume();
+    let mut seen = Vec::new();
+    while seen.len() < CALLS as usize {
+        let call = fake.next();
+        if call.procedure == nfs3::Procedure::Commit {
+            call.committed(1);
+            continue;
+        }
+        let block = call.write().offset / LEN as u64;
+        assert!(call.data() == vec![block as u8 + 1; LEN]);
+        call.written(LEN as u32, nfs3::proc::write::Stable::FileSync, 1);
+        if !seen.contains(&block) {
+            seen.push(block);
+        }
+    }
+    for pending in pending.drain(..) {
+        assert!(pending.wait().result.is_ok());
+    }
+}

@@ -1,0 +1,91 @@
+//! Every call ends: with its answer, or with the mount; and each gets its turn.
+
+#[path = "support/fake.rs"]
+mod fake;
+
+use client::{Done, Error, Io, Mount, MountError, Op, Pending, Settings, Task};
+use fake::{Fake, block_write, file};
+use nfs3::Procedure;
+
+struct Panics;
+
+impl Task for Panics {
+    fn start(&mut self, _io: &mut Io<'_>) {
+        panic!("a task of this test panics");
+    }
+    fn finished(&mut self, _io: &mut Io<'_>, _token: u64, _done: Done) {}
+    fn ended(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn closing_the_mount_ends_calls_under_way_and_gives_their_buffers_back() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    let pending: Vec<Pending> = (0..4).map(|block| mount.submit(block_write(file, block, 4096))).collect();
+    fake.next_writes(4)[1].written_as_asked(1);
+    drop(mount);
+    for pending in pending {
+        let done = pending.wait();
+        assert!(matches!(done.result, Err(Error::Closed)));
+        assert_eq!(done.buffer.len(), 4096);
+    }
+}
+
+#[test]
+fn a_loop_that_panics_leaves_nobody_waiting() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    let before = mount.submit(block_write(file, 0, 4096));
+    fake.next();
+    mount.spawn(0, Box::new(Panics));
+    assert!(matches!(before.wait().result, Err(Error::Closed)));
+    let after = mount.submit(block_write(file, 0, 4096)).wait();
+    assert!(matches!(after.result, Err(Error::Closed)));
+    assert_eq!(after.buffer.len(), 4096);
+    assert_eq!(mount.statistics().paths.len(), 1);
+}
+
+#[test]
+fn calls_beyond_the_window_wait_and_come_in_order() {
+    const CALLS: u32 = 1_500;
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let call = |number: u32| Op::Call { procedure: Procedure::Remove, args: number.to_be_bytes().to_vec() };
+    let pending: Vec<Pending> = (0..CALLS).map(|number| mount.submit(call(number))).collect();
+    let oldest = fake.next();
+    // The window stands still while its oldest call is not answered.
+    let window = rpc::replay::AHEAD_REPLY_MAX;
+    for number in 1..window {
+        let request = fake.next();
+        assert_eq!(request.args, number.to_be_bytes());
+        request.reply(&[0; 4]);
+    }
+    oldest.reply(&[0; 4]);
+    for number in window..CALLS {
+        let request = fake.next();
+        assert_eq!(request.args, number.to_be_bytes());
+        request.reply(&[0; 4]);
+    }
+    for pending in pending {
+        assert!(pending.wait().result.is_ok());
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_are_an_error() {
+    let fake = Fake::start(1);
+    let good = fake.settings(1);
+    for bad in [
+        Settings { nconnect: 0, ..good.clone() },
+        Settings { nconnect: 65, ..good.clone() },
+        Settings { nconnect: u16::MAX, mdconnect: u16::MAX, ..good.clone() },
+        Settings { remotes: Vec::new(), ..good },
+    ] {
+        let error = Mount::with_settings(bad).unwrap_err();
+        assert!(matches!(error, Error::Mount { cause: MountError::Local(_), .. }), "{error:?}");
+    }
+}

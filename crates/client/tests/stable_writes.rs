@@ -1,0 +1,277 @@
+//! Writes against a server that a test plays by hand: a caller gets its buffer back when its data are stable,
+//! not before, and whatever the server does in between.
+
+#[path = "support/fake.rs"]
+mod fake;
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use client::{Answer, Error, Mount, Pending, Settings};
+use fake::{Fake, Request, block_write, file};
+use nfs3::proc::write::Stable::{self, FileSync, Unstable};
+use nfs3::{Procedure, Status};
+
+const BLOCK: usize = 4096;
+const COUNT: u32 = BLOCK as u32;
+
+/// Submits writes of so many blocks at once and takes the calls: the first asks for FILE_SYNC, the others for
+/// UNSTABLE.
+fn pipelined(fake: &Fake, mount: &Mount, blocks: u64) -> (Vec<Pending>, Vec<Request>) {
+    let file = file(mount);
+    let pending = (0..blocks).map(|block| mount.submit(block_write(file, block, BLOCK))).collect();
+    let calls = fake.next_writes(usize::try_from(blocks).unwrap());
+    let asked: Vec<Stable> = calls.iter().map(|call| call.write().stable).collect();
+    assert_eq!(asked[0], FileSync);
+    assert!(asked[1..].iter().all(|stable| *stable == Unstable), "{asked:?}");
+    (pending, calls)
+}
+
+fn is_done(pending: &mut Pending) -> bool {
+    matches!(Pin::new(pending).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(_))
+}
+
+fn all_written(pending: Vec<Pending>) {
+    for (block, pending) in pending.into_iter().enumerate() {
+        let done = pending.wait();
+        assert!(matches!(done.result, Ok(Answer::Written)), "block {block}: {:?}", done.result);
+        assert_eq!(done.buffer, vec![block as u8 + 1; BLOCK]);
+    }
+}
+
+#[test]
+fn a_lone_write_asks_for_file_sync_and_needs_no_commit() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    for block in 0..3 {
+        let pending = mount.submit(block_write(file, block, BLOCK));
+        let call = fake.next();
+        assert_eq!((call.write().stable, call.write().count), (FileSync, COUNT));
+        assert_eq!(call.data(), vec![block as u8 + 1; BLOCK]);
+        call.written_as_asked(1);
+        assert!(pending.wait().result.is_ok());
+    }
+    fake.nothing_more();
+}
+
+#[test]
+fn unstable_writes_are_held_until_their_commit_is_answered() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (mut pending, calls) = pipelined(&fake, &mount, 4);
+    calls.iter().for_each(|call| call.written_as_asked(1));
+    let commit = fake.next();
+    assert_eq!(commit.procedure, Procedure::Commit);
+    assert!(pending[1..].iter_mut().all(|pending| !is_done(pending)));
+    commit.committed(1);
+    // Those that were answered after the first COMMIT was sent need one of their own.
+    fake.next().committed(1);
+    all_written(pending);
+    fake.nothing_more();
+}
+
+#[test]
+fn another_verifier_at_commit_means_writing_again() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (pending, calls) = pipelined(&fake, &mount, 2);
+    calls[1].written_as_asked(1);
+    fake.next().committed(2);
+    let again = fake.next();
+    assert_eq!(again.write().offset, BLOCK as u64);
+    assert_eq!(again.data(), vec![2; BLOCK]);
+    assert_ne!(again.xid, calls[1].xid, "it is to be executed anew");
+    again.written_as_asked(2);
+    calls[0].written_as_asked(2);
+    all_written(pending);
+    fake.nothing_more();
+}
+
+#[test]
+fn another_verifier_between_writes_means_writing_the_earlier_ones_again() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (pending, calls) = pipelined(&fake, &mount, 5);
+    calls[1].written_as_asked(1);
+    calls[2].written_as_asked(2);
+    let again = fake.next();
+    assert_eq!(again.write().offset, BLOCK as u64);
+    again.written_as_asked(2);
+    calls[3].written_as_asked(2);
+    fake.next().committed(2);
+    calls[4].written_as_asked(2);
+    calls[0].written_as_asked(2);
+    fake.next().committed(2);
+    all_written(pending);
+}
+
+#[test]
+fn a_commit_under_way_speaks_only_for_the_verifier_of_its_writes() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (pending, calls) = pipelined(&fake, &mount, 3);
+    calls[1].written_as_asked(1);
+    let commit = fake.next();
+    // The server restarts: it answers the next write and the COMMIT in its new life, and has lost block 1.
+    calls[2].written_as_asked(2);
+    commit.committed(2);
+    let mut both = [fake.next(), fake.next()];
+    both.sort_by_key(|call| call.procedure != Procedure::Write);
+    let [again, commit] = both;
+    assert_eq!(again.write().offset, BLOCK as u64);
+    again.written_as_asked(2);
+    commit.committed(2);
+    calls[0].written_as_asked(2);
+    all_written(pending);
+}
+
+#[test]
+fn data_on_a_node_that_dies_are_written_again_elsewhere() {
+    let fake = Fake::start(2);
+    let mount = fake.mount();
+    let (pending, calls) = pipelined(&fake, &mount, 2);
+    let node = calls[1].node;
+    calls[0].written_as_asked(1);
+    calls[1].written_as_asked(1);
+    let commit = fake.next();
+    assert_eq!((commit.procedure, commit.node), (Procedure::Commit, node));
+    fake.stop_node(node);
+    let again = fake.next();
+    assert_eq!((again.write().offset, again.node), (BLOCK as u64, 1 - node));
+    assert_eq!(again.data(), vec![2; BLOCK]);
+    again.written_as_asked(9);
+    all_written(pending);
+}
+
+#[test]
+fn a_commit_goes_to_the_node_of_its_writes_even_when_writes_are_spread() {
+    let fake = Fake::start(3);
+    let mount = Mount::with_settings(Settings { spread_writes: true, ..fake.settings(3) }).unwrap();
+    for _ in 0..20 {
+        let (pending, calls) = pipelined(&fake, &mount, 2);
+        let node = calls[1].node;
+        calls[0].written_as_asked(1);
+        calls[1].written_as_asked(1);
+        let commit = fake.next();
+        assert_eq!((commit.procedure, commit.node), (Procedure::Commit, node));
+        commit.committed(1);
+        all_written(pending);
+    }
+    fake.nothing_more();
+}
+
+#[test]
+fn a_short_stable_write_goes_on_and_a_short_unstable_one_starts_over() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (pending, calls) = pipelined(&fake, &mount, 2);
+    calls[0].written(1000, FileSync, 1);
+    let rest = fake.next();
+    assert_eq!((rest.write().offset, rest.write().count), (1000, COUNT - 1000));
+    rest.written_as_asked(1);
+    calls[1].written(1000, Unstable, 1);
+    let over = fake.next();
+    assert_eq!((over.write().offset, over.write().count), (u64::from(COUNT), COUNT));
+    assert_eq!(over.write().stable, FileSync);
+    over.written_as_asked(1);
+    all_written(pending);
+    fake.nothing_more();
+}
+
+#[test]
+fn an_error_goes_to_the_caller_whose_write_it_was_and_the_last_one_lets_the_held_ones_go() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (pending, calls) = pipelined(&fake, &mount, 4);
+    // Held, with three in flight: no COMMIT yet.
+    calls[1].written_as_asked(1);
+    for at in [0, 2, 3] {
+        calls[at].failed(Status::NOSPC);
+    }
+    fake.next().committed(1);
+    for (at, pending) in pending.into_iter().enumerate() {
+        let done = pending.wait();
+        assert_eq!(done.buffer.len(), BLOCK);
+        match done.result {
+            Ok(_) => assert_eq!(at, 1),
+            Err(error) => assert!(at != 1 && error.status() == Some(Status::NOSPC), "{at}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_commit_that_fails_fails_its_writes() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    for malformed in [false, true] {
+        let (mut pending, calls) = pipelined(&fake, &mount, 2);
+        calls[0].written_as_asked(1);
+        calls[1].written_as_asked(1);
+        let commit = fake.next();
+        if malformed {
+            commit.reply(&[0, 0, 0, 0, 9, 9]);
+        } else {
+            commit.failed(Status::IO);
+        }
+        let done = pending.remove(1).wait();
+        match done.result.unwrap_err() {
+            Error::Status { status, .. } => assert!(status == Status::IO && !malformed),
+            Error::PeerMisbehaved { .. } => assert!(malformed),
+            other => panic!("{other}"),
+        }
+        all_written(pending);
+    }
+}
+
+#[test]
+fn patience_that_the_server_asks_for_is_given_and_the_call_is_a_new_one() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (pending, calls) = pipelined(&fake, &mount, 2);
+    calls[0].failed(Status::JUKEBOX);
+    calls[1].written_as_asked(1);
+    let commit = fake.next();
+    commit.failed(Status::JUKEBOX);
+    let mut later = [fake.next(), fake.next()];
+    later.sort_by_key(|call| call.procedure != Procedure::Write);
+    assert_eq!(later[0].write().offset, 0);
+    assert_ne!(later[0].xid, calls[0].xid);
+    assert_ne!(later[1].xid, commit.xid);
+    later[0].written_as_asked(1);
+    later[1].committed(1);
+    all_written(pending);
+}
+
+#[test]
+fn a_write_that_is_given_up_leaves_its_commit_nothing_to_say_for_later_ones() {
+    let fake = Fake::start(1);
+    let timeo = std::time::Duration::from_millis(100);
+    let mount = Mount::with_settings(Settings { soft: true, timeo, retrans: 0, ..fake.settings(1) }).unwrap();
+    let (pending, calls) = pipelined(&fake, &mount, 2);
+    calls[0].written_as_asked(1);
+    calls[1].written_as_asked(1);
+    // The COMMIT stays unanswered past the writes' time.
+    let commit = fake.next();
+    assert_eq!(commit.procedure, Procedure::Commit);
+    for (at, pending) in pending.into_iter().enumerate() {
+        let done = pending.wait();
+        assert_eq!(done.buffer.len(), BLOCK);
+        assert_eq!(done.result.is_ok(), at == 0, "{:?}", done.result);
+    }
+    // Later writes have their own COMMIT, and the late answer is none to it.
+    commit.committed(1);
+    loop {
+        let pending = mount.submit(block_write(file(&mount), 0, BLOCK));
+        // The silent COMMIT may have cost the connection, and is sent again on the next one.
+        let mut call = fake.next();
+        while call.procedure == Procedure::Commit {
+            call.committed(1);
+            call = fake.next();
+        }
+        call.written_as_asked(1);
+        if pending.wait().result.is_ok() {
+            return;
+        }
+    }
+}
