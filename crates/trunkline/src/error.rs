@@ -184,10 +184,8 @@ fn of_mount(cause: &MountError) -> String {
             )
         }
         MountError::Refused { address, .. } => {
-            format!(
-                "showmount -e {}        to see its exports; the server's log to see why it refuses",
-                address.ip()
-            )
+            let ip = address.ip();
+            format!("the server's exports and whom they allow (showmount -e {ip} where it runs rpcbind)")
         }
         MountError::Protocol { .. } => {
             "another port= or mountport=, where NFS version 3 is served".to_owned()
@@ -222,7 +220,8 @@ fn of_lab(error: &lab::net::Error) -> Option<String> {
     use lab::net::Error;
     let advice = match error {
         // Their sentences say what to do.
-        Error::Misuse(_) | Error::NotRoot | Error::Missing { .. } => return None,
+        Error::NotRoot | Error::Missing { .. } => return None,
+        Error::Misuse(_) => "trunkline lab list        to see the labs that run and their links",
         Error::Unsupported(_) => "leave that option out, or a kernel that has it",
         Error::Refused { .. } => "the same command by hand, as root",
         Error::Io { .. } => "trunkline lab list        to see the labs that run",

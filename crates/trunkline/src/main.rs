@@ -61,4 +61,19 @@ mod tests {
     fn the_command_line_contradicts_itself_nowhere() {
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn the_document_of_the_command_line_has_every_command_and_option() {
+        fn check(command: &clap::Command, name: &str) {
+            let document = include_str!("../../../docs/CLI.md");
+            assert!(document.contains(name), "{name} is not described");
+            for option in command.get_arguments().filter_map(|argument| argument.get_long()) {
+                assert!(document.contains(&format!("`--{option}")), "{name} --{option} is not described");
+            }
+            for inner in command.get_subcommands() {
+                check(inner, &format!("{name} {}", inner.get_name()));
+            }
+        }
+        check(&Cli::command(), "trunkline");
+    }
 }

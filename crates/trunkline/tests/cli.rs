@@ -49,9 +49,12 @@ fn serve(more: &[&str]) -> (Process, Vec<SocketAddr>) {
     (process, addresses)
 }
 
-/// A NULL call to NFS version 3 as bytes; the connection and the reply. RFC 5531 s9, RFC 1813 s3.3.0
+/// A NULL call to NFS version 3 in a record. RFC 5531 s9 s11, RFC 1813 s3.3.0
+const NULL_CALL: [u32; 11] = [0x8000_0028, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
+
+/// Makes a NULL call; gives the connection and the reply.
 fn null_call(address: SocketAddr) -> (TcpStream, Vec<u8>) {
-    let call: Vec<u8> = [0x8000_0028_u32, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    let call = NULL_CALL.map(u32::to_be_bytes).concat();
     let mut stream = TcpStream::connect_timeout(&address, SOON).expect("it accepts");
     stream.set_read_timeout(Some(SOON)).expect("a timeout");
     stream.write_all(&call).expect("it receives");
@@ -103,6 +106,25 @@ fn a_terminated_server_ends_in_good_order() {
         assert_eq!(process.wait(SOON).code(), Some(0), "{}", process.all_output());
         assert_eq!(process.output(Stream::Err), "");
     }
+}
+
+#[test]
+fn a_second_signal_ends_a_drain_that_a_client_holds_up() {
+    let (mut process, addresses) = serve(&["--listen", "127.0.0.1:0", "-v"]);
+    let mut stream = TcpStream::connect_timeout(&addresses[0], SOON).expect("it accepts");
+    stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    let calls = NULL_CALL.map(u32::to_be_bytes).concat().repeat(1000);
+    // Replies are never read, so that some stay queued and the server takes no more calls.
+    let mut sent = 0;
+    while let Ok(more) = stream.write(&calls[sent % calls.len()..]) {
+        sent += more;
+    }
+    process.signal(Signal::TERM);
+    process.wait_for_line("draining", SOON);
+    assert!(process.is_running());
+    process.signal(Signal::TERM);
+    let at_once = Duration::from_secs(5);
+    assert_eq!(process.wait(at_once).code(), Some(128 + Signal::TERM.as_raw()));
 }
 
 #[test]
@@ -290,4 +312,21 @@ fn a_lab_that_does_not_run_is_explained() {
     let (code, _, err) = run(&["lab", "cut", "n1", "--lab", "0-0-0"]);
     assert_eq!(code, Some(1));
     assert!(err.starts_with("error: no lab 0-0-0 is running"), "{err}");
+}
+
+#[test]
+fn the_document_of_the_configuration_has_every_key() {
+    let document = include_str!("../../../docs/SERVE.md");
+    let mut section = String::new();
+    for line in server::config::EXAMPLE.lines() {
+        let line = line.trim_start_matches('#');
+        if line.starts_with('[') {
+            section = line.to_owned();
+            assert!(document.contains(&format!("`{section}`")), "{section} is not described");
+        } else if let Some((key, _)) = line.split_once(" = ")
+            && !key.contains(' ')
+        {
+            assert!(document.contains(&format!("\n| `{key}` |")), "{key} in {section} is not described");
+        }
+    }
 }
