@@ -86,7 +86,7 @@ pub struct Experiment {
     pub warm: Duration,
     /// Pace of each node in the paced half, in bits per second; absent: no such half.
     pub pace_bits_per_s: Option<u64>,
-    /// Measured time of a paced repeat.
+    /// Measured time of a paced repeat of large blocks; small ones need less, as a window holds more of them.
     pub paced_window: Duration,
     /// Speed of the link to somebody's server, in bits per second: its limit.
     pub link_bits_per_s: Option<u64>,
@@ -129,8 +129,8 @@ impl Experiment {
             ]
         };
         let (repeats, window, paced_window) = match procedure {
-            Procedure::Quick => (8, 250, 500),
-            Procedure::Standard => (8, 350, 500),
+            Procedure::Quick => (8, 200, 400),
+            Procedure::Standard => (8, 350, 400),
             Procedure::Thorough => (10, 2000, 2000),
         };
         let route = |name: &str, options: &str| RouteSpec { name: name.into(), options: options.into() };
@@ -147,7 +147,7 @@ impl Experiment {
             workloads,
             repeats,
             window: Duration::from_millis(window),
-            warm: Duration::from_millis(80),
+            warm: Duration::from_millis(60),
             pace_bits_per_s: Some(1_000_000_000),
             paced_window: Duration::from_millis(paced_window),
             link_bits_per_s: None,

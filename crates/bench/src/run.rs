@@ -1,7 +1,7 @@
 //! Runs an experiment from its calibration to its record.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use client::FileRef;
 use record::{Pace, PathCounters, Procedure, Record, Verified, Workload};
@@ -20,6 +20,10 @@ use crate::routes::{self, Ready};
 
 /// Files of the paced half are no larger: making and comparing them is paced too.
 const PACED_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A paced repeat of blocks this large warms up for so long.
+const LARGE_BLOCK_BYTES: u64 = 256 << 10;
+const PACED_WARM: Duration = Duration::from_millis(250);
 
 /// What `trunkline bench` is asked for.
 #[derive(Debug, Clone, Default)]
@@ -209,7 +213,7 @@ impl HalfContext<'_> {
                 let placed: Vec<(FileRef, u32)> =
                     prepared.iter().map(|file| (mount.file_ref(file.handle), file.number)).collect();
                 let server = self.group.map(|group| &group.server);
-                let sample = measure::run(&mount, server, workload, &placed, self.window());
+                let sample = measure::run(&mount, server, workload, &placed, self.window(workload.block));
                 samples.push(sample.map_err(|reason| Error::Run {
                     route: route.name.clone(),
                     workload: workload.name.clone(),
@@ -222,11 +226,16 @@ impl HalfContext<'_> {
         Ok(done)
     }
 
-    fn window(&self) -> Window {
+    /// At a pace, the first blocks leave as a burst, and a large one takes many milliseconds on its connection:
+    /// it warms up for longer, and is measured for longer.
+    fn window(&self, block_bytes: u64) -> Window {
         let experiment = self.experiment;
-        let measured =
-            if self.pace_bits_per_s.is_some() { experiment.paced_window } else { experiment.window };
-        Window { warm: experiment.warm, end: experiment.warm + measured }
+        let (warm, measured) = match self.pace_bits_per_s {
+            None => (experiment.warm, experiment.window),
+            Some(_) if block_bytes >= LARGE_BLOCK_BYTES => (PACED_WARM, experiment.paced_window),
+            Some(_) => (PACED_WARM / 2, experiment.paced_window.mul_f64(0.6)),
+        };
+        Window { warm, end: warm + measured }
     }
 
     fn cell(

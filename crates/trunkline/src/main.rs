@@ -3,6 +3,7 @@
 //! Each command is a file with its arguments and a `run`. Exit status: 0 done, 1 failed, 2 bad usage. What is
 //! asked for goes to standard output, everything else (errors, logs, progress) to standard error.
 
+mod bench;
 mod error;
 mod lab;
 mod logging;
@@ -30,6 +31,7 @@ const AFTER_HELP: &str = "Environment:\n  \
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(bench::BenchArgs),
     Serve(serve::ServeArgs),
     Report(report::ReportArgs),
     Lab(lab::LabArgs),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
+        Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Report(args) => report::run(&args),
         Command::Lab(args) => lab::run(args),
