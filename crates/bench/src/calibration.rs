@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::calibrate::{Direction, Mode, Shape, Try, calibrate, measure_once};
+use crate::limit::{Direction, Mode, Shape, Try, calibrate, measure_once};
 use crate::cells::connections;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, WorkloadSpec};

@@ -1,6 +1,6 @@
 //! Experiments: routes compared side by side, each beside the limit of the wire.
 //!
-//! [`run`] takes an experiment from its calibration to its record: it measures the limit ([`calibrate`]),
+//! [`run`] takes an experiment from its calibration to its record: it measures the limit ([`limit`]),
 //! starts an embedded group or uses somebody's server, makes files whose every 4 KiB carries a stamp, runs each
 //! workload on all routes by turns, compares the files whole, and names what binds each result.
 //!
@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod binding;
-pub mod calibrate;
+pub mod limit;
 mod calibration;
 mod cells;
 mod error;
