@@ -18,6 +18,8 @@ use crate::error::Error;
 /// Unstable bytes kept at most for each loop and file before a COMMIT is sent however many writes are
 /// still in flight.
 const UNSTABLE_BYTES_MAX: usize = 64 << 20;
+/// What a new list has room for, so that it need not grow at the depths that are usual.
+const LIST_LEN: usize = 64;
 /// Emptied lists kept for the next COMMITs.
 const SPARE_LISTS_MAX: usize = 16;
 
@@ -105,11 +107,15 @@ impl Groups {
     }
 
     fn recycle(&mut self, mut list: Vec<CallKey>) {
-        if self.spare.len() < SPARE_LISTS_MAX {
+        if list.capacity() > 0 && self.spare.len() < SPARE_LISTS_MAX {
             list.clear();
             self.spare.push(list);
         }
     }
+}
+
+fn spare_list(spare: &mut Vec<Vec<CallKey>>) -> Vec<CallKey> {
+    spare.pop().unwrap_or_else(|| Vec::with_capacity(LIST_LEN))
 }
 
 impl Core {
@@ -161,7 +167,7 @@ impl Core {
         let Groups { files, spare } = &mut self.groups;
         let writes = files.entry(file.number).or_default();
         let at = writes.groups.iter().position(|group| group.node == node).unwrap_or_else(|| {
-            let held = spare.pop().unwrap_or_default();
+            let held = spare_list(spare);
             writes.groups.push(Group { node, verifier, held, held_bytes: 0, commit: None });
             writes.groups.len() - 1
         });
@@ -193,7 +199,7 @@ impl Core {
             if group.commit.is_some() || group.held.is_empty() {
                 continue;
             }
-            let covers = std::mem::replace(&mut group.held, spare.pop().unwrap_or_default());
+            let covers = std::mem::replace(&mut group.held, spare_list(spare));
             group.held_bytes = 0;
             let (node, verifier) = (group.node, group.verifier);
             let key = self.insert(Body::Commit { file: *file, node }, Owner::Engine);

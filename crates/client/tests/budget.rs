@@ -1,0 +1,109 @@
+//! What a warm operation takes from the heap, on the client's loop and on the server's: nothing at depth 1,
+//! next to nothing at depth 32. docs/PERFORMANCE.md has the table. Counts, not times.
+//!
+//! Allocations are counted by thread, so this file has one test.
+
+#[path = "support/repeat.rs"]
+mod repeat;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use repeat::{Bench, Work};
+
+/// Whose allocations a thread's are.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Server,
+    Client,
+    Test,
+}
+
+thread_local! {
+    // The server's threads are all that have not said otherwise.
+    static SIDE: Cell<Side> = const { Cell::new(Side::Server) };
+}
+
+static COUNTS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+static BEGIN: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+static END: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+struct Counting;
+
+impl Counting {
+    fn count() {
+        // A thread that ends allocates nothing any more.
+        let side = SIDE.try_with(Cell::get).unwrap_or(Side::Test);
+        COUNTS[side as usize].fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn take(into: &[AtomicU64; 3]) {
+    for (count, into) in COUNTS.iter().zip(into) {
+        into.store(count.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+}
+
+fn begin() {
+    SIDE.set(Side::Client);
+    take(&BEGIN);
+}
+
+fn end() {
+    take(&END);
+}
+
+/// Operations that are counted.
+const COUNTED: u64 = 2_000;
+
+#[test]
+fn warm_operations_take_nothing_from_the_heap() {
+    SIDE.set(Side::Test);
+    let bench = Bench::start();
+    let mut over_budget = Vec::new();
+    for work in [
+        Work::Write(1 << 20),
+        Work::Write(4096),
+        Work::Read(1 << 20),
+        Work::Read(64 << 10),
+        Work::Read(4096),
+        Work::GetAttr,
+    ] {
+        for depth in [1, 32] {
+            bench.run(work, depth, 500, COUNTED, (begin, end));
+            let taken = |side: Side| {
+                END[side as usize].load(Ordering::SeqCst) - BEGIN[side as usize].load(Ordering::SeqCst)
+            };
+            let (client, server) = (taken(Side::Client), taken(Side::Server));
+            let per_op = |count: u64| count as f64 / COUNTED as f64;
+            println!("{work:?} depth {depth}: client {}, server {}", per_op(client), per_op(server));
+            // At depth 32 a list or a queue may still grow to its final length. The server gathers replies of
+            // 1 MiB from more pieces than its send has room for without the heap, once for a few replies.
+            let client_bound = if depth == 1 { 0 } else { COUNTED / 50 };
+            let server_bound = if work == Work::Read(1 << 20) && depth > 1 { COUNTED } else { client_bound };
+            if client > client_bound || server > server_bound {
+                over_budget.push((work, depth, client, server));
+            }
+        }
+    }
+    assert!(over_budget.is_empty(), "of {COUNTED} operations: {over_budget:?}");
+}

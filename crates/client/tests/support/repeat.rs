@@ -1,0 +1,140 @@
+//! One operation over and over on a loop, at a given depth: first to warm up, then to be counted. Nothing in
+//! here takes anything from the heap meanwhile.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use client::{Answer, Done, File, FileRef, Io, Mount, Op, Settings, Task};
+use nfs3::proc::getattr;
+use nfs3::{Procedure, Wire};
+use server::{Config, Server};
+use xdr::Writer;
+
+/// What is done over and over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    Read(usize),
+    Write(usize),
+    GetAttr,
+}
+
+/// Blocks of the file that the work goes round.
+const BLOCKS: u64 = 16;
+
+/// What is called on the loop when the count begins and when it ends.
+pub type Mark = fn();
+
+#[derive(Debug)]
+struct Repeat {
+    work: Work,
+    file: FileRef,
+    depth: u64,
+    submitted: u64,
+    finished: u64,
+    warm: u64,
+    total: u64,
+    marks: (Mark, Mark),
+    over: Option<Sender<()>>,
+}
+
+impl Repeat {
+    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Vec<u8>) {
+        let file = self.file;
+        let block = self.submitted % BLOCKS;
+        let op = match self.work {
+            Work::Read(len) => Op::Read { file, offset: block * len as u64, buffer },
+            Work::Write(len) => Op::Write { file, offset: block * len as u64, buffer },
+            Work::GetAttr => {
+                buffer.clear();
+                getattr::Args { object: file.handle }.encode(&mut Writer::new(&mut buffer));
+                Op::Call { procedure: Procedure::GetAttr, args: buffer }
+            }
+        };
+        self.submitted += 1;
+        io.submit(op, token);
+    }
+}
+
+impl Task for Repeat {
+    fn start(&mut self, io: &mut Io<'_>) {
+        let len = match self.work {
+            Work::Read(len) | Work::Write(len) => len,
+            Work::GetAttr => 256,
+        };
+        for token in 0..self.depth {
+            self.submit(io, token, vec![7; len]);
+        }
+    }
+
+    fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done) {
+        self.finished += 1;
+        if self.finished == self.warm {
+            (self.marks.0)();
+        }
+        if self.finished == self.total {
+            (self.marks.1)();
+        }
+        let buffer = match (self.work, done.result.expect("an answer")) {
+            (Work::Read(len), Answer::Read { count, .. }) => {
+                assert_eq!(count as usize, len);
+                done.buffer
+            }
+            (Work::Write(_), Answer::Written) => done.buffer,
+            (Work::GetAttr, Answer::Results(results)) => {
+                assert_eq!(results[..4], [0; 4]);
+                results
+            }
+            (work, other) => panic!("{work:?}: {other:?}"),
+        };
+        // Some more than are counted, so that the depth is the same to the end of the count.
+        if self.submitted < self.total + self.depth {
+            self.submit(io, token, buffer);
+        } else if self.ended()
+            && let Some(over) = self.over.take()
+        {
+            over.send(()).unwrap();
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.finished == self.submitted
+    }
+}
+
+/// A server and a mount in one process, one loop and one connection each.
+#[derive(Debug)]
+pub struct Bench {
+    pub server: Server,
+    pub mount: Mount,
+    file: File,
+}
+
+impl Bench {
+    pub fn start() -> Self {
+        let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 6, 1));
+        let probe = TcpListener::bind((ip, 0)).unwrap();
+        let port = probe.local_addr().unwrap().port();
+        drop(probe);
+        let mut config = Config::quick(256 << 20, "/export", &[SocketAddr::new(ip, port)]);
+        config.loops = Some(1);
+        let server = Server::start(config).unwrap();
+        let mount =
+            Mount::with_settings(Settings { loops: 1, ..Settings::new(ip, port, "/export") }).unwrap();
+        let file = mount.create_file(b"/file", 0o644).unwrap();
+        let largest = vec![1; usize::try_from(BLOCKS).unwrap() << 20];
+        file.write_all_at(&largest, 0).unwrap();
+        Self { server, mount, file }
+    }
+
+    /// Does so many operations to warm up, and so many that count, between the two marks.
+    pub fn run(&self, work: Work, depth: u64, warm: u64, counted: u64, marks: (Mark, Mark)) {
+        let (over, wait) = channel();
+        let (file, total) = (self.file.file_ref(), warm + counted);
+        let repeat =
+            Repeat { work, file, depth, submitted: 0, finished: 0, warm, total, marks, over: Some(over) };
+        self.mount.spawn(0, Box::new(repeat));
+        wait.recv_timeout(Duration::from_secs(60)).expect("the work ends");
+    }
+}
