@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod binding;
-pub mod limit;
 mod calibration;
 mod cells;
 mod error;
@@ -16,6 +15,7 @@ mod experiment;
 mod files;
 mod group;
 mod jobs;
+pub mod limit;
 mod machine;
 mod measure;
 mod progress;

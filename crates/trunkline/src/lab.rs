@@ -28,7 +28,7 @@ enum LabCommand {
 /// Build a client, nodes and a shaped link to each, run a command as the client, and clean up.
 ///
 /// The command finds the addresses in TRUNKLINE_LAB_NODES and TRUNKLINE_LAB_CLIENT (in IPv6 with _V6 behind),
-/// joined by commas; node n is 10.77.n.2 and fd77:n::2, its link is called n<n>. Its exit status is passed on.
+/// joined by commas; node n is 10.77.n.2 and `fd77:n::2`, its link is called `n<n>`. Its exit status is passed on.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct NetArgs {

@@ -37,7 +37,7 @@ pub struct ServeArgs {
     /// Quick: the path that clients mount.
     #[arg(long, value_name = "PATH", default_value = "/export")]
     export: String,
-    /// Quick: where a node listens, 10.0.0.1:2049 or [fd00::1]:2049; each is a node of the group.
+    /// Quick: where a node listens, `10.0.0.1:2049` or `[fd00::1]:2049`; each is a node of the group.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen, default_value = "127.0.0.1:2049")]
     listen: Vec<SocketAddr>,
     /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8); repeat for more.
