@@ -48,6 +48,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[],
     },
     Suite {
+        name: "budget",
+        about: "system calls and copied bytes of warm operations, counted by strace",
+        tier: Tier::Ci,
+        minutes_max: 5,
+        command: &["test", "--package", "trunkline-client", "--test", "syscalls"],
+        packages: &["strace"],
+        needs: &[],
+    },
+    Suite {
         name: "lab",
         about: "links shaped, cut and silenced on this kernel, nothing left behind",
         tier: Tier::Ci,
@@ -55,6 +64,15 @@ pub(crate) const SUITES: &[Suite] = &[
         command: &["test", "--package", "trunkline", "--test", "lab"],
         packages: &["iproute2", "iputils-ping"],
         needs: &[Need::Root, Need::NetNamespaces],
+    },
+    Suite {
+        name: "bench",
+        about: "the quick experiment whole, and one of one's own on one's own server",
+        tier: Tier::Ci,
+        minutes_max: 4,
+        command: &["test", "--package", "trunkline", "--test", "bench"],
+        packages: &[],
+        needs: &[],
     },
     Suite {
         name: "peers",

@@ -1,0 +1,187 @@
+//! How many system calls a warm operation costs, on the client's loop and on the server's, and how many of its
+//! bytes pass through memory of the loop before they are where they belong. docs/PERFORMANCE.md has the table.
+//!
+//! The load runs in a child under `strace`, which tells threads apart by their names; `getppid`, which nothing
+//! else calls, marks where the count begins and ends. Needs `strace`; the suite is `budget`.
+
+#[path = "support/repeat.rs"]
+mod repeat;
+
+use std::collections::HashMap;
+use std::process::Command;
+
+use repeat::{Bench, Work};
+
+/// Operations that are counted.
+const COUNTED: u64 = 1_000;
+const WORK: &str = "TRUNKLINE_BUDGET_WORK";
+
+/// What one side did in the count.
+#[derive(Debug, Default)]
+struct Side {
+    calls: HashMap<String, u64>,
+    /// Bytes that a receive put into the loop's own memory, from where they are copied on.
+    copied: u64,
+}
+
+impl Side {
+    fn per_op(&self) -> f64 {
+        self.calls.values().sum::<u64>() as f64 / COUNTED as f64
+    }
+
+    fn copied_per_op(&self) -> u64 {
+        self.copied / COUNTED
+    }
+}
+
+fn works() -> [(&'static str, Work); 5] {
+    [
+        ("READ 1 MiB", Work::Read(1 << 20)),
+        ("WRITE 1 MiB", Work::Write(1 << 20)),
+        ("READ 4 KiB", Work::Read(4096)),
+        ("WRITE 4 KiB", Work::Write(4096)),
+        ("GETATTR", Work::GetAttr),
+    ]
+}
+
+#[test]
+#[ignore = "runs under strace, started by the other test"]
+fn load_under_strace() {
+    let wanted = std::env::var(WORK).expect("the name of the work and its depth");
+    let (name, depth) = wanted.rsplit_once(' ').unwrap();
+    let (_, work) = works().into_iter().find(|(work, _)| *work == name).unwrap();
+    let mark: repeat::Mark = || {
+        let _ = rustix::process::getppid();
+    };
+    Bench::start().run(work, depth.parse().unwrap(), 300, COUNTED, (mark, mark));
+}
+
+/// Runs a child under strace; gives what the client and the server did between the marks.
+fn traced(name: &str, depth: u64) -> (Side, Side) {
+    let output = Command::new("strace")
+        .args(["-f", "-Y", "-qq", "-s", "24", "-e", "abbrev=none", "-e", "signal=none", "-o", "/dev/stdout"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "load_under_strace", "--test-threads", "1"])
+        .env(WORK, format!("{name} {depth}"))
+        .output()
+        .expect("strace can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let trace = String::from_utf8_lossy(&output.stdout);
+    let (mut client, mut server) = (Side::default(), Side::default());
+    let mut marks = 0;
+    let mut unfinished: HashMap<String, String> = HashMap::new();
+    for line in trace.lines() {
+        let Some((thread, call)) = line.split_once("> ") else { continue };
+        let Some((_, comm)) = thread.split_once('<') else { continue };
+        let call = call.trim_start();
+        if call.starts_with("getppid") {
+            marks += 1;
+        }
+        let side = match comm {
+            comm if comm.starts_with("tl-mount") => &mut client,
+            comm if comm.starts_with("tl-serve") => &mut server,
+            _ => continue,
+        };
+        let whole = if let Some(begin) = call.strip_suffix("<unfinished ...>") {
+            unfinished.insert(comm.to_owned(), begin.to_owned());
+            if marks == 1 && !call.starts_with("getppid") {
+                count(side, call);
+            }
+            continue;
+        } else if call.starts_with("<...") {
+            let rest = call.split_once("resumed>").map_or("", |(_, rest)| rest);
+            unfinished.remove(comm).unwrap_or_default() + rest
+        } else {
+            if marks == 1 && !call.starts_with("getppid") {
+                count(side, call);
+            }
+            call.to_owned()
+        };
+        if marks == 1 {
+            side.copied += copied(&whole);
+        }
+    }
+    assert_eq!(marks, 2, "the marks of {name}");
+    (client, server)
+}
+
+fn count(side: &mut Side, call: &str) {
+    let name = call.split('(').next().unwrap_or_default();
+    *side.calls.entry(name.to_owned()).or_default() += 1;
+}
+
+/// Bytes of a receive that are copied on: all of a `read`, and of a `readv` what went into its last piece,
+/// which takes along what follows the payload.
+fn copied(call: &str) -> u64 {
+    let got =
+        call.rsplit_once("= ").and_then(|(_, got)| got.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
+    if call.starts_with("read(") {
+        return got;
+    }
+    if !call.starts_with("readv(") {
+        return 0;
+    }
+    let lens: Vec<u64> = call
+        .split("iov_len=")
+        .skip(1)
+        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+        .collect();
+    let in_place: u64 = lens.iter().take(lens.len().saturating_sub(1)).sum();
+    got.saturating_sub(in_place)
+}
+
+#[test]
+fn a_warm_operation_costs_few_system_calls_and_copies() {
+    println!("{:12} {:>5}  {:>18}  {:>22}", "", "depth", "calls client server", "copied client server");
+    for (name, _) in works() {
+        for depth in [1, 32] {
+            let (client, server) = traced(name, depth);
+            println!(
+                "{name:12} {depth:5}  {:9.2} {:9.2}  {:11} {:11}   client {:?} server {:?}",
+                client.per_op(),
+                server.per_op(),
+                client.copied_per_op(),
+                server.copied_per_op(),
+                client.calls,
+                server.calls,
+            );
+            for (side, at) in [(client, "client"), (server, "server")] {
+                hold(name, depth, at, &side);
+            }
+        }
+    }
+}
+
+/// The budget. At depth 1 a small operation is one wait, one receive and one send on each side, and a tick of
+/// the client's clock now and then. What receives 1 MiB does so in as many pieces as the system hands it over.
+fn hold(name: &str, depth: u64, at: &str, side: &Side) {
+    let large = name.ends_with("MiB");
+    let receives_payload = (at == "client") == name.starts_with("READ");
+    let calls_max = match (large && receives_payload, depth) {
+        (true, 1) => 16.0,
+        (true, _) => 12.0,
+        (false, 1) => 3.2,
+        (false, _) => 2.0,
+    };
+    assert!(
+        side.per_op() <= calls_max,
+        "{name} depth {depth}, {at}: {:.2} calls: {:?}",
+        side.per_op(),
+        side.calls
+    );
+    if depth == 1 && !(large && receives_payload) {
+        for call in ["epoll_pwait", "read", "sendmsg"] {
+            let count = side.calls.get(call).copied().unwrap_or(0);
+            assert!(count + 3 >= COUNTED, "{name} depth 1, {at}: {count} times {call}: {:?}", side.calls);
+        }
+    }
+    // Of a long payload only what came with its head is copied; a short one is copied once, with its head.
+    let copied_max = if !receives_payload || name == "GETATTR" {
+        256
+    } else if large {
+        4096
+    } else {
+        4096 + 512
+    };
+    assert!(side.copied_per_op() <= copied_max, "{name} depth {depth}, {at}: {} bytes", side.copied_per_op());
+}
