@@ -1,0 +1,120 @@
+//! `trunkline bench` as a user runs it: the quick experiment whole, an experiment of one's own on one's own
+//! server, and files that make no sense. Speeds are not looked at; that data are right and the record is whole, is.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use record::{Half, Record};
+use testkit::Process;
+
+fn bench(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trunkline"))
+        .arg("bench")
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Why a record failed, but for results above a limit: this machine may have become faster meanwhile.
+fn failures(record: &Record) -> Vec<&String> {
+    record.failed.iter().filter(|reason| !reason.contains("limit")).collect()
+}
+
+#[test]
+fn the_quick_experiment_measures_both_halves_of_both_routes() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = bench(directory.path(), &["--quick", "--record", "quick.json"]);
+    let table = text(&output.stdout);
+    assert!(
+        table.contains("tcp-mp") && table.contains("record quick.json"),
+        "{table}\n{}",
+        text(&output.stderr)
+    );
+    let record =
+        Record::read(&std::fs::read_to_string(directory.path().join("quick.json")).unwrap()).unwrap();
+    assert!(failures(&record).is_empty(), "{:?}", record.failed);
+    for name in ["tcp", "tcp-mp"] {
+        let route = record.route(name).unwrap();
+        for half in [Half::Raw, Half::Paced] {
+            let mix = route.workload("mix-1m", half).unwrap();
+            let verified = mix.verified.unwrap();
+            assert!(verified.stamps > 0 && verified.bytes > 0 && verified.wrong == 0, "{name} {half}");
+            for (direction, cell) in mix.cells() {
+                assert!(cell.ops > 0 && cell.repeats.len() >= 8, "{name} {half} {direction}");
+                assert!(cell.limit_gbytes_per_s.is_some() && !cell.binding.evidence.is_empty());
+                let nodes_used = cell.share_by_node.iter().filter(|share| **share > 0.01).count();
+                assert_eq!(nodes_used, if name == "tcp" { 1 } else { 4 }, "{name} {half} {direction}");
+            }
+            assert_eq!(mix.cells().count(), 2);
+            assert!(route.workload("randread-4k", half).unwrap().read.is_some());
+        }
+    }
+    for name in ["rdma", "rdma-mp"] {
+        assert!(record.route(name).unwrap().skipped.as_ref().unwrap().contains("RDMA"), "{name}");
+    }
+    let page = std::fs::read_to_string(directory.path().join("quick.html")).unwrap();
+    assert!(page.contains("mix-1m"));
+}
+
+#[test]
+fn an_experiment_of_ones_own_runs_on_ones_own_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = testkit::free_port();
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    serve.args(["serve", "--mem", "256MiB", "--export", "/data"]);
+    for node in 1..=2 {
+        serve.arg("--listen").arg(format!("127.0.0.{node}:{port}"));
+    }
+    let server = Process::spawn(serve);
+    server.wait_for_line("ready", std::time::Duration::from_secs(30));
+    let experiment = format!(
+        "repeats = 5\nwindow_ms = 100\ntarget.server = 'nfs://127.0.0.1:{port}/data'\nlimits.link = '100Gbit/s'\n\
+         [[route]]\nname = 'one'\noptions = 'nconnect=2'\n\
+         [[route]]\nname = 'two'\noptions = 'nconnect=2,remoteports=127.0.0.1-127.0.0.2'\n\
+         [[workload]]\nname = 'mixed'\nblock = '64KiB'\ndepth = 4\nreaders = 2\nwriters = 2\nfile = '4MiB'\n"
+    );
+    std::fs::write(directory.path().join("own.toml"), experiment).unwrap();
+    let output = bench(directory.path(), &["own.toml", "--record", "own.json", "--no-report"]);
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    let record = Record::read(&std::fs::read_to_string(directory.path().join("own.json")).unwrap()).unwrap();
+    let cell = record.route("two").unwrap().workload("mixed", Half::Raw).unwrap().read.clone().unwrap();
+    assert_eq!((cell.share_by_node.len(), cell.limit_gbytes_per_s), (2, Some(12.5)));
+    assert_eq!(record.verdicts.len(), 1);
+    // The experiment leaves nothing behind on the server.
+    let mount = client::Mount::connect(&format!("nfs://127.0.0.1:{port}/data"), "").unwrap();
+    assert_eq!(mount.read_directory(mount.root()).unwrap(), []);
+}
+
+#[test]
+fn what_cannot_be_measured_says_why_and_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("broken.toml"), "repeats = \n").unwrap();
+    std::fs::write(
+        directory.path().join("nobody.toml"),
+        "target.server = '127.0.0.1:/data'\n[[route]]\nname = 'tcp'\noptions = 'port=1,noresvport'\n",
+    )
+    .unwrap();
+    std::fs::write(directory.path().join("option.toml"), "[[route]]\nname = 'tcp'\noptions = 'nconect=2'\n")
+        .unwrap();
+    for (arguments, needle) in [
+        (&["broken.toml"][..], "broken.toml"),
+        (&["missing.toml"], "missing.toml"),
+        (&["nobody.toml"], "127.0.0.1"),
+        (&["option.toml"], "nconnect"),
+    ] {
+        let output = bench(directory.path(), arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(
+            said.starts_with("error: ") && said.contains("  cause: ") && said.contains("  try:   "),
+            "{said}"
+        );
+        assert!(said.contains(needle), "{arguments:?}: {said}");
+    }
+    assert_eq!(bench(directory.path(), &["--quick", "--thorough"]).status.code(), Some(2));
+}
