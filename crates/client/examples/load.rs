@@ -9,11 +9,10 @@
 //! connections. `MODE` is `fill`, `read`, `write`, `randread`, `randwrite` or `check`. Every read checks the
 //! 16-byte stamp of each 4 KiB. Unlike libnfs's, a write counts only when its data are stable.
 
-use std::net::IpAddr;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use client::{Answer, Done, File, FileRef, Io, Mount, Op, Settings, Task};
+use client::{Answer, Done, File, FileRef, Io, Mount, Op, Task};
 
 const PAGE: usize = 4096;
 const STAMP: usize = 16;
@@ -22,7 +21,9 @@ const USAGE: &str =
 
 #[derive(Debug, Clone)]
 struct Options {
-    settings: Settings,
+    target: String,
+    mount_options: String,
+    connections: u16,
     mode: String,
     block: usize,
     blocks: u64,
@@ -32,27 +33,25 @@ struct Options {
 
 impl Options {
     fn parse(words: &[String]) -> Option<Self> {
-        let [host, port, mount_port, export, mode, block, depth, connections, seconds, file_mib] = words else {
+        let [host, port, mount_port, export, mode, block, depth, connections, seconds, file_mib] = words
+        else {
             return None;
         };
-        let mut settings =
-            Settings::new(host.parse::<IpAddr>().ok()?, port.parse().ok()?, export.as_bytes().to_vec());
-        settings.mount_port = mount_port.parse().ok()?;
-        settings.nconnect = connections.parse().ok().filter(|count| (1..=64).contains(count))?;
-        // As a mount over loopback does by default: a control that does not pace.
-        settings.congestion = Some("cubic".to_owned());
-        let block: usize = block.parse().ok().filter(|bytes| (PAGE..=1 << 20).contains(bytes))?;
-        let block = block / PAGE * PAGE;
-        let file_mib: u64 = file_mib.parse().ok()?;
         let known = ["fill", "read", "write", "randread", "randwrite", "check"];
         known.contains(&mode.as_str()).then_some(())?;
+        let block: usize = block.parse().ok().filter(|bytes| (PAGE..=1 << 20).contains(bytes))?;
+        let block = block / PAGE * PAGE;
+        let file_mib: u64 = file_mib.parse().ok().filter(|mib| (1..=1 << 20).contains(mib))?;
+        let connections = connections.parse().ok().filter(|count| (1..=64).contains(count))?;
         Some(Self {
-            settings,
+            target: format!("{host}:{export}"),
+            mount_options: format!("port={port},mountport={mount_port},nconnect={connections}"),
+            connections,
             mode: mode.clone(),
             block,
             blocks: (file_mib << 20) / block as u64,
-            depth: depth.parse().ok()?,
-            length: Duration::from_secs_f64(seconds.parse().ok()?),
+            depth: depth.parse().ok().filter(|depth| (1..=1024).contains(depth))?,
+            length: Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?,
         })
     }
 
@@ -208,8 +207,9 @@ impl Task for Load {
 }
 
 fn run(options: &Options) -> Result<(), String> {
-    let connections = options.settings.nconnect;
-    let mount = Mount::with_settings(options.settings.clone()).map_err(|error| format!("{error:?}"))?;
+    let connections = options.connections;
+    let mount = Mount::connect(&options.target, &options.mount_options)
+        .map_err(|error| format!("cannot mount {}: {error:?}", options.target))?;
     let files: Vec<File> = (0..connections)
         .map(|number| {
             let path = format!("/load.{number}").into_bytes();

@@ -1,0 +1,76 @@
+//! What the suite's tests share: our server, runs of a program, and data that tell their place.
+
+use server::{Config, Server};
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use std::time::Duration;
+use testkit::{Process, Stream};
+
+/// Ends what hangs; no test here comes near it.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+/// The path that our server exports.
+pub(crate) const EXPORT: &str = "/export";
+
+/// Our server: a group of nodes that ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Group {
+    _server: Server,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
+}
+
+impl Group {
+    /// Starts nodes on 127.0.0.1 and the next addresses, all on one port.
+    pub(crate) fn start(nodes: u8) -> Self {
+        let addresses: Vec<IpAddr> = (1..=nodes).map(|node| IpAddr::from([127, 0, 0, node])).collect();
+        // A port that is free on the first address may be taken on another; then the next one is tried.
+        for _ in 0..20 {
+            let port = testkit::free_port();
+            let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+            if let Ok(server) = Server::start(Config::quick(1 << 30, EXPORT, &listens)) {
+                return Self { _server: server, addresses, port };
+            }
+        }
+        panic!("no port that is free on {nodes} addresses");
+    }
+
+    /// The address of a node, counted from 0 and round again.
+    pub(crate) fn node(&self, index: usize) -> IpAddr {
+        self.addresses[index % self.addresses.len()]
+    }
+}
+
+/// Runs a program to its end and gives what it printed.
+///
+/// # Panics
+/// When it fails.
+#[track_caller]
+pub(crate) fn run(command: Command) -> String {
+    let line = format!("{command:?}");
+    let mut process = Process::spawn(command);
+    let status = process.wait(SOON);
+    assert!(status.success(), "{line}: {status}\n{}", process.all_output());
+    process.output(Stream::Out)
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.take(len.div_ceil(8)).flatten().take(len).collect()
+}
+
+/// Fails without printing megabytes when two contents differ.
+#[track_caller]
+pub(crate) fn assert_same(what: &str, found: &[u8], wanted: &[u8]) {
+    assert_eq!(found.len(), wanted.len(), "{what}: length");
+    if let Some(at) = found.iter().zip(wanted).position(|(found, wanted)| found != wanted) {
+        panic!("{what}: byte {at} is {:#04x}, not {:#04x}", found[at], wanted[at]);
+    }
+}

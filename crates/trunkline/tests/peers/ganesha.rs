@@ -1,0 +1,168 @@
+//! Debian's nfs-ganesha over a tmpfs of its own. The tmpfs is in a mount namespace that lives as long as a
+//! process of the test, so nothing is left mounted, even when the test is killed.
+//!
+//! Only one runs at a time: all of them register with the one rpcbind that a machine can have.
+
+use crate::fixtures::SOON;
+use crate::libnfs::Export;
+use client::{Mount, Settings};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use testkit::{Deadline, Process, TempDir, free_port, require_program, temp_dir};
+
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const RPCBIND_PORT: u16 = 111;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A running nfs-ganesha; ends when dropped, its daemon first.
+#[derive(Debug)]
+pub(crate) struct Ganesha {
+    daemon: Process,
+    namespace: Process,
+    _rpcbind: Option<Process>,
+    place: TempDir,
+    pub(crate) port: u16,
+    pub(crate) mount_port: u16,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Ganesha {
+    /// Starts it on free ports and waits until it accepts.
+    pub(crate) fn start() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = rustix::process::geteuid().is_root();
+        assert!(
+            root,
+            "nfs-ganesha needs root, for its mount and its file handles; try: sudo cargo xtask test"
+        );
+        let place = temp_dir("ganesha");
+        let (port, mount_port) = (free_port(), free_port());
+        let export = place.path().join("export");
+        fs::create_dir(&export).unwrap();
+        fs::write(place.path().join("ganesha.conf"), configuration(&place, port, mount_port)).unwrap();
+        let rpcbind = start_rpcbind();
+        let namespace = start_namespace(&export);
+        let daemon = start_daemon(&place, &namespace);
+        let mut ganesha = Self { daemon, namespace, _rpcbind: rpcbind, place, port, mount_port, _turn: turn };
+        ganesha.wait_until_it_accepts();
+        ganesha
+    }
+
+    /// Ends it without a chance to say goodbye. What was written stays in its tmpfs.
+    pub(crate) fn kill(&mut self) {
+        self.daemon.kill();
+    }
+
+    /// Starts it again on the same ports and the same tmpfs: another instance, with another write verifier.
+    pub(crate) fn start_again(&mut self) {
+        self.daemon = start_daemon(&self.place, &self.namespace);
+        self.wait_until_it_accepts();
+    }
+
+    /// A file of the export as this machine's kernel has it.
+    pub(crate) fn local(&self, name: &str) -> PathBuf {
+        let inside = format!("/proc/{}/root{}/export", self.namespace.id(), self.place.path().display());
+        PathBuf::from(inside).join(name)
+    }
+
+    /// The path that it exports.
+    pub(crate) fn export_path(&self) -> String {
+        self.place.path().join("export").display().to_string()
+    }
+
+    /// The export as libnfs names it.
+    pub(crate) fn export(&self) -> Export {
+        Export { address: ADDRESS, port: self.port, mount_port: self.mount_port, path: self.export_path() }
+    }
+
+    /// Our client on it.
+    pub(crate) fn mount(&self, nconnect: u16) -> Mount {
+        let settings = Settings {
+            mount_port: self.mount_port,
+            nconnect,
+            ..Settings::new(ADDRESS, self.port, self.export_path())
+        };
+        Mount::with_settings(settings).unwrap_or_else(|error| panic!("{error:?}\n{}", self.log()))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.place.path().join("ganesha.log")).unwrap_or_default()
+    }
+
+    fn wait_until_it_accepts(&mut self) {
+        let deadline = Deadline::after(SOON);
+        while [self.port, self.mount_port].iter().any(|port| TcpStream::connect((ADDRESS, *port)).is_err()) {
+            assert!(self.daemon.is_running(), "nfs-ganesha has ended:\n{}", self.log());
+            assert!(deadline.left().is_some(), "nfs-ganesha does not accept:\n{}", self.log());
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn configuration(place: &TempDir, port: u16, mount_port: u16) -> String {
+    let export = place.path().join("export");
+    let (export, plugins) = (export.display(), plugins());
+    let plugins = plugins.display();
+    format!(
+        r#"NFS_CORE_PARAM {{
+  NFS_Port = {port}; MNT_Port = {mount_port}; Bind_addr = {ADDRESS}; Protocols = 3;
+  Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = None; Plugins_Dir = "{plugins}";
+}}
+NFSv4 {{ Graceless = true; }}
+EXPORT {{
+  Export_Id = 1; Path = {export}; Pseudo = /export; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;
+  Protocols = 3; Transports = TCP; PrivilegedPort = false;
+  FSAL {{ Name = VFS; }}
+}}
+LOG {{ Default_Log_Level = WARN; }}
+"#
+    )
+}
+
+/// Where Debian puts nfs-ganesha's file systems; the directory is named after the architecture.
+fn plugins() -> PathBuf {
+    let libraries = fs::read_dir("/usr/lib").unwrap().flatten();
+    let mut places = libraries.map(|entry| entry.path().join("ganesha"));
+    places
+        .find(|place| place.join("libfsalvfs.so").exists())
+        .expect("nfs-ganesha's VFS is not installed; try: apt-get install nfs-ganesha-vfs")
+}
+
+/// The machine's rpcbind if it has one, else ours.
+fn start_rpcbind() -> Option<Process> {
+    let program = require_program("rpcbind");
+    let there = || TcpStream::connect((ADDRESS, RPCBIND_PORT)).is_ok();
+    if there() {
+        return None;
+    }
+    let mut command = Command::new(program);
+    command.arg("-f");
+    let process = Process::spawn(command);
+    Deadline::wait_until("rpcbind to accept", SOON, || there().then_some(()));
+    Some(process)
+}
+
+/// A process that holds a mount namespace with a tmpfs on `export`.
+fn start_namespace(export: &std::path::Path) -> Process {
+    let mut command = Command::new(require_program("unshare"));
+    command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    command.arg("mount -t tmpfs -o size=1G,mode=777 none \"$1\" && echo mounted && exec sleep infinity");
+    command.arg("sh").arg(export);
+    let process = Process::spawn(command);
+    process.wait_for_line("mounted", SOON);
+    process
+}
+
+fn start_daemon(place: &TempDir, namespace: &Process) -> Process {
+    let place = place.path();
+    let mut command = Command::new(require_program("nsenter"));
+    command.arg(format!("--mount=/proc/{}/ns/mnt", namespace.id()));
+    command.arg(require_program("ganesha.nfsd")).arg("-F");
+    command.arg("-f").arg(place.join("ganesha.conf")).arg("-L").arg(place.join("ganesha.log"));
+    command.arg("-p").arg(place.join("ganesha.pid"));
+    Process::spawn(command)
+}
