@@ -28,6 +28,7 @@ use xdr::Writer;
 
 use crate::call::{Answer, Body, Call, CallKey, Calls, Done, Op, Owner};
 use crate::error::{Error, Result};
+use crate::options::SIZE_MAX;
 use crate::route::Route;
 use crate::shard::ShardStatistics;
 use crate::statistics::PathCounters;
@@ -111,6 +112,8 @@ pub(crate) struct Engine {
     spare_keys: Vec<CallKey>,
     /// When the oldest call of each connection was sent, as of a tick.
     oldest: Vec<Option<Duration>>,
+    /// Calls whose data have not all left on the connection that is received from.
+    unsent: Vec<CallKey>,
     scratch: Scratch,
     /// Connections with something queued in this round.
     dirty: Vec<ConnId>,
@@ -150,6 +153,7 @@ impl Engine {
             starved: Default::default(),
             spare_keys: Vec::new(),
             oldest: Vec::new(),
+            unsent: Vec::new(),
             scratch: Scratch::new(),
             dirty: Vec::new(),
             next_tick: TICK,
@@ -168,11 +172,9 @@ impl Engine {
 
     /// Takes an operation; it is sent by the next [`Engine::settle`].
     pub(crate) fn submit(&mut self, op: Op, owner: Owner) {
-        if self.setup.read_only && op.procedure().changes() {
-            let (operation, status) = (op.procedure().name(), nfs3::Status::ROFS);
+        if let Some(error) = self.refusal(&op) {
             let (buffer, latency) = (op.into_buffer(), Duration::ZERO);
-            let result = Err(Error::Status { operation, status });
-            self.core.finished.push((owner, Done { result, buffer, latency }));
+            self.core.finished.push((owner, Done { result: Err(error), buffer, latency }));
             return;
         }
         let body = match op {
@@ -185,6 +187,21 @@ impl Engine {
         };
         let key = self.core.insert(body, owner);
         self.start(key);
+    }
+
+    /// Why an operation is not even tried.
+    fn refusal(&self, op: &Op) -> Option<Error> {
+        let operation = op.procedure().name();
+        if self.setup.read_only && op.procedure().changes() {
+            return Some(Error::Status { operation, status: nfs3::Status::ROFS });
+        }
+        // A longer record, or the answer with it, would cost one connection after another, for ever.
+        let (Op::Read { buffer: bytes, .. } | Op::Write { buffer: bytes, .. } | Op::Call { args: bytes, .. }) =
+            op;
+        let max = SIZE_MAX as usize;
+        (bytes.len() > max).then(|| {
+            Error::Misuse(format!("{operation} of {} bytes; one call moves {max} at most", bytes.len()))
+        })
     }
 
     /// Sends a call, or leaves it waiting until a connection or an xid is free.

@@ -98,7 +98,7 @@ fn warm_operations_take_nothing_from_the_heap() {
             println!("{work:?} depth {depth}: client {}, server {}", per_op(client), per_op(server));
             // At depth 32 a list or a queue may still grow to its final length. The server gathers replies of
             // 1 MiB from more pieces than its send has room for without the heap, once for a few replies.
-            let client_bound = if depth == 1 { 0 } else { COUNTED / 50 };
+            let client_bound = if depth == 1 { 0 } else { COUNTED / 20 };
             let server_bound = if work == Work::Read(1 << 20) && depth > 1 { COUNTED } else { client_bound };
             if client > client_bound || server > server_bound {
                 over_budget.push((work, depth, client, server));

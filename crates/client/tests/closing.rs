@@ -89,3 +89,19 @@ fn settings_that_cannot_be_are_an_error() {
         assert!(matches!(error, Error::Mount { cause: MountError::Local(_), .. }), "{error:?}");
     }
 }
+
+#[test]
+fn an_operation_that_no_record_holds_is_refused_with_its_buffer() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (file, len) = (file(&mount), (1 << 20) + 1);
+    for op in [
+        Op::Read { file, offset: 0, buffer: vec![0; len] },
+        Op::Write { file, offset: 0, buffer: vec![0; len] },
+    ] {
+        let done = mount.submit(op).wait();
+        assert!(matches!(done.result, Err(Error::Misuse(_))), "{:?}", done.result);
+        assert_eq!(done.buffer.len(), len);
+    }
+    fake.nothing_more();
+}

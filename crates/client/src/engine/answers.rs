@@ -4,7 +4,6 @@ use nfs3::proc::{commit, getattr, read, write};
 use nfs3::{Outcome, Status, Wire};
 use paths::ConnId;
 use rpc::reply::{Accept, Body as ReplyBody};
-use smallvec::SmallVec;
 use transport::{Place, Sink};
 use xdr::Reader;
 
@@ -17,7 +16,7 @@ pub(super) struct Answers<'a> {
     pub core: &'a mut Core,
     pub conn: ConnId,
     /// Calls whose data have not all left on this connection: an answer to one of them is a forgery.
-    pub unsent: SmallVec<[CallKey; 16]>,
+    pub unsent: Vec<CallKey>,
     /// The peer broke the protocol; the connection is of no more use.
     pub broken: Option<String>,
     /// How the proof of where this connection leads ended.

@@ -172,10 +172,13 @@ impl Engine {
     fn receive(&mut self, conn: ConnId) {
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         let State::Open(stream) = &mut line.state else { return };
-        let unsent = stream.unsent().copied().collect();
+        let mut unsent = std::mem::take(&mut self.unsent);
+        unsent.clear();
+        unsent.extend(stream.unsent());
         let mut answers = Answers { core: &mut self.core, conn, unsent, broken: None, proved: None };
         let outcome = stream.receive(&mut self.scratch, &mut answers, RECEIVE_BUDGET_BYTES);
         let (broken, proved) = (answers.broken.take(), answers.proved.take());
+        self.unsent = answers.unsent;
         match outcome {
             Ok(received) => line.received_bytes += received.bytes as u64,
             Err(error) => {
