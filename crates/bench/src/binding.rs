@@ -7,7 +7,7 @@ use crate::measure::Sample;
 /// A share of a limit above which that limit binds.
 const AT_LIMIT: f64 = 0.9;
 /// A processor this busy has nothing left to give.
-const CPU_FULL: f64 = 0.93;
+const CPU_FULL: f64 = 0.88;
 
 /// What is known about a cell besides its samples.
 #[derive(Debug, Clone, Copy)]

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::limit::{Direction, Mode, Shape, Try, calibrate, measure_once};
 use crate::cells::connections;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, WorkloadSpec};
+use crate::limit::{Direction, Mode, Shape, Try, calibrate, measure_once};
 use crate::progress::Progress;
 
 /// Limits by workload.

@@ -89,7 +89,7 @@ pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<St
 /// Builds the cells of one workload on one route.
 #[must_use]
 pub fn build(known: &Known<'_>, samples: &[Sample]) -> Workload {
-    let total: f64 = samples.iter().map(both).sum();
+    let total: f64 = samples.iter().map(bytes_per_s).sum();
     let cell = |flow: fn(&Sample) -> Option<&Flow>, direction: usize| -> Option<Cell> {
         let flows: Vec<&Flow> = samples.iter().filter_map(flow).collect();
         let share = flows.iter().map(|flow| flow.bytes_per_s).sum::<f64>() / total.max(1.0);
@@ -104,7 +104,9 @@ pub fn build(known: &Known<'_>, samples: &[Sample]) -> Workload {
     }
 }
 
-fn both(sample: &Sample) -> f64 {
+/// Reads and writes together.
+#[must_use]
+pub fn bytes_per_s(sample: &Sample) -> f64 {
     let speed = |flow: &Option<Flow>| flow.as_ref().map_or(0.0, |flow| flow.bytes_per_s);
     speed(&sample.read) + speed(&sample.write)
 }

@@ -178,6 +178,13 @@ fn half(
     files.remove(&widest.mount()?)
 }
 
+/// Whether the last rounds show neither excursion nor slope (SNIA PTS: five rounds, data within 20 %, slope within
+/// 10 % of the mean).
+fn is_steady(samples: &[Sample]) -> bool {
+    let speeds: Vec<f64> = samples.iter().map(cells::bytes_per_s).collect();
+    record::stats::steadiness(&speeds).is_some_and(|found| found.is_steady())
+}
+
 /// What one route's repeats gave, and what its paths counted.
 type RouteSamples = (Vec<Sample>, Vec<PathCounters>);
 
@@ -200,7 +207,12 @@ impl HalfContext<'_> {
         let repeats = self.experiment.repeats;
         self.progress
             .stage(&format!("{name}: {}", workload.name), u64::from(repeats) * self.ready.len() as u64);
-        for repeat in 0..repeats {
+        // The thorough procedure goes on until every route is steady, the others take a fixed number.
+        let most = if self.experiment.procedure == Procedure::Thorough { repeats * 3 } else { repeats };
+        for repeat in 0..most {
+            if repeat >= repeats && done.iter().all(|(samples, _)| is_steady(samples)) {
+                break;
+            }
             let mut order: Vec<usize> = (0..self.ready.len()).collect();
             if repeat % 2 == 1 {
                 order.reverse();

@@ -14,6 +14,8 @@ use crate::mount::Mount;
 
 /// What a READDIRPLUS asks for: names and cookies, and all in all.
 const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
+/// Names in one directory at most: a server that never ends its listing must not fill our memory.
+const DIRECTORY_ENTRIES_MAX: usize = 16_000_000;
 /// A path with more symbolic links than this is a loop; Linux follows as many.
 const SYMLINKS_MAX: u32 = 40;
 
@@ -258,11 +260,14 @@ impl Mount {
             if page.eof {
                 return Ok(entries);
             }
-            if cookie == before {
-                let (operation, reason) =
-                    ("READDIRPLUS", "a page without entries that is not the last".to_owned());
-                return Err(Error::PeerMisbehaved { operation, reason });
-            }
+            let reason = if cookie == before {
+                "a page without entries that is not the last"
+            } else if entries.len() > DIRECTORY_ENTRIES_MAX {
+                "a directory that does not end"
+            } else {
+                continue;
+            };
+            return Err(Error::PeerMisbehaved { operation: "READDIRPLUS", reason: reason.into() });
         }
     }
 
