@@ -146,7 +146,7 @@ impl<L: Landing> Inbound<L> {
                 State::Payload { .. } => self.receive_payload(fd, scratch, sink)?,
                 State::Whole(needed) => {
                     let needed = *needed;
-                    self.receive_whole(fd, needed, sink)?
+                    self.receive_whole(fd, needed, scratch, sink)?
                 }
                 State::Head | State::Tail { .. } | State::Fragments(_) => {
                     self.receive_scratch(fd, scratch, sink)?
@@ -209,28 +209,25 @@ impl<L: Landing> Inbound<L> {
         &mut self,
         fd: BorrowedFd<'_>,
         needed: usize,
+        scratch: &mut Scratch,
         sink: &mut impl Sink<Landing = L>,
     ) -> Result<(usize, usize), Error> {
         let have = self.partial.len();
-        // Grows with what has come, so that a mark alone takes no memory.
-        let room = (needed - have).min(have.max(SCRATCH_BYTES));
-        self.partial.resize(have + room, 0);
-        let target = self.partial.get_mut(have..).unwrap_or_default();
-        let outcome = rustix::io::read(fd, target);
-        let got = match self.check(outcome) {
-            Ok(got) => got,
-            Err(error) => {
-                self.partial.truncate(have);
-                return Err(error);
-            }
-        };
-        self.partial.truncate(have + got);
+        // By way of scratch: a peer that sends byte by byte costs no more than what it sends.
+        let room = scratch.0.get_mut(..needed.saturating_sub(have).min(SCRATCH_BYTES)).unwrap_or_default();
+        let wanted = room.len();
+        let got = self.check(rustix::io::read(fd, &mut *room))?;
+        if self.partial.capacity() - have < got {
+            // Grows with what has come, so that a mark alone takes no memory, and never beyond the record.
+            self.partial.reserve_exact(got.max(have).min(needed - have));
+        }
+        self.partial.extend_from_slice(room.get(..got).unwrap_or_default());
         if self.partial.len() == needed {
             let record = std::mem::take(&mut self.partial);
             self.state = State::Head;
             sink.record(record.get(MARK_BYTES..).unwrap_or_default());
         }
-        Ok((room, got))
+        Ok((wanted, got))
     }
 
     /// Receives heads and short records.

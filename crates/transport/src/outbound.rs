@@ -20,6 +20,8 @@ const GATHER_PIECES: usize = 120;
 const COMPACT_BYTES: usize = 64 << 10;
 /// An empty buffer above this size is given back.
 const KEEP_BYTES: usize = 16 << 10;
+/// An empty queue with room for more records than this is given back, so that an idle connection holds little.
+const KEEP_RECORDS: usize = 128;
 
 /// A record with at least this much payload is long.
 const LONG_BYTES_MIN: usize = 16 << 10;
@@ -57,7 +59,7 @@ pub(crate) struct Outbound<P> {
     /// Bytes of the first queued record that are sent.
     sent: usize,
     queued_bytes: usize,
-    /// Long records in the queue.
+    /// Long records in the queue of which nothing is sent.
     long: usize,
     /// Short records that have overtaken since the last long one left.
     overtakes: u32,
@@ -70,6 +72,10 @@ impl<P> Outbound<P> {
 
     pub(crate) const fn queued_bytes(&self) -> usize {
         self.queued_bytes
+    }
+
+    pub(crate) fn queued_records(&self) -> usize {
+        self.queue.len()
     }
 
     pub(crate) fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
@@ -93,7 +99,9 @@ impl<P> Outbound<P> {
         }
     }
 
-    /// Before the first long record that has not begun, unless it was overtaken often enough.
+    /// Before the first long record that has not begun, unless it was overtaken often enough. Looks through the
+    /// queue only when there is such a record, and then only so many times for each: a peer that does not read
+    /// must not make each push dearer than the one before.
     fn place_of_short(&mut self) -> usize {
         let end = self.queue.len();
         if self.long == 0 || self.overtakes >= OVERTAKES_MAX {
@@ -101,7 +109,7 @@ impl<P> Outbound<P> {
         }
         let begun = usize::from(self.sent > 0);
         let place = self.queue.iter().skip(begun).position(Queued::is_long).map_or(end, |at| at + begun);
-        self.overtakes += u32::from(place < end);
+        self.overtakes += 1;
         place
     }
 
@@ -112,10 +120,8 @@ impl<P> Outbound<P> {
 
     pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> Result<bool, Error> {
         while !self.queue.is_empty() {
-            let (outcome, gathered) = self.send_once(fd, source);
+            let (outcome, gathered) = self.send_once(fd, source)?;
             match outcome {
-                // A payload that is not there any more: sending on would tear the stream.
-                Ok(0) if gathered == 0 => return Err(Error::Io(std::io::ErrorKind::InvalidData.into())),
                 Ok(sent) => {
                     self.advance(sent);
                     if sent < gathered {
@@ -131,7 +137,7 @@ impl<P> Outbound<P> {
     }
 
     /// Gathers and sends once; also tells how many bytes were offered.
-    fn send_once(&self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> (rustix::io::Result<usize>, usize) {
+    fn send_once(&self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> Result<(Outcome, usize), Error> {
         let mut pieces = Slices::new();
         for queued in &self.queue {
             if pieces.len() >= GATHER_PIECES {
@@ -140,7 +146,14 @@ impl<P> Outbound<P> {
             let head = queued.head_at..queued.head_at + queued.head_len;
             pieces.push(IoSlice::new(self.heads.get(head).unwrap_or_default()));
             if queued.payload_len > 0 {
+                let before = pieces.len();
                 source.slices(&queued.payload, &mut pieces);
+                let here: usize =
+                    pieces.get(before..).unwrap_or_default().iter().map(|piece| piece.len()).sum();
+                // The mark has promised so many bytes: with fewer or more, what follows would be torn.
+                if here != queued.payload_len {
+                    return Err(Error::Io(std::io::ErrorKind::InvalidData.into()));
+                }
                 let padding = xdr_padding(queued.payload_len);
                 if padding > 0 {
                     pieces.push(IoSlice::new(ZEROS.get(..padding).unwrap_or_default()));
@@ -152,25 +165,32 @@ impl<P> Outbound<P> {
         let unsent = if unsent.len() > PIECES_MAX { unsent.split_at_mut(PIECES_MAX).0 } else { unsent };
         let gathered = unsent.iter().map(|piece| piece.len()).sum();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        (rustix::net::sendmsg(fd, unsent, &mut SendAncillaryBuffer::default(), flags), gathered)
+        Ok((rustix::net::sendmsg(fd, unsent, &mut SendAncillaryBuffer::default(), flags), gathered))
     }
 
     fn advance(&mut self, sent: usize) {
         self.queued_bytes = self.queued_bytes.saturating_sub(sent);
+        let begun = self.sent > 0;
         self.sent += sent;
+        let mut leaving_begun = begun;
         while let Some(first) = self.queue.front()
             && self.sent >= first.len()
         {
             self.sent -= first.len();
             if first.is_long() {
-                self.long -= 1;
+                self.long -= usize::from(!leaving_begun);
                 self.overtakes = 0;
             }
+            leaving_begun = false;
             self.queue.pop_front();
         }
+        // What is in front now has begun by this, unless it had before.
+        let begins = self.sent > 0 && !leaving_begun;
+        self.long -= usize::from(begins && self.queue.front().is_some_and(Queued::is_long));
         if self.queue.is_empty() {
             self.heads.clear();
             self.heads.shrink_to(KEEP_BYTES);
+            self.queue.shrink_to(KEEP_RECORDS);
         } else if self.heads.len() >= 2 * COMPACT_BYTES {
             let sent = self.queue.iter().map(|queued| queued.head_at).min().unwrap_or(0);
             if sent >= COMPACT_BYTES {
@@ -180,6 +200,9 @@ impl<P> Outbound<P> {
         }
     }
 }
+
+/// What the system said to a send.
+type Outcome = rustix::io::Result<usize>;
 
 /// The system's bound on the pieces of a send (IOV_MAX).
 const PIECES_MAX: usize = 1024;

@@ -51,17 +51,36 @@ pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 /// When the system has no descriptor left.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
     let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
-    let socket = match rustix::net::accept_with(listener, flags) {
-        Ok(socket) => socket,
-        // The peer gave up before we came to it.
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {
-            return Ok(None);
-        }
+    // The address comes along: a connection that was reset meanwhile has none to ask for any more, and whoever
+    // resets connections must not make us believe that the system is out of descriptors.
+    let (socket, peer) = match rustix::net::acceptfrom_with(listener, flags) {
+        Ok(accepted) => accepted,
+        Err(errno) if is_of_one_connection(errno) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
-    let peer = peer_address(socket.as_fd())?;
-    set_no_delay(socket.as_fd())?;
+    let Some(Ok(peer)) = peer.map(SocketAddr::try_from) else { return Ok(None) };
+    // A connection that cannot have it is slower, or ends at its first receive.
+    let _ = set_no_delay(socket.as_fd());
     Ok(Some((socket, peer)))
+}
+
+/// Whether accepting failed for the sake of one connection, or of none: accept(2) passes on errors that the
+/// network had for the new connection, and says to treat them like nothing to accept.
+const fn is_of_one_connection(errno: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        errno,
+        Errno::AGAIN
+            | Errno::INTR
+            | Errno::CONNABORTED
+            | Errno::NETDOWN
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+    )
 }
 
 /// Starts to connect; the socket becomes writable when that has ended, [`connect_result`] tells how.
@@ -243,6 +262,24 @@ mod tests {
         let first = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = local_address(first.as_fd()).unwrap();
         assert_eq!(listen(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn connections_that_were_reset_before_they_were_accepted_are_no_error_of_the_listener() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = local_address(listener.as_fd()).unwrap();
+        let poller = crate::poll::Poller::new().unwrap();
+        poller.add(&listener, 0, crate::poll::Interest::READ).unwrap();
+        for _ in 0..3 {
+            let dying = TcpStream::connect(address).unwrap();
+            reset_on_close(dying.as_fd()).unwrap();
+        }
+        let living = TcpStream::connect(address).unwrap();
+        let mut accepted = Vec::new();
+        while !accepted.contains(&living.local_addr().unwrap()) {
+            poller.wait(&mut crate::poll::Events::new(), Some(Duration::from_secs(5))).unwrap();
+            accepted.extend(accept(listener.as_fd()).unwrap().map(|(_, peer)| peer));
+        }
     }
 
     #[test]

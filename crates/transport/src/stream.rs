@@ -49,6 +49,12 @@ impl<P, L: Landing> Stream<P, L> {
         self.inbound.held_bytes()
     }
 
+    /// Records queued and not yet sent whole. Each costs memory of its own, however short it is.
+    #[must_use]
+    pub fn queued_records(&self) -> usize {
+        self.outbound.queued_records()
+    }
+
     /// Whether part of a record has come and the rest has not.
     #[must_use]
     pub fn within_record(&self) -> bool {

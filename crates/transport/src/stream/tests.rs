@@ -292,3 +292,94 @@ fn an_injected_fault_cuts_before_or_after_the_record_leaves() {
         assert_eq!(sink.records.len(), arrives);
     }
 }
+
+/// A source whose payloads are as long as it is told.
+struct Told(std::cell::Cell<usize>);
+
+impl Source<()> for Told {
+    fn slices<'a>(&'a self, (): &'a (), out: &mut Slices<'a>) {
+        static ZEROS: [u8; 100_000] = [0; 100_000];
+        out.push(IoSlice::new(&ZEROS[..self.0.get()]));
+    }
+}
+
+fn sender() -> (UnixStream, Stream<(), Memory>) {
+    let (theirs, ours) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (theirs, Stream::new(ours.into(), LIMITS))
+}
+
+#[test]
+fn a_payload_that_changes_its_length_in_the_queue_ends_the_connection_and_tears_nothing() {
+    for len in [0, 19_999, 20_001] {
+        let (theirs, mut sender) = sender();
+        sender.push((), 20_000, |head| head.extend_from_slice(b"head"));
+        sender.push((), 0, |head| head.extend_from_slice(b"next"));
+        assert!(sender.flush(&Told(len.into())).is_err(), "{len}");
+        drop(sender);
+        assert_eq!(std::io::Read::read(&mut &theirs, &mut [0]).unwrap(), 0, "nothing of it was sent");
+    }
+    // A record that has begun and then shrinks is an error too, not a panic.
+    let (_theirs, mut sender) = sender();
+    let told = Told(100_000.into());
+    for _ in 0..20 {
+        sender.push((), 100_000, |head| head.extend_from_slice(b"head"));
+    }
+    assert!(!sender.flush(&told).unwrap());
+    told.0.set(1);
+    assert!(sender.flush(&told).is_err());
+}
+
+#[test]
+fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_price() {
+    let (_theirs, mut sender) = sender();
+    let told = Told(100_000.into());
+    // Nobody reads: the last long one stays in its middle, and nothing behind it is worth looking for.
+    for _ in 0..9 {
+        sender.push((), 100_000, |head| head.extend_from_slice(b"long"));
+        sender.flush(&told).unwrap();
+    }
+    // At a price that grows with the queue this would take hours.
+    for _ in 0..1_000_000 {
+        sender.push((), 0, |head| head.extend_from_slice(b"short"));
+    }
+    assert!(sender.queued_records() >= 1_000_000);
+}
+
+#[test]
+fn long_records_have_their_turn_among_any_number_of_short_ones() {
+    let (theirs, mut sender) = sender();
+    let told = Told(100_000.into());
+    theirs.set_nonblocking(true).unwrap();
+    let mut receiver: Receiver = Stream::new(theirs.into(), LIMITS);
+    let (mut sink, mut scratch) = (Collect::default(), Scratch::new());
+    for _ in 0..9 {
+        sender.push((), 100_000, |head| head.extend_from_slice(b"long"));
+    }
+    let mut short = 0;
+    while sink.records.iter().filter(|record| record.len() > 16).count() < 9 {
+        for _ in 0..20 {
+            sender.push((), 0, |head| head.extend_from_slice(b"short"));
+            short += 1;
+        }
+        sender.flush(&told).unwrap();
+        receiver.receive(&mut scratch, &mut sink, 50_000).unwrap();
+        assert!(short < 10_000, "the long ones starve");
+    }
+}
+
+#[test]
+fn a_connection_that_was_busy_holds_little_once_it_is_idle() {
+    let (mut ours, mut stream) = receiver();
+    let mut sink = Collect { stop_after: Some(1), ..Collect::default() };
+    let mut scratch = Scratch::new();
+    let many: Vec<u8> = (0..400).flat_map(|_| marked(&record_of(200, 1))).collect();
+    ours.write_all(&many).unwrap();
+    stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    assert!(stream.held_bytes() > 64 << 10, "the rest waits here");
+    sink.stop_after = None;
+    ours.write_all(&marked(&record_of(15_000, 1))[..14_000]).unwrap();
+    stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    assert_eq!(sink.records.len(), 400);
+    assert!(stream.held_bytes() <= 32 << 10, "{}", stream.held_bytes());
+}
