@@ -204,7 +204,8 @@ fn line(route: &Route, cell: &Cell, scale: f64) -> Line {
         limit: cell
             .limit_gbytes_per_s
             .map_or_else(|| "not calibrated".to_owned(), |it| format!("of {}", number::fine(it))),
-        of_machine: cell.machine_limit_share.map(percent),
+        // Where the machine is the limit, its share stands there already.
+        of_machine: cell.machine_limit_share.filter(|share| cell.limit_share != Some(*share)).map(percent),
         shares: view::shares(&cell.share_by_node),
         columns: plot::columns(&cell.share_by_node),
         jain: cell.jain_by_node.map(number::ratio).unwrap_or_default(),
