@@ -116,12 +116,10 @@ impl EventLoop {
                 match event.token {
                     WAKER => self.take_messages(),
                     token if token >= LISTENERS => self.accept(token),
-                    token => self.serve(usize::try_from(token).unwrap_or(usize::MAX)),
+                    token => self.serve_in_turn(usize::try_from(token).unwrap_or(usize::MAX)),
                 }
             }
-            for key in std::mem::take(&mut self.again) {
-                self.serve(key);
-            }
+            self.serve_again();
             self.sweep();
         }
     }
@@ -168,6 +166,26 @@ impl EventLoop {
         self.connections.iter().filter(|(_, connection)| wanted(connection)).map(|(key, _)| key).collect()
     }
 
+    /// One turn of a connection whose socket has something, unless it has its turn of this round anyway. A client
+    /// that sends without end would otherwise gain one turn more with each round.
+    fn serve_in_turn(&mut self, key: usize) {
+        if self.connections.get(key).is_some_and(|connection| !connection.again) {
+            self.serve(key);
+        }
+    }
+
+    /// One turn of each connection that waits for its next; what they leave over is the next round's.
+    fn serve_again(&mut self) {
+        for key in std::mem::take(&mut self.again) {
+            // The key may be another connection's by now, which waits for nothing.
+            if let Some(connection) = self.connections.get_mut(key)
+                && std::mem::take(&mut connection.again)
+            {
+                self.serve(key);
+            }
+        }
+    }
+
     /// One turn of one connection.
     fn serve(&mut self, key: usize) {
         if !self.connections.contains(key) || self.notice_stall() {
@@ -191,7 +209,9 @@ impl EventLoop {
         match step {
             Step::Close(why) => self.close(key, why),
             Step::Again => {
-                self.again.push(key);
+                if !std::mem::replace(&mut connection.again, true) {
+                    self.again.push(key);
+                }
                 self.set_interest(key);
             }
             Step::Wait => self.set_interest(key),
@@ -214,12 +234,13 @@ impl EventLoop {
     fn adopt(&mut self, accepted: Accepted) {
         let node = accepted.node;
         let bound = self.group.limits.connections_max.div_ceil(self.peers.len()).max(1);
-        if self.deadline.is_some() || (self.connections.len() >= bound && !self.evict()) {
+        if self.deadline.is_some() {
+            tracing::info!(peer = %accepted.peer, "connection refused: the server is draining");
+            return self.turn_away(&accepted);
+        }
+        if self.connections.len() >= bound && !self.evict() {
             tracing::warn!(peer = %accepted.peer, bound, "connection refused: at the bound, and none is idle");
-            // The peer must not take a silent close for a served connection.
-            let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&accepted.socket));
-            self.forget(node);
-            return;
+            return self.turn_away(&accepted);
         }
         self.count_accepted(node);
         let connection = Connection::new(accepted, &self.group, self.alive);
@@ -235,6 +256,13 @@ impl EventLoop {
                 self.forget(node);
             }
         }
+    }
+
+    /// The peer must not take a silent close for a served connection.
+    fn turn_away(&self, accepted: &Accepted) {
+        // A socket that is gone already needs no reset.
+        let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&accepted.socket));
+        self.forget(accepted.node);
     }
 
     fn count_accepted(&mut self, node: usize) {

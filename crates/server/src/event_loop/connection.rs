@@ -23,6 +23,12 @@ const TURN_BYTES: usize = 4 << 20;
 const DRAIN_BYTES: usize = 64 << 20;
 /// Calls that one turn executes: more than any sane client has outstanding.
 const TURN_CALLS: u32 = 512;
+/// Replies queued before no more calls are taken, whatever their bytes: each costs more memory than a short one
+/// has bytes, and no sane client has as many calls outstanding.
+const QUEUED_RECORDS_MAX: usize = 4096;
+/// The longest record of a stranger, who may ask for nothing that is longer: a call with the largest credential
+/// and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
+const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
 /// After its last reply a drained connection waits this long for the client to close its end.
 const LINGER: Duration = Duration::from_millis(500);
 /// A client that does not answer the system's probes, or takes no byte for this long, is gone.
@@ -106,8 +112,10 @@ pub(super) struct Connection {
     pub counters: Counters,
     pub interest: Interest,
     opened: Duration,
-    /// When something was last received.
+    /// When something was last received, or taken by the peer.
     pub active: Duration,
+    /// Waits in the loop's list for its next turn.
+    pub again: bool,
     /// Set by a drain: this turn is the last that takes calls.
     pub draining: bool,
     phase: Phase,
@@ -126,7 +134,9 @@ impl Connection {
             let _ = socket::set_congestion(fd, name);
         }
         let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, &group.exports);
-        let limits = transport::Limits { record_bytes_max: RECORD_BYTES_MAX };
+        let stranger = client.admitted.is_empty();
+        let record_bytes_max = if stranger { STRANGER_RECORD_BYTES_MAX } else { RECORD_BYTES_MAX };
+        let limits = transport::Limits { record_bytes_max };
         let connection = Self {
             stream: Stream::new(accepted.socket, limits),
             client,
@@ -134,6 +144,7 @@ impl Connection {
             interest: Interest::READ,
             opened: now,
             active: now,
+            again: false,
             draining: false,
             phase: Phase::Serving,
             paused: false,
@@ -177,19 +188,29 @@ impl Connection {
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }
-        if self.unsent
-            && let Err(error) = self.flush()
-        {
-            return Step::Close(Close::Transport(error));
+        if self.unsent {
+            let queued = self.stream.queued_bytes();
+            if let Err(error) = self.flush() {
+                return Step::Close(Close::Transport(error));
+            }
+            if self.stream.queued_bytes() < queued {
+                // A long download is not idle, though nothing comes from the client meanwhile.
+                self.active = now;
+            }
         }
-        let room = self.stream.queued_bytes() <= group.limits.queued_bytes_max / 2;
-        if self.phase == Phase::Serving && (!self.paused || room) {
+        if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(group)) {
             self.paused = false;
             if let Some(step) = self.take_calls(work, group, peers, place, now) {
                 return step;
             }
         }
         self.finish_turn(now)
+    }
+
+    /// Whether its queue is more than half full: too full to go on after a pause.
+    fn is_crowded(&self, group: &Group) -> bool {
+        self.stream.queued_bytes() > group.limits.queued_bytes_max / 2
+            || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
     }
 
     fn flush(&mut self) -> Result<(), transport::Error> {
@@ -207,6 +228,7 @@ impl Connection {
         now: Duration,
     ) -> Option<Step> {
         let queued = self.stream.queued_bytes();
+        let places = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
         let mut service = Service {
             group,
             peers,
@@ -217,7 +239,7 @@ impl Connection {
             text: &mut work.text,
             now,
             room_bytes: group.limits.queued_bytes_max.saturating_sub(queued),
-            calls_left: TURN_CALLS,
+            calls_left: u32::try_from(places).unwrap_or(TURN_CALLS).min(TURN_CALLS),
             garbage: None,
         };
         let budget = if self.draining { DRAIN_BYTES } else { TURN_BYTES };
@@ -245,7 +267,7 @@ impl Connection {
         }
         if full || out_of_turn {
             // Received calls may be waiting in the stream: they come first, without waiting for the socket.
-            self.paused = self.stream.queued_bytes() > group.limits.queued_bytes_max / 2;
+            self.paused = self.is_crowded(group);
             return (!self.paused).then_some(Step::Again);
         }
         if self.draining {

@@ -89,3 +89,73 @@ fn at_the_bound_the_longest_idle_connection_makes_room() {
     assert!(turned_away);
     others.iter_mut().for_each(|peer| assert!(peer.mnt(b"/export").is_ok()));
 }
+
+#[test]
+fn a_flood_of_short_calls_whose_replies_nobody_reads_queues_a_bounded_number() {
+    let mut config = config();
+    config.loops = Some(1);
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut witness = Peer::new(address);
+    let root = witness.mnt(b"/export").unwrap();
+    let flood = Peer::new(address);
+    let calls: Vec<u8> = (0..500).flat_map(|xid| flood.record(xid, nfs3::PROGRAM, 3, 0, &[])).collect();
+    flood.stream.set_nonblocking(true).unwrap();
+    let mut stream = &flood.stream;
+    let mut sent = 0;
+    // Until the server takes no more: by then its own buffers and the system's are full.
+    let mut held = || {
+        while let Ok(bytes) = stream.write(&calls[sent..]) {
+            sent = (sent + bytes) % calls.len();
+        }
+        let statistics = server.statistics();
+        let all = &statistics.nodes[0].connections;
+        all.iter().map(|connection| connection.queued_bytes).max().unwrap()
+    };
+    let mut rounds = 0;
+    eventually("the flood stands still", || {
+        let (before, after) = (held(), held());
+        rounds = if before == after && before > 0 { rounds + 1 } else { 0 };
+        rounds > 100
+    });
+    // A reply to NULL is 28 bytes, and 4,096 of them may wait.
+    assert!(held() <= 4096 * 28, "{}", held());
+    assert!(witness.getattr(root).into_result().is_ok());
+}
+
+#[test]
+fn clients_that_send_without_end_leave_the_others_their_turns() {
+    let mut config = config();
+    config.loops = Some(1);
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let mut witness = Peer::new(address);
+    let root = witness.mnt(b"/export").unwrap();
+    std::thread::scope(|scope| {
+        let peer = Peer::new(address);
+        let calls: Vec<u8> = (0..4000).flat_map(|xid| peer.record(xid, nfs3::PROGRAM, 3, 0, &[])).collect();
+        let (done, reader, stop) =
+            (&done, peer.stream.try_clone().unwrap(), peer.stream.try_clone().unwrap());
+        scope.spawn(move || {
+            let mut room = vec![0; 1 << 20];
+            while std::io::Read::read(&mut &reader, &mut room).is_ok_and(|count| count > 0) {}
+        });
+        scope.spawn(move || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) && (&peer.stream).write_all(&calls).is_ok()
+            {
+            }
+        });
+        eventually("the flood is under way", || server.statistics().nodes[0].connections.len() == 2);
+        for _ in 0..300 {
+            assert!(witness.getattr(root).into_result().is_ok());
+        }
+        // A turn of the flood is 512 calls. One turn of it in a round of the loop, whatever waits.
+        let statistics = server.statistics();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.shutdown(std::net::Shutdown::Both).unwrap();
+        let calls: u64 = statistics.nodes[0].procedures.iter().map(|(_, slot)| slot.count).sum();
+        let wakeups = statistics.loops[0].wakeups;
+        assert!(calls <= 513 * (wakeups + 2), "{calls} calls in {wakeups} rounds");
+    });
+}
