@@ -1,0 +1,87 @@
+//! What idle connections cost: under 64 KiB each, and 100 MiB in all besides the store, with a thousand of them.
+//!
+//! Resident memory is the process's, so this file has one test. The clients' ends are in the same process and
+//! count too: what is measured is above what the server alone holds.
+
+use nfs3::{Wire, proc};
+use rpc::Xid;
+use server::{Config, Server};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use testkit::resident_bytes_of;
+use xdr::Writer;
+
+const CONNECTIONS: u64 = 1000;
+const EACH_BYTES_MAX: u64 = 64 << 10;
+const ALL_BYTES_MAX: u64 = 100 << 20;
+const STORE_BYTES: u64 = 8 << 20;
+/// Calls of a connection before it is idle, in one burst: its queues have been as long as a client makes them.
+const BURST: u32 = 256;
+
+fn record(xid: u32, program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    let sys =
+        rpc::auth::AuthSys { stamp: 1, machine: b"idle", uid: 0, gid: 0, gids: [0].into_iter().collect() };
+    let mut credential = Vec::new();
+    sys.encode_opaque(&mut Writer::new(&mut credential));
+    rpc::call::encode(&mut Writer::new(&mut out), Xid(xid), program, 3, procedure, &credential);
+    out.extend_from_slice(args);
+    let mark = rpc::record::Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
+    out[..4].copy_from_slice(&mark.encode());
+    out
+}
+
+fn receive(mut stream: &TcpStream) -> Vec<u8> {
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark).unwrap();
+    let mut record = vec![0; usize::try_from(rpc::record::Mark::decode(mark).len).unwrap()];
+    stream.read_exact(&mut record).unwrap();
+    record
+}
+
+fn root_of(address: SocketAddr) -> nfs3::FileHandle {
+    let mut args = Vec::new();
+    nfs3::mount::mnt::Args { path: b"/export" }.encode(&mut Writer::new(&mut args));
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(&record(1, nfs3::mount::PROGRAM, 1, &args)).unwrap();
+    let reply = receive(&stream);
+    let mut reader = xdr::Reader::new(&reply);
+    rpc::reply::decode(&mut reader).unwrap();
+    nfs3::mount::mnt::Reply::decode(&mut reader).unwrap().into_result().unwrap().root
+}
+
+#[test]
+fn a_thousand_connections_that_were_busy_and_are_idle_cost_under_64_kib_each_and_100_mib_in_all() {
+    let mut config = Config::quick(STORE_BYTES, "/export", &["127.0.0.1:0".parse().unwrap()]);
+    config.loops = Some(2);
+    config.limits.stall_ms_max = 60_000;
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let object = root_of(address);
+    let mut args = Vec::new();
+    proc::getattr::Args { object }.encode(&mut Writer::new(&mut args));
+    let burst: Vec<u8> = (0..BURST).flat_map(|xid| record(xid, nfs3::PROGRAM, 1, &args)).collect();
+    let mut room = vec![0; receive_len(address, &burst)];
+    let before = resident_bytes_of(std::process::id());
+
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(&burst).unwrap();
+        stream.read_exact(&mut room).unwrap();
+        idle.push(stream);
+    }
+    assert!(server.statistics().nodes[0].connections.len() as u64 >= CONNECTIONS);
+    let after = resident_bytes_of(std::process::id());
+    let each = after.saturating_sub(before) / CONNECTIONS;
+    println!("{each} bytes for each connection, {after} in all");
+    assert!(each < EACH_BYTES_MAX, "{each} bytes for each connection");
+    assert!(after < ALL_BYTES_MAX + STORE_BYTES, "{after} bytes in all");
+}
+
+/// Bytes of all replies to a burst.
+fn receive_len(address: SocketAddr, burst: &[u8]) -> usize {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(burst).unwrap();
+    (0..BURST).map(|_| receive(&stream).len() + 4).sum()
+}
