@@ -24,10 +24,10 @@ pub struct BenchArgs {
     /// Fewer workloads, shorter repeats: done within 45 seconds.
     #[arg(long, conflicts_with = "thorough")]
     quick: bool,
-    /// Repeat each until it is steady: the whole procedure, takes long.
+    /// Ten repeats of two seconds, and whether each was steady: takes minutes.
     #[arg(long)]
     thorough: bool,
-    /// Write the record here [default: a file of its own under ./trunkline-results/].
+    /// Write the record here, and the page beside it [default: a file of its own under ./trunkline-results/].
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Write no HTML report.
@@ -47,6 +47,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         (_, true) => Procedure::Thorough,
         _ => Procedure::Standard,
     };
+    if let Some(record) = &args.record {
+        output::check_writable(record)?;
+    }
     let outcome = ::bench::run(&RunOptions {
         experiment: args.experiment.clone(),
         procedure,
@@ -61,4 +64,31 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     }
     output::print(&format!("{text}\n"))?;
     Ok(if outcome.record.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::bench::{Experiment, Target};
+
+    /// The example of the document; with `embedded`, as it is once the lines of the other target are chosen.
+    fn example(embedded: bool) -> String {
+        let document = include_str!("../../../docs/EXPERIMENTS.md");
+        let start = document.find("```toml\n").unwrap() + "```toml\n".len();
+        let text = &document[start..][..document[start..].find("```").unwrap()];
+        let chosen = text.lines().filter(|line| !(embedded && line.starts_with("server ="))).map(|line| {
+            let other = line.strip_prefix("# ").filter(|rest| rest.contains(" = "));
+            other.filter(|_| embedded).unwrap_or(line)
+        });
+        chosen.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_example_of_the_document_is_an_experiment_with_either_target() {
+        let server = Experiment::from_toml(&example(false), Procedure::Standard).unwrap();
+        assert_eq!(server.target, Target::Server("10.0.0.1:/data".to_owned()));
+        let embedded = Experiment::from_toml(&example(true), Procedure::Standard).unwrap();
+        assert_eq!(embedded.target, Target::Embedded { nodes: 4, mem_bytes: 2 << 30 });
+        assert_eq!(embedded.pace_bits_per_s, Some(1_000_000_000));
+    }
 }

@@ -21,6 +21,7 @@ enum LabCommand {
     Net(NetArgs),
     Cut(CutArgs),
     Restore(RestoreArgs),
+    /// Show the labs that run, with their links and how each is.
     List,
     Exec(ExecArgs),
 }

@@ -2,7 +2,9 @@
 
 use crate::error::Error;
 use rustix::termios::tcgetwinsize;
+use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 /// The width of a terminal that nobody knows, and of a file.
 const COLUMNS: usize = 80;
@@ -11,6 +13,17 @@ const COLUMNS: usize = 80;
 pub fn print(text: &str) -> Result<(), Error> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Error::Print)
+}
+
+/// Holds that a file can be written, before the work whose result it is to take. Makes its directory.
+pub fn check_writable(file: &Path) -> Result<(), Error> {
+    let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
+    if let Some(directory) = file.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).map_err(wrap)?;
+    }
+    let is_new = !file.exists();
+    OpenOptions::new().append(true).create(true).open(file).map_err(wrap)?;
+    if is_new { fs::remove_file(file).map_err(wrap) } else { Ok(()) }
 }
 
 /// Writes text to standard error. Where that fails, nobody is left to be told.
