@@ -9,6 +9,9 @@ const AT_LIMIT: f64 = 0.9;
 /// A processor this busy has nothing left to give.
 const CPU_FULL: f64 = 0.88;
 
+/// Others' use of the processors, in cores, that the evidence names. Part of it is the system's own work for us.
+const OTHERS_SHOWN: f64 = 0.2;
+
 /// What is known about a cell besides its samples.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
@@ -58,13 +61,17 @@ pub fn binding(samples: &[&Sample], known: &Circumstances) -> Binding {
     let stolen = mean(samples, |sample| sample.busy.stolen);
     let cores = |cpu: f64, sample: &Sample| cpu / sample.window.as_secs_f64().max(1e-9);
     let client = mean(samples, |sample| cores(sample.client_cpu.as_secs_f64(), sample));
+    // Somebody's server does not run here: its processors are not in the figure.
+    let known_server = samples.iter().all(|sample| sample.server_cpu.is_some());
     let server = mean(samples, |sample| cores(sample.server_cpu.unwrap_or_default().as_secs_f64(), sample));
+    let others = ((busy + stolen) * cpus - client - server).max(0.0);
     if busy + stolen >= CPU_FULL {
         let which = if cpus as usize == 2 { "both cores".to_owned() } else { format!("all {cpus} cores") };
         let evidence = format!(
-            "{which} at {:.0} % (client {client:.2}, server {server:.2} cores{})",
+            "{which} at {:.0} % (client {client:.2}{}{} cores)",
             (busy + stolen) * 100.0,
-            if stolen >= 0.02 { format!(", {:.0} % stolen", stolen * 100.0) } else { String::new() }
+            if known_server { format!(", server {server:.2}") } else { String::new() },
+            if others >= OTHERS_SHOWN { format!(", others {others:.2}") } else { String::new() }
         );
         return Binding::new(Stage::Cpu, evidence);
     }

@@ -118,11 +118,9 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
     Ok(record)
 }
 
-/// The commit this was built from, when it runs within its own checkout.
+/// The commit this was built from, when it was built in a checkout.
 fn commit() -> Option<String> {
-    let output = std::process::Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+    option_env!("TRUNKLINE_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned)
 }
 
 /// One half of the experiment: raw, or paced.

@@ -118,10 +118,6 @@ impl Settings {
     }
 }
 
-/// Congestion controls preferred on loopback, where a control that paces what it sends costs a fifth
-/// (docs/decisions/0002-event-loop.md).
-const LOOPBACK_CONGESTION: [&str; 2] = ["cubic", "reno"];
-
 impl Settings {
     /// Resolves a target, `HOST:/EXPORT` or `nfs://HOST/EXPORT?OPTIONS`, and mount options as `mount -o` takes
     /// them.
@@ -243,10 +239,7 @@ fn default_congestion(remotes: &[IpAddr]) -> Option<String> {
     if !remotes.iter().all(IpAddr::is_loopback) {
         return None;
     }
-    let offered = transport::socket::congestion_controls();
-    let preferred =
-        LOOPBACK_CONGESTION.into_iter().find(|name| offered.iter().any(|control| control == name));
-    preferred.map(str::to_owned)
+    transport::socket::loopback_congestion()
 }
 
 /// The addresses that an interface has now.
@@ -293,11 +286,8 @@ mod tests {
 
     #[test]
     fn a_mount_over_loopback_does_not_pace_itself() {
-        let offered = transport::socket::congestion_controls();
         let settings = Settings::from_options("127.0.0.1:/data", "").unwrap();
-        let expected =
-            LOOPBACK_CONGESTION.into_iter().find(|name| offered.iter().any(|control| control == name));
-        assert_eq!(settings.congestion.as_deref(), expected);
+        assert_eq!(settings.congestion, transport::socket::loopback_congestion());
         assert_eq!(Settings::from_options("10.0.0.1:/data", "").unwrap().congestion, None);
     }
 }

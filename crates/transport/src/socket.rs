@@ -165,6 +165,18 @@ pub fn congestion_controls() -> Vec<String> {
     all
 }
 
+/// Congestion controls preferred on loopback, where one that paces costs a fifth (docs/decisions/0002-event-loop.md).
+const LOOPBACK_CONGESTION: [&str; 2] = ["cubic", "reno"];
+
+/// The congestion control for connections over loopback that name none.
+#[must_use]
+pub fn loopback_congestion() -> Option<String> {
+    let offered = congestion_controls();
+    let preferred =
+        LOOPBACK_CONGESTION.into_iter().find(|name| offered.iter().any(|control| control == name));
+    preferred.map(str::to_owned)
+}
+
 /// Unsent bytes that the system keeps of a paced connection. What it has taken cannot be overtaken any more, and
 /// at a pace a full buffer would be a long wait; more than two of the largest segments keeps the link busy.
 const PACED_UNSENT_BYTES: u32 = 160 << 10;

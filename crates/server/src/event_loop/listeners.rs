@@ -34,6 +34,13 @@ pub(crate) fn bind(node: usize, address: SocketAddr) -> Result<BoundListener, Er
     let failed = |error| Error::Listen { address, error };
     let socket = socket::listen(address).map_err(failed)?;
     let address = socket::local_address(socket.as_fd()).map_err(failed)?;
+    // What is accepted inherits it, unless the configuration names another. Where it cannot be set, the
+    // system's own will do.
+    if address.ip().is_loopback()
+        && let Some(name) = socket::loopback_congestion()
+    {
+        let _ = socket::set_congestion(socket.as_fd(), &name);
+    }
     Ok(BoundListener { node, address, socket })
 }
 
