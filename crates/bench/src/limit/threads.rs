@@ -70,7 +70,7 @@ fn ask(shape: &Shape, shared: &Shared, mut stream: TcpStream, mut seed: u64) -> 
     let mut places = vec![1; shape.block_bytes * PLACES];
     let mut answer = [0; ANSWER_BYTES];
     // With blocks both ways a thread that sends all its calls first would wait for one that does the same.
-    let fits = shape.direction == super::Direction::Read || shape.depth * shape.block_bytes <= 1 << 20;
+    let fits = shape.direction != super::Direction::Mixed || shape.depth * shape.block_bytes <= 1 << 20;
     let depth = if fits { shape.depth } else { ((1 << 20) / shape.block_bytes).clamp(1, shape.depth) };
     for _ in 0..depth {
         call(&mut stream)?;
