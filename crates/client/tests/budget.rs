@@ -78,6 +78,7 @@ const COUNTED: u64 = 2_000;
 #[test]
 fn warm_operations_take_nothing_from_the_heap() {
     SIDE.set(Side::Test);
+    testkit::stay_on_one_cpu();
     let bench = Bench::start();
     let mut over_budget = Vec::new();
     for work in [

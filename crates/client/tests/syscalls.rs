@@ -25,8 +25,15 @@ struct Side {
 }
 
 impl Side {
+    fn count(&self, call: &str) -> u64 {
+        self.calls.get(call).copied().unwrap_or(0)
+    }
+
+    /// Without the clock of the client: the slower the machine, the more often it ticks within an operation.
     fn per_op(&self) -> f64 {
-        self.calls.values().sum::<u64>() as f64 / COUNTED as f64
+        let ticks = self.count("getsockopt");
+        let of_the_clock = ticks + ticks.min(self.count("epoll_pwait"));
+        (self.calls.values().sum::<u64>() - of_the_clock) as f64 / COUNTED as f64
     }
 
     fn copied_per_op(&self) -> u64 {
@@ -53,6 +60,8 @@ fn load_under_strace() {
     let mark: repeat::Mark = || {
         let _ = rustix::process::getppid();
     };
+    // On one processor the two loops take turns, so that the counts say nothing about who was quicker.
+    testkit::stay_on_one_cpu();
     Bench::start().run(work, depth.parse().unwrap(), 300, COUNTED, (mark, mark));
 }
 
@@ -153,13 +162,13 @@ fn a_warm_operation_costs_few_system_calls_and_copies() {
 }
 
 /// The budget. At depth 1 a small operation is one wait, one receive and one send on each side, and a tick of
-/// the client's clock now and then. What receives 1 MiB does so in as many pieces as the system hands it over.
+/// the client's clock now and then. What receives 1 MiB does so in as many pieces as the system hands it over:
+/// 17 of 64 KiB at the worst, each with a wait.
 fn hold(name: &str, depth: u64, at: &str, side: &Side) {
     let large = name.ends_with("MiB");
     let receives_payload = (at == "client") == name.starts_with("READ");
     let calls_max = match (large && receives_payload, depth) {
-        (true, 1) => 16.0,
-        (true, _) => 12.0,
+        (true, _) => 2.0 * 17.0 + 1.2,
         (false, 1) => 3.2,
         (false, _) => 2.0,
     };
@@ -171,7 +180,7 @@ fn hold(name: &str, depth: u64, at: &str, side: &Side) {
     );
     if depth == 1 && !(large && receives_payload) {
         for call in ["epoll_pwait", "read", "sendmsg"] {
-            let count = side.calls.get(call).copied().unwrap_or(0);
+            let count = side.count(call);
             assert!(count + 3 >= COUNTED, "{name} depth 1, {at}: {count} times {call}: {:?}", side.calls);
         }
     }

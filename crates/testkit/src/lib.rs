@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod cpu;
 mod deadline;
 mod ports;
 mod process;
 mod program;
 
 pub use counters::{open_fds, open_fds_of, resident_bytes_of, threads_of};
+pub use cpu::stay_on_one_cpu;
 pub use deadline::Deadline;
 pub use ports::{free_port, free_port_on};
 pub use process::{Process, Stream};

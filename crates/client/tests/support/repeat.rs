@@ -135,6 +135,6 @@ impl Bench {
         let repeat =
             Repeat { work, file, depth, submitted: 0, finished: 0, warm, total, marks, over: Some(over) };
         self.mount.spawn(0, Box::new(repeat));
-        wait.recv_timeout(Duration::from_secs(60)).expect("the work ends");
+        wait.recv_timeout(Duration::from_secs(300)).expect("the work ends");
     }
 }
