@@ -418,4 +418,70 @@ pub trait Store: Send + Sync + 'static {
         cookie: u64,
         visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd>;
+
+    /// [`attributes`](Self::attributes) on a loop: `None` when it would have to wait. This and the methods below
+    /// are for a store that [may block](Self::may_block), which is asked here before its operation is handed to
+    /// another thread; a `None` must have no effect.
+    fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
+        (!self.may_block()).then(|| self.attributes(object))
+    }
+
+    /// [`lookup`](Self::lookup), or `None` when it would have to wait.
+    fn lookup_now(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<(Option<Attributes>, Result<Attributes>)> {
+        (!self.may_block()).then(|| self.lookup(caller, directory, name))
+    }
+
+    /// [`access`](Self::access), or `None` when it would have to wait.
+    fn access_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        wanted: u32,
+    ) -> Option<Result<(u32, Attributes)>> {
+        (!self.may_block()).then(|| self.access(caller, object, wanted))
+    }
+
+    /// [`read`](Self::read), or `None` when it would have to wait; then `out` is as it was.
+    fn read_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut smallvec::SmallVec<[Segment; 1]>,
+    ) -> Option<Result<ReadEnd>> {
+        (!self.may_block()).then(|| self.read(caller, object, offset, count, out))
+    }
+
+    /// [`write`](Self::write), or `None` when it would have to wait; then nothing is written.
+    fn write_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Option<(Change, Result<Written>)> {
+        (!self.may_block()).then(|| self.write(caller, object, offset, data, stability))
+    }
+
+    /// [`write_landed`](Self::write_landed), or `None` when it would have to wait; then the landing stays where it
+    /// is, with its bytes. Otherwise it is taken.
+    fn write_landed_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        landing: &mut Option<Landing>,
+        stability: Stability,
+    ) -> Option<(Change, Result<Written>)> {
+        if self.may_block() {
+            return None;
+        }
+        landing.take().map(|landing| self.write_landed(caller, object, landing, stability))
+    }
 }
