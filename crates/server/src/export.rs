@@ -40,15 +40,17 @@ impl Export {
             what: "random bytes for file handles",
             error: std::io::Error::other(error.to_string()),
         };
-        let key = HandleKey::random(config.fsid).map_err(no_random)?;
+        let key = match store.handle_secret() {
+            Some(secret) => HandleKey::new(&secret, config.fsid),
+            None => HandleKey::random(config.fsid).map_err(no_random)?,
+        };
         Ok(Self { config: config.clone(), first_verifier: store.verifier(), store, key })
     }
 
     /// The handle of one of its objects.
     #[inline]
     pub fn handle(&self, object: ObjectId) -> nfs3::FileHandle {
-        let sealed = self.key.seal(object);
-        nfs3::FileHandle::new(&sealed).expect("32 bytes are within the 64 of RFC 1813 s2.4")
+        self.key.seal(object)
     }
 
     fn admits(&self, peer: SocketAddr) -> bool {

@@ -1,19 +1,25 @@
 //! File handles: what they hold, and how none can be forged.
 //!
-//! 32 bytes: a version byte, the key's name (3), the export's fsid (4), fileid (8), generation (8), and a code
-//! over all of these (8): SipHash-2-4 under a key of the export. A handle of another export fails its code, a
-//! handle of an earlier start of a memory store bears another key's name. The client sees an opaque value.
+//! At most 64 bytes: a version byte, the key's name (3), the export's fsid (4), fileid (8), the store's name of
+//! the object (0 to 39: 8 of a memory store, which makes 32 bytes in all), and a code over all of these (8):
+//! SipHash-2-4 under a key of the export. A handle of another export fails its code, a handle of an earlier
+//! start of a memory store bears another key's name. The client sees an opaque value.
 //! RFC 1813 s2.6 (nfs_fh3), s2.6 (NFS3ERR_BADHANDLE, NFS3ERR_STALE)
 
+use nfs3::FileHandle;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
-use store::ObjectId;
+use store::{NAME_BYTES_MAX, ObjectId};
 
-/// Bytes of a handle; RFC 1813 s2.4 (NFS3_FHSIZE) allows 64.
-pub const HANDLE_BYTES: usize = 32;
+/// Before the store's name of the object.
+const HEAD_BYTES: usize = 16;
+const CODE_BYTES: usize = 8;
+/// The longest handle.
+const HANDLE_BYTES_MAX: usize = HEAD_BYTES + NAME_BYTES_MAX + CODE_BYTES;
+// RFC 1813 s2.4 (NFS3_FHSIZE)
+const _: () = assert!(HANDLE_BYTES_MAX <= nfs3::HANDLE_BYTES_MAX as usize);
 
 const VERSION: u8 = 1;
-const CODE_AT: usize = 24;
 
 /// Why a handle is not one of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,42 +74,41 @@ impl HandleKey {
 
     /// The handle of an object.
     #[must_use]
-    pub fn seal(&self, object: ObjectId) -> [u8; HANDLE_BYTES] {
-        let mut handle = [0; HANDLE_BYTES];
-        let [v, n1, n2, n3] = [VERSION, self.name[0], self.name[1], self.name[2]];
-        handle[..4].copy_from_slice(&[v, n1, n2, n3]);
+    #[inline]
+    pub fn seal(&self, object: ObjectId) -> FileHandle {
+        let mut handle = [0; HANDLE_BYTES_MAX];
+        let [n1, n2, n3] = self.name;
+        handle[..4].copy_from_slice(&[VERSION, n1, n2, n3]);
         handle[4..8].copy_from_slice(&self.fsid.to_be_bytes());
-        handle[8..16].copy_from_slice(&object.fileid.to_be_bytes());
-        handle[16..CODE_AT].copy_from_slice(&object.generation.to_be_bytes());
-        let code = self.code(&handle[..CODE_AT]);
-        handle[CODE_AT..].copy_from_slice(&code);
-        handle
+        handle[8..HEAD_BYTES].copy_from_slice(&object.fileid.to_be_bytes());
+        let name = object.name();
+        let code_at = HEAD_BYTES + name.len();
+        handle[HEAD_BYTES..code_at].copy_from_slice(name);
+        let code = self.code(&handle[..code_at]);
+        handle[code_at..code_at + CODE_BYTES].copy_from_slice(&code);
+        let sealed = FileHandle::new(&handle[..code_at + CODE_BYTES]);
+        sealed.expect("the longest handle is within the 64 bytes of RFC 1813 s2.4")
     }
 
     /// The object of a handle that [`fsid_of`] said is this export's.
     ///
     /// # Errors
     /// [`HandleError`].
+    #[inline]
     pub fn open(&self, handle: &[u8]) -> Result<ObjectId, HandleError> {
-        let handle: &[u8; HANDLE_BYTES] = handle.try_into().map_err(|_| HandleError::Bad)?;
-        let (body, code) = handle.split_at(CODE_AT);
-        let mut reader = xdr::Reader::new(body);
-        let bad = |_| HandleError::Bad;
-        let version_and_name = reader.opaque_fixed::<4>().map_err(bad)?;
-        let fsid = reader.u32().map_err(bad)?;
-        let fileid = reader.u64().map_err(bad)?;
-        let generation = reader.u64().map_err(bad)?;
-        let [version, name @ ..] = version_and_name;
-        if version != VERSION || fsid != self.fsid {
+        let (body, code) = handle.split_last_chunk::<CODE_BYTES>().ok_or(HandleError::Bad)?;
+        let (head, object) = body.split_first_chunk::<HEAD_BYTES>().ok_or(HandleError::Bad)?;
+        let [version, n1, n2, n3, f1, f2, f3, f4, fileid @ ..] = *head;
+        if version != VERSION || u32::from_be_bytes([f1, f2, f3, f4]) != self.fsid {
             return Err(HandleError::Bad);
         }
-        if name != self.name {
+        if [n1, n2, n3] != self.name {
             return Err(HandleError::Stale);
         }
-        if self.code(body) != code {
+        if self.code(body) != *code {
             return Err(HandleError::Bad);
         }
-        Ok(ObjectId { fileid, generation })
+        ObjectId::named(u64::from_be_bytes(fileid), object).ok_or(HandleError::Bad)
     }
 }
 
@@ -111,10 +116,11 @@ impl HandleKey {
 ///
 /// # Errors
 /// [`HandleError::Bad`] when the length or version is not ours.
+#[inline]
 pub fn fsid_of(handle: &[u8]) -> Result<u32, HandleError> {
-    let handle: &[u8; HANDLE_BYTES] = handle.try_into().map_err(|_| HandleError::Bad)?;
+    let ours = HEAD_BYTES + CODE_BYTES..=HANDLE_BYTES_MAX;
     let [VERSION, _, _, _, a, b, c, d, ..] = *handle else { return Err(HandleError::Bad) };
-    Ok(u32::from_be_bytes([a, b, c, d]))
+    if ours.contains(&handle.len()) { Ok(u32::from_be_bytes([a, b, c, d])) } else { Err(HandleError::Bad) }
 }
 
 #[cfg(test)]
@@ -122,12 +128,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const OBJECT: ObjectId = ObjectId { fileid: 7, generation: 9 };
+    const OBJECT: ObjectId = ObjectId::new(7, 9);
+
+    fn bytes(handle: FileHandle) -> Vec<u8> {
+        handle.as_slice().to_vec()
+    }
 
     #[test]
     fn a_handle_opens_under_its_key_only() {
         let key = HandleKey::new(&[1; 16], 5);
-        let handle = key.seal(OBJECT);
+        let handle = bytes(key.seal(OBJECT));
         assert_eq!(fsid_of(&handle), Ok(5));
         assert_eq!(key.open(&handle), Ok(OBJECT));
         // RFC 1813 s2.6: no longer valid, and never valid, are told apart.
@@ -138,10 +148,23 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_name_fits_and_shorter_handles_are_no_handles() {
+        let key = HandleKey::new(&[1; 16], 5);
+        let object = ObjectId::named(u64::MAX, &[7; NAME_BYTES_MAX]).unwrap();
+        let handle = bytes(key.seal(object));
+        assert_eq!((handle.len(), key.open(&handle)), (HANDLE_BYTES_MAX, Ok(object)));
+        for len in 0..handle.len() {
+            assert_eq!(key.open(&handle[..len]), Err(HandleError::Bad), "{len} bytes");
+        }
+        assert_eq!(fsid_of(&handle[..HEAD_BYTES + CODE_BYTES - 1]), Err(HandleError::Bad));
+        assert_eq!(fsid_of(&[1; HANDLE_BYTES_MAX + 1]), Err(HandleError::Bad));
+    }
+
+    #[test]
     fn every_flipped_bit_is_noticed() {
         let key = HandleKey::new(&[1; 16], 5);
-        for bit in 0..HANDLE_BYTES * 8 {
-            let mut handle = key.seal(OBJECT);
+        for bit in 0..32 * 8 {
+            let mut handle = bytes(key.seal(OBJECT));
             handle[bit / 8] ^= 1 << (bit % 8);
             assert!(key.open(&handle).is_err(), "bit {bit}");
         }
@@ -150,7 +173,7 @@ mod tests {
     #[test]
     fn a_handle_moved_to_another_export_is_refused() {
         let (one, other) = (HandleKey::random(1).unwrap(), HandleKey::random(2).unwrap());
-        let mut handle = one.seal(OBJECT);
+        let mut handle = bytes(one.seal(OBJECT));
         handle[4..8].copy_from_slice(&2_u32.to_be_bytes());
         assert!(other.open(&handle).is_err());
     }

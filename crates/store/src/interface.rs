@@ -1,15 +1,10 @@
 //! The store interface: the types every store speaks, and the trait.
 
+mod object;
+
 use crate::mem::{Landing, Segment};
 
-/// Names an object for as long as it lives; a new object in an old place has a new generation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ObjectId {
-    /// The number that `stat` shows as inode.
-    pub fileid: u64,
-    /// Tells apart objects that had the same number one after the other.
-    pub generation: u64,
-}
+pub use object::{NAME_BYTES_MAX, ObjectId};
 
 /// Seconds and nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -297,6 +292,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 ///
 /// Methods that change an object also return its [`Change`], on failure too, so that weak cache consistency
 /// data are right (RFC 1813 s2.6).
+///
+/// Where [`may_block`](Self::may_block) says so, a loop calls the `_now` forms only, and has a thread that may
+/// wait do the rest.
 pub trait Store: Send + Sync + 'static {
     /// The root directory.
     fn root(&self) -> ObjectId;
@@ -306,13 +304,19 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// What the store can hold.
+    /// The secret that file handles are sealed with, where they outlive the process. Absent: nothing outlives
+    /// it, and a secret that is drawn at each start will do.
+    fn handle_secret(&self) -> Option<[u8; 16]> {
+        None
+    }
+
+    /// What the store can hold. Never waits.
     fn limits(&self) -> Limits;
 
     /// Space and objects, total and free.
     fn space(&self) -> Space;
 
-    /// The current write verifier: changes exactly when unstable data could have been lost.
+    /// The current write verifier: changes exactly when unstable data could have been lost. Never waits.
     fn verifier(&self) -> u64;
 
     /// GETATTR.
@@ -352,7 +356,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<ReadEnd>;
 
     /// Memory into which `count` bytes for `offset` of a file can be received before they are written;
-    /// `None` when the store has none to spare (then the bytes come as a slice).
+    /// `None` when the store has none to spare (then the bytes come as a slice). Never waits.
     fn landing(&self, offset: u64, count: u32) -> Option<Landing>;
 
     /// WRITE of bytes that were received elsewhere.

@@ -11,7 +11,8 @@ pub mod interface;
 pub mod mem;
 
 pub use interface::{
-    Attributes, Caller, Change, DirectoryEnd, Entry, Error, Kind, Limits, NewObject, ObjectId, ReadEnd,
-    Result, SetAttributes, SetTime, Space, Stability, Store, Time, WeakAttributes, Written,
+    Attributes, Caller, Change, DirectoryEnd, Entry, Error, Kind, Limits, NAME_BYTES_MAX, NewObject,
+    ObjectId, ReadEnd, Result, SetAttributes, SetTime, Space, Stability, Store, Time, WeakAttributes,
+    Written,
 };
 pub use mem::{Landing, MemStore, Segment};

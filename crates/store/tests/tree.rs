@@ -57,10 +57,10 @@ fn a_new_store_has_an_empty_root_that_belongs_to_its_owner() {
     );
     assert_eq!(names(&store, BOB, store.root(), 0).unwrap(), [(b".".to_vec(), 1), (b"..".to_vec(), 2)]);
     assert_eq!(store.lookup(BOB, store.root(), b"..").1.unwrap().object, store.root());
-    let stranger = ObjectId { fileid: 77, generation: 1 };
+    let stranger = ObjectId::new(77, 1);
     assert_eq!(store.attributes(stranger), Err(Error::Stale));
-    assert_eq!(store.attributes(ObjectId { fileid: u64::MAX, generation: 1 }), Err(Error::Stale));
-    assert_eq!(store.attributes(ObjectId { fileid: 0, generation: 0 }), Err(Error::Stale));
+    assert_eq!(store.attributes(ObjectId::new(u64::MAX, 1)), Err(Error::Stale));
+    assert_eq!(store.attributes(ObjectId::new(0, 0)), Err(Error::Stale));
 }
 
 #[test]

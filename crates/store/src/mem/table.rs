@@ -19,8 +19,10 @@ const CHUNK: u64 = 1024;
 pub(super) const OBJECT_BYTES: u64 = 512;
 const _: () = assert!(size_of::<Slot>() as u64 <= OBJECT_BYTES);
 
-/// The root's number.
-pub(super) const ROOT: ObjectId = ObjectId { fileid: 1, generation: 1 };
+const ROOT_GENERATION: u64 = 1;
+
+/// The root's name.
+pub(super) const ROOT: ObjectId = ObjectId::new(1, ROOT_GENERATION);
 
 /// On cache lines of its own, so that two cores with two files do not meet.
 #[repr(align(64))]
@@ -83,7 +85,7 @@ impl Table {
         Table {
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
             free: Mutex::new((Vec::new(), ROOT.fileid)),
-            generation: AtomicU64::new(seed.max(ROOT.generation + 1)),
+            generation: AtomicU64::new(seed.max(ROOT_GENERATION + 1)),
             objects: AtomicU64::new(0),
             objects_max,
         }
@@ -126,11 +128,11 @@ impl Table {
             }
         };
         let generation = if fresh && fileid == ROOT.fileid {
-            ROOT.generation
+            ROOT_GENERATION
         } else {
             self.generation.fetch_add(1, Ordering::Relaxed)
         };
-        let object = ObjectId { fileid, generation };
+        let object = ObjectId::new(fileid, generation);
         if let Some(chunk) = self.chunks.get((fileid / CHUNK) as usize) {
             chunk.get_or_init(|| (0..CHUNK).map(|_| Slot::default()).collect());
         }
