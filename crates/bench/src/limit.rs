@@ -7,15 +7,17 @@
 //! the machine, was the limit.
 
 mod batched;
+mod start;
 mod threads;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use self::batched::Layout;
+use self::start::Shared;
 use crate::machine;
 
 /// A READ or WRITE call without its data.
@@ -26,6 +28,13 @@ pub const ANSWER_BYTES: usize = 128;
 const STORE_BYTES: usize = 256 << 20;
 /// Connections that a shape may have.
 const CONNECTIONS_MAX: usize = 256;
+/// Every connection has completed so many blocks before the measured time begins: buffers have grown, and memory is
+/// touched.
+const WARM_BLOCKS: u64 = 4;
+/// Blocks that take longer than this to move never will. An emulated processor is far from it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The warm-up is looked at this often.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Which way the blocks go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,19 +82,22 @@ pub enum Mode {
     Batched,
     /// The same, with a thread for each processor at each end.
     BatchedPerCpu,
+    /// A thread for each processor, with both ends of its connections: nobody waits for another thread to wake up.
+    BothEnds,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Self; 3] = [Self::Threads, Self::Batched, Self::BatchedPerCpu];
+    pub const ALL: [Self; 4] = [Self::Threads, Self::Batched, Self::BatchedPerCpu, Self::BothEnds];
 
     /// How records call it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Threads => "a thread per connection",
+            Self::Threads => "a thread per connection and end",
             Self::Batched => "one thread per end, batched",
             Self::BatchedPerCpu => "a thread per CPU and end, batched",
+            Self::BothEnds => "a thread per CPU for both ends, batched",
         }
     }
 }
@@ -120,22 +132,56 @@ pub enum Error {
     /// The shape makes no sense.
     #[error("{0}")]
     Shape(String),
+    /// A connection broke while its blocks moved.
+    #[error("the {end} end of connection {connection} failed")]
+    End {
+        /// Asking or serving.
+        end: &'static str,
+        /// Which connection, from 0.
+        connection: usize,
+        /// How.
+        #[source]
+        source: io::Error,
+    },
+    /// A connection carries next to nothing.
+    #[error("connection {connection} moved {blocks} blocks in {} s", patience.as_secs())]
+    Stalled {
+        /// Which connection, from 0.
+        connection: usize,
+        /// How many it moved.
+        blocks: u64,
+        /// In which time.
+        patience: Duration,
+    },
     /// The system refused.
     #[error("cannot measure the limit")]
     System(#[from] io::Error),
 }
 
-/// What both ends of a try share.
-#[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
-    completed: AtomicU64,
+/// Which end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// Sends calls.
+    Asking,
+    /// Answers them.
+    Serving,
 }
 
-impl Shared {
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+impl Side {
+    fn failed(self, connection: usize, source: io::Error) -> Error {
+        let end = match self {
+            Self::Asking => "asking",
+            Self::Serving => "serving",
+        };
+        Error::End { end, connection, source }
     }
+}
+
+/// The connections of a try, each with its ends at the same place of both lists.
+#[derive(Debug, Default)]
+struct Ends {
+    asking: Vec<TcpStream>,
+    serving: Vec<TcpStream>,
 }
 
 /// Memory to send from, touched once.
@@ -157,7 +203,8 @@ const fn head<const N: usize>(writes: bool) -> [u8; N] {
     [writes as u8; N]
 }
 
-/// Tries one mode with one congestion control.
+/// Tries one mode with one congestion control. It is measured for `time` once every connection moves blocks, and for
+/// longer when none was completed in that time.
 ///
 /// # Errors
 /// [`Error`].
@@ -172,45 +219,74 @@ pub fn measure_once(shape: &Shape, mode: Mode, congestion: &str, time: Duration)
             shape.remotes.len()
         )));
     }
-    store();
-    let mut asking = Vec::new();
-    let mut serving = Vec::new();
-    for (index, address) in (0..shape.connections).zip(shape.remotes.iter().cycle()) {
-        let (ours, theirs) =
+    let mut ends = Ends::default();
+    for address in shape.remotes.iter().cycle().take(shape.connections) {
+        let (asking, serving) =
             connect(*address, congestion).map_err(|source| Error::Address { address: *address, source })?;
-        asking.push((index, ours));
-        serving.push((index, theirs));
+        ends.asking.push(asking);
+        ends.serving.push(serving);
     }
-    let shared = Shared::default();
-    let ends = asking
-        .iter()
-        .chain(&serving)
-        .map(|(_, stream)| stream.try_clone())
-        .collect::<io::Result<Vec<_>>>()?;
+    let seen = measure(shape, mode, ends, time)?;
+    let gbytes_per_s = seen.iops * shape.block_bytes as f64 / 1e9;
+    let congestion = congestion.to_owned();
+    Ok(Try { mode, congestion, iops: seen.iops, gbytes_per_s, starved: seen.starved })
+}
+
+/// What was seen in the measured time of a try.
+struct Seen {
+    iops: f64,
+    starved: bool,
+}
+
+/// Lets blocks move between connected ends until they were measured for so long.
+fn measure(shape: &Shape, mode: Mode, ends: Ends, time: Duration) -> Result<Seen, Error> {
+    store();
+    let shared = Shared::new(shape.connections);
+    let all = ends.asking.iter().chain(&ends.serving);
+    let all = all.map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
+    let cpus = machine::cpus();
     std::thread::scope(|scope| {
-        match mode {
-            Mode::Threads => threads::start(scope, shape, &shared, serving, asking),
-            Mode::Batched => batched::start(scope, shape, &shared, serving, asking, 1),
-            Mode::BatchedPerCpu => batched::start(scope, shape, &shared, serving, asking, machine::cpus()),
-        }
-        std::thread::sleep(time / 4);
-        let busy = machine::Busy::start();
-        let own = own_cpu();
-        let (before, began) = (shared.completed.load(Ordering::Relaxed), Instant::now());
-        std::thread::sleep(time);
-        let (after, took) = (shared.completed.load(Ordering::Relaxed), began.elapsed());
-        let own = (own_cpu() - own).as_secs_f64() / (took.as_secs_f64() * machine::cpus() as f64);
-        let seen = busy.share();
-        shared.stop.store(true, Ordering::SeqCst);
-        for end in &ends {
+        let shared = &shared;
+        let workers = match mode {
+            Mode::Threads => threads::start(scope, shape, shared, ends),
+            Mode::Batched => batched::start(scope, shape, shared, ends, Layout::Apart(1)),
+            Mode::BatchedPerCpu => batched::start(scope, shape, shared, ends, Layout::Apart(cpus)),
+            Mode::BothEnds => batched::start(scope, shape, shared, ends, Layout::Together(cpus)),
+        };
+        let seen = workers.map_err(Error::from).and_then(|workers| observe(shared, workers, time));
+        shared.stop();
+        for end in &all {
             // Wakes whoever waits in a receive or a send; one that is closed already needs no waking.
             let _ = end.shutdown(std::net::Shutdown::Both);
         }
-        let iops = (after - before) as f64 / took.as_secs_f64();
-        let gbytes_per_s = iops * shape.block_bytes as f64 / 1e9;
-        let starved = seen.busy + seen.stolen - own > 0.1;
-        Ok(Try { mode, congestion: congestion.to_owned(), iops, gbytes_per_s, starved })
+        seen
     })
+}
+
+/// Lets the workers begin, warms up, and measures.
+fn observe(shared: &Shared, workers: usize, time: Duration) -> Result<Seen, Error> {
+    shared.begin(workers, PATIENCE)?;
+    wait(shared, time / 4, || shared.slowest().1 >= WARM_BLOCKS)?;
+    let (busy, own) = (machine::Busy::start(), own_cpu());
+    let (before, began) = (shared.completed(), Instant::now());
+    wait(shared, time, || shared.completed() > before)?;
+    let (after, took) = (shared.completed(), began.elapsed().as_secs_f64());
+    let own = (own_cpu() - own).as_secs_f64() / (took * machine::cpus() as f64);
+    let seen = busy.share();
+    Ok(Seen { iops: (after - before) as f64 / took, starved: seen.busy + seen.stolen - own > 0.1 })
+}
+
+/// Waits for so long, and on until a condition is met.
+fn wait(shared: &Shared, time: Duration, met: impl Fn() -> bool) -> Result<(), Error> {
+    let began = Instant::now();
+    while began.elapsed() < time || !met() {
+        if began.elapsed() > time + PATIENCE {
+            let (connection, blocks) = shared.slowest();
+            return Err(Error::Stalled { connection, blocks, patience: PATIENCE });
+        }
+        shared.rest(time.saturating_sub(began.elapsed()).max(LOOK))?;
+    }
+    Ok(())
 }
 
 /// Tries all modes with all congestion controls on offer; the best is the limit.
@@ -250,40 +326,4 @@ fn connect(address: IpAddr, congestion: &str) -> io::Result<(TcpStream, TcpStrea
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shape(direction: Direction, block_bytes: usize) -> Shape {
-        let remotes = vec![IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2])];
-        Shape { block_bytes, depth: 4, connections: 3, direction, remotes }
-    }
-
-    #[test]
-    fn every_mode_moves_blocks_in_every_direction() {
-        let congestion = transport::socket::congestion_controls().remove(0);
-        for direction in [Direction::Read, Direction::Write, Direction::Mixed] {
-            for mode in Mode::ALL {
-                for block_bytes in [4096, 1 << 20] {
-                    let time = Duration::from_millis(50);
-                    let tried =
-                        measure_once(&shape(direction, block_bytes), mode, &congestion, time).unwrap();
-                    assert!(tried.iops > 0.0, "{direction:?} {mode:?} {block_bytes}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn an_address_that_is_not_ours_is_named() {
-        let mut foreign = shape(Direction::Read, 4096);
-        foreign.remotes = vec![IpAddr::from([203, 0, 113, 9])];
-        let error = measure_once(&foreign, Mode::Threads, "reno", Duration::from_millis(10)).unwrap_err();
-        assert!(error.to_string().contains("203.0.113.9"), "{error}");
-    }
-
-    #[test]
-    fn a_shape_without_sense_is_refused() {
-        let none = Shape { connections: 0, ..shape(Direction::Read, 4096) };
-        assert!(matches!(measure_once(&none, Mode::Threads, "reno", Duration::ZERO), Err(Error::Shape(_))));
-    }
-}
+mod tests;

@@ -1,69 +1,93 @@
-//! A few threads at each end for all connections: whatever is ready is received in one system call, and all
-//! that it leads to is sent in one.
+//! A few threads for all connections: whatever is ready is received in one system call, and all that it leads to is
+//! sent in one. Each end of a connection has a thread of its own, or both ends share one.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
-use std::sync::atomic::Ordering;
-use std::thread::Scope;
+use std::thread::{Builder, Scope};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
-use transport::Slices;
-use transport::poll::{Events, Interest, Poller};
+use transport::poll::{Event, Events, Interest, Poller};
 
-use super::{ANSWER_BYTES, CALL_BYTES, Shape, Shared, head, next_block};
+use super::start::Shared;
+use super::{ANSWER_BYTES, CALL_BYTES, Ends, Error, Shape, Side, head, next_block};
 
 /// Memory that everything is received into.
 const RECEIVE_BYTES: usize = 1 << 20;
-/// Pieces gathered into one send.
-const PIECES: usize = 128;
+/// Pieces gathered into one send; the system takes 1024 (UIO_MAXIOV).
+const PIECES: usize = 512;
+/// Bytes gathered into one send: a socket takes no more at once, and gathering more is wasted.
+const SEND_BYTES: usize = 4 << 20;
 /// A thread looks this often whether the try is over.
 const LOOK: Duration = Duration::from_millis(20);
 
 static CALLS: [[u8; CALL_BYTES]; 2] = [head(false), head(true)];
 static ANSWERS: [[u8; ANSWER_BYTES]; 2] = [head(false), head(true)];
 
+/// Which ends a thread drives.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Layout {
+    /// So many threads for the serving ends, and as many for the asking ones.
+    Apart(usize),
+    /// So many threads, each with both ends of its connections.
+    Together(usize),
+}
+
+/// Starts the threads, and says how many.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shape: &'scope Shape,
     shared: &'scope Shared,
-    serving: Vec<(usize, TcpStream)>,
-    asking: Vec<(usize, TcpStream)>,
-    threads: usize,
-) {
-    for (streams, asks) in [(serving, false), (asking, true)] {
-        let mut shares: Vec<Vec<End>> = (0..threads).map(|_| Vec::new()).collect();
-        for (index, stream) in streams {
-            if let Some(share) = shares.get_mut(index % threads) {
-                share.push(End::new(stream, asks, index as u64));
+    ends: Ends,
+    layout: Layout,
+) -> io::Result<usize> {
+    let (threads, offset) = match layout {
+        Layout::Apart(threads) => (threads, threads),
+        Layout::Together(threads) => (threads, 0),
+    };
+    let mut shares: Vec<Vec<End>> = (0..threads + offset).map(|_| Vec::new()).collect();
+    for (side, streams, first) in [(Side::Serving, ends.serving, 0), (Side::Asking, ends.asking, offset)] {
+        for (connection, stream) in streams.into_iter().enumerate() {
+            if let Some(share) = shares.get_mut(first + connection % threads) {
+                share.push(End::new(stream, side, connection, shape.depth));
             }
         }
-        for share in shares.into_iter().filter(|share| !share.is_empty()) {
-            // An end of the stream is how a try ends.
-            scope.spawn(move || drop(drive(shape, shared, share)));
-        }
     }
+    let mut workers = 0;
+    for mut share in shares.into_iter().filter(|share| !share.is_empty()) {
+        Builder::new().spawn_scoped(scope, move || {
+            let outcome = Worker::new(shape, shared).and_then(|mut worker| worker.drive(&mut share));
+            shared.ended(outcome);
+        })?;
+        workers += 1;
+    }
+    Ok(workers)
 }
 
 /// One end of a connection.
 struct End {
     stream: TcpStream,
-    asks: bool,
+    side: Side,
+    connection: usize,
     asked: u64,
     seed: u64,
     /// Bytes of the message under way that are still to come; 0 between messages.
     missing: usize,
-    queue: VecDeque<(&'static [u8], &'static [u8])>,
+    /// Heads and blocks to send; a block may be empty.
+    queue: VecDeque<[&'static [u8]; 2]>,
     /// Bytes of the first queued message that are sent.
     sent: usize,
     waits: bool,
 }
 
 impl End {
-    fn new(stream: TcpStream, asks: bool, seed: u64) -> Self {
-        Self { stream, asks, asked: 0, seed, missing: 0, queue: VecDeque::new(), sent: 0, waits: false }
+    fn new(stream: TcpStream, side: Side, connection: usize, depth: usize) -> Self {
+        // No more messages than calls in flight are ever queued.
+        let queue = VecDeque::with_capacity(depth);
+        let seed = connection as u64;
+        Self { stream, side, connection, asked: 0, seed, missing: 0, queue, sent: 0, waits: false }
     }
 
     fn ask(&mut self, shape: &Shape) {
@@ -74,52 +98,51 @@ impl End {
 
     fn push(&mut self, shape: &Shape, writes: bool, with_block: bool) {
         let kind = usize::from(writes);
-        let head: &[u8] = if self.asks { &CALLS[kind] } else { &ANSWERS[kind] };
+        let head: &[u8] = match self.side {
+            Side::Asking => &CALLS[kind],
+            Side::Serving => &ANSWERS[kind],
+        };
         let block = if with_block { next_block(&mut self.seed, shape.block_bytes) } else { &[] };
-        self.queue.push_back((head, block));
+        self.queue.push_back([head, block]);
     }
 
-    /// Takes received bytes; each message that ends leads to one in return.
-    fn take(&mut self, shape: &Shape, shared: &Shared, mut bytes: &[u8]) {
-        let mut ended = 0;
+    /// Takes received bytes; each message that ends leads to one in return. Says how many blocks were completed.
+    fn take(&mut self, shape: &Shape, mut bytes: &[u8]) -> u64 {
+        let mut completed = 0;
         while let Some(first) = bytes.first() {
             if self.missing == 0 {
                 let writes = *first == 1;
-                let carries = if self.asks { !writes } else { writes };
-                let head = if self.asks { ANSWER_BYTES } else { CALL_BYTES };
-                self.missing = head + if carries { shape.block_bytes } else { 0 };
-                if !self.asks {
+                self.missing = match self.side {
+                    Side::Asking => ANSWER_BYTES + if writes { 0 } else { shape.block_bytes },
+                    Side::Serving => CALL_BYTES + if writes { shape.block_bytes } else { 0 },
+                };
+                if self.side == Side::Serving {
                     self.push(shape, writes, !writes);
                 }
             }
             let now = self.missing.min(bytes.len());
             self.missing -= now;
             bytes = bytes.get(now..).unwrap_or_default();
-            if self.missing == 0 && self.asks {
-                ended += 1;
+            if self.missing == 0 && self.side == Side::Asking {
+                completed += 1;
                 self.ask(shape);
             }
         }
-        if ended > 0 {
-            shared.completed.fetch_add(ended, Ordering::Relaxed);
-        }
+        completed
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Sends what is queued until the socket takes no more. `pieces` is memory to gather in.
+    fn flush(&mut self, pieces: &mut Vec<IoSlice<'static>>) -> io::Result<()> {
         while !self.queue.is_empty() {
-            let mut pieces = Slices::new();
-            for (head, block) in self.queue.iter().take(PIECES / 2) {
-                pieces.push(IoSlice::new(head));
-                pieces.push(IoSlice::new(block));
-            }
+            let mut offered = gather(&self.queue, pieces);
+            offered -= self.sent;
             let mut unsent = pieces.as_mut_slice();
             IoSlice::advance_slices(&mut unsent, self.sent);
-            let offered: usize = unsent.iter().map(|piece| piece.len()).sum();
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match rustix::net::sendmsg(&self.stream, unsent, &mut SendAncillaryBuffer::default(), flags) {
                 Ok(sent) => {
                     self.sent += sent;
-                    while let Some((head, block)) = self.queue.front()
+                    while let Some([head, block]) = self.queue.front()
                         && self.sent >= head.len() + block.len()
                     {
                         self.sent -= head.len() + block.len();
@@ -130,6 +153,7 @@ impl End {
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
@@ -137,46 +161,105 @@ impl End {
     }
 }
 
-fn drive(shape: &Shape, shared: &Shared, mut ends: Vec<End>) -> io::Result<()> {
-    let poller = Poller::new()?;
-    for (token, end) in (0_u64..).zip(&mut ends) {
-        poller.add(&end.stream, token, Interest::READ)?;
-        if end.asks {
-            (0..shape.depth).for_each(|_| end.ask(shape));
+/// Gathers the front of a queue, as much as one send takes, and says how many bytes that are.
+fn gather(queue: &VecDeque<[&'static [u8]; 2]>, pieces: &mut Vec<IoSlice<'static>>) -> usize {
+    pieces.clear();
+    let mut bytes = 0;
+    for [head, block] in queue {
+        if pieces.len() + 2 > PIECES || bytes >= SEND_BYTES {
+            break;
         }
-    }
-    for (token, end) in (0_u64..).zip(&mut ends) {
-        send(&poller, token, end)?;
-    }
-    let mut buffer = vec![0; RECEIVE_BYTES];
-    let mut events = Events::new();
-    while !shared.stopped() {
-        poller.wait(&mut events, Some(LOOK))?;
-        for event in events.iter() {
-            let Some(end) = usize::try_from(event.token).ok().and_then(|at| ends.get_mut(at)) else {
-                continue;
-            };
-            if event.readable {
-                match rustix::net::recv(&end.stream, &mut buffer[..], RecvFlags::DONTWAIT) {
-                    Ok((0, _)) => return Ok(()),
-                    Ok((got, _)) => end.take(shape, shared, buffer.get(..got).unwrap_or_default()),
-                    Err(Errno::AGAIN) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-            }
-            send(&poller, event.token, end)?;
+        pieces.push(IoSlice::new(head));
+        if !block.is_empty() {
+            pieces.push(IoSlice::new(block));
         }
+        bytes += head.len() + block.len();
     }
-    Ok(())
+    bytes
 }
 
-/// Sends what is queued, and waits for room when some is left.
-fn send(poller: &Poller, token: u64, end: &mut End) -> io::Result<()> {
-    end.flush()?;
-    let waits = !end.queue.is_empty();
-    if waits != end.waits {
-        end.waits = waits;
-        poller.modify(&end.stream, token, if waits { Interest::BOTH } else { Interest::READ })?;
+/// A thread with its memory, all of it touched.
+struct Worker<'a> {
+    shape: &'a Shape,
+    shared: &'a Shared,
+    poller: Poller,
+    buffer: Vec<u8>,
+    pieces: Vec<IoSlice<'static>>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(shape: &'a Shape, shared: &'a Shared) -> Result<Self, Error> {
+        let (buffer, pieces) = (vec![1; RECEIVE_BYTES], Vec::with_capacity(PIECES));
+        Ok(Self { shape, shared, poller: Poller::new()?, buffer, pieces })
     }
-    Ok(())
+
+    fn drive(&mut self, ends: &mut [End]) -> Result<(), Error> {
+        for (token, end) in (0_u64..).zip(&mut *ends) {
+            self.poller.add(&end.stream, token, Interest::READ)?;
+        }
+        self.shared.wait_to_begin();
+        for (token, end) in (0_u64..).zip(&mut *ends) {
+            if end.side == Side::Asking {
+                (0..self.shape.depth).for_each(|_| end.ask(self.shape));
+                self.send(token, end).map_err(|source| end.side.failed(end.connection, source))?;
+            }
+        }
+        let mut events = Events::new();
+        while !self.shared.stopped() {
+            self.poller.wait(&mut events, Some(LOOK))?;
+            for event in events.iter() {
+                let end = usize::try_from(event.token).ok().and_then(|at| ends.get_mut(at));
+                if let Some(end) = end {
+                    self.ready(event, end).map_err(|source| end.side.failed(end.connection, source))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self, event: Event, end: &mut End) -> io::Result<()> {
+        if event.readable {
+            match rustix::net::recv(&end.stream, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((got, _)) => {
+                    let completed = end.take(self.shape, self.buffer.get(..got).unwrap_or_default());
+                    if completed > 0 {
+                        self.shared.count(end.connection, completed);
+                    }
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.send(event.token, end)
+    }
+
+    /// Sends what is queued, and waits for room when some is left.
+    fn send(&mut self, token: u64, end: &mut End) -> io::Result<()> {
+        end.flush(&mut self.pieces)?;
+        let waits = !end.queue.is_empty();
+        if waits != end.waits {
+            end.waits = waits;
+            self.poller.modify(&end.stream, token, if waits { Interest::BOTH } else { Interest::READ })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_gathers_no_empty_pieces_and_no_more_than_the_system_takes() {
+        let mut pieces = Vec::with_capacity(PIECES);
+        let memory = pieces.as_ptr();
+        let calls: VecDeque<[&'static [u8]; 2]> = (0..2000).map(|_| [&CALLS[0][..], &[][..]]).collect();
+        assert_eq!(gather(&calls, &mut pieces), (PIECES - 1) * CALL_BYTES);
+        assert!(pieces.iter().all(|piece| !piece.is_empty()));
+        static BLOCK: [u8; 1 << 20] = [0; 1 << 20];
+        let large: VecDeque<[&'static [u8]; 2]> = (0..9).map(|_| [&CALLS[1][..], &BLOCK[..]]).collect();
+        assert_eq!(gather(&large, &mut pieces), 4 * (CALL_BYTES + BLOCK.len()));
+        assert_eq!(pieces.as_ptr(), memory, "the memory to gather in is the same");
+    }
 }

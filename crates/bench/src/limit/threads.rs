@@ -1,91 +1,134 @@
 //! A thread at each end of each connection; blocks are received into place.
 
-use std::io::{IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
-use std::sync::atomic::Ordering;
-use std::thread::Scope;
+use std::thread::{Builder, Scope};
 
-use super::{ANSWER_BYTES, CALL_BYTES, Shape, Shared, head, next_block};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use super::start::Shared;
+use super::{ANSWER_BYTES, CALL_BYTES, Direction, Ends, Shape, Side, head, next_block};
 
 /// Blocks that a receiver cycles through, as one with so many buffers would.
 const PLACES: usize = 16;
+/// Payload in flight on a connection with blocks both ways: as much as the socket buffers surely take. A thread that
+/// sends more before it receives would wait for one that does the same.
+const MIXED_BYTES_MAX: usize = 1 << 20;
 
+/// Starts the threads, and says how many.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shape: &'scope Shape,
     shared: &'scope Shared,
-    serving: Vec<(usize, TcpStream)>,
-    asking: Vec<(usize, TcpStream)>,
-) {
-    // An end of the stream is how a try ends.
-    for (index, stream) in serving {
-        scope.spawn(move || drop(serve(shape, shared, stream, index as u64)));
+    ends: Ends,
+) -> io::Result<usize> {
+    let mut workers = 0;
+    for (side, streams) in [(Side::Serving, ends.serving), (Side::Asking, ends.asking)] {
+        for (connection, mut stream) in streams.into_iter().enumerate() {
+            Builder::new().spawn_scoped(scope, move || {
+                let outcome = match side {
+                    Side::Serving => serve(shape, shared, &mut stream, connection),
+                    Side::Asking => ask(shape, shared, &mut stream, connection),
+                };
+                shared.ended(outcome.map_err(|source| side.failed(connection, source)));
+            })?;
+            workers += 1;
+        }
     }
-    for (index, stream) in asking {
-        scope.spawn(move || drop(ask(shape, shared, stream, index as u64)));
+    Ok(workers)
+}
+
+/// Places for the blocks that are received, touched once.
+struct Places {
+    memory: Vec<u8>,
+    block_bytes: usize,
+    next: usize,
+}
+
+impl Places {
+    fn new(block_bytes: usize) -> Self {
+        Self { memory: vec![1; block_bytes * PLACES], block_bytes, next: 0 }
+    }
+
+    fn next(&mut self) -> &mut [u8] {
+        let start = self.next * self.block_bytes;
+        self.next = (self.next + 1) % PLACES;
+        self.memory.get_mut(start..start + self.block_bytes).unwrap_or_default()
     }
 }
 
+fn receive(stream: &TcpStream, mut into: &mut [u8]) -> io::Result<()> {
+    while !into.is_empty() {
+        match rustix::net::recv(stream, &mut *into, RecvFlags::WAITALL) {
+            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((got, _)) => into = into.get_mut(got..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
 /// Sends a head and a block in one gathered send where the system takes it.
-fn send(stream: &mut TcpStream, head: &[u8], block: &[u8]) -> std::io::Result<()> {
+fn send(stream: &mut TcpStream, head: &[u8], block: &[u8]) -> io::Result<()> {
+    if block.is_empty() {
+        return stream.write_all(head);
+    }
     let mut slices = [IoSlice::new(head), IoSlice::new(block)];
     let mut rest = &mut slices[..];
-    while rest.iter().any(|slice| !slice.is_empty()) {
+    while !rest.is_empty() {
         let sent = stream.write_vectored(rest)?;
         if sent == 0 {
-            return Err(std::io::ErrorKind::WriteZero.into());
+            return Err(io::ErrorKind::WriteZero.into());
         }
         IoSlice::advance_slices(&mut rest, sent);
     }
     Ok(())
 }
 
-fn serve(shape: &Shape, shared: &Shared, mut stream: TcpStream, mut seed: u64) -> std::io::Result<()> {
-    let mut places = vec![1; shape.block_bytes * PLACES];
+fn serve(shape: &Shape, shared: &Shared, stream: &mut TcpStream, connection: usize) -> io::Result<()> {
+    let mut places = Places::new(shape.block_bytes);
+    let mut seed = connection as u64;
     let mut call = [0; CALL_BYTES];
-    for place in (0..PLACES).cycle() {
-        stream.read_exact(&mut call)?;
+    shared.wait_to_begin();
+    while !shared.stopped() {
+        receive(stream, &mut call)?;
         let writes = call.first() == Some(&1);
         if writes {
-            let start = place * shape.block_bytes;
-            stream.read_exact(places.get_mut(start..start + shape.block_bytes).unwrap_or_default())?;
+            receive(stream, places.next())?;
         }
         let block = if writes { &[][..] } else { next_block(&mut seed, shape.block_bytes) };
-        send(&mut stream, &head::<ANSWER_BYTES>(writes), block)?;
-        if shared.stopped() {
-            break;
-        }
+        send(stream, &head::<ANSWER_BYTES>(writes), block)?;
     }
     Ok(())
 }
 
-fn ask(shape: &Shape, shared: &Shared, mut stream: TcpStream, mut seed: u64) -> std::io::Result<()> {
-    let mut asked = 0;
+fn ask(shape: &Shape, shared: &Shared, stream: &mut TcpStream, connection: usize) -> io::Result<()> {
+    let (mut asked, mut seed) = (0, connection as u64);
     let mut call = |stream: &mut TcpStream| {
         let writes = shape.direction.writes(asked);
         asked += 1;
         let block = if writes { next_block(&mut seed, shape.block_bytes) } else { &[][..] };
         send(stream, &head::<CALL_BYTES>(writes), block)
     };
-    let mut places = vec![1; shape.block_bytes * PLACES];
+    let mut places = Places::new(shape.block_bytes);
     let mut answer = [0; ANSWER_BYTES];
-    // With blocks both ways a thread that sends all its calls first would wait for one that does the same.
-    let fits = shape.direction != super::Direction::Mixed || shape.depth * shape.block_bytes <= 1 << 20;
-    let depth = if fits { shape.depth } else { ((1 << 20) / shape.block_bytes).clamp(1, shape.depth) };
+    let depth = match shape.direction {
+        Direction::Mixed => (MIXED_BYTES_MAX / shape.block_bytes).clamp(1, shape.depth),
+        Direction::Read | Direction::Write => shape.depth,
+    };
+    shared.wait_to_begin();
     for _ in 0..depth {
-        call(&mut stream)?;
+        call(stream)?;
     }
-    for place in (0..PLACES).cycle() {
-        stream.read_exact(&mut answer)?;
+    while !shared.stopped() {
+        receive(stream, &mut answer)?;
         if answer.first() == Some(&0) {
-            let start = place * shape.block_bytes;
-            stream.read_exact(places.get_mut(start..start + shape.block_bytes).unwrap_or_default())?;
+            receive(stream, places.next())?;
         }
-        shared.completed.fetch_add(1, Ordering::Relaxed);
-        call(&mut stream)?;
-        if shared.stopped() {
-            break;
-        }
+        shared.count(connection, 1);
+        call(stream)?;
     }
     Ok(())
 }

@@ -1,0 +1,125 @@
+//! Where the workers of a try and the one who measures it meet: all begin together, count what they carry, and the
+//! first failure ends the try.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Error;
+
+/// What one connection has completed. In a cache line of its own (and the one that is fetched with it), so that
+/// connections on different processors do not slow each other down by counting.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Workers that are ready to begin, or have failed before they were.
+    arrived: usize,
+    begun: bool,
+    failure: Option<Error>,
+}
+
+/// What the workers of a try share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    stop: AtomicBool,
+    completed: Vec<Count>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    pub(super) fn new(connections: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            completed: (0..connections).map(|_| Count::default()).collect(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the try is over.
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Ends the try; what fails from now on is no failure.
+    pub(super) fn stop(&self) {
+        let _state = self.lock();
+        self.stop.store(true, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Counts completed blocks of a connection.
+    pub(super) fn count(&self, connection: usize, blocks: u64) {
+        if let Some(count) = self.completed.get(connection) {
+            count.0.fetch_add(blocks, Ordering::Relaxed);
+        }
+    }
+
+    /// Blocks that all connections have completed.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The connection that has completed the fewest blocks, and how many.
+    pub(super) fn slowest(&self) -> (usize, u64) {
+        let counts = self.completed.iter().map(|count| count.0.load(Ordering::Relaxed));
+        counts.enumerate().min_by_key(|(_, blocks)| *blocks).unwrap_or_default()
+    }
+
+    /// A worker has touched its memory and waits for the others.
+    pub(super) fn wait_to_begin(&self) {
+        let mut state = self.lock();
+        state.arrived += 1;
+        self.changed.notify_all();
+        while !state.begun && !self.stopped() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A worker has ended: before the end of the try only by a failure.
+    pub(super) fn ended(&self, outcome: Result<(), Error>) {
+        let mut state = self.lock();
+        state.arrived += 1;
+        if let (Err(error), false) = (outcome, self.stopped()) {
+            state.failure.get_or_insert(error);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Lets all workers begin once every one of them is ready.
+    ///
+    /// # Errors
+    /// The first failure, or the time is over.
+    pub(super) fn begin(&self, workers: usize, patience: Duration) -> Result<(), Error> {
+        let until = Instant::now() + patience;
+        while self.lock().arrived < workers {
+            self.rest(until.saturating_duration_since(Instant::now()))?;
+            if Instant::now() >= until {
+                return Err(Error::Stalled { connection: 0, blocks: 0, patience });
+            }
+        }
+        self.lock().begun = true;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits for so long, or until something happens.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(super) fn rest(&self, time: Duration) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.failure.is_none() {
+            state = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.failure.take().map_or(Ok(()), Err)
+    }
+}
