@@ -254,6 +254,7 @@ impl Engine {
                 self.obey(output);
                 worked = true;
             }
+            self.core.commit_touched();
             worked |= !self.core.again.is_empty();
             let mut again = std::mem::replace(&mut self.core.again, std::mem::take(&mut self.spare_keys));
             for key in again.drain(..) {
@@ -484,7 +485,7 @@ impl Core {
             Body::Write { file, buffer, .. } => {
                 self.groups.finished(&file);
                 // Writes that are held wait for those in flight; this may have been the last of them.
-                self.commit_when_due(&file);
+                self.groups.touch(&file);
                 buffer
             }
             Body::Commit { .. } | Body::Call { .. } | Body::Prove => Vec::new(),

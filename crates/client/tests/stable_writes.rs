@@ -60,9 +60,11 @@ fn unstable_writes_are_held_until_their_commit_is_answered() {
     let fake = Fake::start(1);
     let mount = fake.mount();
     let (mut pending, calls) = pipelined(&fake, &mount, 4);
-    calls.iter().for_each(|call| call.written_as_asked(1));
+    let (early, late) = calls.split_at(2);
+    early.iter().for_each(|call| call.written_as_asked(1));
     let commit = fake.next();
     assert_eq!(commit.procedure, Procedure::Commit);
+    late.iter().for_each(|call| call.written_as_asked(1));
     assert!(pending[1..].iter_mut().all(|pending| !is_done(pending)));
     commit.committed(1);
     // Those that were answered after the first COMMIT was sent need one of their own.

@@ -68,6 +68,9 @@ impl FileWrites {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     files: HashMap<u64, FileWrites>,
+    /// Files whose writes moved on in this round; at its end it is seen whether a COMMIT is due. Decided after
+    /// each answer, it would cover the first few of many answers that came together.
+    touched: Vec<FileRef>,
     spare: Vec<Vec<CallKey>>,
 }
 
@@ -89,6 +92,13 @@ impl Groups {
             for group in writes.groups {
                 self.recycle(group.held);
             }
+        }
+    }
+
+    /// Remembers to see whether a COMMIT is due for a file.
+    pub(super) fn touch(&mut self, file: &FileRef) {
+        if self.touched.last().is_none_or(|last| last.number != file.number) {
+            self.touched.push(*file);
         }
     }
 
@@ -151,7 +161,7 @@ impl Core {
         let bytes = buffer.len();
         let lost = self.hold(&file, node, key, bytes, success.verifier);
         self.rewrite(lost);
-        self.commit_when_due(&file);
+        self.groups.touch(&file);
         Ok(())
     }
 
@@ -164,7 +174,7 @@ impl Core {
         bytes: usize,
         verifier: Verifier,
     ) -> Vec<CallKey> {
-        let Groups { files, spare } = &mut self.groups;
+        let Groups { files, spare, .. } = &mut self.groups;
         let writes = files.entry(file.number).or_default();
         let at = writes.groups.iter().position(|group| group.node == node).unwrap_or_else(|| {
             let held = spare_list(spare);
@@ -183,8 +193,18 @@ impl Core {
         lost
     }
 
+    /// Sends a COMMIT for each file of this round where enough writes wait for one.
+    pub(super) fn commit_touched(&mut self) {
+        for at in 0..self.groups.touched.len() {
+            if let Some(file) = self.groups.touched.get(at).copied() {
+                self.commit_when_due(&file);
+            }
+        }
+        self.groups.touched.clear();
+    }
+
     /// Sends a COMMIT where enough writes wait for one.
-    pub(super) fn commit_when_due(&mut self, file: &FileRef) {
+    fn commit_when_due(&mut self, file: &FileRef) {
         if !self.groups.files.get(&file.number).is_some_and(FileWrites::due) {
             return;
         }
@@ -234,7 +254,7 @@ impl Core {
             tracing::warn!("the server has lost unstable data (it restarted); writing them again");
             self.rewrite(commit.covers);
         }
-        self.commit_when_due(&file);
+        self.groups.touch(&file);
     }
 
     /// A COMMIT failed: so have the writes that it spoke for.
@@ -243,14 +263,14 @@ impl Core {
         for key in commit.covers {
             self.finish(key, Err(error.again()));
         }
-        self.commit_when_due(&file);
+        self.groups.touch(&file);
     }
 
     /// The node that a COMMIT must go to is gone.
     pub(super) fn rewrite_group(&mut self, key: CallKey) {
         let Some((file, commit)) = self.end_commit(key) else { return };
         self.rewrite(commit.covers);
-        self.commit_when_due(&file);
+        self.groups.touch(&file);
     }
 
     /// Writes data again that may be lost, as new calls. Synchronously: it is rare, and a server that changes its

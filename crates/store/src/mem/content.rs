@@ -126,17 +126,12 @@ impl Content {
         let enough = self.leaves.range_mut(range.leaves()).all(|(&index, leaf)| {
             let slots = range.slots(index);
             let first = index * LEAF_PAGES;
-            leaf.slots.chunks_mut(EXTENT_PAGES).enumerate().all(|(at, chunk)| {
+            let pieces = slots.start / EXTENT_PAGES..slots.end.div_ceil(EXTENT_PAGES);
+            let chunks = leaf.slots.chunks_mut(EXTENT_PAGES).enumerate();
+            chunks.skip(pieces.start).take(pieces.len()).all(|(at, chunk)| {
                 let start = at * EXTENT_PAGES;
-                let part = slots.start.max(start)..slots.end.min(start + EXTENT_PAGES);
-                part.is_empty()
-                    || collect(
-                        pool,
-                        chunk,
-                        part.start - start..part.end - start,
-                        first > 0 || at > 0,
-                        &mut targets,
-                    )
+                let part = slots.start.max(start) - start..slots.end.min(start + EXTENT_PAGES) - start;
+                collect(pool, chunk, part, first > 0 || at > 0, &mut targets)
             })
         });
         if !enough {
