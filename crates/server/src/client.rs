@@ -26,4 +26,17 @@ impl Client {
         let admitted = exports.admitted(peer);
         Self { id, node, peer, local, admitted, identities: IdentityCache::default(), window: None }
     }
+
+    /// The same client for one call that a worker executes; the worker finds the identity again.
+    pub fn for_worker(&self) -> Self {
+        Self {
+            id: self.id,
+            node: self.node,
+            peer: self.peer,
+            local: self.local,
+            admitted: self.admitted,
+            identities: IdentityCache::default(),
+            window: self.window.clone(),
+        }
+    }
 }

@@ -30,6 +30,13 @@ pub const EXAMPLE: &str = include_str!("config/example.toml");
 /// The most event loops: a connection's place is told in one byte, and more CPUs serve by more processes.
 pub const LOOPS_MAX: usize = 256;
 
+/// Threads for calls that wait for their stores, unless a configuration says otherwise: as many as a disk or two
+/// profit from, and few enough to cost nothing while idle.
+pub const WORKERS: usize = 16;
+
+/// The most such threads. The least is 2, so that one client's calls never keep all busy.
+pub const WORKERS_MAX: usize = 1024;
+
 /// A whole group: the nodes that serve the same exports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -39,6 +46,8 @@ pub struct Config {
     pub exports: Vec<ExportConfig>,
     /// Event loops (threads); absent: one for each CPU that this process may use.
     pub loops: Option<usize>,
+    /// Threads for calls that wait for their stores.
+    pub workers: usize,
     /// TCP congestion control of the connections; absent: the system's.
     pub congestion: Option<String>,
     /// Bounds that keep one client's trouble its own.
@@ -169,6 +178,7 @@ impl Config {
             nodes: nodes.collect(),
             exports: vec![export],
             loops: None,
+            workers: WORKERS,
             congestion: None,
             limits: Limits::default(),
         }
@@ -232,6 +242,10 @@ impl Config {
         if self.loops.is_some_and(|loops| loops == 0 || loops > LOOPS_MAX) {
             let what = format!("`loops` is not within 1 to {LOOPS_MAX}");
             return fault(what, "leave it out for one loop on each CPU");
+        }
+        if !(2..=WORKERS_MAX).contains(&self.workers) {
+            let what = format!("`workers` is not within 2 to {WORKERS_MAX}");
+            return fault(what, "leave it out for 16");
         }
         Ok(())
     }

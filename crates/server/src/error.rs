@@ -34,15 +34,6 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
-    /// Unsupported: the store's operations may wait, and no worker pool runs them yet.
-    #[error(
-        "cannot serve {path}\n  cause: its store may wait for a device, and this version runs stores on its \
-         event loops only\n  try:   a memory store: mem = \"2GiB\""
-    )]
-    MayBlock {
-        /// The export.
-        path: String,
-    },
     /// The system refused a thread, descriptor or random bytes.
     #[error(
         "cannot start the server\n  cause: {what}: {error}\n  try:   fewer `loops`, or a higher `ulimit -n`"

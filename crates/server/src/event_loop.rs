@@ -14,9 +14,10 @@ mod messages;
 
 use crate::clock;
 use crate::group::Group;
+use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics, thread_cpu_ns};
-use connection::{Close, Connection, Step, Workspace};
+use connection::{Close, Connection, Step, Surroundings, Workspace};
 use listeners::Listeners;
 pub(crate) use listeners::{BoundListener, bind};
 use messages::Accepted;
@@ -44,6 +45,7 @@ pub(crate) struct EventLoop {
     index: usize,
     group: Arc<Group>,
     peers: Arc<Peers>,
+    off_loop: Arc<OffLoop>,
     poller: Poller,
     listeners: Listeners,
     connections: Slab<Connection>,
@@ -63,13 +65,20 @@ pub(crate) struct EventLoop {
 
 impl EventLoop {
     /// A loop with its place among the others; `poller` has their waker already.
-    pub fn new(index: usize, group: Arc<Group>, peers: Arc<Peers>, poller: Poller) -> Self {
+    pub fn new(
+        index: usize,
+        group: Arc<Group>,
+        peers: Arc<Peers>,
+        off_loop: Arc<OffLoop>,
+        poller: Poller,
+    ) -> Self {
         let nodes = group.nodes.len();
         let now = clock::now();
         Self {
             index,
             group,
             peers,
+            off_loop,
             poller,
             listeners: Listeners::default(),
             connections: Slab::new(),
@@ -112,6 +121,7 @@ impl EventLoop {
             } else {
                 self.alive = clock::now();
             }
+            self.off_loop.beat(self.alive);
             for event in events.iter() {
                 match event.token {
                     WAKER => self.take_messages(),
@@ -192,11 +202,17 @@ impl EventLoop {
             return;
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let (work, group, peers) = (&mut self.work, &*self.group, &*self.peers);
+        let work = &mut self.work;
         let now = self.alive;
-        let place = Place { on_loop: self.index, key };
+        let around = Surroundings {
+            group: &self.group,
+            peers: &self.peers,
+            off_loop: &self.off_loop,
+            place: Place { on_loop: self.index, key },
+            now,
+        };
         // A bug that one client's bytes bring out must not take down the others: its connection ends, no more.
-        let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, group, peers, place, now)));
+        let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, around)));
         let step = step.unwrap_or_else(|_| {
             self.statistics.bugs += 1;
             self.work.replies.clear();
@@ -209,12 +225,19 @@ impl EventLoop {
         match step {
             Step::Close(why) => self.close(key, why),
             Step::Again => {
-                if !std::mem::replace(&mut connection.again, true) {
-                    self.again.push(key);
-                }
+                self.give_turn(key);
                 self.set_interest(key);
             }
             Step::Wait => self.set_interest(key),
+        }
+    }
+
+    /// Gives a connection a turn in the next round.
+    fn give_turn(&mut self, key: usize) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !std::mem::replace(&mut connection.again, true)
+        {
+            self.again.push(key);
         }
     }
 
@@ -273,7 +296,8 @@ impl EventLoop {
 
     /// Closes the connection that has been idle longest; false when none is idle.
     fn evict(&mut self) -> bool {
-        let longest = self.connections.iter().min_by_key(|(_, connection)| connection.active);
+        let idle = self.connections.iter().filter(|(_, connection)| connection.off_loop_calls() == 0);
+        let longest = idle.min_by_key(|(_, connection)| connection.active);
         match longest {
             Some((key, connection)) if connection.active + EVICTABLE_IDLE <= self.alive => {
                 self.close(key, Close::Evicted);
@@ -287,6 +311,9 @@ impl EventLoop {
         let Some(connection) = self.connections.try_remove(key) else { return };
         let node = connection.client.node;
         why.log(&connection);
+        if why.is_late() && connection.off_loop_calls() > 0 {
+            self.off_loop.discard(connection.client.id);
+        }
         if let Some(retired) = self.retired.get_mut(node) {
             retired.procedures.add(connection.counters.procedures());
             retired.refused_calls += connection.counters.refused();
@@ -339,6 +366,12 @@ impl EventLoop {
         match message {
             Message::Accepted(accepted) => self.adopt(accepted),
             Message::Answer(answer) => self.answer(answer),
+            Message::Landed(landed) => self.land(landed),
+            Message::Forsake { place, connection } => {
+                if self.find(place, u64::from(connection)).is_some() {
+                    self.close(place.key, Close::Forsaken);
+                }
+            }
             Message::Report(sender) => {
                 // Nobody waits any more: then nobody misses it.
                 let _ = sender.send(self.report());
@@ -378,11 +411,42 @@ impl EventLoop {
 
     /// Sends a reply that another loop has found for a call which came in here.
     fn answer(&mut self, answer: Answer) {
-        let Some(connection) = self.connections.get_mut(answer.place.key) else { return };
-        // The key may be another connection's by now.
-        if connection.client.id & u64::from(u32::MAX) == u64::from(answer.connection) {
+        if let Some(connection) = self.find(answer.place, u64::from(answer.connection)) {
             connection.push_answer(&answer.reply);
             self.serve(answer.place.key);
+        }
+    }
+
+    /// A connection by its place and the low half of its number: its place may be another's by now.
+    fn find(&mut self, place: Place, number: u64) -> Option<&mut Connection> {
+        let low = |number: u64| number & u64::from(u32::MAX);
+        self.connections.get_mut(place.key).filter(|connection| low(connection.client.id) == low(number))
+    }
+
+    /// Takes a call back that was off the loop. Its reply goes out in the connection's next turn, with others'.
+    fn land(&mut self, landed: Landed) {
+        let (place, now) = (landed.place, self.alive);
+        let Some(connection) = self.find(place, landed.connection) else {
+            // Nobody waits for the reply any more; the reply cache has what must be remembered.
+            if let (LandedEnd::Reply { counted: Some(end), .. }, Some(node)) =
+                (&landed.end, self.retired.get_mut(landed.node))
+            {
+                node.procedures.count_single(end, now.saturating_sub(landed.received));
+            }
+            return;
+        };
+        let why = match landed.end {
+            LandedEnd::Bug => Some(Close::Bug),
+            LandedEnd::TooLate => Some(Close::Stalled),
+            LandedEnd::Reply { .. } | LandedEnd::Elsewhere => None,
+        };
+        connection.land(landed, now);
+        match why {
+            Some(why) => {
+                self.statistics.bugs += u64::from(matches!(why, Close::Bug));
+                self.close(place.key, why);
+            }
+            None => self.give_turn(place.key),
         }
     }
 

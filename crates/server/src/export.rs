@@ -13,6 +13,8 @@ const PRIVILEGED_PORTS: u16 = 1024;
 pub(crate) struct Export {
     pub config: ExportConfig,
     pub store: Box<dyn Store>,
+    /// Whether the store's operations may wait, so that they run off the loops.
+    pub may_block: bool,
     /// The write verifier at the start.
     pub first_verifier: u64,
     key: HandleKey,
@@ -26,16 +28,11 @@ impl std::fmt::Debug for Export {
 }
 
 impl Export {
-    fn new(config: &ExportConfig) -> Result<Self, Error> {
-        let store: Box<dyn Store> = match config.store {
-            StoreConfig::Mem { bytes, owner_uid, owner_gid } => {
-                Box::new(MemStore::new(bytes, owner_uid, owner_gid))
-            }
+    fn new(config: &ExportConfig, own: Option<Box<dyn Store>>) -> Result<Self, Error> {
+        let store = match own {
+            Some(store) => store,
+            None => open_store(config)?,
         };
-        // The seam for stores that may wait: their operations need a worker pool, which is not there yet.
-        if store.may_block() {
-            return Err(Error::MayBlock { path: config.path.clone() });
-        }
         let no_random = |error: getrandom::Error| Error::System {
             what: "random bytes for file handles",
             error: std::io::Error::other(error.to_string()),
@@ -44,7 +41,13 @@ impl Export {
             Some(secret) => HandleKey::new(&secret, config.fsid),
             None => HandleKey::random(config.fsid).map_err(no_random)?,
         };
-        Ok(Self { config: config.clone(), first_verifier: store.verifier(), store, key })
+        Ok(Self {
+            config: config.clone(),
+            first_verifier: store.verifier(),
+            may_block: store.may_block(),
+            store,
+            key,
+        })
     }
 
     /// The handle of one of its objects.
@@ -56,6 +59,15 @@ impl Export {
     fn admits(&self, peer: SocketAddr) -> bool {
         let from_there = self.config.allow.iter().any(|network| network.contains(peer.ip()));
         from_there && (!self.config.secure || peer.port() < PRIVILEGED_PORTS)
+    }
+}
+
+/// The store that a configuration names.
+fn open_store(config: &ExportConfig) -> Result<Box<dyn Store>, Error> {
+    match config.store {
+        StoreConfig::Mem { bytes, owner_uid, owner_gid } => {
+            Ok(Box::new(MemStore::new(bytes, owner_uid, owner_gid)))
+        }
     }
 }
 
@@ -94,8 +106,22 @@ pub(crate) enum OpenError {
 }
 
 impl Exports {
-    pub fn new(config: &Config) -> Result<Self, Error> {
-        config.exports.iter().map(Export::new).collect::<Result<_, _>>().map(Self)
+    /// `own` may give a store for an export; the others' come from the configuration.
+    pub fn new(
+        config: &Config,
+        mut own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
+    ) -> Result<Self, Error> {
+        config
+            .exports
+            .iter()
+            .map(|export| Export::new(export, own(export)))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Whether any export's store may block.
+    pub fn may_block(&self) -> bool {
+        self.0.iter().any(|export| export.may_block)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Export)> {

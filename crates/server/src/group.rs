@@ -1,11 +1,12 @@
 //! What all loops of a server share: exports, mounts, reply cache, nodes.
 
-use crate::config::{Config, Limits};
+use crate::config::{Config, ExportConfig, Limits};
 use crate::error::Error;
 use crate::export::Exports;
 use crate::mounts::MountTable;
 use crate::replays::Replays;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use store::Store;
 
 /// One server identity while it runs.
 #[derive(Debug)]
@@ -45,23 +46,29 @@ pub(crate) struct Group {
     pub replays: Replays,
     pub nodes: Vec<Node>,
     pub limits: Limits,
+    /// Threads for calls that wait for their stores.
+    pub workers: usize,
     pub congestion: Option<String>,
     /// Numbers connections, over all nodes and loops.
     pub next_connection: AtomicU64,
 }
 
 impl Group {
-    pub fn new(config: &Config) -> Result<Self, Error> {
+    pub fn new(
+        config: &Config,
+        own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
+    ) -> Result<Self, Error> {
         let nodes = config
             .nodes
             .iter()
             .map(|node| Node { pace_bytes_per_s: node.pace_bytes_per_s, connections: AtomicUsize::new(0) });
         Ok(Self {
-            exports: Exports::new(config)?,
+            exports: Exports::new(config, own)?,
             mounts: MountTable::default(),
             replays: Replays::new(),
             nodes: nodes.collect(),
             limits: config.limits,
+            workers: config.workers,
             congestion: config.congestion.clone(),
             next_connection: AtomicU64::new(1),
         })

@@ -4,9 +4,10 @@
 //! TCP, both on every port. Each loop is a thread with its own connections, buffers and counters; what loops
 //! share is the group: exports with their stores, and the reply cache. A call goes from the transport to
 //! `service` (RPC checks, reply cache), to its file under `procedures` (the store and back), and its reply to
-//! the connection's queue; payload stays in the store's memory both ways.
+//! the connection's queue; payload stays in the store's memory both ways. A call whose store would have to wait
+//! goes to a worker of `off_loop` instead, which does the same with it.
 //!
-//! Left out: stores whose operations may block (refused at the start), rpcbind, reload.
+//! Left out: rpcbind, reload.
 
 mod attributes;
 mod client;
@@ -19,6 +20,7 @@ mod group;
 pub mod handle;
 pub mod identity;
 mod mounts;
+mod off_loop;
 mod procedures;
 mod replays;
 mod replies;

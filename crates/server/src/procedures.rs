@@ -2,7 +2,7 @@
 //!
 //! `run` opens the handles, asks the store on behalf of the squashed caller, and maps what it says: attributes
 //! and weak cache consistency data (RFC 1813 s2.6) on success and on failure. An `Err` is a credential that is
-//! too weak. What surrounds a call (header, reply cache, counters) is [`crate::service`]'s.
+//! too weak, or a store that would have to wait where nothing may: then nothing was done. What surrounds a call (header, reply cache, counters) is [`crate::service`]'s.
 
 pub mod access;
 pub mod commit;
@@ -27,10 +27,9 @@ pub mod setattr;
 pub mod symlink;
 pub mod write;
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::{Created, DirOpArgs, Outcome, Verifier, WccData};
-use rpc::auth::AuthStat;
 use store::NewObject;
 
 /// The most bytes of one listing, whatever the client has room for: some thousand entries.
@@ -43,7 +42,7 @@ fn create_object(
     request: &Request<'_>,
     location: &DirOpArgs<'_>,
     new: NewObject<'_>,
-) -> Result<Outcome<Created, WccData>, AuthStat> {
+) -> Result<Outcome<Created, WccData>, Unanswered> {
     let target = match request.open_for_change(&location.directory) {
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),

@@ -4,7 +4,7 @@
 //! clients each have a window (without locks for WRITE), all others share tables behind sharded locks.
 
 use crate::client::Client;
-use crate::event_loop::Place;
+use crate::event_loop::{Message, Peers, Place};
 use crate::identity::Identity;
 use nfs3::Status;
 use rpc::Xid;
@@ -91,6 +91,7 @@ enum Cache<'a> {
 /// One call on its way past the cache.
 pub(crate) struct Guard<'a> {
     cache: Cache<'a>,
+    peers: &'a Peers,
     now: Duration,
     running: bool,
 }
@@ -100,6 +101,7 @@ impl<'a> Guard<'a> {
     #[inline]
     pub fn new(
         replays: &'a Replays,
+        peers: &'a Peers,
         client: &'a Client,
         identity: &Identity,
         header: &CallHeader<'_>,
@@ -117,7 +119,7 @@ impl<'a> Guard<'a> {
                 }
             }
         };
-        Self { cache, now, running: false }
+        Self { cache, peers, now, running: false }
     }
 
     /// What to do with the call.
@@ -129,6 +131,31 @@ impl<'a> Guard<'a> {
         };
         self.running = begin == Begin::Run;
         begin
+    }
+
+    /// Goes on with a call that was begun on its loop and [handed over](Self::hand_over).
+    pub const fn resume(&mut self) -> Begin {
+        self.running = true;
+        Begin::Run
+    }
+
+    /// Leaves a call that was begun to whoever resumes it.
+    pub fn hand_over(mut self) {
+        self.running = false;
+    }
+
+    /// Ends a call that was begun and not executed: it may run when it comes again. Whoever waits for it must
+    /// send it again.
+    pub fn forget(mut self) {
+        if let Some(waiter) = self.end(Outcome::Dropped).to {
+            self.forsake(waiter);
+        }
+    }
+
+    /// The connection waits for an answer that will not come.
+    fn forsake(&self, waiter: Token) {
+        let (place, connection) = place_of(waiter);
+        self.peers.send(place.on_loop, Message::Forsake { place, connection });
     }
 
     /// Ends a call that was begun. `reply` is what is sent, behind the xid; `cut_short` says that it did less
@@ -158,7 +185,9 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if self.running {
             // A bug cut the call short: what it did is not known, and it must not run again.
-            self.end(Outcome::Failed(Status::SERVERFAULT.0));
+            if let Some(waiter) = self.end(Outcome::Failed(Status::SERVERFAULT.0)).to {
+                self.forsake(waiter);
+            }
         }
     }
 }

@@ -1,10 +1,11 @@
 //! A running server: its start, what others may ask of it, and its end.
 
 use crate::clock;
-use crate::config::{Config, LOOPS_MAX};
+use crate::config::{Config, ExportConfig, LOOPS_MAX};
 use crate::error::Error;
 use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind};
 use crate::group::Group;
+use crate::off_loop::OffLoop;
 use crate::statistics::Statistics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -12,11 +13,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use store::Store;
 use transport::poll::{Poller, Waker};
 use transport::socket;
 
 /// Descriptors besides those of connections: listeners, loops, standard streams, what the program has open.
 const OTHER_DESCRIPTORS: u64 = 256;
+
+/// At a sudden end, how long calls that wait for their stores are waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Names a node: its place in the configuration, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,6 +34,7 @@ pub struct Server {
     #[cfg(test)]
     group: Arc<Group>,
     peers: Arc<Peers>,
+    off_loop: Arc<OffLoop>,
     threads: Vec<JoinHandle<()>>,
     /// By node; ports are as they were given out at the start.
     addresses: Vec<Vec<SocketAddr>>,
@@ -40,8 +46,20 @@ impl Server {
     /// # Errors
     /// [`Error`]: each says what to do about it. Nothing runs then.
     pub fn start(config: Config) -> Result<Self, Error> {
+        Self::start_with(config, |_| None)
+    }
+
+    /// Starts all nodes as [`start`](Self::start) does; `own` may give a store of the caller's for an export, in place
+    /// of the one that the configuration names.
+    ///
+    /// # Errors
+    /// [`Error`]: each says what to do about it. Nothing runs then.
+    pub fn start_with(
+        config: Config,
+        own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
+    ) -> Result<Self, Error> {
         config.check()?;
-        let group = Arc::new(Group::new(&config)?);
+        let group = Arc::new(Group::new(&config, own)?);
         raise_descriptor_limit(config.limits.connections_max);
         let mut bound = Vec::new();
         for (node, of_node) in config.nodes.iter().enumerate() {
@@ -71,16 +89,23 @@ impl Server {
             pollers.push(poller);
         }
         let names = config.nodes.iter().map(|node| node.name.clone()).collect();
+        let peers = Arc::new(Peers::new(wakers));
+        let off_loop = Arc::new(OffLoop::new(Arc::clone(&group), Arc::clone(&peers)));
         let mut server = Self {
             #[cfg(test)]
             group: Arc::clone(&group),
             names,
-            peers: Arc::new(Peers::new(wakers)),
+            peers,
+            off_loop,
             threads: Vec::with_capacity(loops),
             addresses,
         };
+        if group.exports.may_block() {
+            server.off_loop.start().map_err(|error| Error::System { what: "a thread", error })?;
+        }
         for (index, poller) in pollers.into_iter().enumerate() {
-            let mut event_loop = EventLoop::new(index, Arc::clone(&group), Arc::clone(&server.peers), poller);
+            let (peers, off_loop) = (Arc::clone(&server.peers), Arc::clone(&server.off_loop));
+            let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, off_loop, poller);
             // The first loop accepts for all; what it accepts goes to the loop with the fewest connections.
             let listening = event_loop.listen(std::mem::take(&mut bound));
             listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
@@ -157,7 +182,7 @@ impl Server {
     pub fn drain(mut self, timeout: Duration) {
         let deadline = clock::now() + timeout;
         self.peers.send_all(|| Message::Drain(deadline));
-        self.join();
+        self.join(deadline.max(clock::now() + PATIENCE));
     }
 
     fn tell_and_wait(&self, tell: impl FnOnce(mpsc::Sender<()>)) {
@@ -167,19 +192,21 @@ impl Server {
         let _ = receiver.recv();
     }
 
-    fn join(&mut self) {
+    /// Joins all threads; a worker that waits for its store longer than that is left behind.
+    fn join(&mut self, deadline: Duration) {
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a loop of the server ended by a panic");
             }
         }
+        self.off_loop.end(deadline);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.peers.send_all(|| Message::Stop);
-        self.join();
+        self.join(clock::now() + PATIENCE);
     }
 }
 

@@ -11,11 +11,14 @@ mod nfs;
 use crate::client::Client;
 use crate::event_loop::{Peers, Place};
 use crate::group::Group;
+use crate::off_loop::{Flight, Job, OffLoop};
 use crate::replies::{Payload, Replies};
 use crate::request::Request;
 use crate::statistics::{CallEnd, Counters, Slot};
 use call::{Answered, Call};
+pub(crate) use call::{Handover, Mode};
 use nfs3::proc::write::ArgsHead;
+use nfs3::proc::{read, readdir, readdirplus};
 use nfs3::{Procedure, Wire};
 use rpc::Xid;
 use rpc::call::{CallError, CallHeader};
@@ -26,6 +29,8 @@ use xdr::{Reader, Writer};
 
 /// The most that one READ gives and one WRITE takes: rtmax and wtmax. RFC 1813 s3.3.19
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
+/// What a reply without payload takes at most, near enough to count memory by.
+const SMALL_REPLY_BYTES: usize = 1 << 10;
 
 /// Memory of a store that a WRITE is received into.
 pub(crate) struct Incoming(store::Landing);
@@ -37,39 +42,48 @@ impl transport::Landing for Incoming {
     }
 }
 
-/// One turn of one connection.
-pub(crate) struct Service<'a> {
+/// What executes calls of one connection: on its loop, or in a worker.
+pub(crate) struct Executor<'a> {
     pub group: &'a Group,
     pub peers: &'a Peers,
     pub place: Place,
     pub client: &'a mut Client,
-    pub counters: &'a mut Counters,
     pub replies: &'a mut Replies,
     /// Memory for texts that a reply holds: link targets.
     pub text: &'a mut Vec<u8>,
     pub now: Duration,
-    /// Bytes of replies that still fit the connection's queue.
-    pub room_bytes: usize,
-    pub calls_left: u32,
-    /// Set when the peer does not speak RPC.
-    pub garbage: Option<&'static str>,
 }
 
-impl Service<'_> {
-    /// Whether the queue of replies is at its bound.
-    pub const fn is_full(&self) -> bool {
-        self.replies.bytes() >= self.room_bytes
-    }
+/// What became of a record.
+pub(crate) enum Taken {
+    /// It was answered by its procedure.
+    Answered(CallEnd),
+    /// It was answered and reached no procedure.
+    Refused,
+    /// Its answer goes elsewhere, or it has none.
+    Elsewhere,
+    /// It must wait for its store: to be given to a worker.
+    MustWait(Handover),
+    /// The peer does not speak RPC.
+    Garbage(&'static str),
+}
 
-    fn take(&mut self, record: &[u8], landing: Option<store::Landing>, record_len: usize) {
-        self.calls_left = self.calls_left.saturating_sub(1);
+impl Executor<'_> {
+    /// Executes the call in a record; its reply is in `replies` then.
+    pub fn take(
+        &mut self,
+        record: &[u8],
+        landing: Option<store::Landing>,
+        record_len: usize,
+        mode: Mode,
+    ) -> Taken {
         let mut reader = Reader::new(record);
         match rpc::call::decode(&mut reader) {
-            Ok(header) => self.serve(&header, reader, landing, record_len),
+            Ok(header) => self.serve(&header, reader, landing, record_len, mode),
             Err(CallError::RpcMismatch { xid }) => self.reject(xid, Reject::RPC_VERSION),
             Err(CallError::AuthError { xid, stat }) => self.reject(xid, Reject::Auth(stat)),
-            Err(CallError::NotACall) => self.garbage = Some("a message that is not a call"),
-            Err(CallError::Garbage(_)) => self.garbage = Some("a record that ends within a call's header"),
+            Err(CallError::NotACall) => Taken::Garbage("a message that is not a call"),
+            Err(CallError::Garbage(_)) => Taken::Garbage("a record that ends within a call's header"),
         }
     }
 
@@ -78,28 +92,32 @@ impl Service<'_> {
         header: &CallHeader<'_>,
         reader: Reader<'_>,
         landing: Option<store::Landing>,
-        len: usize,
-    ) {
+        received_bytes: usize,
+        mode: Mode,
+    ) -> Taken {
         let slot = match slot_of(header) {
             Ok(slot) => slot,
             Err(accept) => return self.refuse(header.xid, accept),
         };
         let start = self.replies.heads().len();
-        match self.answer(header, reader, landing) {
+        let taken = match self.answer(header, reader, landing, mode) {
             Answered::Reply { error, replayed, payload, payload_len } => {
                 let sent_bytes = self.replies.push(payload, payload_len);
-                self.counters.count(&CallEnd { slot, error, replayed, received_bytes: len, sent_bytes });
+                return Taken::Answered(CallEnd { slot, error, replayed, received_bytes, sent_bytes });
             }
             Answered::Accept(accept) => {
                 self.replies.heads().truncate(start);
-                self.refuse(header.xid, accept);
+                return self.refuse(header.xid, accept);
             }
             Answered::Reject(reject) => {
                 self.replies.heads().truncate(start);
-                self.reject(header.xid, reject);
+                return self.reject(header.xid, reject);
             }
-            Answered::Elsewhere => self.replies.heads().truncate(start),
-        }
+            Answered::Elsewhere => Taken::Elsewhere,
+            Answered::MustWait(handover) => Taken::MustWait(handover),
+        };
+        self.replies.heads().truncate(start);
+        taken
     }
 
     fn answer(
@@ -107,6 +125,7 @@ impl Service<'_> {
         header: &CallHeader<'_>,
         reader: Reader<'_>,
         landing: Option<store::Landing>,
+        mode: Mode,
     ) -> Answered {
         let out = self.replies.heads();
         if header.procedure == Procedure::Null.number() {
@@ -118,24 +137,100 @@ impl Service<'_> {
             return Answered::Reject(Reject::Auth(stat));
         }
         let (group, peers, place, now) = (self.group, self.peers, self.place, self.now);
-        let call =
-            Call { group, peers, place, client: self.client, out, text: self.text, now, header, reader };
+        let call = Call {
+            group,
+            peers,
+            place,
+            client: self.client,
+            out,
+            text: self.text,
+            now,
+            mode,
+            header,
+            reader,
+        };
         if header.program == nfs3::PROGRAM { nfs::serve(call, landing) } else { mount::serve(call) }
     }
 
     #[cold]
-    fn refuse(&mut self, xid: Xid, accept: Accept) {
+    fn refuse(&mut self, xid: Xid, accept: Accept) -> Taken {
         encode_accept(&mut Writer::new(self.replies.heads()), xid, accept);
         self.replies.push(Payload::new(), 0);
-        self.counters.count_refused();
+        Taken::Refused
     }
 
     #[cold]
-    fn reject(&mut self, xid: Xid, reject: Reject) {
+    fn reject(&mut self, xid: Xid, reject: Reject) -> Taken {
         encode_reject(&mut Writer::new(self.replies.heads()), xid, reject);
         self.replies.push(Payload::new(), 0);
-        self.counters.count_refused();
+        Taken::Refused
     }
+}
+
+/// One turn of one connection on its loop.
+pub(crate) struct Service<'a> {
+    pub executor: Executor<'a>,
+    pub counters: &'a mut Counters,
+    pub off_loop: &'a OffLoop,
+    /// The connection's calls that workers have.
+    pub flight: &'a mut Flight,
+    /// Bytes of replies that still fit the connection's queue.
+    pub room_bytes: usize,
+    pub calls_left: u32,
+    /// Set when the peer does not speak RPC.
+    pub garbage: Option<&'static str>,
+}
+
+impl Service<'_> {
+    /// Whether the queue of replies is at its bound, or as many calls as may wait for their stores do.
+    pub fn is_full(&self) -> bool {
+        self.executor.replies.bytes() + self.flight.bytes() >= self.room_bytes
+            || self.flight.is_full(self.off_loop)
+    }
+
+    fn take(&mut self, record: &[u8], landing: Option<store::Landing>, record_len: usize) {
+        self.calls_left = self.calls_left.saturating_sub(1);
+        match self.executor.take(record, landing, record_len, Mode::Loop) {
+            Taken::Answered(end) => self.counters.count(&end),
+            Taken::Refused => self.counters.count_refused(),
+            Taken::Elsewhere => {}
+            Taken::MustWait(handover) => self.hand_over(record, handover, record_len),
+            Taken::Garbage(what) => self.garbage = Some(what),
+        }
+    }
+
+    /// Gives a call to a worker.
+    #[cold]
+    fn hand_over(&mut self, record: &[u8], handover: Handover, record_len: usize) {
+        let Executor { place, client, now, .. } = &self.executor;
+        let Handover { begun, landing } = handover;
+        let bytes = record_len + reply_bytes_max(record);
+        let ticket = self.off_loop.ticket(bytes);
+        self.flight.take_off(bytes);
+        self.off_loop.submit(Job {
+            place: *place,
+            client: client.for_worker(),
+            record: record.into(),
+            record_len,
+            landing,
+            begun,
+            received: *now,
+            ticket,
+        });
+    }
+}
+
+/// How long the reply to a call may be, as far as that is worth counting.
+fn reply_bytes_max(record: &[u8]) -> usize {
+    let mut reader = Reader::new(record);
+    let Ok(header) = rpc::call::decode(&mut reader) else { return 0 };
+    let asked = match Procedure::try_from(header.procedure) {
+        Ok(Procedure::Read) => read::Args::decode(&mut reader).map_or(0, |args| args.count),
+        Ok(Procedure::ReadDir) => readdir::Args::decode(&mut reader).map_or(0, |args| args.count),
+        Ok(Procedure::ReadDirPlus) => readdirplus::Args::decode(&mut reader).map_or(0, |args| args.maxcount),
+        _ => 0,
+    };
+    SMALL_REPLY_BYTES + usize::try_from(asked.min(IO_BYTES_MAX)).unwrap_or(0)
 }
 
 /// The procedure that a call is for, or how it is refused. RFC 5531 s9
@@ -172,10 +267,11 @@ impl Sink for Service<'_> {
         if len == 0 || args.data_len > IO_BYTES_MAX || record_len != at + len + xdr::padding(len) {
             return None;
         }
-        self.client.identities.identify(header.credential_flavor, header.credential_body).ok()?;
-        let identity = self.client.identities.current()?;
-        let request = Request { group: self.group, client: self.client, identity };
-        let target = request.open_for_change(&args.file).ok()?;
+        let Executor { group, client, .. } = &mut self.executor;
+        client.identities.identify(header.credential_flavor, header.credential_body).ok()?;
+        let identity = client.identities.current()?;
+        let request = Request { group, client, identity, may_wait: false };
+        let target = request.open_for_change_at_once(&args.file).ok()?;
         let landing = target.export.store.landing(args.offset, args.data_len)?;
         Some(PayloadPlace { at, len, landing: Incoming(landing) })
     }

@@ -104,6 +104,14 @@ impl ProcedureStatistics {
         Self { count: 0, errors: 0, replayed: 0, received_bytes: 0, sent_bytes: 0, latency_ns }
     }
 
+    fn count(&mut self, end: &CallEnd) {
+        self.count += 1;
+        self.errors += u64::from(end.error);
+        self.replayed += u64::from(end.replayed);
+        self.received_bytes += end.received_bytes as u64;
+        self.sent_bytes += end.sent_bytes as u64;
+    }
+
     /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         self.count += other.count;
@@ -151,10 +159,22 @@ impl Procedures {
         }
     }
 
+    /// Counts one call with its latency.
+    pub(crate) fn count_single(&mut self, end: &CallEnd, latency: Duration) {
+        if let Some(slot) = self.slot(end.slot) {
+            slot.count(end);
+            slot.latency_ns.saturating_record(latency_ns(latency));
+        }
+    }
+
     fn slot(&mut self, slot: Slot) -> Option<&mut ProcedureStatistics> {
         let slot = self.slots.get_mut(usize::from(slot.0))?;
         Some(slot.get_or_insert_with(|| Box::new(ProcedureStatistics::new())))
     }
+}
+
+fn latency_ns(latency: Duration) -> u64 {
+    u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).clamp(LATENCY_NS_MIN, LATENCY_NS_MAX)
 }
 
 /// How one call ended, for the counters.
@@ -185,12 +205,14 @@ impl Counters {
         let Some(batch) = self.batch.get_mut(usize::from(end.slot.0)) else { return };
         *batch = batch.saturating_add(1);
         self.touched |= 1 << end.slot.0;
-        let Some(slot) = self.procedures.slot(end.slot) else { return };
-        slot.count += 1;
-        slot.errors += u64::from(end.error);
-        slot.replayed += u64::from(end.replayed);
-        slot.received_bytes += end.received_bytes as u64;
-        slot.sent_bytes += end.sent_bytes as u64;
+        if let Some(slot) = self.procedures.slot(end.slot) {
+            slot.count(end);
+        }
+    }
+
+    /// Counts a call that came back on its own, so long after it was received.
+    pub fn count_single(&mut self, end: &CallEnd, latency: Duration) {
+        self.procedures.count_single(end, latency);
     }
 
     /// Counts a call that reached no procedure.
@@ -200,8 +222,7 @@ impl Counters {
 
     /// Ends the batch: its calls took this long.
     pub fn end_batch(&mut self, latency: Duration) {
-        let latency_ns =
-            u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).clamp(LATENCY_NS_MIN, LATENCY_NS_MAX);
+        let latency_ns = latency_ns(latency);
         while self.touched != 0 {
             let index = self.touched.trailing_zeros() as u8;
             self.touched &= self.touched - 1;
@@ -238,6 +259,8 @@ pub struct ConnectionStatistics {
     pub idle: Duration,
     /// Bytes of replies that wait for the client to take them.
     pub queued_bytes: usize,
+    /// Calls that wait for their stores.
+    pub off_loop_calls: usize,
     /// What was called.
     pub procedures: Procedures,
 }

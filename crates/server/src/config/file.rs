@@ -1,6 +1,6 @@
 //! The TOML form of a configuration, and its errors: file, line, what is wrong, what to do.
 
-use super::{ANONYMOUS_ID, Config, ExportConfig, Limits, Network, NodeConfig, StoreConfig, size};
+use super::{ANONYMOUS_ID, Config, ExportConfig, Limits, Network, NodeConfig, StoreConfig, WORKERS, size};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::fmt;
@@ -119,6 +119,7 @@ struct File {
     #[serde(default)]
     export: Vec<Spanned<Export>>,
     loops: Option<usize>,
+    workers: Option<usize>,
     congestion: Option<String>,
     #[serde(default)]
     limits: LimitsSection,
@@ -242,6 +243,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         nodes: read.node.into_iter().enumerate().map(node).collect(),
         exports: Vec::new(),
         loops: read.loops,
+        workers: read.workers.unwrap_or(WORKERS),
         congestion: read.congestion,
         limits: read.limits.resolve(),
     };

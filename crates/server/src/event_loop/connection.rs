@@ -7,8 +7,9 @@
 use super::messages::{Accepted, Peers, Place};
 use crate::client::Client;
 use crate::group::Group;
+use crate::off_loop::{Flight, Landed, LandedEnd, OffLoop};
 use crate::replies::{Payload, Pinned, Replies};
-use crate::service::{IO_BYTES_MAX, Incoming, Service};
+use crate::service::{Executor, IO_BYTES_MAX, Incoming, Service};
 use crate::statistics::{ConnectionStatistics, Counters};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -33,6 +34,16 @@ const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
 const LINGER: Duration = Duration::from_millis(500);
 /// A client that does not answer the system's probes, or takes no byte for this long, is gone.
 const PEER_GONE: Duration = Duration::from_secs(60);
+
+/// What a connection needs of its loop for a turn.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub group: &'a Group,
+    pub peers: &'a Peers,
+    pub off_loop: &'a OffLoop,
+    pub place: Place,
+    pub now: Duration,
+}
 
 /// Memory of a loop that its connections use by turns.
 pub(super) struct Workspace {
@@ -62,6 +73,8 @@ pub(super) enum Close {
     Garbage(&'static str),
     /// A handler panicked.
     Bug,
+    /// It waits for the answer to a call that was forgotten unexecuted: its client must send that again.
+    Forsaken,
     /// Silent in the middle of a record.
     Stuck,
     Evicted,
@@ -75,7 +88,12 @@ impl Close {
     pub fn log(&self, connection: &Connection) {
         let (peer, id) = (connection.client.peer, connection.client.id);
         match self {
-            Self::Peer | Self::Drained | Self::Stopped | Self::NodeStopped | Self::Stalled => {
+            Self::Peer
+            | Self::Drained
+            | Self::Stopped
+            | Self::NodeStopped
+            | Self::Stalled
+            | Self::Forsaken => {
                 tracing::debug!(%peer, id, why = ?self, "connection closed");
             }
             Self::Bug => {
@@ -91,7 +109,12 @@ impl Close {
 
     /// Whether the system must drop what it has not delivered yet.
     const fn is_reset(&self) -> bool {
-        matches!(self, Self::Stalled | Self::NodeStopped | Self::Stopped | Self::Bug)
+        matches!(self, Self::Stalled | Self::NodeStopped | Self::Stopped | Self::Bug | Self::Forsaken)
+    }
+
+    /// Whether calls of it that wait for a worker must not be executed any more.
+    pub const fn is_late(&self) -> bool {
+        matches!(self, Self::Stalled | Self::NodeStopped)
     }
 }
 
@@ -119,8 +142,10 @@ pub(super) struct Connection {
     /// Set by a drain: this turn is the last that takes calls.
     pub draining: bool,
     phase: Phase,
-    /// The queue is full: nothing is received until half of it is gone.
+    /// The queue is full, or too many calls are off the loop: nothing is received until half of that is gone.
     paused: bool,
+    /// Its calls that workers have.
+    flight: Flight,
     /// Replies are waiting for the peer to take some.
     unsent: bool,
 }
@@ -148,6 +173,7 @@ impl Connection {
             draining: false,
             phase: Phase::Serving,
             paused: false,
+            flight: Flight::default(),
             unsent: false,
         };
         if let Some(share) = group.nodes.get(connection.client.node).and_then(crate::group::Node::share) {
@@ -177,14 +203,8 @@ impl Connection {
     }
 
     /// One turn: send what waits, receive and answer calls, send their replies.
-    pub fn turn(
-        &mut self,
-        work: &mut Workspace,
-        group: &Group,
-        peers: &Peers,
-        place: Place,
-        now: Duration,
-    ) -> Step {
+    pub fn turn(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Step {
+        let now = around.now;
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }
@@ -198,9 +218,9 @@ impl Connection {
                 self.active = now;
             }
         }
-        if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(group)) {
+        if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(around)) {
             self.paused = false;
-            if let Some(step) = self.take_calls(work, group, peers, place, now) {
+            if let Some(step) = self.take_calls(work, around) {
                 return step;
             }
         }
@@ -208,8 +228,9 @@ impl Connection {
     }
 
     /// Whether its queue is more than half full: too full to go on after a pause.
-    fn is_crowded(&self, group: &Group) -> bool {
-        self.stream.queued_bytes() > group.limits.queued_bytes_max / 2
+    fn is_crowded(&self, around: Surroundings<'_>) -> bool {
+        self.stream.queued_bytes() + self.flight.bytes() > around.group.limits.queued_bytes_max / 2
+            || self.flight.is_crowded(around.off_loop)
             || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
     }
 
@@ -219,25 +240,24 @@ impl Connection {
     }
 
     /// Receives and answers. A step, when the turn ends here.
-    fn take_calls(
-        &mut self,
-        work: &mut Workspace,
-        group: &Group,
-        peers: &Peers,
-        place: Place,
-        now: Duration,
-    ) -> Option<Step> {
+    fn take_calls(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Option<Step> {
+        let Surroundings { group, peers, off_loop, place, now } = around;
         let queued = self.stream.queued_bytes();
         let places = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
-        let mut service = Service {
+        let executor = Executor {
             group,
             peers,
             place,
             client: &mut self.client,
-            counters: &mut self.counters,
             replies: &mut work.replies,
             text: &mut work.text,
             now,
+        };
+        let mut service = Service {
+            executor,
+            counters: &mut self.counters,
+            off_loop,
+            flight: &mut self.flight,
             room_bytes: group.limits.queued_bytes_max.saturating_sub(queued),
             calls_left: u32::try_from(places).unwrap_or(TURN_CALLS).min(TURN_CALLS),
             garbage: None,
@@ -258,7 +278,7 @@ impl Connection {
             // The peer sends no more; what it has asked for is still answered.
             Err(transport::Error::Closed) => {
                 self.phase = Phase::Ending;
-                return if self.unsent { None } else { Some(Step::Close(Close::Peer)) };
+                return if self.is_owing() { None } else { Some(Step::Close(Close::Peer)) };
             }
             Err(error) => return Some(Step::Close(Close::Transport(error))),
         }
@@ -267,7 +287,7 @@ impl Connection {
         }
         if full || out_of_turn {
             // Received calls may be waiting in the stream: they come first, without waiting for the socket.
-            self.paused = self.is_crowded(group);
+            self.paused = self.is_crowded(around);
             return (!self.paused).then_some(Step::Again);
         }
         if self.draining {
@@ -276,9 +296,23 @@ impl Connection {
         None
     }
 
+    /// Whether replies are still to come or to go.
+    const fn is_owing(&self) -> bool {
+        self.unsent || self.flight.calls() > 0
+    }
+
     /// What comes after sending.
     fn finish_turn(&mut self, now: Duration) -> Step {
-        if self.phase != Phase::Ending || self.unsent {
+        if self.phase == Phase::Ending && !self.unsent && self.flight.calls() > 0 {
+            // Nothing but a break of the connection wakes us then, and it would again and again.
+            let mut byte = [0; 1];
+            let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+            return match rustix::net::recv(self.fd(), &mut byte, flags) {
+                Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
+                Err(error) => Step::Close(Close::System(error.into())),
+            };
+        }
+        if self.phase != Phase::Ending || self.is_owing() {
             return Step::Wait;
         }
         if !self.draining {
@@ -319,6 +353,22 @@ impl Connection {
         }
     }
 
+    /// Takes a call back that was off the loop. Its reply is queued unless the connection is about to end.
+    pub fn land(&mut self, landed: Landed, now: Duration) {
+        self.flight.land(&landed.ticket);
+        let LandedEnd::Reply { head, payload, payload_len, counted } = landed.end else { return };
+        match counted {
+            Some(end) => self.counters.count_single(&end, now.saturating_sub(landed.received)),
+            None => self.counters.count_refused(),
+        }
+        self.stream.push(payload, payload_len, |out| out.extend_from_slice(&head));
+        self.unsent = true;
+    }
+
+    pub const fn off_loop_calls(&self) -> usize {
+        self.flight.calls()
+    }
+
     pub fn statistics(&self, on_loop: usize, now: Duration) -> ConnectionStatistics {
         ConnectionStatistics {
             id: self.client.id,
@@ -328,6 +378,7 @@ impl Connection {
             age: now.saturating_sub(self.opened),
             idle: now.saturating_sub(self.active),
             queued_bytes: self.stream.queued_bytes(),
+            off_loop_calls: self.flight.calls(),
             procedures: self.counters.procedures().clone(),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::listeners::BoundListener;
 use crate::group::Group;
+use crate::off_loop::Landed;
 use crate::statistics::LoopReport;
 use std::io;
 use std::net::SocketAddr;
@@ -45,6 +46,10 @@ pub(crate) enum Message {
     Accepted(Accepted),
     /// Send this reply.
     Answer(Answer),
+    /// A call that was off this loop is back.
+    Landed(Landed),
+    /// This connection waits for an answer that will not come: end it, so that its client sends the call again.
+    Forsake { place: Place, connection: u32 },
     /// Say what you have counted.
     Report(Sender<LoopReport>),
     /// The connections of a node have changed in number: divide its pace anew.

@@ -1,12 +1,11 @@
 //! COMMIT: makes data that were written unstable safe. RFC 1813 s3.3.21
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::proc::commit::{Args, Reply, Success};
 use nfs3::{Outcome, WccData};
-use rpc::auth::AuthStat;
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
     let target = match request.open_for_change(&args.file) {
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),

@@ -2,13 +2,12 @@
 
 use crate::attributes::set_attributes;
 use crate::procedures::create_object;
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use nfs3::proc::create::{Args, How, Reply};
 use nfs3::{Outcome, WccData};
-use rpc::auth::AuthStat;
 use store::NewObject;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
     let new = match &args.how {
         How::Unchecked(attributes) => set_attributes(attributes).map(NewObject::File),
         How::Guarded(attributes) => set_attributes(attributes).map(NewObject::FileGuarded),

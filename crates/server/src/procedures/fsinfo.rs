@@ -1,18 +1,17 @@
 //! FSINFO: which sizes the server takes, and what it supports. RFC 1813 s3.3.19
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::service::IO_BYTES_MAX;
 use crate::status;
 use nfs3::proc::fsinfo::{Args, CAN_SET_TIME, HOMOGENEOUS, LINK, Reply, SYMLINK, Success};
 use nfs3::{NfsTime, Outcome};
-use rpc::auth::AuthStat;
 
 /// What a listing should ask for: a few hundred entries with attributes.
 const DIRECTORY_BYTES_PREFERRED: u32 = 64 << 10;
 /// A page: what begins and ends on one is written without reading the rest of it.
 const MULTIPLE: u32 = 4096;
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
     let target = match request.open(&args.root) {
         Ok(target) => target,
         Err(stop) => return stop.reply(None),

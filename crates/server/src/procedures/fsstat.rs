@@ -1,12 +1,11 @@
 //! FSSTAT: space and objects, total and free. RFC 1813 s3.3.18
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::Outcome;
 use nfs3::proc::fsstat::{Args, Reply, Success};
-use rpc::auth::AuthStat;
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
     let target = match request.open(&args.root) {
         Ok(target) => target,
         Err(stop) => return stop.reply(None),

@@ -1,12 +1,11 @@
 //! LINK: gives an object one more name. RFC 1813 s3.3.15
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::proc::link::{Args, Reply, Success};
 use nfs3::{Outcome, Status};
-use rpc::auth::AuthStat;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
     let file = match request.open_for_change(&args.file) {
         Ok(target) => target,
         Err(stop) => return stop.reply(Success::default()),

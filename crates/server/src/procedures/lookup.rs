@@ -1,17 +1,16 @@
 //! LOOKUP: the object that a name in a directory names. RFC 1813 s3.3.3
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::Outcome;
 use nfs3::proc::lookup::{Args, Reply, Success};
-use rpc::auth::AuthStat;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, AuthStat> {
-    let target = match request.open(&args.what.directory) {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+    let target = match request.open_at_once(&args.what.directory) {
         Ok(target) => target,
         Err(stop) => return stop.reply(None),
     };
-    let (directory, result) = target.export.store.lookup(target.who.caller(), target.object, args.what.name);
+    let (directory, result) = target.lookup(args.what.name)?;
     let directory = directory.map(|directory| target.fattr(&directory));
     Ok(match result {
         Ok(found) => Outcome::Ok(Success {

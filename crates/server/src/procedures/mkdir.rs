@@ -2,13 +2,12 @@
 
 use crate::attributes::set_attributes;
 use crate::procedures::create_object;
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use nfs3::proc::mkdir::{Args, Reply};
 use nfs3::{Outcome, WccData};
-use rpc::auth::AuthStat;
 use store::NewObject;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
     match set_attributes(&args.attributes) {
         Ok(set) => create_object(request, &args.location, NewObject::Directory(set)),
         Err(status) => Ok(Outcome::Fail(status, WccData::default())),

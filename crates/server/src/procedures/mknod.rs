@@ -2,13 +2,12 @@
 
 use crate::attributes::set_attributes;
 use crate::procedures::create_object;
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use nfs3::proc::mknod::{Args, Reply, What};
 use nfs3::{Outcome, Status, WccData};
-use rpc::auth::AuthStat;
 use store::{Kind, NewObject};
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
     let (attributes, kind) = match &args.what {
         What::CharacterDevice(set, device) => (set, Kind::CharacterDevice(device.major, device.minor)),
         What::BlockDevice(set, device) => (set, Kind::BlockDevice(device.major, device.minor)),

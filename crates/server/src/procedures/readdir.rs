@@ -4,15 +4,14 @@
 //! changes and is not looked at.
 
 use crate::procedures::{COOKIE_VERIFIER, DIRECTORY_BYTES_MAX};
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::proc::readdir::{Args, Entry, EntryWriter};
 use nfs3::{Outcome, PostOpAttr, Status, Wire};
-use rpc::auth::AuthStat;
 use xdr::Writer;
 
 /// Appends the whole reply, and tells its status.
-pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, Unanswered> {
     let target = match request.open(&args.directory) {
         Ok(target) => target,
         Err(stop) => {

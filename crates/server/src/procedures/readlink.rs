@@ -1,13 +1,12 @@
 //! READLINK: the target of a symbolic link. RFC 1813 s3.3.5
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::Outcome;
 use nfs3::proc::readlink::{Args, Reply, Success};
-use rpc::auth::AuthStat;
 
 /// `text` is memory for the target.
-pub fn run<'t>(request: &Request<'_>, args: &Args, text: &'t mut Vec<u8>) -> Result<Reply<'t>, AuthStat> {
+pub fn run<'t>(request: &Request<'_>, args: &Args, text: &'t mut Vec<u8>) -> Result<Reply<'t>, Unanswered> {
     let target = match request.open(&args.symlink) {
         Ok(target) => target,
         Err(stop) => return stop.reply(None),

@@ -1,12 +1,11 @@
 //! RENAME: gives an object another name, in place of what has that name. RFC 1813 s3.3.14
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::proc::rename::{Args, Reply, Success};
 use nfs3::{Outcome, Status};
-use rpc::auth::AuthStat;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
     let from = match request.open_for_change(&args.from.directory) {
         Ok(target) => target,
         Err(stop) => return stop.reply(Success::default()),

@@ -1,12 +1,11 @@
 //! RMDIR: removes an empty directory. RFC 1813 s3.3.13
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::proc::rmdir::{Args, Reply};
 use nfs3::{Outcome, Status, WccData};
-use rpc::auth::AuthStat;
 
-pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
     let target = match request.open_for_change(&args.object.directory) {
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),

@@ -1,13 +1,12 @@
 //! SETATTR: sets attributes, if the object is still as the guard says. RFC 1813 s3.3.2
 
 use crate::attributes::{set_attributes, time_from_wire};
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::proc::setattr::{Args, Reply};
 use nfs3::{Outcome, WccData};
-use rpc::auth::AuthStat;
 
-pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, AuthStat> {
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
     let target = match request.open_for_change(&args.object) {
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),

@@ -1,18 +1,17 @@
 //! WRITE: writes data that were received into the store's own memory, or else come as a slice. RFC 1813 s3.3.7
 
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::proc::write::{Args, Reply, Stable, Success};
 use nfs3::{Outcome, WccData};
-use rpc::auth::AuthStat;
 use store::{Landing, Stability};
 
 /// The data of a WRITE.
 pub enum Data<'a> {
     /// Received with the record.
     Slice(&'a [u8]),
-    /// Received in place.
-    Landed(Landing),
+    /// Received in place; still there after a store had to wait.
+    Landed(Option<Landing>),
 }
 
 const fn stability(stable: Stable) -> Stability {
@@ -32,15 +31,15 @@ const fn stable(stability: Stability) -> Stable {
 }
 
 #[inline]
-pub fn run(request: &Request<'_>, args: &Args, data: Data<'_>) -> Result<Reply, AuthStat> {
-    let target = match request.open_for_change(&args.file) {
+pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Reply, Unanswered> {
+    let target = match request.open_for_change_at_once(&args.file) {
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),
     };
-    let (store, caller, how) = (&target.export.store, target.who.caller(), stability(args.stable));
+    let how = stability(args.stable);
     let (change, result) = match data {
-        Data::Slice(bytes) => store.write(caller, target.object, args.offset, bytes, how),
-        Data::Landed(landing) => store.write_landed(caller, target.object, landing, how),
+        Data::Slice(bytes) => target.write(args.offset, bytes, how)?,
+        Data::Landed(landing) => target.write_landed(landing, how)?,
     };
     let file = target.wcc(&change);
     Ok(match result {
@@ -59,8 +58,8 @@ pub fn run(request: &Request<'_>, args: &Args, data: Data<'_>) -> Result<Reply, 
 /// Its verifier is the store's, as long as that is the one of the server's start: the memory of what was done
 /// began then too, so the write is covered by it. Afterwards it is one that no COMMIT returns, so that the
 /// client writes unstable data again.
-pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, AuthStat> {
-    let target = match request.open_for_change(&args.file) {
+pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+    let target = match request.open_for_change_at_once(&args.file) {
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),
     };

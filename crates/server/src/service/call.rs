@@ -1,12 +1,15 @@
 //! One call whose header and credential are sound: reads its arguments, runs its handler, writes the reply;
 //! calls that change something pass the reply cache.
+//!
+//! A call that cannot be done at once is begun in the reply cache on its loop and done by a worker, so that the
+//! order of begins is the order of arrival: a replay finds the original running, wherever that waits.
 
 use crate::client::Client;
 use crate::event_loop::{Answer, Message, Peers, Place};
 use crate::group::Group;
 use crate::replays::{Guard, hold_window, place_of, token_of};
 use crate::replies::Payload;
-use crate::request::Request;
+use crate::request::{Request, Unanswered};
 use nfs3::{Outcome, Status, Wire};
 use rpc::Xid;
 use rpc::auth::AuthStat;
@@ -14,6 +17,7 @@ use rpc::call::CallHeader;
 use rpc::replay::{Begin, Refusal, Stored, Token, args_hash};
 use rpc::reply::{Accept, Reject, encode_reject, encode_success};
 use std::time::Duration;
+use store::Landing;
 use xdr::{Reader, Writer};
 
 /// How a call was answered.
@@ -30,6 +34,28 @@ pub(super) enum Answered {
     Reject(Reject),
     /// On another connection, or later.
     Elsewhere,
+    /// Not yet: its store would have to wait.
+    MustWait(Handover),
+}
+
+/// What a call that must wait takes along, besides its record.
+#[derive(Default)]
+pub(crate) struct Handover {
+    /// The reply cache has it as running.
+    pub begun: bool,
+    /// The data of a WRITE that were received in place. Boxed: this is what few calls come to.
+    pub landing: Option<Box<Landing>>,
+}
+
+/// Where a call is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// On a loop, where nothing may wait.
+    Loop,
+    /// By a worker. The reply cache may have it as running since its loop handed it over.
+    Worker { begun: bool },
+    /// Nowhere: it was begun and came too late. The reply cache forgets it.
+    Discard,
 }
 
 impl Answered {
@@ -41,7 +67,16 @@ impl Answered {
 }
 
 /// What a handler returns.
-pub(super) type Ran<S, F> = Result<Outcome<S, F>, AuthStat>;
+pub(super) type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
+
+impl From<Unanswered> for Answered {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Auth(stat) => Self::Reject(Reject::Auth(stat)),
+            Unanswered::MustWait => Self::MustWait(Handover::default()),
+        }
+    }
+}
 
 /// One call.
 pub(super) struct Call<'s, 'r> {
@@ -53,6 +88,7 @@ pub(super) struct Call<'s, 'r> {
     pub out: &'s mut Vec<u8>,
     pub text: &'s mut Vec<u8>,
     pub now: Duration,
+    pub mode: Mode,
     pub header: &'s CallHeader<'r>,
     /// At the arguments.
     pub reader: Reader<'r>,
@@ -60,9 +96,9 @@ pub(super) struct Call<'s, 'r> {
 
 /// What surrounds a call, for its handler.
 #[inline]
-pub(super) fn request<'a>(group: &'a Group, client: &'a Client) -> Result<Request<'a>, Answered> {
+pub(super) fn request<'a>(group: &'a Group, client: &'a Client, mode: Mode) -> Result<Request<'a>, Answered> {
     let identity = client.identities.current().ok_or(Answered::Reject(Reject::Auth(AuthStat::FAILED)))?;
-    Ok(Request { group, client, identity })
+    Ok(Request { group, client, identity, may_wait: mode != Mode::Loop })
 }
 
 /// Writes a whole reply, and tells its status.
@@ -99,8 +135,7 @@ impl<'r> Call<'_, 'r> {
         F: Wire<'r>,
     {
         let args = self.args::<A>()?;
-        let ran = run(&request(self.group, self.client)?, &args);
-        let outcome = ran.map_err(|stat| Answered::Reject(Reject::Auth(stat)))?;
+        let outcome = run(&request(self.group, self.client, self.mode)?, &args)?;
         Ok(Answered::reply(write(self.out, self.header.xid, &outcome) != Status::OK))
     }
 
@@ -145,11 +180,19 @@ impl<'r> Call<'_, 'r> {
         hold_window(self.client, &self.group.replays, self.now)
             .map_err(|_| Answered::Accept(Accept::SystemErr))?;
         let client = &*self.client;
-        let request = request(self.group, client)?;
-        let replays = &self.group.replays;
-        let mut guard = Guard::new(replays, client, request.identity, self.header, args_hash, self.now);
-        let token = token_of(self.place, client.id);
-        let stored = match guard.begin(token) {
+        let request = request(self.group, client, self.mode)?;
+        let (replays, identity) = (&self.group.replays, request.identity);
+        let mut guard = Guard::new(replays, self.peers, client, identity, self.header, args_hash, self.now);
+        let begin = match self.mode {
+            Mode::Loop | Mode::Worker { begun: false } => guard.begin(token_of(self.place, client.id)),
+            Mode::Worker { begun: true } => guard.resume(),
+            Mode::Discard => {
+                guard.resume();
+                guard.forget();
+                return Ok(Answered::Elsewhere);
+            }
+        };
+        let stored = match begin {
             Begin::Run => None,
             Begin::Replay(stored) => Some(stored),
             Begin::Attached => return Ok(Answered::Elsewhere),
@@ -168,9 +211,13 @@ impl<'r> Call<'_, 'r> {
                 short = matches!(&outcome, Outcome::Ok(success) if cut_short(success));
                 write(self.out, xid, &outcome)
             }
-            Err(stat) => {
+            Err(Unanswered::Auth(stat)) => {
                 encode_reject(&mut Writer::new(self.out), xid, Reject::Auth(stat));
                 Status::ACCES
+            }
+            Err(Unanswered::MustWait) => {
+                guard.hand_over();
+                return Ok(Answered::MustWait(Handover { begun: true, landing: None }));
             }
         };
         let reply = self.out.get(start..).unwrap_or_default();
@@ -200,7 +247,7 @@ fn write_stored<'w, S: Wire<'w>, F: Wire<'w> + Default>(
             writer.bytes(&bytes);
             return Ok(false);
         }
-        Stored::Done => replayed().map_err(|stat| Answered::Reject(Reject::Auth(stat)))?,
+        Stored::Done => replayed()?,
         Stored::Failed(status) => Outcome::Fail(Status(status), F::default()),
     };
     Ok(write(out, xid, &outcome) != Status::OK)

@@ -1,6 +1,6 @@
 //! MOUNT's calls to their handlers. RFC 1813 s5.2
 
-use super::call::{Answered, Call, write};
+use super::call::{Answered, Call, Mode, write};
 use crate::procedures::mount::{dump, export, mnt, umnt, umntall};
 use nfs3::Status;
 use nfs3::mount::Procedure;
@@ -20,7 +20,7 @@ fn try_serve(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     match procedure {
         Procedure::Mnt => {
             let args = call.args::<mnt_wire::Args<'_>>()?;
-            let outcome = mnt::run(group, call.client, &args);
+            let outcome = mnt::run(group, call.client, &args, call.mode != Mode::Loop)?;
             return Ok(Answered::reply(write(call.out, xid, &outcome) != Status::OK));
         }
         Procedure::Umnt => {

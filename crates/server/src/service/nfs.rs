@@ -10,18 +10,13 @@ use crate::replays::is_ours;
 use crate::replies::Payload;
 use nfs3::proc::{self, write::ArgsHead};
 use nfs3::{Outcome, Procedure, Status, WccData, Wire};
-use rpc::auth::AuthStat;
 use rpc::replay::{HASHED_PAYLOAD_BYTES, args_hash};
-use rpc::reply::{Accept, Reject, encode_success};
+use rpc::reply::{Accept, encode_success};
 use smallvec::SmallVec;
 use store::Landing;
 use xdr::Writer;
 
 const GARBAGE: Answered = Answered::Accept(Accept::GarbageArgs);
-
-fn too_weak(stat: AuthStat) -> Answered {
-    Answered::Reject(Reject::Auth(stat))
-}
 
 /// Answers a call of NFS. `landing` has the data of a WRITE that were received in place.
 #[inline]
@@ -58,7 +53,7 @@ pub(super) fn serve(call: Call<'_, '_>, landing: Option<Landing>) -> Answered {
 fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     let args = call.args::<proc::read::Args>()?;
     let mut payload = Payload::new();
-    let outcome = read::run(&request(call.group, call.client)?, &args, &mut payload).map_err(too_weak)?;
+    let outcome = read::run(&request(call.group, call.client, call.mode)?, &args, &mut payload)?;
     let error = write(call.out, call.header.xid, &outcome) != Status::OK;
     let payload_len = match &outcome {
         Outcome::Ok(head) => usize::try_from(head.count).unwrap_or(0),
@@ -90,13 +85,17 @@ fn serve_write(mut call: Call<'_, '_>, landing: Option<Landing>) -> Result<Answe
     // Only foreign clients' calls are told apart by a hash; it is taken before `run` gives the data away.
     let ours = call.client.identities.current().is_some_and(|identity| is_ours(identity, call.header));
     let hash = if ours { 0 } else { hash_of_write(head, slice, in_place.as_mut(), len) };
-    let data = in_place.take().map_or(Data::Slice(slice), Data::Landed);
-    call.once(
+    let mut data = if in_place.is_some() { Data::Landed(in_place) } else { Data::Slice(slice) };
+    let mut answered = call.once(
         || hash,
-        |request| write_data::run(request, &args, data),
+        |request| write_data::run(request, &args, &mut data),
         |request| write_data::replayed(request, &args),
         |success| success.count < args.count,
-    )
+    );
+    if let (Ok(Answered::MustWait(handover)), Data::Landed(landing)) = (&mut answered, data) {
+        handover.landing = landing.map(Box::new);
+    }
+    answered
 }
 
 /// Hashes what precedes the data, and their beginning.
@@ -117,20 +116,20 @@ fn hash_of_write(head: &[u8], slice: &[u8], landing: Option<&mut Landing>, len: 
 
 fn serve_readlink(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     let args = call.args::<proc::readlink::Args>()?;
-    let outcome = readlink::run(&request(call.group, call.client)?, &args, call.text).map_err(too_weak)?;
+    let outcome = readlink::run(&request(call.group, call.client, call.mode)?, &args, call.text)?;
     Ok(Answered::reply(write(call.out, call.header.xid, &outcome) != Status::OK))
 }
 
 fn serve_readdir(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     let args = call.args::<proc::readdir::Args>()?;
     encode_success(&mut Writer::new(call.out), call.header.xid);
-    let status = readdir::run(&request(call.group, call.client)?, &args, call.out).map_err(too_weak)?;
+    let status = readdir::run(&request(call.group, call.client, call.mode)?, &args, call.out)?;
     Ok(Answered::reply(status != Status::OK))
 }
 
 fn serve_readdirplus(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     let args = call.args::<proc::readdirplus::Args>()?;
     encode_success(&mut Writer::new(call.out), call.header.xid);
-    let status = readdirplus::run(&request(call.group, call.client)?, &args, call.out).map_err(too_weak)?;
+    let status = readdirplus::run(&request(call.group, call.client, call.mode)?, &args, call.out)?;
     Ok(Answered::reply(status != Status::OK))
 }

@@ -5,6 +5,7 @@
 use crate::client::Client;
 use crate::export::Export;
 use crate::group::Group;
+use crate::request::Unanswered;
 use crate::status;
 use nfs3::mount::mnt::{Args, Reply, Success};
 use nfs3::{FileHandle, Outcome, Status};
@@ -14,15 +15,20 @@ use store::{Caller, Kind};
 /// Whoever runs the server walks the path: what the client may do there is asked again at each call.
 const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 
-pub fn run(group: &Group, client: &Client, args: &Args<'_>) -> Reply {
+pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> Result<Reply, Unanswered> {
     if client.admitted.is_empty() {
-        return Outcome::Fail(Status::ACCES, ());
+        return Ok(Outcome::Fail(Status::ACCES, ()));
     }
-    let Some((index, export, rest)) = find(group, args.path) else { return Outcome::Fail(Status::NOENT, ()) };
+    let Some((index, export, rest)) = find(group, args.path) else {
+        return Ok(Outcome::Fail(Status::NOENT, ()));
+    };
     if !client.admitted.contains(index) {
-        return Outcome::Fail(Status::ACCES, ());
+        return Ok(Outcome::Fail(Status::ACCES, ()));
     }
-    match walk(export, rest) {
+    if export.may_block && !may_wait && !rest.is_empty() {
+        return Err(Unanswered::MustWait);
+    }
+    Ok(match walk(export, rest) {
         Ok(root) => {
             group.mounts.add(client.peer.ip(), &export.config.path);
             let mut flavors = smallvec::smallvec![AUTH_SYS];
@@ -32,7 +38,7 @@ pub fn run(group: &Group, client: &Client, args: &Args<'_>) -> Reply {
             Outcome::Ok(Success { root, flavors })
         }
         Err(status) => Outcome::Fail(status, ()),
-    }
+    })
 }
 
 /// The export with the longest path that `path` begins with, and what is left of it.

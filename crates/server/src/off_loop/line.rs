@@ -1,0 +1,98 @@
+//! Who is served next: connections by turns, each in the order of its calls.
+//!
+//! One connection may keep all workers but one busy, so that a client whose store hangs leaves one for the others.
+
+use super::Job;
+use std::collections::{HashMap, VecDeque};
+
+/// One connection's calls.
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Job>,
+    running: usize,
+    /// It is among those whose turn comes.
+    in_turn: bool,
+}
+
+/// All connections' calls.
+pub(super) struct Lines {
+    of: HashMap<u64, Line>,
+    /// Connections with a call that may begin.
+    turns: VecDeque<u64>,
+    /// Workers that one connection may keep busy.
+    share: usize,
+    /// Workers that run.
+    pub workers: usize,
+    /// Nothing more will come: workers end when all is done.
+    pub ending: bool,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines").field("connections", &self.of.len()).field("workers", &self.workers).finish()
+    }
+}
+
+impl Lines {
+    pub fn new(workers: usize) -> Self {
+        Self {
+            of: HashMap::new(),
+            turns: VecDeque::new(),
+            share: workers.saturating_sub(1).max(1),
+            workers: 0,
+            ending: false,
+        }
+    }
+
+    pub fn push(&mut self, job: Job) {
+        let connection = job.client.id;
+        self.of.entry(connection).or_default().waiting.push_back(job);
+        self.line_up(connection);
+    }
+
+    /// The next call; [`done`](Self::done) must follow.
+    pub fn take(&mut self) -> Option<Job> {
+        loop {
+            let connection = self.turns.pop_front()?;
+            let Some(line) = self.of.get_mut(&connection) else { continue };
+            line.in_turn = false;
+            let Some(job) = line.waiting.pop_front() else { continue };
+            line.running += 1;
+            self.line_up(connection);
+            return Some(job);
+        }
+    }
+
+    /// A call of the connection has ended. Says whether another of it may begin by that.
+    pub fn done(&mut self, connection: u64) {
+        if let Some(line) = self.of.get_mut(&connection) {
+            line.running = line.running.saturating_sub(1);
+            if line.running == 0 && line.waiting.is_empty() {
+                self.of.remove(&connection);
+            }
+        }
+        self.line_up(connection);
+    }
+
+    /// The calls of a connection that have not begun.
+    pub fn take_back(&mut self, connection: u64) -> VecDeque<Job> {
+        self.of.get_mut(&connection).map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default()
+    }
+
+    /// All calls that have not begun.
+    pub fn clear(&mut self) -> Vec<Job> {
+        self.turns.clear();
+        self.of.drain().flat_map(|(_, line)| line.waiting).collect()
+    }
+
+    fn line_up(&mut self, connection: u64) {
+        if let Some(line) = self.of.get_mut(&connection)
+            && !line.in_turn
+            && !line.waiting.is_empty()
+            && line.running < self.share
+        {
+            line.in_turn = true;
+            self.turns.push_back(connection);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Calls whose store waits are off the loop: who else is served meanwhile, in which bounds, and that nothing is done
+//! twice or lost.
+
+#[path = "support/latched.rs"]
+mod latched;
+#[path = "support/peer.rs"]
+mod peer;
+
+use latched::{BUG, Latch, Latched};
+use nfs3::{FileHandle, Procedure, Wire, proc};
+use peer::{Peer, SOON, create_args, encoded, getattr_args};
+use server::{Config, NodeId, Server};
+use std::net::SocketAddr;
+use std::time::Duration;
+use testkit::Deadline;
+use xdr::Reader;
+
+/// Calls of one connection that may be off the loop, as `crates/server/src/off_loop.rs` has it.
+const FLIGHT_CALLS_MAX: usize = 128;
+const MEM: &str = "/mem";
+const SLOW: &str = "/slow";
+const OTHER: &str = "/other";
+
+fn config(workers: usize, nodes: usize) -> Config {
+    let listens: Vec<SocketAddr> = vec!["127.0.0.1:0".parse().unwrap(); nodes];
+    let mut config = Config::quick(64 << 20, MEM, &listens);
+    config.loops = Some(1);
+    config.workers = workers;
+    config.limits.stall_ms_max = 600_000;
+    config.exports[0].root_squash = false;
+    for (path, fsid) in [(SLOW, 2), (OTHER, 3)] {
+        let mut export = config.exports[0].clone();
+        (export.path, export.fsid) = (path.to_owned(), fsid);
+        config.exports.push(export);
+    }
+    config
+}
+
+/// A server with one export in memory, one behind `slow` and one behind a latch that is open.
+fn serve(config: Config, slow: &Latch) -> Server {
+    let start = Server::start_with(config, |export| match export.path.as_str() {
+        SLOW => Some(Latched::new(slow)),
+        OTHER => Some(Latched::new(&Latch::default())),
+        _ => None,
+    });
+    start.unwrap()
+}
+
+fn off_loop_calls(server: &Server) -> usize {
+    let nodes = server.statistics().nodes;
+    nodes.iter().flat_map(|node| &node.connections).map(|connection| connection.off_loop_calls).sum()
+}
+
+fn wait_until(what: &str, look: impl Fn() -> bool) {
+    Deadline::wait_until(what, SOON, || look().then_some(()));
+}
+
+fn getattr_mode(results: &[u8]) -> u32 {
+    let reply = proc::getattr::Reply::decode(&mut Reader::new(results)).unwrap();
+    reply.into_result().unwrap().attributes.mode
+}
+
+#[test]
+fn a_loop_serves_others_while_calls_wait_and_replies_may_overtake_each_other() {
+    let latch = Latch::closed();
+    let server = serve(config(2, 1), &latch);
+    let address = server.addresses()[0];
+    let mut waiting = Peer::of_ours(address, 7);
+    let (slow, mem) = (waiting.mount(SLOW), waiting.mount(MEM));
+    waiting.call(10, Procedure::GetAttr, &getattr_args(slow));
+    waiting.call(11, Procedure::GetAttr, &getattr_args(mem));
+    assert_eq!(waiting.receive().0, 11, "the call behind it does not wait");
+    let mut other = Peer::foreign(address);
+    let made = other.exchange(12, Procedure::Create, &create_args(mem, b"f"));
+    assert_eq!(made[..4], [0; 4], "another connection of the loop is served");
+    assert_eq!((off_loop_calls(&server), latch.done()), (1, 0));
+    latch.open();
+    let (xid, results) = waiting.receive();
+    assert_eq!((xid, getattr_mode(&results) != 0), (10, true));
+    wait_until("the call to be back", || off_loop_calls(&server) == 0);
+    let of_getattr = server.statistics().nodes[0].procedures.of("GETATTR").unwrap().clone();
+    assert_eq!((of_getattr.count, of_getattr.latency_ns.len()), (2, 2));
+}
+
+#[test]
+fn one_connection_does_not_occupy_all_workers() {
+    let latch = Latch::closed();
+    let server = serve(config(2, 1), &latch);
+    let address = server.addresses()[0];
+    let mut greedy = Peer::of_ours(address, 7);
+    let slow = greedy.mount(SLOW);
+    for xid in 10..30 {
+        greedy.call(xid, Procedure::GetAttr, &getattr_args(slow));
+    }
+    wait_until("all its calls to be taken", || off_loop_calls(&server) == 20);
+    let mut other = Peer::of_ours(address, 8);
+    let elsewhere = other.mount(OTHER);
+    other.exchange(40, Procedure::GetAttr, &getattr_args(elsewhere));
+    assert_eq!(latch.waiting(), 1, "one worker is left to others");
+    latch.open();
+    let mut answered: Vec<u32> = (10..30).map(|_| greedy.receive().0).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (10..30).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_connection_at_its_bound_is_not_received_from_and_loses_nothing() {
+    let latch = Latch::closed();
+    let server = serve(config(4, 1), &latch);
+    let address = server.addresses()[0];
+    let mut peer = Peer::of_ours(address, 7);
+    let slow = peer.mount(SLOW);
+    let calls = 3 * u32::try_from(FLIGHT_CALLS_MAX).unwrap();
+    for xid in 10..10 + calls {
+        peer.call(xid, Procedure::GetAttr, &getattr_args(slow));
+    }
+    wait_until("the bound", || off_loop_calls(&server) == FLIGHT_CALLS_MAX);
+    for _ in 0..20 {
+        Peer::foreign(address).null();
+        assert_eq!(off_loop_calls(&server), FLIGHT_CALLS_MAX, "no more is taken");
+    }
+    latch.open();
+    let mut answered: Vec<u32> = (0..calls).map(|_| peer.receive().0).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (10..10 + calls).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_reads_may_answer_counts_against_the_bytes_of_a_connection() {
+    let latch = Latch::closed();
+    let mut config = config(2, 1);
+    config.limits.queued_bytes_max = 4 << 20;
+    let server = serve(config, &latch);
+    let mut peer = Peer::of_ours(server.addresses()[0], 7);
+    let file = peer.mount(SLOW);
+    for xid in 10..20 {
+        peer.call(xid, Procedure::Read, &encoded(&proc::read::Args { file, offset: 0, count: 1 << 20 }));
+    }
+    wait_until("the bound", || off_loop_calls(&server) == 4);
+    Peer::foreign(server.addresses()[0]).null();
+    assert_eq!(off_loop_calls(&server), 4);
+    latch.open();
+    (10..20).for_each(|_| drop(peer.receive()));
+}
+
+/// One call of a client, then the same on another connection while the first waits.
+fn replay_while_it_waits(peer: impl Fn(SocketAddr) -> Peer) {
+    let latch = Latch::closed();
+    let server = serve(config(4, 1), &latch);
+    let address = server.addresses()[0];
+    let (mut original, mut replay) = (peer(address), peer(address));
+    let directory = original.mount(SLOW);
+    let args = create_args(directory, b"once");
+    original.call(0x8000_0001, Procedure::Create, &args);
+    wait_until("the original to wait", || latch.waiting() == 1);
+    replay.call(0x8000_0001, Procedure::Create, &args);
+    replay.null();
+    assert_eq!((latch.waiting(), off_loop_calls(&server)), (1, 1), "the replay is attached, not executed");
+    latch.open();
+    let (xid, results) = replay.receive();
+    assert_eq!((xid, &results[..4]), (0x8000_0001, &[0; 4][..]), "answered where the replay came in");
+    original.null();
+    assert_eq!(latch.done(), 1);
+}
+
+#[test]
+fn a_replay_of_a_call_off_the_loop_is_attached_and_not_executed() {
+    replay_while_it_waits(|address| Peer::of_ours(address, 7));
+    replay_while_it_waits(Peer::foreign);
+}
+
+#[test]
+fn a_call_of_a_connection_that_closed_is_remembered() {
+    let latch = Latch::closed();
+    let server = serve(config(4, 1), &latch);
+    let address = server.addresses()[0];
+    let mut gone = Peer::of_ours(address, 7);
+    let directory = gone.mount(SLOW);
+    let args = create_args(directory, b"once");
+    gone.call(0x8000_0001, Procedure::Create, &args);
+    wait_until("the call to wait", || latch.waiting() == 1);
+    drop(gone);
+    latch.open();
+    wait_until("the call to be done", || latch.done() == 1);
+    let mut again = Peer::of_ours(address, 7);
+    let results = again.exchange(0x8000_0001, Procedure::Create, &args);
+    assert_eq!(results[..4], [0; 4], "not EXIST: it did not run twice");
+    assert_eq!(latch.done(), 1);
+}
+
+#[test]
+fn a_stopped_node_executes_nothing_more_and_its_calls_run_where_they_come_again() {
+    let latch = Latch::closed();
+    let server = serve(config(2, 2), &latch);
+    let (first, second) = (server.node_addresses(NodeId(0))[0], server.node_addresses(NodeId(1))[0]);
+    let mut peer = Peer::of_ours(first, 7);
+    let directory = peer.mount(SLOW);
+    for (xid, name) in [(0x8000_0001, b"a"), (0x8000_0002, b"b"), (0x8000_0003, b"c")] {
+        peer.call(xid, Procedure::Create, &create_args(directory, name));
+    }
+    wait_until("its calls to be taken", || off_loop_calls(&server) == 3 && latch.waiting() == 1);
+    server.stop_node(NodeId(0)).unwrap();
+    assert!(peer.try_receive().is_none(), "the connection is reset");
+    latch.open();
+    let mut elsewhere = Peer::of_ours(second, 7);
+    for (xid, name) in [(0x8000_0001, b"a"), (0x8000_0002, b"b"), (0x8000_0003, b"c")] {
+        let results = elsewhere.exchange(xid, Procedure::Create, &create_args(directory, name));
+        assert_eq!(results[..4], [0; 4], "{xid:#x}");
+    }
+    assert_eq!(latch.done(), 3, "each once");
+}
+
+#[test]
+fn a_drain_waits_for_calls_off_the_loop() {
+    let latch = Latch::closed();
+    let server = serve(config(2, 1), &latch);
+    let address = server.addresses()[0];
+    let mut peer = Peer::of_ours(address, 7);
+    let directory = peer.mount(SLOW);
+    for (xid, name) in [(0x8000_0001, b"a"), (0x8000_0002, b"b")] {
+        peer.call(xid, Procedure::Create, &create_args(directory, name));
+    }
+    wait_until("its calls to be taken", || off_loop_calls(&server) == 2);
+    let draining = std::thread::spawn(move || server.drain(SOON));
+    wait_until("the drain to begin", || std::net::TcpStream::connect(address).is_err());
+    latch.open();
+    let mut answered = [peer.receive().0, peer.receive().0];
+    answered.sort_unstable();
+    assert_eq!(answered, [0x8000_0001, 0x8000_0002]);
+    assert!(peer.try_receive().is_none());
+    draining.join().unwrap();
+}
+
+#[test]
+fn a_half_closed_connection_still_gets_its_replies() {
+    let latch = Latch::closed();
+    let server = serve(config(2, 1), &latch);
+    let mut peer = Peer::of_ours(server.addresses()[0], 7);
+    let slow = peer.mount(SLOW);
+    peer.call(10, Procedure::GetAttr, &getattr_args(slow));
+    wait_until("the call to wait", || latch.waiting() == 1);
+    peer.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    Peer::foreign(server.addresses()[0]).null();
+    latch.open();
+    assert_eq!(peer.receive().0, 10);
+    assert!(peer.try_receive().is_none());
+}
+
+#[test]
+fn an_end_does_not_wait_for_a_store_that_hangs() {
+    let latch = Latch::closed();
+    let server = serve(config(2, 1), &latch);
+    let mut peer = Peer::of_ours(server.addresses()[0], 7);
+    let slow = peer.mount(SLOW);
+    peer.call(10, Procedure::GetAttr, &getattr_args(slow));
+    wait_until("the call to wait", || latch.waiting() == 1);
+    server.drain(Duration::ZERO);
+    assert!(peer.try_receive().is_none());
+    latch.open();
+}
+
+#[test]
+fn a_bug_in_a_worker_costs_its_connection_and_no_other() {
+    let latch = Latch::default();
+    let server = serve(config(2, 1), &latch);
+    let address = server.addresses()[0];
+    let (mut unlucky, mut other) = (Peer::of_ours(address, 7), Peer::of_ours(address, 8));
+    let directory = unlucky.mount(SLOW);
+    for id in 0..4 {
+        unlucky.call(0x8000_0001, Procedure::Create, &create_args(directory, BUG));
+        assert!(unlucky.try_receive().is_none(), "its connection ends");
+        other.exchange(10 + id, Procedure::GetAttr, &getattr_args(directory));
+        // More of them than there are workers: each lives on.
+        unlucky = Peer::of_ours(address, 100 + u64::from(id));
+    }
+    assert_eq!(server.statistics().loops[0].bugs, 4);
+    let mut again = Peer::of_ours(address, 7);
+    let results = again.exchange(0x8000_0001, Procedure::Create, &create_args(directory, BUG));
+    assert_eq!(results[..4], nfs3::Status::SERVERFAULT.0.to_be_bytes(), "what it did is not known");
+}
+
+fn write_and_read_back(peer: &mut Peer, file: FileHandle) {
+    let mut xid = 0x4000_0000;
+    // Below and above the size from which data are received in place.
+    for (offset, len) in [(0, 4096), (4096, 64 << 10), (70_000, 1 << 20)] {
+        let data: Vec<u8> = (0..len).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let stable = proc::write::Stable::Unstable;
+        let head = proc::write::Args { file, offset, count: len, stable, data_len: len };
+        xid += 1;
+        let results = peer.exchange(xid, Procedure::Write, &[encoded(&head), data.clone()].concat());
+        let written = proc::write::Reply::decode(&mut Reader::new(&results)).unwrap().into_result().unwrap();
+        assert_eq!(written.count, len);
+        let results =
+            peer.exchange(5, Procedure::Read, &encoded(&proc::read::Args { file, offset, count: len }));
+        assert_eq!(results[..4], [0; 4]);
+        assert!(results.ends_with(&data), "{len} bytes at {offset}");
+    }
+}
+
+fn create(peer: &mut Peer, directory: FileHandle, name: &[u8]) -> FileHandle {
+    let results = peer.exchange(0x8000_0009, Procedure::Create, &create_args(directory, name));
+    let made = proc::create::Reply::decode(&mut Reader::new(&results)).unwrap();
+    made.into_result().unwrap().object.unwrap()
+}
+
+#[test]
+fn data_go_both_ways_by_workers_and_by_the_loop_where_nothing_waits() {
+    let latch = Latch::default();
+    let start = Server::start_with(config(2, 1), |export| match export.path.as_str() {
+        SLOW => Some(Latched::new(&latch)),
+        OTHER => Some(Latched::warm(&latch)),
+        _ => None,
+    });
+    let server = start.unwrap();
+    let address = server.addresses()[0];
+    for (mut peer, name) in [(Peer::of_ours(address, 7), b"f"), (Peer::foreign(address), b"g")] {
+        let directory = peer.mount(SLOW);
+        let file = create(&mut peer, directory, name);
+        write_and_read_back(&mut peer, file);
+    }
+    assert_eq!(latch.done(), 14, "each a create, three writes and three reads");
+    let mut peer = Peer::of_ours(address, 8);
+    let directory = peer.mount(OTHER);
+    let file = create(&mut peer, directory, b"f");
+    latch.close();
+    write_and_read_back(&mut peer, file);
+    peer.exchange(6, Procedure::GetAttr, &getattr_args(file));
+    assert_eq!((latch.waiting(), latch.done()), (0, 15), "only the create went past the latch");
+    latch.open();
+}

@@ -1,0 +1,262 @@
+//! A memory store whose operations wait at a latch: what a slow disk does, when the test wants it.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use smallvec::SmallVec;
+use std::sync::{Arc, Condvar, Mutex};
+use store::{
+    Attributes, Caller, Change, DirectoryEnd, Entry, Landing, Limits, MemStore, NewObject, ObjectId, ReadEnd,
+    Result, Segment, SetAttributes, Space, Stability, Store, Time, Written,
+};
+
+/// A CREATE of this name panics.
+pub const BUG: &[u8] = b"bug";
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    waiting: usize,
+    done: usize,
+}
+
+/// What operations wait at. Clones are the same latch.
+#[derive(Clone, Default)]
+pub struct Latch(Arc<(Mutex<State>, Condvar)>);
+
+impl Latch {
+    pub fn closed() -> Self {
+        let latch = Self::default();
+        latch.0.0.lock().unwrap().closed = true;
+        latch
+    }
+
+    pub fn open(&self) {
+        self.0.0.lock().unwrap().closed = false;
+        self.0.1.notify_all();
+    }
+
+    pub fn close(&self) {
+        self.0.0.lock().unwrap().closed = true;
+    }
+
+    /// Operations that wait at it.
+    pub fn waiting(&self) -> usize {
+        self.0.0.lock().unwrap().waiting
+    }
+
+    /// Operations that went past it.
+    pub fn done(&self) -> usize {
+        self.0.0.lock().unwrap().done
+    }
+
+    fn pass(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        state.waiting += 1;
+        while state.closed {
+            state = self.0.1.wait(state).unwrap();
+        }
+        state.waiting -= 1;
+        state.done += 1;
+    }
+}
+
+/// The store.
+pub struct Latched {
+    mem: MemStore,
+    latch: Latch,
+    /// Attributes, reads and writes can be had at once.
+    warm: bool,
+}
+
+impl Latched {
+    pub fn new(latch: &Latch) -> Box<Self> {
+        Box::new(Self { mem: MemStore::new(64 << 20, 0, 0), latch: latch.clone(), warm: false })
+    }
+
+    pub fn warm(latch: &Latch) -> Box<Self> {
+        Box::new(Self { warm: true, ..*Self::new(latch) })
+    }
+
+    fn slow(&self) -> &MemStore {
+        self.latch.pass();
+        &self.mem
+    }
+}
+
+impl Store for Latched {
+    fn root(&self) -> ObjectId {
+        self.mem.root()
+    }
+
+    fn may_block(&self) -> bool {
+        true
+    }
+
+    fn limits(&self) -> Limits {
+        self.mem.limits()
+    }
+
+    fn space(&self) -> Space {
+        self.slow().space()
+    }
+
+    fn verifier(&self) -> u64 {
+        self.mem.verifier()
+    }
+
+    fn attributes(&self, object: ObjectId) -> Result<Attributes> {
+        self.slow().attributes(object)
+    }
+
+    fn set_attributes(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        set: &SetAttributes,
+        guard: Option<Time>,
+    ) -> (Change, Result<()>) {
+        self.slow().set_attributes(caller, object, set, guard)
+    }
+
+    fn lookup(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Result<Attributes>) {
+        self.slow().lookup(caller, directory, name)
+    }
+
+    fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
+        self.slow().access(caller, object, wanted)
+    }
+
+    fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
+        self.slow().read_link(object, out)
+    }
+
+    fn read(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
+    ) -> Result<ReadEnd> {
+        self.slow().read(caller, object, offset, count, out)
+    }
+
+    fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
+        self.mem.landing(offset, count)
+    }
+
+    fn write(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> (Change, Result<Written>) {
+        self.slow().write(caller, object, offset, data, stability)
+    }
+
+    fn write_landed(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        landing: Landing,
+        stability: Stability,
+    ) -> (Change, Result<Written>) {
+        self.slow().write_landed(caller, object, landing, stability)
+    }
+
+    fn commit(&self, object: ObjectId, offset: u64, count: u32) -> (Change, Result<u64>) {
+        self.slow().commit(object, offset, count)
+    }
+
+    fn create(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        new: NewObject<'_>,
+    ) -> (Change, Result<Attributes>) {
+        assert!(name != BUG, "a bug that a test asked for");
+        self.slow().create(caller, directory, name, new)
+    }
+
+    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+        self.slow().remove(caller, directory, name)
+    }
+
+    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+        self.slow().remove_directory(caller, directory, name)
+    }
+
+    fn rename(
+        &self,
+        caller: Caller<'_>,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+    ) -> (Change, Change, Result<()>) {
+        self.slow().rename(caller, from, to)
+    }
+
+    fn link(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Change, Result<()>) {
+        self.slow().link(caller, object, directory, name)
+    }
+
+    fn read_directory(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        cookie: u64,
+        visit: &mut dyn FnMut(Entry<'_>) -> bool,
+    ) -> Result<DirectoryEnd> {
+        self.slow().read_directory(caller, directory, cookie, visit)
+    }
+
+    fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
+        self.warm.then(|| self.mem.attributes(object))
+    }
+
+    fn read_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
+    ) -> Option<Result<ReadEnd>> {
+        self.warm.then(|| self.mem.read(caller, object, offset, count, out))
+    }
+
+    fn write_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Option<(Change, Result<Written>)> {
+        self.warm.then(|| self.mem.write(caller, object, offset, data, stability))
+    }
+
+    fn write_landed_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        landing: &mut Option<Landing>,
+        stability: Stability,
+    ) -> Option<(Change, Result<Written>)> {
+        let landing = if self.warm { landing.take()? } else { return None };
+        Some(self.mem.write_landed(caller, object, landing, stability))
+    }
+}
