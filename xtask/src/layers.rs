@@ -66,11 +66,12 @@ pub(crate) const RULES: &[Rule] = &[
     // The limit is measured over the same sockets, and the files are made by name.
     rule("bench", Layer::Tool, &["record", "nfs3", "transport", "store", "server", "client"], &[]),
     rule("report", Layer::Tool, &["record"], &[]),
+    // It prints attributes and statuses, which are nfs3's.
     rule(
         "trunkline",
         Layer::Binary,
-        &["record", "store", "server", "client", "lab", "bench", "report"],
-        &["xdr", "rpc", "nfs3", "paths", "transport"],
+        &["nfs3", "record", "store", "server", "client", "lab", "bench", "report"],
+        &["xdr", "rpc", "paths", "transport"],
     ),
 ];
 
