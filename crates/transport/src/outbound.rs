@@ -23,8 +23,8 @@ const KEEP_BYTES: usize = 16 << 10;
 /// An empty queue with room for more records than this is given back, so that an idle connection holds little.
 const KEEP_RECORDS: usize = 128;
 
-/// A record with at least this much payload is long.
-const LONG_BYTES_MIN: usize = 16 << 10;
+/// A record with at least this much payload is long: a COMMIT need not wait behind a queue of small writes either.
+const LONG_BYTES_MIN: usize = 4 << 10;
 /// Short records that may overtake in a row before a long one has its turn.
 const OVERTAKES_MAX: u32 = 64;
 
