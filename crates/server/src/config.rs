@@ -111,6 +111,9 @@ pub struct Limits {
     pub connections_max: usize,
     /// The most bytes of replies queued on a connection before no more calls are taken from it.
     pub queued_bytes_max: usize,
+    /// The most bytes that all connections together hold, of replies that are queued and records that are not
+    /// complete, before the greediest are not received from. Divided over the loops.
+    pub held_bytes_max: usize,
     /// How long a connection may stay silent in the middle of a record, in milliseconds.
     pub partial_record_ms_max: u64,
     /// How long a loop may sleep before it closes its connections without executing what they hold: their
@@ -123,6 +126,7 @@ impl Default for Limits {
         Self {
             connections_max: 4096,
             queued_bytes_max: 8 << 20,
+            held_bytes_max: 1 << 30,
             partial_record_ms_max: 60_000,
             stall_ms_max: 1_000,
         }
