@@ -253,10 +253,39 @@ impl Config {
         }
         Ok(())
     }
+
+    /// Checks what depends on this host: memory exports must fit into its memory, or their bound would be none.
+    pub(crate) fn check_host(&self) -> Result<(), ConfigError> {
+        let sum = self.exports.iter().filter_map(ExportConfig::mem_bytes).fold(0, u64::saturating_add);
+        let memory = physical_memory_bytes();
+        if sum > memory {
+            let (sum, memory) = (size::in_words(sum), size::in_words(memory));
+            let what = format!("exports of {sum} in memory are more than this host has: {memory}");
+            return Err(ConfigError::without_line(what, "give them less, and leave some to the system"));
+        }
+        Ok(())
+    }
+}
+
+/// The memory of this host, in bytes.
+fn physical_memory_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    (system.totalram as u64).saturating_mul(u64::from(system.mem_unit.max(1)))
 }
 
 impl ExportConfig {
+    /// The bound of a memory export.
+    fn mem_bytes(&self) -> Option<u64> {
+        match &self.store {
+            StoreConfig::Mem { bytes, .. } => Some(*bytes),
+        }
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
+        if self.mem_bytes() == Some(0) {
+            let what = format!("export {} has 0 bytes of memory", self.path);
+            return Err(ConfigError::without_line(what, "give it some: 512MiB, 2GiB"));
+        }
         // RFC 1813 s5.0 (MNTPATHLEN)
         const PATH_BYTES_MAX: usize = 1024;
         let shape = self.path.starts_with('/') && (self.path == "/" || !self.path.ends_with('/'));
