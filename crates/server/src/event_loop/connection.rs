@@ -294,11 +294,7 @@ impl Connection {
         {
             return Some(Step::Close(Close::Transport(error)));
         }
-        if !self.stream.within_record() {
-            self.record_since = None;
-        } else if calls_left < calls_max || self.record_since.is_none() {
-            self.record_since = Some(now);
-        }
+        self.note_record(calls_left < calls_max, now);
         match received {
             Ok(received) if received.bytes > 0 => self.active = now,
             Ok(_) => {}
@@ -327,6 +323,15 @@ impl Connection {
             self.phase = Phase::Ending;
         }
         None
+    }
+
+    /// Notes since when the record is coming that is not complete; `began` says that others came before it.
+    fn note_record(&mut self, began: bool, now: Duration) {
+        if !self.stream.within_record() {
+            self.record_since = None;
+        } else if began || self.record_since.is_none() {
+            self.record_since = Some(now);
+        }
     }
 
     /// What follows cannot be read. What came before is still answered, and what is on its way is read and dropped: a
