@@ -56,6 +56,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr"], &["thiserror", "smallvec"]) },
     pure("paths", &[], &["thiserror", "smallvec"]),
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
+    pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
     rule("testkit", Layer::Tool, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc"], &[]),
     rule("store", Layer::Runtime, &[], &[]),
@@ -70,7 +71,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "trunkline",
         Layer::Binary,
-        &["nfs3", "record", "store", "server", "client", "lab", "bench", "report"],
+        &["nfs3", "record", "plan", "store", "server", "client", "lab", "bench", "report"],
         &["xdr", "rpc", "paths", "transport"],
     ),
 ];

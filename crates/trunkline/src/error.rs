@@ -57,6 +57,28 @@ pub enum Error {
     /// A lab failed.
     #[error(transparent)]
     Lab(#[from] lab::net::Error),
+    /// What was asked for cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+    /// A file of a plan is not what it should be.
+    #[error("cannot use {file}")]
+    PlanFile {
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        cause: plan::Error,
+    },
+    /// A file of a plan is not even text.
+    #[error(
+        "cannot use {file}\n  cause: {cause}\n  try:   trunkline plan --help        to see which files it reads"
+    )]
+    NoPlanText {
+        /// The file.
+        file: String,
+        /// Why.
+        cause: String,
+    },
     /// A file is no record that we can read.
     #[error("cannot use {file} as a record")]
     Record {
@@ -141,6 +163,7 @@ impl Error {
         let advice = match self {
             // Their texts have it.
             Self::Usage { .. } | Self::NoText { .. } | Self::Server(_) | Self::Config(_) => return None,
+            Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,
             Self::Client(error) => return of_client(error),
             Self::Remote { cause, .. } => return of_client(cause),
             Self::Bench(error) => return of_bench(error),

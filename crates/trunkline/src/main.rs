@@ -12,6 +12,7 @@ mod logging;
 mod ls;
 mod names;
 mod output;
+mod plan;
 mod remote;
 mod report;
 mod serve;
@@ -43,6 +44,7 @@ enum Command {
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
     Stat(stat::StatArgs),
+    Plan(plan::PlanArgs),
     Lab(lab::LabArgs),
 }
 
@@ -63,6 +65,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Lab(args) => lab::run(args),
     }
 }
