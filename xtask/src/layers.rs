@@ -65,7 +65,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("client", Layer::Runtime, &["xdr", "rpc", "nfs3", "paths", "transport"], &["server", "store"]),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
-    rule("bench", Layer::Tool, &["record", "nfs3", "transport", "store", "server", "client"], &[]),
+    rule("bench", Layer::Tool, &["record", "plan", "nfs3", "transport", "store", "server", "client"], &[]),
     rule("report", Layer::Tool, &["record"], &[]),
     // It prints attributes and statuses, which are nfs3's.
     rule(

@@ -96,6 +96,9 @@ pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<St
             options.insert(name.into(), (bits as f64 / 1e9).to_string());
         }
     }
+    if let Some(mtu) = experiment.links.mtu {
+        options.insert("mtu".into(), mtu.to_string());
+    }
     options
 }
 

@@ -4,6 +4,7 @@ mod file;
 
 use std::time::Duration;
 
+use plan::link::Transport;
 use record::{Pattern, Procedure};
 use serde::Deserialize;
 
@@ -68,16 +69,35 @@ pub struct Links {
     pub node_bits_per_s: Option<u64>,
     /// Of the client's link.
     pub client_bits_per_s: Option<u64>,
+    /// The MTU of both, Ethernet's; with it limits are what headers leave for payload, else the whole line.
+    pub mtu: Option<u32>,
 }
 
 impl Links {
     /// The most that a route over so many nodes carries each way, in 10^9 bytes per second.
     #[must_use]
-    pub fn gbytes_per_s(&self, nodes: usize) -> Option<f64> {
+    pub fn gbytes_per_s(&self, nodes: usize, transport: Transport) -> Option<f64> {
         let of_nodes = self.node_bits_per_s.map(|bits| bits as f64 * nodes as f64);
         let of_client = self.client_bits_per_s.map(|bits| bits as f64);
         let least = of_nodes.into_iter().chain(of_client).reduce(f64::min)?;
-        Some(least / 8e9)
+        // An MTU was checked when the file was read.
+        let payload = self.mtu.and_then(|mtu| plan::link::payload_bits_per_s(least, transport, mtu).ok());
+        Some(payload.unwrap_or(least) / 8e9)
+    }
+
+    /// Why this MTU cannot be, if it cannot.
+    fn fault(&self) -> Option<String> {
+        let mtu = self.mtu?;
+        if self.node_bits_per_s.or(self.client_bits_per_s).is_none() {
+            return Some(
+                "limits.mtu: it says what a link carries, so `link` or `client_link` goes with it".into(),
+            );
+        }
+        match plan::link::efficiency(Transport::Tcp, mtu) {
+            Ok(_) => None,
+            Err(plan::Error::Refused(refusal)) => Some(format!("limits.mtu = {mtu}: {}", refusal.rule)),
+            Err(error) => Some(format!("limits.mtu = {mtu}: {error}")),
+        }
     }
 }
 
@@ -209,6 +229,9 @@ impl Experiment {
         }
         if matches!(self.target, Target::Embedded { .. }) && self.links != Links::default() {
             return value("limits: an embedded group has no links; what loopback carries is measured".into());
+        }
+        if let Some(fault) = self.links.fault() {
+            return value(fault);
         }
         if !(1..=WINDOW_MS_MAX).contains(&self.window.as_millis()) {
             return value(format!("window_ms = {}: 1 to {WINDOW_MS_MAX}", self.window.as_millis()));

@@ -1,6 +1,7 @@
 //! The routes of an experiment: mounted, or skipped with the reason.
 
 use client::{Mount, Settings};
+use plan::link::Transport;
 use record::{PathCounters, Route};
 
 use crate::error::{Error, Result};
@@ -25,6 +26,13 @@ pub struct Ready {
 }
 
 impl Ready {
+    /// How its payload travels, for what headers leave of a link. Routes over RDMA do not run yet.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        let is_ipv6 = self.settings.remotes.iter().all(|remote| remote.is_ipv6());
+        if is_ipv6 { Transport::TcpIpv6 } else { Transport::Tcp }
+    }
+
     /// Mounts it.
     ///
     /// # Errors

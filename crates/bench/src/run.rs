@@ -272,7 +272,7 @@ impl HalfContext<'_> {
             all_nodes: route.node_names.len(),
             loops: samples.first().map_or(1, |sample| sample.loops),
             calibrated: limits.of(index),
-            links_gbytes_per_s: self.experiment.links.gbytes_per_s(route.nodes),
+            links_gbytes_per_s: self.experiment.links.gbytes_per_s(route.nodes, route.transport()),
             began: self.began,
             thorough: self.experiment.procedure == Procedure::Thorough,
         };

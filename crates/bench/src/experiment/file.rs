@@ -63,6 +63,7 @@ impl Experiment {
             links: Links {
                 node_bits_per_s: rate("limits.link", file.limits.link)?,
                 client_bits_per_s: rate("limits.client_link", file.limits.client_link)?,
+                mtu: file.limits.mtu,
             },
             ..base
         };
@@ -101,4 +102,5 @@ struct TargetTable {
 struct LimitsTable {
     link: Option<String>,
     client_link: Option<String>,
+    mtu: Option<u32>,
 }

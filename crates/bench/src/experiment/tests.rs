@@ -12,6 +12,7 @@ fn a_whole_experiment_file_is_understood() {
         target.server = "10.0.0.1:/data"
         limits.link = "25Gbit/s"
         limits.client_link = "40Gbit/s"
+        limits.mtu = 9000
         [[route]]
         name = "tcp-mp"
         options = "nconnect=8,remoteports=10.0.0.1-10.0.0.4"
@@ -27,7 +28,11 @@ fn a_whole_experiment_file_is_understood() {
     )
     .unwrap();
     assert_eq!(experiment.target, Target::Server("10.0.0.1:/data".into()));
-    let links = Links { node_bits_per_s: Some(25_000_000_000), client_bits_per_s: Some(40_000_000_000) };
+    let links = Links {
+        node_bits_per_s: Some(25_000_000_000),
+        client_bits_per_s: Some(40_000_000_000),
+        mtu: Some(9000),
+    };
     assert_eq!(experiment.links, links);
     assert_eq!(experiment.workloads[0].rate, Some(2500.0));
     assert_eq!(experiment.workloads[0].file, 1 << 30);
@@ -51,6 +56,11 @@ fn nonsense_is_refused_by_name() {
         (&format!("target.server = \"a:/b\"\ntarget.mem = \"1GiB\"\n{route}"), "target.mem"),
         (&format!("target.server = \"a:/b\"\nlimits.link = \"0Gbit/s\"\n{route}"), "limits.link"),
         (&format!("target.server = \"a:/b\"\nlimits.client_link = \"1 mile\"\n{route}"), "client_link"),
+        (
+            &format!("target.server = \"a:/b\"\nlimits.link = \"1Gbit/s\"\nlimits.mtu = 100\n{route}"),
+            "limits.mtu = 100",
+        ),
+        (&format!("target.server = \"a:/b\"\nlimits.mtu = 9000\n{route}"), "`link` or `client_link`"),
         (&format!("limits.link = \"1Gbit/s\"\n{route}"), "an embedded group has no links"),
         (&format!("window_ms = 0\n{route}"), "window_ms = 0"),
         (&format!("{route}{read}{read}"), "two workloads"),
@@ -89,10 +99,15 @@ fn the_limit_of_a_route_is_what_its_nodes_links_and_the_clients_carry() {
     let links = |node: Option<u64>, client: Option<u64>| Links {
         node_bits_per_s: node.map(|it| it * gbit),
         client_bits_per_s: client.map(|it| it * gbit),
+        mtu: None,
     };
-    assert_eq!(links(None, None).gbytes_per_s(4), None);
-    assert_eq!(links(Some(1), None).gbytes_per_s(1), Some(0.125));
-    assert_eq!(links(Some(1), None).gbytes_per_s(4), Some(0.5));
-    assert_eq!(links(Some(10), Some(25)).gbytes_per_s(4), Some(3.125));
-    assert_eq!(links(None, Some(25)).gbytes_per_s(4), Some(3.125));
+    assert_eq!(links(None, None).gbytes_per_s(4, Transport::Tcp), None);
+    assert_eq!(links(Some(1), None).gbytes_per_s(1, Transport::Tcp), Some(0.125));
+    assert_eq!(links(Some(1), None).gbytes_per_s(4, Transport::Tcp), Some(0.5));
+    assert_eq!(links(Some(10), Some(25)).gbytes_per_s(4, Transport::Tcp), Some(3.125));
+    assert_eq!(links(None, Some(25)).gbytes_per_s(4, Transport::Tcp), Some(3.125));
+    // RFC 9293 s3.1, RFC 7323 s3: 8948 of 9038 bytes are payload; for RDMA 4096 of 4178.
+    let framed = |transport| Links { mtu: Some(9000), ..links(Some(25), None) }.gbytes_per_s(1, transport);
+    assert_eq!(framed(Transport::Tcp), Some(25e9 * (8948.0 / 9038.0) / 8e9));
+    assert_eq!(framed(Transport::RoceV2), Some(25e9 * (4096.0 / 4178.0) / 8e9));
 }
