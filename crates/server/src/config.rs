@@ -10,7 +10,7 @@ pub mod size;
 mod subnets;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use file::ConfigError;
 pub use network::Network;
@@ -66,7 +66,7 @@ pub struct NodeConfig {
 }
 
 /// What is behind an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreConfig {
     /// A tree in memory.
     Mem {
@@ -76,6 +76,13 @@ pub enum StoreConfig {
         owner_uid: u32,
         /// The group of its root directory.
         owner_gid: u32,
+    },
+    /// A directory of a file system.
+    Dir {
+        /// The directory.
+        path: PathBuf,
+        /// Where its handles' key is kept over restarts; absent: the default place.
+        state: Option<PathBuf>,
     },
 }
 
@@ -111,9 +118,6 @@ pub struct Limits {
     pub connections_max: usize,
     /// The most bytes of replies queued on a connection before no more calls are taken from it.
     pub queued_bytes_max: usize,
-    /// The most bytes that all connections together hold, of replies that are queued and records that are not
-    /// complete, before the greediest are not received from. Divided over the loops.
-    pub held_bytes_max: usize,
     /// How long a connection may stay silent in the middle of a record, in milliseconds.
     pub partial_record_ms_max: u64,
     /// How long a loop may sleep before it closes its connections without executing what they hold: their
@@ -126,7 +130,6 @@ impl Default for Limits {
         Self {
             connections_max: 4096,
             queued_bytes_max: 8 << 20,
-            held_bytes_max: 1 << 30,
             partial_record_ms_max: 60_000,
             stall_ms_max: 1_000,
         }
@@ -152,6 +155,22 @@ impl Config {
             Ok(text) => Self::from_toml(&text, &file),
             Err(error) => Err(ConfigError::unreadable(file, &error)),
         }
+    }
+
+    /// The quick form for a directory: one export, writable, one node for each address; it admits loopback and
+    /// the listeners' own subnets. Squashed callers become the anonymous user where callers' identities count,
+    /// which is when root starts it; else everybody acts as who started it.
+    #[must_use]
+    pub fn quick_dir(path: &Path, state: Option<&Path>, export: &str, listens: &[SocketAddr]) -> Self {
+        let mut config = Self::quick(0, export, listens);
+        let root = rustix::process::geteuid().is_root();
+        for export in &mut config.exports {
+            export.store = StoreConfig::Dir { path: path.to_owned(), state: state.map(Path::to_owned) };
+            if root {
+                (export.anonuid, export.anongid) = (ANONYMOUS_ID, ANONYMOUS_ID);
+            }
+        }
+        config
     }
 
     /// The quick form: one memory export, one node for each address. It is writable, owned by whoever
@@ -253,39 +272,10 @@ impl Config {
         }
         Ok(())
     }
-
-    /// Checks what depends on this host: memory exports must fit into its memory, or their bound would be none.
-    pub(crate) fn check_host(&self) -> Result<(), ConfigError> {
-        let sum = self.exports.iter().filter_map(ExportConfig::mem_bytes).fold(0, u64::saturating_add);
-        let memory = physical_memory_bytes();
-        if sum > memory {
-            let (sum, memory) = (size::in_words(sum), size::in_words(memory));
-            let what = format!("exports of {sum} in memory are more than this host has: {memory}");
-            return Err(ConfigError::without_line(what, "give them less, and leave some to the system"));
-        }
-        Ok(())
-    }
-}
-
-/// The memory of this host, in bytes.
-fn physical_memory_bytes() -> u64 {
-    let system = rustix::system::sysinfo();
-    (system.totalram as u64).saturating_mul(u64::from(system.mem_unit.max(1)))
 }
 
 impl ExportConfig {
-    /// The bound of a memory export.
-    fn mem_bytes(&self) -> Option<u64> {
-        match &self.store {
-            StoreConfig::Mem { bytes, .. } => Some(*bytes),
-        }
-    }
-
     fn check(&self) -> Result<(), ConfigError> {
-        if self.mem_bytes() == Some(0) {
-            let what = format!("export {} has 0 bytes of memory", self.path);
-            return Err(ConfigError::without_line(what, "give it some: 512MiB, 2GiB"));
-        }
         // RFC 1813 s5.0 (MNTPATHLEN)
         const PATH_BYTES_MAX: usize = 1024;
         let shape = self.path.starts_with('/') && (self.path == "/" || !self.path.ends_with('/'));

@@ -22,9 +22,8 @@ pub enum Error {
     },
     /// The congestion control is not on offer here.
     #[error(
-        "cannot use the congestion control \"{name}\"\n  cause: {}; on offer here: {offered}\n  \
-         try:   one of these, or leave `congestion` out",
-        congestion_cause(error)
+        "cannot use the congestion control \"{name}\"\n  cause: {error} (on offer here: {offered})\n  \
+         try:   one of these, or leave `congestion` out"
     )]
     Congestion {
         /// Its name.
@@ -34,6 +33,15 @@ pub enum Error {
         /// What the system said.
         #[source]
         error: io::Error,
+    },
+    /// A directory cannot be exported.
+    #[error("{}", Directory { export, error })]
+    Store {
+        /// The export's path.
+        export: String,
+        /// Why.
+        #[source]
+        error: store::OpenError,
     },
     /// The system refused a thread, descriptor or random bytes.
     #[error(
@@ -51,12 +59,26 @@ pub enum Error {
     NoSuchNode(usize),
 }
 
-/// The system calls a congestion control that it does not have a missing file.
-fn congestion_cause(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "this system has none of that name".to_owned(),
-        io::ErrorKind::PermissionDenied => "this system keeps it for privileged programs".to_owned(),
-        _ => error.to_string(),
+/// How a directory that cannot be exported is explained.
+struct Directory<'a> {
+    export: &'a str,
+    error: &'a store::OpenError,
+}
+
+impl fmt::Display for Directory<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { export, error } = self;
+        let advice = match error {
+            store::OpenError::Root { path, .. } => format!("ls -ld {}", path.display()),
+            store::OpenError::NoStatePlace => "say where: `state`, or --state DIR".to_owned(),
+            store::OpenError::State { .. } => {
+                "a directory that this user can write to: `state`, or --state DIR".to_owned()
+            }
+            store::OpenError::StateInside { .. } => {
+                "a directory that is not exported: `state`, or --state DIR".to_owned()
+            }
+        };
+        write!(f, "cannot export a directory as {export}\n  cause: {error}\n  try:   {advice}")
     }
 }
 

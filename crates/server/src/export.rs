@@ -4,7 +4,7 @@ use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
 use crate::handle::{HandleError, HandleKey, fsid_of};
 use std::net::SocketAddr;
-use store::{MemStore, ObjectId, Store};
+use store::{DirOptions, DirStore, MemStore, ObjectId, Store};
 
 /// Ports below this one only a privileged program can come from.
 const PRIVILEGED_PORTS: u16 = 1024;
@@ -64,9 +64,18 @@ impl Export {
 
 /// The store that a configuration names.
 fn open_store(config: &ExportConfig) -> Result<Box<dyn Store>, Error> {
-    match config.store {
+    match &config.store {
         StoreConfig::Mem { bytes, owner_uid, owner_gid } => {
-            Ok(Box::new(MemStore::new(bytes, owner_uid, owner_gid)))
+            Ok(Box::new(MemStore::new(*bytes, *owner_uid, *owner_gid)))
+        }
+        StoreConfig::Dir { path, state } => {
+            let options = DirOptions { path: path.clone(), state: state.clone() };
+            let opened = DirStore::open(&options);
+            let store = opened.map_err(|error| Error::Store { export: config.path.clone(), error })?;
+            for note in store.notes() {
+                tracing::warn!("export {}: {note}", config.path);
+            }
+            Ok(Box::new(store))
         }
     }
 }

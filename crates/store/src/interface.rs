@@ -2,7 +2,7 @@
 
 mod object;
 
-use crate::mem::{Landing, Segment};
+use crate::payload::{Landing, Segment};
 
 pub use object::{NAME_BYTES_MAX, ObjectId};
 
@@ -192,7 +192,7 @@ pub struct DirectoryEnd {
 }
 
 /// Space and objects, total and free. RFC 1813 s3.3.18
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
     /// Bytes in all.
     pub total_bytes: u64,

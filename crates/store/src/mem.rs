@@ -31,13 +31,14 @@ use std::sync::{Arc, Mutex};
 
 use smallvec::SmallVec;
 
-pub use landing::Landing;
-pub use segment::Segment;
+pub(crate) use landing::Pages;
+pub(crate) use segment::Pinned;
 
 use crate::interface::{
     Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
     SetAttributes, Space, Stability, Store, Time, Written,
 };
+use crate::payload::{Landing, Place, Segment};
 use directory::{Directory, NAME_BYTES_MAX};
 use inode::{Body, Inode};
 use pool::Pool;
@@ -194,7 +195,7 @@ impl Store for MemStore {
     }
 
     fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
-        self.landing_for(offset, count)
+        self.landing_for(offset, count).map(|pages| Landing(Place::Pages(pages)))
     }
 
     fn write(
@@ -215,7 +216,11 @@ impl Store for MemStore {
         landing: Landing,
         stability: Stability,
     ) -> (Change, Result<Written>) {
-        self.write_landing(caller, object, landing, stability)
+        match landing.0 {
+            Place::Pages(pages) => self.write_landing(caller, object, pages, stability),
+            // Of another store: its bytes are written as any others.
+            Place::Buffer(buffer, offset) => self.write_data(caller, object, offset, &buffer, stability),
+        }
     }
 
     fn commit(&self, object: ObjectId, _offset: u64, _count: u32) -> (Change, Result<u64>) {

@@ -20,7 +20,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Serve files: NFS version 3 and MOUNT, both on every port.
 ///
-/// From a configuration file (docs/SERVE.md), or quick: one export in memory, one node for each --listen.
+/// From a configuration file (docs/SERVE.md), or quick: one export, in memory (--mem) or of a directory (--dir), and
+/// one node for each --listen.
 /// The quick export is writable and admits loopback and the subnets of the listeners.
 ///
 /// SIGTERM and SIGINT answer what has been received (10 s at most) and end; a second one ends at once.
@@ -29,11 +30,19 @@ const DRAIN: Duration = Duration::from_secs(10);
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     /// The configuration, a TOML file.
-    #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "export", "listen", "allow"])]
+    #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "dir", "state", "export", "listen", "allow"])]
     config: Option<PathBuf>,
     /// Quick: keep files in memory, at most so much of it (2GiB, 512MiB).
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, required_unless_present = "config")]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, required_unless_present_any = ["config", "dir"])]
     mem: Option<u64>,
+    /// Quick: serve this directory. Started by root, callers act as themselves and root of a client as nobody;
+    /// else everybody acts as who started it.
+    #[arg(long, value_name = "PATH", conflicts_with = "mem")]
+    dir: Option<PathBuf>,
+    /// Quick: where the key of the directory's file handles is kept [default: /var/lib/trunkline for root, else
+    /// ~/.local/state/trunkline].
+    #[arg(long, value_name = "DIR", requires = "dir", conflicts_with = "mem")]
+    state: Option<PathBuf>,
     /// Quick: the path that clients mount.
     #[arg(long, value_name = "PATH", default_value = "/export")]
     export: String,
@@ -53,6 +62,7 @@ pub struct ServeArgs {
 
 const EXAMPLES: &str = "Examples:\n  \
     trunkline serve --mem 2GiB --listen 127.0.0.1:2049 --listen 127.0.0.2:2049\n  \
+    trunkline serve --dir /srv/data --export /data --listen 10.0.0.1:2049 --allow 10.0.0.0/8\n  \
     mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,nolock 127.0.0.1:/export /mnt";
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
@@ -65,9 +75,10 @@ fn network(text: &str) -> Result<Network, NetworkError> {
 
 impl ServeArgs {
     fn config(self) -> Result<Config, Error> {
-        let mut config = match (&self.config, self.mem) {
+        let mut config = match (&self.config, &self.dir) {
             (Some(file), _) => Config::from_file(file)?,
-            (None, mem) => Config::quick(mem.unwrap_or_default(), &self.export, &self.listen),
+            (None, Some(dir)) => Config::quick_dir(dir, self.state.as_deref(), &self.export, &self.listen),
+            (None, None) => Config::quick(self.mem.unwrap_or_default(), &self.export, &self.listen),
         };
         if let Some(export) = config.exports.first_mut() {
             // Empty where the configuration is a file.

@@ -97,6 +97,60 @@ fn a_configuration_file_is_served() {
     process.wait_for_line("ready", SOON);
 }
 
+/// A directory that everybody may write to, with the place for its state beside it.
+fn exported() -> (testkit::TempDir, [String; 2]) {
+    let place = testkit::temp_dir("exported");
+    let directory = place.path().join("data");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let paths = [directory, place.path().join("state")].map(|path| path.to_str().unwrap().to_owned());
+    (place, paths)
+}
+
+#[test]
+fn a_directory_is_served_and_its_handles_outlive_the_server_that_is_killed() {
+    let (_place, [directory, state]) = exported();
+    let port = free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let start = || {
+        let process = Process::spawn(trunkline(&[
+            "serve", "--dir", &directory, "--state", &state, "--export", "/data", "--listen", &listen,
+        ]));
+        process.wait_for_line("ready", SOON);
+        process
+    };
+    let mut server = start();
+    let mount =
+        client::Mount::with_settings(client::Settings::new([127, 0, 0, 1].into(), port, "/data")).unwrap();
+    let file = mount.create_file(b"/file", 0o600).unwrap();
+    let data = vec![7; 3 << 20];
+    file.write_all_at(&data, 0).unwrap();
+    server.kill();
+    let _server = start();
+    let mut back = vec![0; data.len() + 1];
+    assert_eq!(file.read_all_at(&mut back, 0).unwrap(), data.len());
+    assert!(back.get(..data.len()) == Some(&data[..]));
+    assert!(std::fs::read(format!("{directory}/file")).unwrap() == data);
+    file.write_all_at(b"again", 0).unwrap();
+    assert_eq!(mount.open(b"/file").unwrap().attributes().unwrap().size, data.len() as u64);
+}
+
+#[test]
+fn a_directory_that_cannot_be_served_is_explained() {
+    let (_place, [directory, state]) = exported();
+    let listen = format!("127.0.0.1:{}", free_port());
+    let serve = |more: &[&str]| fails(&[&["serve", "--listen", &listen], more].concat());
+    let absent = serve(&["--dir", &format!("{directory}/absent"), "--state", &state]);
+    assert!(absent.starts_with("error: cannot export a directory as /export"), "{absent}");
+    assert!(absent.contains("No such file or directory"), "{absent}");
+    let inside = serve(&["--dir", &directory, "--state", &format!("{directory}/state")]);
+    assert!(inside.contains("within the exported directory") && inside.contains("--state"), "{inside}");
+    let file = Path::new(&directory).join("file");
+    std::fs::write(&file, "").unwrap();
+    let no_directory = serve(&["--dir", file.to_str().unwrap(), "--state", &state]);
+    assert!(no_directory.contains("Not a directory"), "{no_directory}");
+}
+
 #[test]
 fn a_terminated_server_ends_in_good_order() {
     for signal in [Signal::TERM, Signal::INT] {
@@ -181,6 +235,9 @@ fn bad_usage_ends_with_status_2() {
         &["serve", "--mem", "1GiB", "--listen", "localhost"],
         &["serve", "--mem", "1GiB", "--allow", "10.0.0.0/40"],
         &["serve", "-c", "x.toml", "--mem", "1GiB"],
+        &["serve", "-c", "x.toml", "--dir", "/srv"],
+        &["serve", "--mem", "1GiB", "--dir", "/srv"],
+        &["serve", "--mem", "1GiB", "--state", "/srv"],
         &["report"],
         &["lab", "net", "--nodes", "0"],
         &["lab", "net", "--rate", "fast"],
@@ -253,22 +310,6 @@ fn markdown_to_standard_output_comes_alone_and_nothing_else_is_written() {
 }
 
 #[test]
-fn comma_separated_values_go_where_they_are_wanted_and_never_over_a_record() {
-    let dir = temp_dir("report");
-    let record = write(&dir.path().join("one.json"), &Record::default().write());
-    let (code, out, err) = run(&["report", "--csv", "-", &record, &record]);
-    assert_eq!((code, err.as_str()), (Some(0), ""));
-    assert!(out.starts_with("record,made_at,") && out.lines().count() == 1, "{out}");
-    let file = dir.path().join("all.csv").display().to_string();
-    assert_eq!(run(&["report", "--csv", &file, &record]).0, Some(0));
-    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), out);
-    assert!(!dir.path().join("one.html").exists());
-    assert_eq!(run(&["report", "--csv", &record, &record]).0, Some(2));
-    let nowhere = dir.path().join("missing/all.csv").display().to_string();
-    assert_eq!(run(&["report", "--csv", &nowhere, &record]).0, Some(1));
-}
-
-#[test]
 fn a_report_is_never_written_over_its_record() {
     let dir = temp_dir("report");
     let text = Record::default().write();
@@ -299,9 +340,20 @@ fn help_tells_every_option_of_a_command() {
         ),
         (
             &["serve", "--help"],
-            &["--config", "--mem", "--export", "--listen", "--allow", "--congestion", "--loops", "SIGUSR1"],
+            &[
+                "--config",
+                "--mem",
+                "--dir",
+                "--state",
+                "--export",
+                "--listen",
+                "--allow",
+                "--congestion",
+                "--loops",
+                "SIGUSR1",
+            ],
         ),
-        (&["report", "--help"], &["RECORD", "--html", "--markdown", "--csv", "--explain"]),
+        (&["report", "--help"], &["RECORD", "--html", "--markdown", "--explain"]),
         (&["lab", "--help"], &["net", "cut", "restore", "list", "exec"]),
         (&["lab", "net", "--help"], &["--nodes", "--rate", "--delay", "--apart", "--serve", "COMMAND"]),
         (&["lab", "cut", "--help"], &["LINK", "--silent", "--lab"]),

@@ -6,6 +6,7 @@ use serde::de::{Deserializer, Error as _};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::PathBuf;
 use toml::Spanned;
 
 /// What is wrong with a configuration. It displays as DESIGN has errors: a sentence, the cause, what to try.
@@ -137,7 +138,9 @@ struct Node {
 #[serde(deny_unknown_fields)]
 struct Export {
     path: String,
-    mem: Bytes,
+    mem: Option<Bytes>,
+    dir: Option<PathBuf>,
+    state: Option<PathBuf>,
     #[serde(default)]
     rw: bool,
     #[serde(default = "yes")]
@@ -163,7 +166,6 @@ struct Export {
 struct LimitsSection {
     connections: Option<usize>,
     queued: Option<Bytes>,
-    held: Option<Bytes>,
     partial_record_ms: Option<u64>,
     stall_ms: Option<u64>,
 }
@@ -179,11 +181,10 @@ const fn anonymous() -> u32 {
 impl LimitsSection {
     fn resolve(&self) -> Limits {
         let default = Limits::default();
-        let size = |bytes: Option<Bytes>| bytes.and_then(|bytes| usize::try_from(bytes.0).ok());
+        let queued = self.queued.and_then(|bytes| usize::try_from(bytes.0).ok());
         Limits {
             connections_max: self.connections.unwrap_or(default.connections_max),
-            queued_bytes_max: size(self.queued).unwrap_or(default.queued_bytes_max),
-            held_bytes_max: size(self.held).unwrap_or(default.held_bytes_max),
+            queued_bytes_max: queued.unwrap_or(default.queued_bytes_max),
             partial_record_ms_max: self.partial_record_ms.unwrap_or(default.partial_record_ms_max),
             stall_ms_max: self.stall_ms.unwrap_or(default.stall_ms_max),
         }
@@ -191,14 +192,36 @@ impl LimitsSection {
 }
 
 impl Export {
-    fn resolve(self, index: usize) -> ExportConfig {
-        let owner_uid = self.owner_uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
-        let owner_gid = self.owner_gid.unwrap_or_else(|| rustix::process::getegid().as_raw());
+    /// What is behind it: exactly one store, with its own keys and no other's.
+    fn store(&self) -> Result<StoreConfig, ConfigError> {
+        let fault = |what: &str, advice: &str| {
+            Err(ConfigError::without_line(format!("export {} {what}", self.path.escape_debug()), advice))
+        };
+        match (&self.mem, &self.dir) {
+            (Some(mem), None) if self.state.is_none() => Ok(StoreConfig::Mem {
+                bytes: mem.0,
+                owner_uid: self.owner_uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+                owner_gid: self.owner_gid.unwrap_or_else(|| rustix::process::getegid().as_raw()),
+            }),
+            (Some(_), None) => fault("has `state` but nothing to keep", "remove it: it belongs to `dir`"),
+            (None, Some(path)) if self.owner_uid.is_some() || self.owner_gid.is_some() => fault(
+                "has an owner given and a directory, which has its own",
+                &format!("remove `owner_uid` and `owner_gid`; chown {}", path.display()),
+            ),
+            (None, Some(path)) => Ok(StoreConfig::Dir { path: path.clone(), state: self.state.clone() }),
+            (Some(_), Some(_)) => fault("has `mem` and `dir`", "keep one of them"),
+            (None, None) => {
+                fault("does not say what is behind it", "add `dir = \"/srv/data\"` or `mem = \"2GiB\"`")
+            }
+        }
+    }
+
+    fn resolve(self, index: usize) -> Result<ExportConfig, ConfigError> {
         // By default an export's fsid is its place in the file; one who moves exports about gives numbers.
         let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
-        ExportConfig {
+        Ok(ExportConfig {
+            store: self.store()?,
             path: self.path,
-            store: StoreConfig::Mem { bytes: self.mem.0, owner_uid, owner_gid },
             read_only: !self.rw,
             root_squash: self.root_squash,
             all_squash: self.all_squash,
@@ -207,7 +230,7 @@ impl Export {
             allow: self.allow,
             secure: self.secure,
             fsid: self.fsid.unwrap_or(place),
-        }
+        })
     }
 }
 
@@ -252,7 +275,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
     let in_file = |error: ConfigError, line| ConfigError { file: Some(file.to_owned()), line, ..error };
     for (index, export) in read.export.into_iter().enumerate() {
         let line = at(Some(export.span()));
-        config.exports.push(export.into_inner().resolve(index));
+        let export = export.into_inner().resolve(index).map_err(|error| in_file(error, line))?;
+        config.exports.push(export);
         // The whole is checked after each export, so that what it brings in is reported on its line.
         if !config.nodes.is_empty() {
             config.check().map_err(|error| in_file(error, line))?;

@@ -40,11 +40,31 @@ fn a_file_says_nodes_exports_and_limits() {
 }
 
 #[test]
+fn a_directory_is_one_store_and_memory_another() {
+    let file = |export: &str| {
+        let text = format!("[[node]]\nlisten = [\"127.0.0.1:1\"]\n\n[[export]]\npath = \"/data\"\n{export}");
+        Config::from_toml(&text, "x.toml")
+    };
+    let config = file("dir = \"/srv/data\"\nstate = \"/srv/state\"").unwrap();
+    let expected = StoreConfig::Dir { path: "/srv/data".into(), state: Some("/srv/state".into()) };
+    assert_eq!(config.exports[0].store, expected);
+    for (export, cause) in [
+        ("", "does not say what is behind it"),
+        ("dir = \"/a\"\nmem = \"1MiB\"", "has `mem` and `dir`"),
+        ("mem = \"1MiB\"\nstate = \"/b\"", "`state`"),
+        ("dir = \"/a\"\nowner_uid = 7", "owner"),
+    ] {
+        let error = file(export).unwrap_err();
+        assert!(error.cause().contains(cause) && error.line() == Some(4), "{error}");
+    }
+}
+
+#[test]
 fn the_example_is_right_and_its_comments_are_the_defaults() {
     let config = Config::from_toml(EXAMPLE, "example.toml").unwrap();
     let uncommented: String = EXAMPLE
         .lines()
-        .filter(|line| !line.starts_with("#pace") && !line.starts_with("#owner"))
+        .filter(|line| !["#pace", "#owner", "#dir", "#state"].iter().any(|key| line.starts_with(key)))
         .map(|line| {
             line.strip_prefix('#').filter(|line| !line.starts_with(' ')).unwrap_or(line).to_owned() + "\n"
         })
@@ -64,7 +84,6 @@ fn what_is_wrong_is_named_with_file_line_and_remedy() {
         ("127.0.0.1:2049", "127.0.0.1", 7, "no address with a port"),
         ("path = \"/closed\"", "path = \"/export\"", 16, "twice"),
         ("path = \"/closed\"", "path = \"closed\"", 16, "absolute"),
-        ("mem = \"2GiB\"", "mem = \"0\"", 10, "0 bytes of memory"),
         ("loops = 2", "loops = ", 2, ""),
         ("loops = 2", "loops = \"two\"", 2, "invalid type"),
     ] {

@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 
 use super::layout::{EXTENT_PAGES, PAGE_BYTES, place_of};
 use super::pool::{Freed, Fresh, FreshPages, Page, Pool, Wish};
-use super::segment::{Segment, gather};
+use super::segment::gather;
 use crate::interface::{Error, Result};
+use crate::payload::Segment;
 
 /// Slots in a full leaf.
 const LEAF_PAGES: u64 = 1024;

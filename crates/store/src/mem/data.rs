@@ -3,12 +3,12 @@
 use smallvec::SmallVec;
 
 use super::inode::Inode;
-use super::landing::Landing;
+use super::landing::Pages;
 use super::layout::EXTENT_BYTES;
 use super::pool::Freed;
-use super::segment::Segment;
 use super::{FILE_BYTES_MAX, MemStore};
 use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
+use crate::payload::Segment;
 
 impl MemStore {
     pub(super) fn read_data(
@@ -44,7 +44,7 @@ impl MemStore {
     ) -> (Change, Result<Written>) {
         // A large write is copied before the file's lock is taken, and then only swapped in.
         if data.len() >= EXTENT_BYTES
-            && let Some(mut landing) = Landing::new(&self.pool, offset, data.len())
+            && let Some(mut landing) = Pages::new(&self.pool, offset, data.len())
         {
             landing.fill(data);
             return self.write_landing(caller, object, landing, stability);
@@ -58,7 +58,7 @@ impl MemStore {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: Landing,
+        landing: Pages,
         stability: Stability,
     ) -> (Change, Result<Written>) {
         let (offset, len) = (landing.offset(), landing.len());
@@ -107,8 +107,8 @@ impl MemStore {
         (change, result)
     }
 
-    pub(super) fn landing_for(&self, offset: u64, count: u32) -> Option<Landing> {
-        Landing::new(&self.pool, offset, count as usize)
+    pub(super) fn landing_for(&self, offset: u64, count: u32) -> Option<Pages> {
+        Pages::new(&self.pool, offset, count as usize)
     }
 
     /// Memory is as stable as it gets: there is nothing to do.

@@ -11,10 +11,8 @@ use super::pool::{FreshPages, Pool};
 /// Memory for one WRITE that is still being received: fresh pages that no file has yet.
 ///
 /// The first byte lies at the same place within its page as it will in the file, so that whole pages can be
-/// swapped in. Dropped, it gives its pages back and changes nothing. Whoever hands it to
-/// [`Store::write_landed`](crate::Store::write_landed) has filled all of it: what was not filled holds what the
-/// memory held before.
-pub struct Landing {
+/// swapped in. Dropped, it gives its pages back and changes nothing.
+pub(crate) struct Pages {
     pool: Arc<Pool>,
     /// Present until written.
     pages: Option<FreshPages>,
@@ -22,9 +20,9 @@ pub struct Landing {
     len: usize,
 }
 
-impl Landing {
+impl Pages {
     /// Takes pages for `len` bytes at `offset`; `None` without space, or when there is nothing to receive.
-    pub(super) fn new(pool: &Arc<Pool>, offset: u64, len: usize) -> Option<Landing> {
+    pub(super) fn new(pool: &Arc<Pool>, offset: u64, len: usize) -> Option<Pages> {
         let head = (offset % PAGE_BYTES as u64) as usize;
         let count = head.checked_add(len)?.div_ceil(PAGE_BYTES);
         offset.checked_add(len as u64)?;
@@ -33,18 +31,15 @@ impl Landing {
         }
         let place = (offset / PAGE_BYTES as u64 % EXTENT_PAGES as u64) as usize;
         let pages = pool.pages(place, count)?;
-        Some(Landing { pool: Arc::clone(pool), pages: Some(pages), offset, len })
+        Some(Pages { pool: Arc::clone(pool), pages: Some(pages), offset, len })
     }
 
     /// Where in the file the bytes go.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
     /// How many bytes it takes.
-    #[must_use]
-    #[allow(clippy::len_without_is_empty)] // There is no empty landing.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -80,7 +75,7 @@ impl Landing {
     }
 }
 
-impl Drop for Landing {
+impl Drop for Pages {
     fn drop(&mut self) {
         if let Some(pages) = self.pages.take() {
             self.pool.free_fresh(pages);

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::arena::Arena;
 use super::layout::{ARENA_PAGES, EXTENT_BYTES, EXTENT_PAGES, PAGE_BYTES, arena_of};
 use super::pool::{Page, Pool};
+use crate::payload::Segment;
 
 /// What holes read as; one piece of it per extent.
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
@@ -18,7 +19,7 @@ static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 /// A view of the store's memory that stays as it is until dropped.
 ///
 /// It may outlive the store: the memory it points to is then kept.
-pub struct Segment {
+pub(crate) struct Pinned {
     start: NonNull<u8>,
     len: usize,
     /// Where it is pinned; absent for a hole.
@@ -26,22 +27,22 @@ pub struct Segment {
 }
 
 // SAFETY: the bytes do not change while the segment lives, and unpinning is atomic.
-unsafe impl Send for Segment {}
+unsafe impl Send for Pinned {}
 // SAFETY: as above.
-unsafe impl Sync for Segment {}
+unsafe impl Sync for Pinned {}
 
-impl Segment {
-    fn hole(len: usize) -> Segment {
+impl Pinned {
+    fn hole(len: usize) -> Pinned {
         let zeros = &ZEROS[..len.min(ZEROS.len())];
-        Segment { start: NonNull::from(zeros).cast(), len: zeros.len(), arena: None }
+        Pinned { start: NonNull::from(zeros).cast(), len: zeros.len(), arena: None }
     }
 
     /// Pins `len` bytes from `from` on, counted from the start of page `first`. The caller borrows all pages
     /// that it covers, which lie in one arena in a row.
-    fn pinned(pool: &Pool, first: &Page, from: usize, len: usize) -> Option<Segment> {
+    fn new(pool: &Pool, first: &Page, from: usize, len: usize) -> Option<Pinned> {
         let arena = pool.arena(arena_of(first.number()))?;
         let start = NonNull::new(pool.start(first.number()).wrapping_add(from))?;
-        let segment = Segment { start, len, arena: Some(NonNull::from(arena)) };
+        let segment = Pinned { start, len, arena: Some(NonNull::from(arena)) };
         for extent in segment.extents(arena) {
             arena.pin(extent);
         }
@@ -54,7 +55,7 @@ impl Segment {
     }
 }
 
-impl Deref for Segment {
+impl Deref for Pinned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -64,7 +65,7 @@ impl Deref for Segment {
     }
 }
 
-impl Drop for Segment {
+impl Drop for Pinned {
     fn drop(&mut self) {
         let Some(arena) = self.arena else { return };
         // SAFETY: a pool keeps the records of its arenas as long as it lives, and it lives while pins are left.
@@ -95,18 +96,18 @@ pub(super) fn gather(
             Some(Some(first)) => {
                 let pages = in_a_row(rest);
                 let taken = left.min(pages * PAGE_BYTES - skip);
-                out.extend(Segment::pinned(pool, first, skip, taken));
+                out.extend(Pinned::new(pool, first, skip, taken).map(Segment::from));
                 (pages, taken)
             }
             Some(None) => {
                 let pages = rest.iter().take_while(|slot| slot.is_none()).count().min(EXTENT_PAGES);
                 let taken = left.min(pages * PAGE_BYTES - skip);
-                out.push(Segment::hole(taken));
+                out.push(Pinned::hole(taken).into());
                 (pages, taken)
             }
             None => {
                 let taken = left.min(EXTENT_BYTES - skip);
-                out.push(Segment::hole(taken));
+                out.push(Pinned::hole(taken).into());
                 (EXTENT_PAGES, taken)
             }
         };

@@ -16,6 +16,7 @@ pub(crate) const EXPORT: &str = "/export";
 #[derive(Debug)]
 pub(crate) struct Group {
     _server: Server,
+    _place: Option<testkit::TempDir>,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) port: u16,
 }
@@ -23,13 +24,33 @@ pub(crate) struct Group {
 impl Group {
     /// Starts nodes on 127.0.0.1 and the next addresses, all on one port.
     pub(crate) fn start(nodes: u8) -> Self {
+        Self::start_with(nodes, None, |listens| Config::quick(1 << 30, EXPORT, listens))
+    }
+
+    /// As [`start`](Self::start), with a directory that everybody may write to.
+    pub(crate) fn start_on_disk(nodes: u8) -> Self {
+        let place = testkit::temp_dir("served");
+        let directory = place.path().join("data");
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let state = place.path().join("state");
+        Self::start_with(nodes, Some(place), |listens| {
+            Config::quick_dir(&directory, Some(&state), EXPORT, listens)
+        })
+    }
+
+    fn start_with(
+        nodes: u8,
+        place: Option<testkit::TempDir>,
+        config: impl Fn(&[SocketAddr]) -> Config,
+    ) -> Self {
         let addresses: Vec<IpAddr> = (1..=nodes).map(|node| IpAddr::from([127, 0, 0, node])).collect();
         // A port that is free on the first address may be taken on another; then the next one is tried.
         for _ in 0..20 {
             let port = testkit::free_port();
             let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-            if let Ok(server) = Server::start(Config::quick(1 << 30, EXPORT, &listens)) {
-                return Self { _server: server, addresses, port };
+            if let Ok(server) = Server::start(config(&listens)) {
+                return Self { _server: server, _place: place, addresses, port };
             }
         }
         panic!("no port that is free on {nodes} addresses");

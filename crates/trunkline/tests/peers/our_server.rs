@@ -85,6 +85,13 @@ fn libnfs_copies_a_large_file_to_and_from_a_single_node() {
 }
 
 #[test]
+fn libnfs_copies_files_and_trees_to_and_from_a_directory() {
+    let group = Group::start_on_disk(2);
+    a_large_file_goes_up_and_down(&group);
+    a_tree_of_small_files_goes_up_and_down(&group);
+}
+
+#[test]
 fn libnfs_copies_a_large_file_through_one_node_and_back_through_others() {
     a_large_file_goes_up_and_down(&Group::start(4));
 }

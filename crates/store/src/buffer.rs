@@ -1,0 +1,107 @@
+//! Buffers that are used again and again, for stores whose data come from system calls.
+//!
+//! A buffer is zeroed once, when it is made, and keeps what the last use left there: whoever takes one fills
+//! what it shows. Kept buffers are bounded; what is out is bounded by whoever holds it.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The sizes buffers come in: of small, usual and the largest transfers.
+const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// The most bytes kept for later in each class: 16 of the largest transfers, or 4,096 of the smallest.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// Buffers kept for later.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers([Mutex<Vec<Box<[u8]>>>; CLASSES.len()]);
+
+impl Buffers {
+    /// A buffer that shows `len` bytes; what is in them is of no meaning.
+    pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
+        let class = CLASSES.iter().position(|bytes| len <= *bytes);
+        let kept = class.and_then(|class| self.0.get(class)).and_then(|kept| {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.pop()
+        });
+        let bytes = class.and_then(|class| CLASSES.get(class).copied()).unwrap_or(len);
+        let whole = kept.unwrap_or_else(|| vec![0; bytes].into_boxed_slice());
+        Buffer { whole, len, home: Arc::clone(self) }
+    }
+
+    fn put(&self, whole: Box<[u8]>) {
+        let Some(class) = CLASSES.iter().position(|bytes| *bytes == whole.len()) else { return };
+        let Some(kept) = self.0.get(class) else { return };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if (kept.len() + 1) * whole.len() <= KEPT_BYTES_MAX {
+            kept.push(whole);
+        }
+    }
+}
+
+/// One buffer; dropped, it goes back to where it came from.
+pub(crate) struct Buffer {
+    whole: Box<[u8]>,
+    len: usize,
+    home: Arc<Buffers>,
+}
+
+impl Buffer {
+    /// Shows fewer bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.whole.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.whole.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.home.put(std::mem::take(&mut self.whole));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_and_is_used_again() {
+        let buffers = Arc::new(Buffers::default());
+        let mut first = buffers.take(5000);
+        first[4999] = 7;
+        let place = first.as_ptr();
+        first.truncate(10);
+        assert_eq!(first.len(), 10);
+        drop(first);
+        let again = buffers.take(6000);
+        assert_eq!((again.as_ptr(), again.len()), (place, 6000));
+        assert_eq!(buffers.take(3 << 20).len(), 3 << 20, "above the classes, made for the occasion");
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_bound() {
+        let buffers = Arc::new(Buffers::default());
+        let out: Vec<Buffer> = (0..20).map(|_| buffers.take(1 << 20)).collect();
+        drop(out);
+        assert_eq!(buffers.0[3].lock().unwrap().len(), KEPT_BYTES_MAX >> 20);
+    }
+}

@@ -1,0 +1,485 @@
+//! The directory store: any directory of a POSIX file system.
+//!
+//! - `sys`, `identity`: the system calls beneath, and acting as the caller.
+//! - `name`, `map`, `state`: how objects are named so that handles outlive the process, and what is kept for that.
+//! - `node`, `cache`: objects that are held open. `find`: from a name, or a handle, to one of them.
+//! - the operations: `data`, `setattr`, `create`, `remove`, `listing`.
+//!
+//! Nothing outside of the exported directory is ever reached: names are looked up one at a time, relative to a
+//! directory that is held open, without following links and without crossing mounts (`openat2`), and an object
+//! that was opened by its handle is shown to lie beneath the root. Every operation may wait for the device, so
+//! it belongs on a thread that may wait; the `_now` forms answer from what is held open and in memory.
+//!
+//! docs/decisions/0005-dir-store.md has the reasons.
+
+mod cache;
+mod create;
+mod data;
+mod fault;
+mod find;
+mod identity;
+mod listing;
+mod map;
+mod name;
+mod node;
+mod now;
+mod remove;
+mod setattr;
+mod state;
+mod sys;
+
+use crate::buffer::Buffers;
+use crate::interface::{
+    Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
+    SetAttributes, Space, Stability, Store, Time, Written,
+};
+use crate::payload::{Landing, Place, Segment};
+use cache::Cache;
+use identity::Identity;
+use map::Map;
+use name::Naming;
+use node::Node;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use smallvec::SmallVec;
+use state::State;
+use std::hash::RandomState;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The largest file: offsets are signed.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// The most objects held open; each has up to three descriptors.
+const HELD_MAX: usize = 8192;
+/// Descriptors for each object held open, and for each that is only a place; a share of the limit for others.
+const DESCRIPTORS_EACH: usize = 4;
+/// What is not used for so long is closed, so that a file deleted beneath gives its space back.
+const IDLE: Duration = Duration::from_secs(10);
+/// Longer ones are received elsewhere: nobody sends them.
+const LANDING_BYTES_MAX: u32 = 1 << 20;
+
+/// What to serve, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirOptions {
+    /// The directory.
+    pub path: PathBuf,
+    /// Where to keep what outlives the process, outside of the directory; absent: the default place.
+    pub state: Option<PathBuf>,
+}
+
+/// Why a directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory itself.
+    #[error("{}: {error}", path.display())]
+    Root {
+        /// As it was given.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Nobody said where to keep state, and there is no default place.
+    #[error("there is no place to keep file handles' keys in: neither HOME nor XDG_STATE_HOME is set")]
+    NoStatePlace,
+    /// What is kept cannot be read or made.
+    #[error("state cannot be kept in {}: {error}", path.display())]
+    State {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// State would be exported itself, and with it the key of the handles.
+    #[error("state would lie in {}, within the exported directory", path.display())]
+    StateInside {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// A directory of a file system, served to callers.
+pub struct DirStore {
+    shared: Arc<Shared>,
+    /// Dropped, it ends the thread that closes what is idle.
+    stop: Option<mpsc::Sender<()>>,
+    sweeper: Option<JoinHandle<()>>,
+}
+
+/// See the module.
+struct Shared {
+    /// For reading, because the kernel opens handles only relative to such a descriptor.
+    root: OwnedFd,
+    root_object: ObjectId,
+    device: u64,
+    /// Whether the root is its file system's own, so that nothing of it lies outside.
+    whole: bool,
+    /// Whether what is in memory is there without asking another machine or process.
+    local: bool,
+    /// Whether there is no device to wait for at all.
+    memory: bool,
+    /// Whether the file system can be asked to read, and to write, only what it can at once.
+    reads_now: AtomicBool,
+    writes_now: AtomicBool,
+    /// Whether the file system's offsets in directories do not stay good, so that we number names.
+    number_names: bool,
+    naming: Naming,
+    identity: Identity,
+    state: State,
+    map: Map,
+    cache: Cache,
+    buffers: Arc<Buffers>,
+    /// Keys the hashes of callers.
+    callers: RandomState,
+    name_bytes_max: u32,
+}
+
+impl DirStore {
+    /// Opens a directory, and what is kept for it.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(options: &DirOptions) -> std::result::Result<Self, OpenError> {
+        let in_root = |error: io::Error| OpenError::Root { path: options.path.clone(), error };
+        let path = std::fs::canonicalize(&options.path).map_err(in_root)?;
+        let base = options.state.clone().or_else(state::default_base).ok_or(OpenError::NoStatePlace)?;
+        let state = open_state(&base, &path)?;
+        let map = Map::open(&state.directory, &state.secret)
+            .map_err(|error| OpenError::State { path: state.directory.clone(), error })?;
+        let shared = Shared::open(&path, state, map).map_err(|error| in_root(error.into()))?;
+        let shared = Arc::new(shared);
+        let (stop, stopped) = mpsc::channel();
+        let watched = Arc::downgrade(&shared);
+        let sweep = move || {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(IDLE) {
+                let Some(shared) = watched.upgrade() else { break };
+                shared.close(shared.cache.take_idle());
+            }
+        };
+        let thread = std::thread::Builder::new().name("tl-dir-idle".into()).spawn(sweep);
+        let sweeper = Some(thread.map_err(in_root)?);
+        Ok(Self { shared, stop: Some(stop), sweeper })
+    }
+
+    /// What an administrator should know about how this directory is served, in sentences.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Identity::Own { uid, gid, .. } = &self.shared.identity {
+            notes.push(format!(
+                "not root: every caller acts as user {uid}, group {gid}, with that user's rights"
+            ));
+        }
+        if !self.shared.naming.can_open {
+            let state = self.shared.state.directory.display();
+            notes.push(format!(
+                "the kernel's file handles cannot be opened here: a map in {state} says where files lie; \
+                 a file renamed beneath the server while its handle is idle becomes stale"
+            ));
+        }
+        notes
+    }
+}
+
+impl Drop for DirStore {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.sweeper.take() {
+            let _ = thread.join();
+        }
+        self.shared.close(self.shared.cache.take_all());
+    }
+}
+
+fn open_state(base: &Path, root: &Path) -> std::result::Result<State, OpenError> {
+    let in_state = |error: io::Error| OpenError::State { path: base.to_owned(), error };
+    // Asked before anything is made there: of the nearest directory above that exists.
+    let absolute = std::path::absolute(base).map_err(in_state)?;
+    let exists = absolute.ancestors().find_map(|path| std::fs::canonicalize(path).ok());
+    if exists.is_some_and(|path| path.starts_with(root)) {
+        return Err(OpenError::StateInside { path: base.to_owned() });
+    }
+    State::open(base, root).map_err(in_state)
+}
+
+impl Shared {
+    fn open(path: &Path, state: State, map: Map) -> rustix::io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&root)?;
+        let naming = Naming::probe(root.as_fd(), &state.secret);
+        let root_object = naming.name(root.as_fd(), c"", stat.st_ino).map_err(|_| rustix::io::Errno::IO)?;
+        // On a thread of its own: trying an identity on has effects on a thread that outlast the trial, such
+        // as the end of its tie to a parent's death.
+        let identity = std::thread::scope(|scope| scope.spawn(Identity::probe).join());
+        let Ok(identity) = identity else { return Err(rustix::io::Errno::IO) };
+        let kind = rustix::fs::fstatfs(&root)?.f_type;
+        let name_bytes_max = rustix::fs::fstatvfs(&root)?.f_namemax;
+        Ok(Self {
+            whole: find::is_whole(root.as_fd()),
+            local: find::is_local(kind),
+            memory: find::is_memory(kind),
+            reads_now: AtomicBool::new(true),
+            writes_now: AtomicBool::new(true),
+            number_names: listing::must_number(kind),
+            root,
+            root_object,
+            device: stat.st_dev,
+            naming,
+            identity,
+            state,
+            map,
+            cache: Cache::new(held_max()),
+            buffers: Arc::default(),
+            callers: RandomState::new(),
+            name_bytes_max: u32::try_from(name_bytes_max).unwrap_or(255),
+        })
+    }
+
+    /// Closes what has left the cache. What was written to is synced first, because a write that fails later
+    /// would show to nobody.
+    fn close(&self, gone: Vec<Arc<Node>>) {
+        for node in gone {
+            self.sync_if_dirty(&node);
+        }
+    }
+
+    fn space(&self) -> Space {
+        let Ok(space) = rustix::fs::fstatvfs(&self.root) else { return Space::default() };
+        Space {
+            total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
+            // What others than root can have.
+            free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+            total_objects: space.f_files,
+            free_objects: space.f_favail,
+        }
+    }
+}
+
+/// As many objects as the limit of descriptors leaves room for, once that is raised as far as it may be.
+fn held_max() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX).min(1 << 17);
+    if limit.current.is_some_and(|current| current < most) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum });
+    }
+    let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let share = usize::try_from(now).unwrap_or(usize::MAX) / DESCRIPTORS_EACH / 2;
+    share.clamp(16, HELD_MAX)
+}
+
+impl Store for DirStore {
+    fn root(&self) -> ObjectId {
+        self.shared.root_object
+    }
+
+    fn may_block(&self) -> bool {
+        true
+    }
+
+    fn handle_secret(&self) -> Option<[u8; 16]> {
+        Some(self.shared.state.secret)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            file_bytes_max: FILE_BYTES_MAX,
+            name_bytes_max: self.shared.name_bytes_max,
+            // What ext4 has; there is no asking that tells the truth.
+            links_max: 65_000,
+            time_delta_ns: 1,
+        }
+    }
+
+    fn space(&self) -> Space {
+        self.shared.space()
+    }
+
+    fn verifier(&self) -> u64 {
+        self.shared.state.verifier()
+    }
+
+    fn attributes(&self, object: ObjectId) -> Result<Attributes> {
+        self.shared.get(object)?.attributes()
+    }
+
+    fn set_attributes(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        set: &SetAttributes,
+        guard: Option<Time>,
+    ) -> (Change, Result<()>) {
+        self.shared.set(caller, object, set, guard)
+    }
+
+    fn lookup(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Result<Attributes>) {
+        self.shared.find(caller, directory, name)
+    }
+
+    fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
+        self.shared.rights(caller, object, wanted)
+    }
+
+    fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
+        self.shared.target(object, out)
+    }
+
+    fn read(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
+    ) -> Result<ReadEnd> {
+        self.shared.read_data(caller, object, offset, count, out)
+    }
+
+    fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
+        let fits = count > 0 && count <= LANDING_BYTES_MAX;
+        fits.then(|| Landing(Place::Buffer(self.shared.buffers.take(count as usize), offset)))
+    }
+
+    fn write(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> (Change, Result<Written>) {
+        self.shared.write_data(caller, object, offset, data, stability)
+    }
+
+    fn write_landed(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        landing: Landing,
+        stability: Stability,
+    ) -> (Change, Result<Written>) {
+        match landing.0 {
+            Place::Buffer(data, offset) => self.shared.write_data(caller, object, offset, &data, stability),
+            // Made by another store, which a caller has no reason to mix up with this one.
+            Place::Pages(_) => (Change::default(), Err(crate::Error::Invalid)),
+        }
+    }
+
+    fn commit(&self, object: ObjectId, _offset: u64, _count: u32) -> (Change, Result<u64>) {
+        self.shared.commit_data(object)
+    }
+
+    fn create(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        new: NewObject<'_>,
+    ) -> (Change, Result<Attributes>) {
+        self.shared.make(caller, directory, name, new)
+    }
+
+    fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+        self.shared.unlink(caller, directory, name, false)
+    }
+
+    fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
+        self.shared.unlink(caller, directory, name, true)
+    }
+
+    fn rename(
+        &self,
+        caller: Caller<'_>,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+    ) -> (Change, Change, Result<()>) {
+        self.shared.move_name(caller, from, to)
+    }
+
+    fn link(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Change, Result<()>) {
+        self.shared.make_link(caller, object, directory, name)
+    }
+
+    fn read_directory(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        cookie: u64,
+        visit: &mut dyn FnMut(Entry<'_>) -> bool,
+    ) -> Result<DirectoryEnd> {
+        self.shared.list(caller, directory, cookie, visit)
+    }
+
+    fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
+        Some(self.shared.held_now(object)?.attributes())
+    }
+
+    fn lookup_now(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<(Option<Attributes>, Result<Attributes>)> {
+        self.shared.find_now(caller, directory, name)
+    }
+
+    fn access_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        wanted: u32,
+    ) -> Option<Result<(u32, Attributes)>> {
+        self.shared.rights_now(caller, object, wanted)
+    }
+
+    fn read_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
+    ) -> Option<Result<ReadEnd>> {
+        self.shared.read_data_now(caller, object, offset, count, out)
+    }
+
+    fn write_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Option<(Change, Result<Written>)> {
+        self.shared.write_data_now(caller, object, offset, data, stability)
+    }
+
+    fn write_landed_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        landing: &mut Option<Landing>,
+        stability: Stability,
+    ) -> Option<(Change, Result<Written>)> {
+        let Some(Landing(Place::Buffer(data, offset))) = &*landing else { return None };
+        let written = self.shared.write_data_now(caller, object, *offset, data, stability)?;
+        *landing = None;
+        Some(written)
+    }
+}

@@ -1,0 +1,272 @@
+//! CREATE, MKDIR, SYMLINK, MKNOD and LINK: what adds a name.
+//!
+//! The kernel decides under the caller's identity whether a name may be added, and gives the new object its
+//! owner. The verifier of an exclusive create is kept in the new file's times, so that a create that is
+//! repeated after a restart still finds its file; the client sets the times right afterwards. RFC 1813 s3.3.8
+
+use super::find::{WITHIN, check_name, is_dots};
+use super::identity::prepare_thread;
+use super::node::{Node, attributes, own_path};
+use super::setattr::set_times;
+use super::{FILE_BYTES_MAX, Shared};
+use crate::interface::{
+    Attributes, Caller, Change, Error, Kind, NewObject, ObjectId, Result, SetAttributes, SetTime, Time,
+};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// The longest target of a symbolic link: a path with its NUL fits in a page.
+const TARGET_BYTES_MAX: usize = 4095;
+const SET_IDS: u32 = 0o6000;
+
+impl Shared {
+    pub fn make(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        new: NewObject<'_>,
+    ) -> (Change, Result<Attributes>) {
+        self.changing(directory, |parent| {
+            let called = new_name(parent, name)?;
+            if let Err(error) = check_new(&new) {
+                let taken = self.child(parent, name, ResolveFlags::empty()).is_ok();
+                return Err(if taken { Error::Exists } else { error });
+            }
+            prepare_thread();
+            let made = match new {
+                NewObject::File(set) | NewObject::FileGuarded(set) => {
+                    self.make_file(caller, parent, &called, &set)
+                }
+                NewObject::FileExclusive(verifier) => {
+                    self.make_file(caller, parent, &called, &verifier_times(verifier))
+                }
+                NewObject::Directory(set) | NewObject::Symlink(set, _) | NewObject::Special(set, _) => {
+                    self.make_other(caller, parent, &called, &new, &set)
+                }
+            };
+            match made {
+                Err(Error::Exists) => self.meet(caller, parent, name, new),
+                made => {
+                    let node = made?;
+                    self.sync_names(parent)?;
+                    node.attributes()
+                }
+            }
+        })
+    }
+
+    /// Changes a directory's names, with its state before and after.
+    pub fn changing<T>(
+        &self,
+        directory: ObjectId,
+        act: impl FnOnce(&Node) -> Result<T>,
+    ) -> (Change, Result<T>) {
+        let parent = match self.get(directory) {
+            Ok(node) => node,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let held = parent.hold();
+        let before = match parent.stat() {
+            Ok(stat) => stat,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let result = parent.require_directory().and_then(|()| act(&parent));
+        let change = parent.change_since(&before);
+        drop(held);
+        (change, result)
+    }
+
+    fn make_file(
+        &self,
+        caller: Caller<'_>,
+        parent: &Node,
+        called: &CStr,
+        set: &SetAttributes,
+    ) -> Result<Arc<Node>> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(set.mode.unwrap_or(0) & 0o7777);
+        let fd = {
+            let _acting = self.identity.act_as(caller)?;
+            rustix::fs::openat2(&parent.place, called, flags, mode, WITHIN)?
+        };
+        let place = rustix::fs::open(own_path(fd.as_fd()), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
+        // The descriptor may write whatever the mode says, which a copy of a read-only file needs.
+        node.adopt(fd);
+        self.finish(caller, &node, &stat, set)?;
+        self.sync_attributes(&node)?;
+        Ok(node)
+    }
+
+    fn make_other(
+        &self,
+        caller: Caller<'_>,
+        parent: &Node,
+        called: &CStr,
+        new: &NewObject<'_>,
+        set: &SetAttributes,
+    ) -> Result<Arc<Node>> {
+        let mode = Mode::from_raw_mode(set.mode.unwrap_or(0) & 0o7777);
+        {
+            let _acting = self.identity.act_as(caller)?;
+            match *new {
+                NewObject::Directory(_) => rustix::fs::mkdirat(&parent.place, called, mode)?,
+                NewObject::Symlink(_, target) => {
+                    let target = CString::new(target).map_err(|_| Error::Invalid)?;
+                    rustix::fs::symlinkat(&target, &parent.place, called)?;
+                }
+                NewObject::Special(_, kind) => {
+                    let (kind, device) = match kind {
+                        Kind::BlockDevice(major, minor) => {
+                            (FileType::BlockDevice, rustix::fs::makedev(major, minor))
+                        }
+                        Kind::CharacterDevice(major, minor) => {
+                            (FileType::CharacterDevice, rustix::fs::makedev(major, minor))
+                        }
+                        Kind::Socket => (FileType::Socket, 0),
+                        Kind::Fifo => (FileType::Fifo, 0),
+                        Kind::File | Kind::Directory | Kind::Symlink => return Err(Error::BadType),
+                    };
+                    rustix::fs::mknodat(&parent.place, called, kind, mode, device)?;
+                }
+                NewObject::File(_) | NewObject::FileGuarded(_) | NewObject::FileExclusive(_) => {
+                    return Err(Error::BadType);
+                }
+            }
+        }
+        let place = self.child(parent, called.to_bytes(), ResolveFlags::empty())?;
+        let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
+        self.finish(caller, &node, &stat, set)?;
+        Ok(node)
+    }
+
+    /// Sets what making it could not. Only root may choose another owner or group; for others the fields mean
+    /// nothing.
+    fn finish(&self, caller: Caller<'_>, node: &Node, stat: &Stat, set: &SetAttributes) -> Result<()> {
+        let root = self.identity.effective(caller).uid == 0;
+        let (uid, gid) = (set.uid.filter(|_| root), set.gid.filter(|_| root));
+        let other = uid.is_some_and(|uid| uid != stat.st_uid) || gid.is_some_and(|gid| gid != stat.st_gid);
+        if let Some(size) = set.size.filter(|size| *size > 0) {
+            let fd = node.to_write()?;
+            let _acting = self.identity.act_as_user(caller)?;
+            rustix::fs::ftruncate(fd, size)?;
+        }
+        let _acting = self.identity.act_as(caller)?;
+        if other {
+            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        // What mkdir leaves out, and a new owner took away. A directory's inherited set-group-id stays.
+        let wanted =
+            set.mode.unwrap_or(0) & 0o7777 | stat.st_mode & if node.is_directory() { 0o2000 } else { 0 };
+        let lacks = wanted & SET_IDS != stat.st_mode & SET_IDS || other && wanted & SET_IDS != 0;
+        if lacks && node.kind != Kind::Symlink {
+            rustix::fs::chmod(node.own_path(), Mode::from_raw_mode(wanted))?;
+        }
+        set_times(node, set)
+    }
+
+    /// What CREATE does with a name that is taken. RFC 1813 s3.3.8
+    ///
+    /// UNCHECKED sets only the size of an existing file, and leaves anything else as it is: this is what `open`
+    /// without `O_EXCL` means.
+    fn meet(&self, caller: Caller<'_>, parent: &Node, name: &[u8], new: NewObject<'_>) -> Result<Attributes> {
+        if matches!(new, NewObject::FileGuarded(_)) {
+            return Err(Error::Exists);
+        }
+        let existing = |new| match new {
+            NewObject::File(_) | NewObject::FileExclusive(_) => {
+                let place = self.child(parent, name, ResolveFlags::empty())?;
+                self.keep_child(parent, name, place)
+            }
+            _ => Err(Error::Exists),
+        };
+        let (node, stat) = existing(new)?;
+        let known = attributes(node.object, &stat);
+        match new {
+            NewObject::File(SetAttributes { size: Some(size), .. }) if node.kind == Kind::File => {
+                let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+                self.set(caller, node.object, &set, None).1?;
+                node.attributes()
+            }
+            NewObject::FileExclusive(verifier) => {
+                let times = verifier_times(verifier);
+                let same = times.accessed == SetTime::To(known.accessed)
+                    && times.modified == SetTime::To(known.modified)
+                    && known.kind == Kind::File
+                    && known.size == 0;
+                if same { Ok(known) } else { Err(Error::Exists) }
+            }
+            _ => Ok(known),
+        }
+    }
+
+    pub fn make_link(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Change, Result<()>) {
+        let known = self.get(object);
+        let (change, result) = self.changing(directory, |parent| {
+            let node = known.as_ref().map_err(|error| *error)?;
+            if node.is_directory() {
+                return Err(Error::IsDirectory);
+            }
+            let called = new_name(parent, name)?;
+            {
+                let _acting = self.identity.act_as(caller)?;
+                let from = node.own_path();
+                rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, &called, AtFlags::SYMLINK_FOLLOW)?;
+            }
+            self.note(&object, parent, name);
+            self.sync_names(parent)
+        });
+        (known.ok().and_then(|node| node.attributes().ok()), change, result)
+    }
+
+    /// Names that a client is told of are on disk. RFC 1813 s4.8
+    pub fn sync_names(&self, directory: &Node) -> Result<()> {
+        // A directory that can be written to but not read cannot be opened by others than root; its names reach
+        // the disk a little later.
+        let Ok(fd) = directory.to_read() else { return Ok(()) };
+        rustix::fs::fsync(fd).map_err(|errno| match errno {
+            // A file system that has no such thing.
+            Errno::INVAL => Error::NotSupported,
+            other => other.into(),
+        })
+    }
+}
+
+/// A name that can be given to something new.
+fn new_name(parent: &Node, name: &[u8]) -> Result<CString> {
+    parent.require_directory()?;
+    let called = check_name(name)?;
+    if is_dots(name) { Err(Error::Exists) } else { Ok(called) }
+}
+
+/// Kept in the seconds of the times, of which every file system here keeps 31 bits.
+fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
+    let [a, b, c, d, e, f, g, h] = verifier;
+    let time = |bytes| SetTime::To(Time { seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff, nanoseconds: 0 });
+    SetAttributes { accessed: time([a, b, c, d]), modified: time([e, f, g, h]), ..SetAttributes::default() }
+}
+
+fn check_new(new: &NewObject<'_>) -> Result<()> {
+    match *new {
+        NewObject::File(set) | NewObject::FileGuarded(set) => {
+            let fits = set.size.is_none_or(|size| size <= FILE_BYTES_MAX);
+            if fits { Ok(()) } else { Err(Error::FileTooBig) }
+        }
+        NewObject::Symlink(_, []) => Err(Error::NotFound),
+        NewObject::Symlink(_, target) if target.len() > TARGET_BYTES_MAX => Err(Error::NameTooLong),
+        NewObject::Symlink(_, target) if target.contains(&0) => Err(Error::Invalid),
+        NewObject::Special(_, Kind::File | Kind::Directory | Kind::Symlink) => Err(Error::BadType),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,275 @@
+//! READ, WRITE and COMMIT.
+
+use super::identity::prepare_thread;
+use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
+use super::{FILE_BYTES_MAX, Shared};
+use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
+use crate::payload::Segment;
+use rustix::fs::Stat;
+use rustix::io::{Errno, ReadWriteFlags};
+use smallvec::SmallVec;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+impl Shared {
+    pub fn read_data(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
+    ) -> Result<ReadEnd> {
+        let node = self.get(object)?;
+        node.require_file()?;
+        // Taken before the data: a change in between then shows to the client as a newer time than these data
+        // have, and not as one that they seem to have.
+        let stat = node.stat()?;
+        let caller = self.identity.effective(caller);
+        let rights = || node.rights(&self.callers, &self.identity, caller, &stat);
+        if !owns(caller, &stat) && !reads(rights()?) {
+            return Err(Error::Access);
+        }
+        let fd = node.to_read()?;
+        let left = u64::try_from(stat.st_size).unwrap_or_default().saturating_sub(offset);
+        let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
+        let mut done = 0;
+        if count > 0 {
+            let mut buffer = self.buffers.take(count as usize);
+            while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+                match rustix::io::pread(fd, rest, offset + done as u64) {
+                    Ok(0) => break,
+                    Ok(more) => done += more,
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            buffer.truncate(done);
+            if done > 0 {
+                out.push(buffer.into());
+            }
+        }
+        let eof = done < count as usize || u64::from(count) >= left;
+        Ok(ReadEnd { count: done as u32, eof, attributes: attributes(object, &stat) })
+    }
+
+    /// As [`read_data`](Self::read_data), from memory or not at all.
+    pub fn read_data_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
+    ) -> Option<Result<ReadEnd>> {
+        let node = self.held_now(object)?;
+        let fd = node.opened_to_read().filter(|_| self.reads_now.load(Ordering::Relaxed))?;
+        let stat = node.stat().ok()?;
+        let caller = self.identity.effective(caller);
+        if !owns(caller, &stat) && !reads(node.known_rights(&self.callers, caller, &stat)?) {
+            return None;
+        }
+        let left = u64::try_from(stat.st_size).unwrap_or_default().saturating_sub(offset);
+        let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
+        if count > 0 {
+            let mut buffer = self.buffers.take(count as usize);
+            let mut slices = [IoSliceMut::new(&mut buffer)];
+            let done = rustix::io::preadv2(fd, &mut slices, offset, self.at_once());
+            let done = supported(done, &self.reads_now)?;
+            if done != count as usize {
+                return None;
+            }
+            out.push(buffer.into());
+        }
+        let eof = u64::from(count) >= left;
+        Some(Ok(ReadEnd { count, eof, attributes: attributes(object, &stat) }))
+    }
+
+    /// How the kernel is asked to wait for no device. A file system in memory has none, and does not know the flag.
+    fn at_once(&self) -> ReadWriteFlags {
+        if self.memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT }
+    }
+
+    pub fn write_data(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> (Change, Result<Written>) {
+        let node = match self.get(object) {
+            Ok(node) => node,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let held = node.hold();
+        let before = match node.stat() {
+            Ok(stat) => stat,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        // Before the data: a loss in between then counts against them.
+        let verifier = self.state.verifier();
+        let written = self.write_in(caller, &node, &before, offset, data, stability);
+        let change = node.change_since(&before);
+        drop(held);
+        let done = |count| Written { count, committed: stability, verifier };
+        (change, written.map(done))
+    }
+
+    fn write_in(
+        &self,
+        caller: Caller<'_>,
+        node: &Node,
+        stat: &Stat,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<u32> {
+        let count = self.may_write(caller, node, stat, offset, data.len())?;
+        if count == 0 {
+            return Ok(0);
+        }
+        let fd = node.to_write()?;
+        prepare_thread();
+        node.dirty.store(true, Ordering::Relaxed);
+        let done = {
+            // As the caller: quotas and reserved blocks are its own, and privileges of the file end.
+            let _acting = self.identity.act_as_user(caller)?;
+            write_all(fd, offset, data)?
+        };
+        match stability {
+            Stability::Unstable => {}
+            Stability::DataSync => self.sync(node, fd, true)?,
+            Stability::FileSync => self.sync(node, fd, false)?,
+        }
+        Ok(done as u32)
+    }
+
+    /// Whether the caller may write there; how much.
+    fn may_write(
+        &self,
+        caller: Caller<'_>,
+        node: &Node,
+        stat: &Stat,
+        offset: u64,
+        len: usize,
+    ) -> Result<u32> {
+        node.require_file()?;
+        let caller = self.identity.effective(caller);
+        let rights = || node.rights(&self.callers, &self.identity, caller, stat);
+        if !owns(caller, stat) && rights()? & WRITE == 0 {
+            return Err(Error::Access);
+        }
+        let end = offset.checked_add(len as u64).filter(|&end| end <= FILE_BYTES_MAX);
+        end.ok_or(Error::FileTooBig)?;
+        u32::try_from(len).map_err(|_| Error::Invalid)
+    }
+
+    /// As [`write_data`](Self::write_data), into memory or not at all.
+    pub fn write_data_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Option<(Change, Result<Written>)> {
+        if stability != Stability::Unstable || data.is_empty() {
+            return None;
+        }
+        let node = self.held_now(object)?;
+        let fd = node.opened_to_write().filter(|_| self.writes_now.load(Ordering::Relaxed))?;
+        let held = node.try_hold()?;
+        let before = node.stat().ok()?;
+        let seen = self.identity.effective(caller);
+        if !owns(seen, &before) && node.known_rights(&self.callers, seen, &before)? & WRITE == 0 {
+            return None;
+        }
+        offset.checked_add(data.len() as u64).filter(|&end| end <= FILE_BYTES_MAX)?;
+        let verifier = self.state.verifier();
+        prepare_thread();
+        node.dirty.store(true, Ordering::Relaxed);
+        let done = {
+            let _acting = self.identity.act_as_user(caller).ok()?;
+            let done = rustix::io::pwritev2(fd, &[IoSlice::new(data)], offset, self.at_once());
+            supported(done, &self.writes_now)?
+        };
+        // What is missing is written by whoever may wait, and what is there is then written once more.
+        if done != data.len() {
+            return None;
+        }
+        let change = node.change_since(&before);
+        drop(held);
+        let count = u32::try_from(done).ok()?;
+        Some((change, Ok(Written { count, committed: Stability::Unstable, verifier })))
+    }
+
+    pub fn commit_data(&self, object: ObjectId) -> (Change, Result<u64>) {
+        let known = self.get(object).and_then(|node| node.stat().map(|stat| (node, stat)));
+        let (node, before) = match known {
+            Ok(known) => known,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let result = node.require_file().and_then(|()| {
+            let fd = node.opened_to_write().map_or_else(|| node.to_read(), Ok)?;
+            self.sync(&node, fd, false)?;
+            // After the sync: a loss before it shows.
+            Ok(self.state.verifier())
+        });
+        (node.change_since(&before), result)
+    }
+
+    /// Syncs a file; a failure means that what others wrote unstably may be lost.
+    fn sync(&self, node: &Node, fd: BorrowedFd<'_>, data_only: bool) -> Result<()> {
+        node.dirty.store(false, Ordering::Relaxed);
+        let synced = if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
+        synced.map_err(|errno| {
+            self.state.lost();
+            tracing::error!(file = node.object.fileid, %errno, "a sync failed: data may be lost");
+            errno.into()
+        })
+    }
+
+    /// Syncs a file that was written to, before it is closed.
+    pub fn sync_if_dirty(&self, node: &Arc<Node>) {
+        if !node.dirty.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(fd) = node.opened_to_write()
+            && node.stat().is_ok()
+        {
+            // Reported and counted by `sync`.
+            let _ = self.sync(node, fd, true);
+        }
+    }
+}
+
+/// What was done at once; remembers when the file system cannot be asked for that.
+fn supported(done: rustix::io::Result<usize>, can: &AtomicBool) -> Option<usize> {
+    if done == Err(Errno::OPNOTSUPP) {
+        can.store(false, Ordering::Relaxed);
+    }
+    done.ok()
+}
+
+/// A program may be run, and so read, by who may not read it otherwise. RFC 1813 s3.3.6
+const fn reads(rights: u32) -> bool {
+    rights & (READ | EXECUTE) != 0
+}
+
+/// Writes as much as can be written; an error only when that is nothing.
+fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pwrite(fd, rest, offset + done as u64) {
+            Ok(0) => break,
+            Ok(more) => done += more,
+            Err(Errno::INTR) => {}
+            Err(errno) if done == 0 => return Err(errno.into()),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,303 @@
+//! From a handle or a name to an object that is held open; ACCESS and READLINK.
+
+use super::Shared;
+use super::name::kernel_handle;
+use super::node::{EXECUTE, Node, READ, WRITE, attributes, now, own_path};
+use super::sys;
+use crate::interface::{Attributes, Caller, Error, Kind, ObjectId, Result};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How long an object that was shown to lie beneath the root is taken to do so still: a directory may be moved
+/// away by somebody at the server itself.
+const PROVED_FOR_MS: u64 = 2_000;
+/// The most directories above an object in the map; more is a circle.
+const DEPTH_MAX: usize = 4096;
+
+// RFC 1813 s3.3.4
+const ACCESS_READ: u32 = 0x01;
+const ACCESS_LOOKUP: u32 = 0x02;
+const ACCESS_MODIFY: u32 = 0x04;
+const ACCESS_EXTEND: u32 = 0x08;
+const ACCESS_DELETE: u32 = 0x10;
+const ACCESS_EXECUTE: u32 = 0x20;
+
+/// How names are looked up: below, without following a link, without crossing a mount.
+pub(super) const WITHIN: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A name as the kernel takes it. Refuses what cannot be one: empty, too long, or with a separator or a NUL in
+/// it. Names are bytes, not text.
+pub(super) fn check_name(name: &[u8]) -> Result<CString> {
+    if name.is_empty() {
+        return Err(Error::Access);
+    }
+    if name.len() > 255 {
+        return Err(Error::NameTooLong);
+    }
+    if name.contains(&b'/') {
+        return Err(Error::Invalid);
+    }
+    CString::new(name).map_err(|_| Error::Invalid)
+}
+
+/// Whether it names the directory itself or its parent.
+pub(super) fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// The kind of a file system: a magic number of 32 bits, whatever the word it comes in.
+pub(super) const fn magic(kind: rustix::fs::FsWord) -> u32 {
+    (kind & 0xffff_ffff) as u32
+}
+
+/// Whether it keeps everything in memory, so that there is nothing to wait for.
+pub(super) fn is_memory(kind: rustix::fs::FsWord) -> bool {
+    const TMPFS: u32 = 0x0102_1994;
+    const RAMFS: u32 = 0x8584_58f6;
+    matches!(magic(kind), TMPFS | RAMFS)
+}
+
+/// Whether the kernel holds what it knows of such a file system in this machine's memory.
+pub(super) fn is_local(kind: rustix::fs::FsWord) -> bool {
+    const EXT: u32 = 0xef53;
+    const XFS: u32 = 0x5846_5342;
+    const BTRFS: u32 = 0x9123_683e;
+    const F2FS: u32 = 0xf2f5_2010;
+    const BCACHEFS: u32 = 0xca45_1a4e;
+    is_memory(kind) || matches!(magic(kind), EXT | XFS | BTRFS | F2FS | BCACHEFS)
+}
+
+/// Whether a directory is the root of its file system: then nothing of that lies outside.
+pub(super) fn is_whole(root: BorrowedFd<'_>) -> bool {
+    let Ok(known) = rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) else {
+        return false;
+    };
+    if !known.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        return false;
+    }
+    let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return false };
+    // Fields: number, parent, device, the directory of the file system that is its root, and where it is.
+    let ours = known.stx_mnt_id.to_string();
+    mounts.lines().any(|line| {
+        let mut fields = line.split(' ');
+        fields.next() == Some(ours.as_str()) && fields.nth(2) == Some("/")
+    })
+}
+
+impl Shared {
+    /// Holds an object open.
+    pub fn get(&self, object: ObjectId) -> Result<Arc<Node>> {
+        if let Some(node) = self.cache.find(&object) {
+            self.prove(&node)?;
+            return Ok(node);
+        }
+        let place = if object == self.root_object {
+            rustix::fs::openat(&self.root, c".", PLACE, Mode::empty())?
+        } else if self.naming.opens(&object) {
+            let handle = kernel_handle(&object).ok_or(Error::Stale)?;
+            sys::open_by_handle(self.root.as_fd(), &handle).map_err(|errno| match errno {
+                // What a handle of something else, or of another file system, may give besides.
+                Errno::INVAL | Errno::NOENT | Errno::STALE => Error::Stale,
+                other => other.into(),
+            })?
+        } else {
+            self.open_by_map(&object)?
+        };
+        let stat = rustix::fs::fstat(&place)?;
+        let there = stat.st_nlink > 0 && stat.st_dev == self.device && stat.st_ino == object.fileid;
+        // File systems do not look at all of a handle, an object has one name here, and what the map leads to may
+        // be something else by now.
+        if !there || self.naming.name(place.as_fd(), c"", stat.st_ino)? != object {
+            return Err(Error::Stale);
+        }
+        let node = Node::new(object, place, &stat);
+        self.prove(&node)?;
+        Ok(self.keep(node))
+    }
+
+    /// Puts an object into the cache, and closes what has to go for it.
+    pub fn keep(&self, node: Node) -> Arc<Node> {
+        let (node, gone) = self.cache.add(node);
+        self.close(gone);
+        node
+    }
+
+    /// Walks down from the root, as the map has it.
+    fn open_by_map(&self, object: &ObjectId) -> Result<OwnedFd> {
+        let mut names = Vec::new();
+        let mut at = *object;
+        while at != self.root_object {
+            if names.len() > DEPTH_MAX {
+                return Err(Error::Stale);
+            }
+            let (parent, name) = self.map.find(&at).ok_or(Error::Stale)?;
+            names.push(CString::new(name).map_err(|_| Error::Stale)?);
+            at = parent;
+        }
+        let mut place = rustix::fs::openat(&self.root, c".", PLACE, Mode::empty())?;
+        while let Some(name) = names.pop() {
+            let next = rustix::fs::openat2(&place, &name, PLACE, Mode::empty(), WITHIN);
+            place = next.map_err(|errno| match errno {
+                Errno::NOENT | Errno::NOTDIR | Errno::XDEV => Error::Stale,
+                other => other.into(),
+            })?;
+        }
+        Ok(place)
+    }
+
+    /// Whether it still counts as shown to lie beneath the root.
+    pub fn is_proved(&self, node: &Node) -> bool {
+        self.whole || node.object == self.root_object || {
+            let now = u64::try_from(now().as_millis()).unwrap_or_default();
+            now < node.proved_until.load(Ordering::Relaxed)
+        }
+    }
+
+    /// Shows that an object lies beneath the root.
+    ///
+    /// A directory's path is always known to the kernel. A file's is not, when it was opened by its handle and
+    /// nobody has looked it up since; and one with several names may be known by one outside. Those stand: their
+    /// handle was given out beneath the root. A file whose only name is seen to be outside does not.
+    fn prove(&self, node: &Node) -> Result<()> {
+        if self.is_proved(node) {
+            return Ok(());
+        }
+        let path = rustix::fs::readlink(node.own_path(), Vec::new())?.into_bytes();
+        let root = rustix::fs::readlink(own_path(self.root.as_fd()), Vec::new())?.into_bytes();
+        let rest = path.strip_prefix(&root[..]);
+        let beneath = rest.is_some_and(|rest| rest.first() == Some(&b'/')) || root == b"/";
+        if !beneath {
+            let stat = node.stat()?;
+            let seen_outside = || {
+                let there = rustix::fs::openat(rustix::fs::CWD, path.as_slice(), PLACE, Mode::empty());
+                let there = there.and_then(rustix::fs::fstat);
+                there.is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
+            };
+            if node.is_directory() || (stat.st_nlink == 1 && seen_outside()) {
+                self.close(self.cache.forget(&node.object).into_iter().collect());
+                return Err(Error::Stale);
+            }
+        }
+        let until = u64::try_from(now().as_millis()).unwrap_or_default() + PROVED_FOR_MS;
+        node.proved_until.store(until, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Opens what a name in a directory is, with the identity that the thread has.
+    pub fn child(
+        &self,
+        parent: &Node,
+        name: &[u8],
+        resolve: ResolveFlags,
+    ) -> std::result::Result<OwnedFd, Errno> {
+        rustix::fs::openat2(&parent.place, name, PLACE, Mode::empty(), WITHIN.union(resolve))
+    }
+
+    /// Names and keeps what was found in a directory.
+    pub fn keep_child(&self, parent: &Node, name: &[u8], place: OwnedFd) -> Result<(Arc<Node>, Stat)> {
+        let stat = rustix::fs::fstat(&place)?;
+        if stat.st_dev != self.device {
+            return Err(Error::Access);
+        }
+        let object = self.naming.name(place.as_fd(), c"", stat.st_ino)?;
+        self.note(&object, parent, name);
+        let node = match self.cache.find(&object) {
+            Some(known) => known,
+            None => self.keep(Node::new(object, place, &stat)),
+        };
+        let until = u64::try_from(now().as_millis()).unwrap_or_default() + PROVED_FOR_MS;
+        node.proved_until.store(until, Ordering::Relaxed);
+        Ok((node, stat))
+    }
+
+    /// Notes where an object was found, if its name alone does not lead there.
+    pub fn note(&self, object: &ObjectId, parent: &Node, name: &[u8]) {
+        if !self.naming.opens(object) {
+            self.map.note(object, &parent.object, name);
+        }
+    }
+
+    pub fn find(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> (Option<Attributes>, Result<Attributes>) {
+        let (parent, stat) = match self.get(directory).and_then(|node| node.stat().map(|stat| (node, stat))) {
+            Ok(known) => known,
+            Err(error) => return (None, Err(error)),
+        };
+        (Some(attributes(directory, &stat)), self.find_in(caller, &parent, &stat, name))
+    }
+
+    fn find_in(&self, caller: Caller<'_>, parent: &Node, stat: &Stat, name: &[u8]) -> Result<Attributes> {
+        parent.require_directory()?;
+        check_name(name)?;
+        if parent.rights(&self.callers, &self.identity, caller, stat)? & EXECUTE == 0 {
+            return Err(Error::Access);
+        }
+        if name == b"." || (name == b".." && parent.object == self.root_object) {
+            return Ok(attributes(parent.object, stat));
+        }
+        if name == b".." {
+            return self.parent_of(parent)?.attributes();
+        }
+        // A mount point is not crossed, and what lies beneath it cannot be seen either.
+        let place = self.child(parent, name, ResolveFlags::empty()).map_err(|errno| match errno {
+            Errno::XDEV => Error::Access,
+            other => other.into(),
+        })?;
+        let (node, stat) = self.keep_child(parent, name, place)?;
+        Ok(attributes(node.object, &stat))
+    }
+
+    /// The directory above one that is not the root, which is the root or beneath it too.
+    fn parent_of(&self, node: &Node) -> Result<Arc<Node>> {
+        let place = rustix::fs::openat(&node.place, c"..", PLACE, Mode::empty())?;
+        let stat = rustix::fs::fstat(&place)?;
+        let object = self.naming.name(place.as_fd(), c"", stat.st_ino)?;
+        let above = match self.cache.find(&object) {
+            Some(known) => known,
+            None => self.keep(Node::new(object, place, &stat)),
+        };
+        self.prove(&above)?;
+        Ok(above)
+    }
+
+    pub fn rights(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
+        let node = self.get(object)?;
+        let stat = node.stat()?;
+        let rights = node.rights(&self.callers, &self.identity, caller, &stat)?;
+        Ok((access_bits(&node, rights) & wanted, attributes(object, &stat)))
+    }
+
+    pub fn target(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
+        let node = self.get(object)?;
+        if node.kind != Kind::Symlink {
+            return Err(Error::Invalid);
+        }
+        let target = rustix::fs::readlinkat(&node.place, c"", Vec::new())?;
+        out.extend_from_slice(target.as_bytes());
+        node.attributes()
+    }
+}
+
+/// Rights as ACCESS tells them. RFC 1813 s3.3.4
+pub(super) fn access_bits(node: &Node, rights: u32) -> u32 {
+    let when = |right: u32, bits: u32| if rights & right == right { bits } else { 0 };
+    if node.is_directory() {
+        when(READ, ACCESS_READ)
+            | when(EXECUTE, ACCESS_LOOKUP)
+            | when(WRITE | EXECUTE, ACCESS_MODIFY | ACCESS_EXTEND | ACCESS_DELETE)
+    } else {
+        when(READ, ACCESS_READ) | when(WRITE, ACCESS_MODIFY | ACCESS_EXTEND) | when(EXECUTE, ACCESS_EXECUTE)
+    }
+}

@@ -1,0 +1,182 @@
+//! READDIR: the names in a directory, in the file system's own order and with its own offsets as cookies.
+//!
+//! ext4, xfs, btrfs, and tmpfs since Linux 6.6 give offsets that stay good while other names come and go, and
+//! outlive the process. Others count places, so that a removal shifts what follows; for those we number names
+//! ourselves, as long as the directory is held open, and a cookie of an earlier numbering is told from ours.
+
+use super::Shared;
+use super::find::magic;
+use super::node::{Node, READ, attributes};
+use crate::interface::{Attributes, Caller, DirectoryEnd, Entry, Error, ObjectId, Result};
+use rustix::fs::{AtFlags, RawDir, SeekFrom};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::PoisonError;
+
+/// What the kernel is asked for at a time.
+const BUFFER_BYTES: usize = 32 << 10;
+/// Our numbers' part of a cookie; the rest tells the numbering.
+const NUMBER_BITS: u32 = 32;
+
+/// Whether a file system's offsets do not stay good.
+pub(super) fn must_number(kind: rustix::fs::FsWord) -> bool {
+    const TMPFS: u32 = 0x0102_1994;
+    const RAMFS: u32 = 0x8584_58f6;
+    const OVERLAY: u32 = 0x794c_7630;
+    let release = rustix::system::uname();
+    let mut numbers = release.release().to_str().unwrap_or_default().split(['.', '-']);
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok()).unwrap_or(0);
+    let version = (next(), next());
+    match magic(kind) {
+        TMPFS => version < (6, 6),
+        RAMFS | OVERLAY => true,
+        _ => false,
+    }
+}
+
+/// How far a directory is listed, and the names that we numbered.
+pub(super) struct Listing {
+    buffer: Box<[MaybeUninit<u8>]>,
+    numbers: Option<Numbers>,
+}
+
+struct Numbers {
+    tag: u64,
+    next: u64,
+    by_name: HashMap<CString, u64>,
+    by_number: BTreeMap<u64, CString>,
+}
+
+impl Listing {
+    fn new(numbered: bool) -> Self {
+        let numbers = numbered.then(|| Numbers {
+            // 31 bits: cookies stay positive for clients that take them for signed.
+            tag: RandomState::new().hash_one(0) >> 33 << NUMBER_BITS,
+            next: 1,
+            by_name: HashMap::new(),
+            by_number: BTreeMap::new(),
+        });
+        Self { buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into_boxed_slice(), numbers }
+    }
+}
+
+impl Shared {
+    pub fn list(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        cookie: u64,
+        visit: &mut dyn FnMut(Entry<'_>) -> bool,
+    ) -> Result<DirectoryEnd> {
+        let node = self.get(directory)?;
+        node.require_directory()?;
+        let stat = node.stat()?;
+        if node.rights(&self.callers, &self.identity, caller, &stat)? & READ == 0 {
+            return Err(Error::Access);
+        }
+        let own = attributes(directory, &stat);
+        let fd = node.to_read()?;
+        let mut listing = node.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let listing = listing.get_or_insert_with(|| Listing::new(self.number_names));
+        let mut show = |name: &CStr, cookie: u64| {
+            // A name that went meanwhile, or a mount point, is not shown.
+            match self.attributes_of(&node, fd, name, &own) {
+                Some(of_name) => visit(Entry { name: name.to_bytes(), cookie, attributes: &of_name }),
+                None => true,
+            }
+        };
+        let eof = match &mut listing.numbers {
+            None => list_by_offset(fd, &mut listing.buffer, cookie, &mut show)?,
+            Some(numbers) => {
+                if cookie == 0 || !numbers.gave(cookie) {
+                    if cookie != 0 {
+                        return Err(Error::BadCookie);
+                    }
+                    numbers.refresh(fd, &mut listing.buffer)?;
+                }
+                numbers.list(cookie, &mut show)
+            }
+        };
+        Ok(DirectoryEnd { eof, attributes: own })
+    }
+
+    /// The attributes of what a name in a directory is, without opening it.
+    fn attributes_of(
+        &self,
+        parent: &Node,
+        fd: BorrowedFd<'_>,
+        name: &CStr,
+        own: &Attributes,
+    ) -> Option<Attributes> {
+        let root = parent.object == self.root_object;
+        if name == c"." || (name == c".." && root) {
+            return Some(*own);
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let stat = rustix::fs::statat(fd, name, flags).ok()?;
+        if stat.st_dev != self.device {
+            return None;
+        }
+        let object = self.naming.name(fd.as_fd(), name, stat.st_ino).ok()?;
+        if name != c".." {
+            self.note(&object, parent, name.to_bytes());
+        }
+        Some(attributes(object, &stat))
+    }
+}
+
+/// Lists from an offset of the file system's; tells whether the directory ended.
+fn list_by_offset(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [MaybeUninit<u8>],
+    cookie: u64,
+    show: &mut dyn FnMut(&CStr, u64) -> bool,
+) -> Result<bool> {
+    // Offsets are signed to the kernel.
+    i64::try_from(cookie).map_err(|_| Error::BadCookie)?;
+    rustix::fs::seek(fd, SeekFrom::Start(cookie)).map_err(|errno| match errno {
+        Errno::INVAL => Error::BadCookie,
+        other => other.into(),
+    })?;
+    let mut entries = RawDir::new(fd, buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        if !show(entry.file_name(), entry.next_entry_cookie()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl Numbers {
+    fn gave(&self, cookie: u64) -> bool {
+        let number = cookie & ((1 << NUMBER_BITS) - 1);
+        cookie - number == self.tag && number < self.next
+    }
+
+    /// Numbers what is new, and forgets what is gone.
+    fn refresh(&mut self, fd: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> Result<()> {
+        let mut seen = HashMap::new();
+        list_by_offset(fd, buffer, 0, &mut |name, _| {
+            let number = self.by_name.get(name).copied().unwrap_or_else(|| {
+                self.next += 1;
+                self.next - 1
+            });
+            seen.insert(name.to_owned(), number);
+            true
+        })?;
+        self.by_number = seen.iter().map(|(name, number)| (*number, name.clone())).collect();
+        self.by_name = seen;
+        if self.next >> NUMBER_BITS == 0 { Ok(()) } else { Err(Error::Io) }
+    }
+
+    fn list(&self, cookie: u64, show: &mut dyn FnMut(&CStr, u64) -> bool) -> bool {
+        let after = cookie & ((1 << NUMBER_BITS) - 1);
+        let rest = self.by_number.range(after + 1..);
+        rest.into_iter().all(|(number, name)| show(name, self.tag | number))
+    }
+}

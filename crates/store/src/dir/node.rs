@@ -1,0 +1,275 @@
+//! One object that is held open: its place (`O_PATH`), descriptors for its data, and who was found to have
+//! which rights to it.
+//!
+//! Rights are asked of the kernel under the caller's identity, so that access control lists and whatever else
+//! the file system has count, and remembered for a second, or until mode or owner change.
+
+use super::identity::Identity;
+use super::sys;
+use crate::interface::{Attributes, Caller, Change, Error, Kind, ObjectId, Result, Time, WeakAttributes};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// The right to read, or to list a directory.
+pub(super) const READ: u32 = 4;
+/// The right to write, or to change a directory.
+pub(super) const WRITE: u32 = 2;
+/// The right to execute, or to look up names in a directory.
+pub(super) const EXECUTE: u32 = 1;
+
+/// Callers whose rights to one object are remembered.
+const GRANTS: usize = 4;
+/// How long: a change of an access control list that leaves the mode as it is takes this long to be seen.
+const GRANT_FOR: Duration = Duration::from_secs(1);
+
+/// A clock that costs next to nothing, and moves every few milliseconds.
+pub(super) fn now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
+}
+
+#[derive(Clone, Copy)]
+struct Grant {
+    who: u64,
+    of: (u32, u32, u32),
+    rights: u32,
+    until: Duration,
+}
+
+/// See the module.
+pub(super) struct Node {
+    pub object: ObjectId,
+    pub kind: Kind,
+    pub place: OwnedFd,
+    readable: OnceLock<OwnedFd>,
+    writable: OnceLock<OwnedFd>,
+    /// Of a directory: the descriptor that it is listed through, whose position is shared.
+    pub listing: Mutex<Option<super::listing::Listing>>,
+    change: Mutex<()>,
+    grants: Mutex<[Option<Grant>; GRANTS]>,
+    /// Written to since the last sync.
+    pub dirty: AtomicBool,
+    /// Used since somebody last looked.
+    pub used: AtomicBool,
+    /// Until when it counts as lying beneath the root, in milliseconds.
+    pub proved_until: AtomicU64,
+}
+
+impl Node {
+    pub fn new(object: ObjectId, place: OwnedFd, stat: &Stat) -> Self {
+        Self {
+            object,
+            kind: kind(stat),
+            place,
+            readable: OnceLock::new(),
+            writable: OnceLock::new(),
+            listing: Mutex::new(None),
+            change: Mutex::new(()),
+            grants: Mutex::new([None; GRANTS]),
+            dirty: AtomicBool::new(false),
+            used: AtomicBool::new(true),
+            proved_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Its state now; stale when the last name is gone, even though it is held open here.
+    pub fn stat(&self) -> Result<Stat> {
+        let stat = rustix::fs::fstat(&self.place)?;
+        if stat.st_nlink == 0 { Err(Error::Stale) } else { Ok(stat) }
+    }
+
+    pub fn attributes(&self) -> Result<Attributes> {
+        Ok(attributes(self.object, &self.stat()?))
+    }
+
+    /// Holds it against our own other changes, so that what is seen before and after is of one change.
+    pub fn hold(&self) -> MutexGuard<'_, ()> {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`hold`](Self::hold), unless it is held already.
+    pub fn try_hold(&self) -> Option<MutexGuard<'_, ()>> {
+        self.change.try_lock().ok()
+    }
+
+    /// What has changed since.
+    pub fn change_since(&self, before: &Stat) -> Change {
+        let before = attributes(self.object, before);
+        let before = WeakAttributes { size: before.size, modified: before.modified, changed: before.changed };
+        Change { before: Some(before), after: self.attributes().ok() }
+    }
+
+    pub fn is_directory(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+
+    pub fn require_directory(&self) -> Result<()> {
+        if self.is_directory() { Ok(()) } else { Err(Error::NotDirectory) }
+    }
+
+    pub fn require_file(&self) -> Result<()> {
+        match self.kind {
+            Kind::File => Ok(()),
+            Kind::Directory => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// The name under which this process reaches it, whatever it is called.
+    pub fn own_path(&self) -> String {
+        own_path(self.place.as_fd())
+    }
+
+    fn reopen(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        rustix::fs::open(self.own_path(), flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
+    }
+
+    /// A descriptor to read from, if there is one already.
+    pub fn opened_to_read(&self) -> Option<BorrowedFd<'_>> {
+        self.readable.get().or_else(|| self.writable.get()).map(AsFd::as_fd)
+    }
+
+    /// A descriptor to write to, if there is one already.
+    pub fn opened_to_write(&self) -> Option<BorrowedFd<'_>> {
+        self.writable.get().map(AsFd::as_fd)
+    }
+
+    /// Takes over the descriptor that a file was created through.
+    pub fn adopt(&self, fd: OwnedFd) {
+        let _ = self.writable.set(fd);
+    }
+
+    /// A descriptor to read from; for a file or a directory. Whether the caller may is another question.
+    pub fn to_read(&self) -> Result<BorrowedFd<'_>> {
+        if let Some(fd) = self.opened_to_read() {
+            return Ok(fd);
+        }
+        let fd = self.open_somehow(OFlags::RDONLY, Mode::RUSR)?;
+        Ok(self.readable.get_or_init(|| fd).as_fd())
+    }
+
+    /// A descriptor to write to.
+    pub fn to_write(&self) -> Result<BorrowedFd<'_>> {
+        if let Some(fd) = self.writable.get() {
+            return Ok(fd.as_fd());
+        }
+        let fd = self.open_somehow(OFlags::RDWR, Mode::RUSR | Mode::WUSR)?;
+        Ok(self.writable.get_or_init(|| fd).as_fd())
+    }
+
+    /// The owner may always read and write its own file, or a copy of a file with mode 0444 stops halfway.
+    /// Root opens whatever it likes; an ordinary user widens the mode of its own file for a moment.
+    /// RFC 1813 s4.4
+    fn open_somehow(&self, flags: OFlags, needed: Mode) -> Result<OwnedFd> {
+        match self.reopen(flags) {
+            Err(Errno::ACCESS) => {
+                let stat = self.stat()?;
+                if stat.st_uid != rustix::process::geteuid().as_raw() {
+                    return Err(Error::Access);
+                }
+                let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
+                rustix::fs::chmod(self.own_path(), mode | needed)?;
+                let opened = self.reopen(flags);
+                rustix::fs::chmod(self.own_path(), mode)?;
+                Ok(opened?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// The rights of a caller, if they were asked for just now.
+    pub fn known_rights(&self, key: &RandomState, caller: Caller<'_>, stat: &Stat) -> Option<u32> {
+        let who = key.hash_one((caller.uid, caller.gid, caller.gids));
+        let of = (stat.st_mode, stat.st_uid, stat.st_gid);
+        let grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = grants.iter().flatten();
+        known
+            .find(|grant| grant.who == who && grant.of == of && now() < grant.until)
+            .map(|grant| grant.rights)
+    }
+
+    /// The rights of a caller, as the kernel sees them.
+    pub fn rights(&self, key: &RandomState, who: &Identity, caller: Caller<'_>, stat: &Stat) -> Result<u32> {
+        let caller = who.effective(caller);
+        if let Some(rights) = self.known_rights(key, caller, stat) {
+            return Ok(rights);
+        }
+        let rights = {
+            let _acting = who.act_as(caller)?;
+            let ask = |right: u32| if sys::may(self.place.as_fd(), right).is_ok() { right } else { 0 };
+            ask(READ) | ask(WRITE) | ask(EXECUTE)
+        };
+        let grant = Grant {
+            who: key.hash_one((caller.uid, caller.gid, caller.gids)),
+            of: (stat.st_mode, stat.st_uid, stat.st_gid),
+            rights,
+            until: now() + GRANT_FOR,
+        };
+        let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |known: &Grant| known.who == grant.who;
+        let at = grants.iter().position(|known| known.as_ref().is_none_or(same)).unwrap_or_else(|| {
+            grants.rotate_right(1);
+            0
+        });
+        if let Some(place) = grants.get_mut(at) {
+            *place = Some(grant);
+        }
+        Ok(rights)
+    }
+}
+
+/// The name under which this process reaches a descriptor.
+pub(super) fn own_path(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Whether somebody owns it, or is root.
+pub(super) fn owns(caller: Caller<'_>, stat: &Stat) -> bool {
+    caller.uid == 0 || caller.uid == stat.st_uid
+}
+
+pub(super) fn kind(stat: &Stat) -> Kind {
+    let device = || (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::BlockDevice => Kind::BlockDevice(device().0, device().1),
+        FileType::CharacterDevice => Kind::CharacterDevice(device().0, device().1),
+        FileType::Socket => Kind::Socket,
+        FileType::Fifo => Kind::Fifo,
+        FileType::RegularFile | FileType::Unknown => Kind::File,
+    }
+}
+
+/// Times before 1970 or after 2106 have no place in NFS version 3; the nearest stands in. RFC 1813 s2.6
+fn time(seconds: i64, nanoseconds: u64) -> Time {
+    let nanoseconds = u32::try_from(nanoseconds).unwrap_or_default();
+    match u32::try_from(seconds) {
+        Ok(seconds) => Time { seconds, nanoseconds },
+        Err(_) if seconds < 0 => Time::default(),
+        Err(_) => Time { seconds: u32::MAX, nanoseconds: 0 },
+    }
+}
+
+pub(super) fn attributes(object: ObjectId, stat: &Stat) -> Attributes {
+    Attributes {
+        object,
+        kind: kind(stat),
+        mode: stat.st_mode & 0o7777,
+        links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: u64::try_from(stat.st_size).unwrap_or_default(),
+        // Blocks are of 512 bytes, whatever the file system's own are.
+        used: u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512),
+        accessed: time(stat.st_atime, stat.st_atime_nsec),
+        modified: time(stat.st_mtime, stat.st_mtime_nsec),
+        changed: time(stat.st_ctime, stat.st_ctime_nsec),
+    }
+}

@@ -1,0 +1,55 @@
+//! What can be answered without waiting: from objects that are held open, of file systems in this machine's memory.
+
+use super::Shared;
+use super::find::{access_bits, check_name, is_dots};
+use super::node::{EXECUTE, Node, attributes};
+use crate::interface::{Attributes, Caller, ObjectId, Result};
+use rustix::fs::ResolveFlags;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+impl Shared {
+    /// An object that is held open already, and was shown to lie beneath the root just now.
+    pub fn held_now(&self, object: ObjectId) -> Option<Arc<Node>> {
+        if !self.local {
+            return None;
+        }
+        self.cache.find(&object).filter(|node| self.is_proved(node))
+    }
+
+    pub fn find_now(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<(Option<Attributes>, Result<Attributes>)> {
+        let parent = self.held_now(directory)?;
+        if !parent.is_directory() || is_dots(name) {
+            return None;
+        }
+        check_name(name).ok()?;
+        let stat = parent.stat().ok()?;
+        let caller = self.identity.effective(caller);
+        if parent.known_rights(&self.callers, caller, &stat)? & EXECUTE == 0 {
+            return None;
+        }
+        let place = self.child(&parent, name, ResolveFlags::CACHED).ok()?;
+        let found = rustix::fs::fstat(&place).ok()?;
+        let object = self.naming.name(place.as_fd(), c"", found.st_ino).ok()?;
+        // Only what is held already: to hold another may mean to close one, and that may wait.
+        self.held_now(object)?;
+        Some((Some(attributes(directory, &stat)), Ok(attributes(object, &found))))
+    }
+
+    pub fn rights_now(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        wanted: u32,
+    ) -> Option<Result<(u32, Attributes)>> {
+        let node = self.held_now(object)?;
+        let stat = node.stat().ok()?;
+        let rights = node.known_rights(&self.callers, self.identity.effective(caller), &stat)?;
+        Some(Ok((access_bits(&node, rights) & wanted, attributes(object, &stat))))
+    }
+}

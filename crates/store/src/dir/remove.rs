@@ -1,0 +1,117 @@
+//! REMOVE, RMDIR and RENAME: what takes a name away.
+
+use super::Shared;
+use super::find::{check_name, is_dots};
+use super::node::Node;
+use crate::interface::{Caller, Change, Error, Kind, ObjectId, Result};
+use rustix::fs::{AtFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+
+impl Shared {
+    pub fn unlink(
+        &self,
+        caller: Caller<'_>,
+        directory: ObjectId,
+        name: &[u8],
+        rmdir: bool,
+    ) -> (Change, Result<()>) {
+        self.changing(directory, |parent| {
+            let called = check_name(name)?;
+            // RFC 1813 s3.3.13
+            match (name, rmdir) {
+                (b".", true) => return Err(Error::Invalid),
+                (b"..", true) => return Err(Error::Exists),
+                (b"." | b"..", false) => return Err(Error::Access),
+                _ => {}
+            }
+            let victim = self.child(parent, name, ResolveFlags::empty()).ok();
+            {
+                let _acting = self.identity.act_as(caller)?;
+                let flags = if rmdir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+                rustix::fs::unlinkat(&parent.place, &called, flags).map_err(|errno| match errno {
+                    Errno::EXIST => Error::NotEmpty,
+                    other => other.into(),
+                })?;
+            }
+            self.bury(victim);
+            self.sync_names(parent)
+        })
+    }
+
+    /// Lets go of what has lost a name, if that was its last.
+    fn bury(&self, victim: Option<OwnedFd>) {
+        let Some(victim) = victim else { return };
+        let Ok(stat) = rustix::fs::fstat(&victim) else { return };
+        if stat.st_nlink > 0 && !matches!(super::node::kind(&stat), Kind::Directory) {
+            return;
+        }
+        if let Ok(object) = self.naming.name(victim.as_fd(), c"", stat.st_ino) {
+            self.close(self.cache.forget(&object).into_iter().collect());
+            if !self.naming.opens(&object) {
+                self.map.forget(&object);
+            }
+        }
+    }
+
+    pub fn move_name(
+        &self,
+        caller: Caller<'_>,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+    ) -> (Change, Change, Result<()>) {
+        if from.0 == to.0 {
+            let (both, result) =
+                self.changing(from.0, |parent| self.move_in(caller, (parent, from.1), (parent, to.1)));
+            return (both, both, result);
+        }
+        // Held in one order, whichever way names go.
+        let forth = (from.0.fileid, from.0.name()) < (to.0.fileid, to.0.name());
+        let (first, second) = if forth { (from.0, to.0) } else { (to.0, from.0) };
+        let mut inner = Change::default();
+        let (outer, result) = self.changing(first, |one| {
+            let (change, result) = self.changing(second, |other| {
+                let (source, target) = if forth { (one, other) } else { (other, one) };
+                self.move_in(caller, (source, from.1), (target, to.1))
+            });
+            inner = change;
+            result
+        });
+        if forth { (outer, inner, result) } else { (inner, outer, result) }
+    }
+
+    fn move_in(&self, caller: Caller<'_>, from: (&Node, &[u8]), to: (&Node, &[u8])) -> Result<()> {
+        let names: (CString, CString) = (check_name(from.1)?, check_name(to.1)?);
+        if is_dots(from.1) || is_dots(to.1) {
+            return Err(Error::Invalid);
+        }
+        let victim = self.child(to.0, to.1, ResolveFlags::empty()).ok();
+        {
+            let _acting = self.identity.act_as(caller)?;
+            let moved = rustix::fs::renameat(&from.0.place, &names.0, &to.0.place, &names.1);
+            moved.map_err(|errno| match errno {
+                // A directory with names in it; some file systems say it so.
+                Errno::EXIST => Error::NotEmpty,
+                other => other.into(),
+            })?;
+        }
+        self.bury_replaced(victim, to.0, to.1);
+        self.sync_names(to.0)?;
+        if from.0.object == to.0.object { Ok(()) } else { self.sync_names(from.0) }
+    }
+
+    /// After a rename: what had the name is gone, and the map learns what has it now.
+    fn bury_replaced(&self, victim: Option<OwnedFd>, parent: &Node, name: &[u8]) {
+        let Ok(place) = self.child(parent, name, ResolveFlags::empty()) else { return };
+        let same = |one: &OwnedFd, other: &OwnedFd| {
+            let (one, other) = (rustix::fs::fstat(one), rustix::fs::fstat(other));
+            matches!((one, other), (Ok(one), Ok(other)) if one.st_ino == other.st_ino)
+        };
+        if !victim.as_ref().is_some_and(|victim| same(victim, &place)) {
+            self.bury(victim);
+        }
+        // Notes it where its name alone does not lead there.
+        let _ = self.keep_child(parent, name, place);
+    }
+}

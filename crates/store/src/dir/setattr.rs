@@ -1,0 +1,127 @@
+//! SETATTR: who may set what, asked before anything is set, and then set under the caller's identity.
+
+use super::identity::prepare_thread;
+use super::node::{Node, WRITE, attributes, owns};
+use super::{FILE_BYTES_MAX, Shared};
+use crate::interface::{Caller, Change, Error, Kind, ObjectId, Result, SetAttributes, SetTime, Time};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+
+impl Shared {
+    pub fn set(
+        &self,
+        caller: Caller<'_>,
+        object: ObjectId,
+        set: &SetAttributes,
+        guard: Option<Time>,
+    ) -> (Change, Result<()>) {
+        let node = match self.get(object) {
+            Ok(node) => node,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let held = node.hold();
+        let before = match node.stat() {
+            Ok(stat) => stat,
+            Err(error) => return (Change::default(), Err(error)),
+        };
+        let checked = self.check_set(caller, &node, &before, set, guard);
+        let result = checked.and_then(|()| {
+            self.apply(caller, &node, set)?;
+            if *set == SetAttributes::default() { Ok(()) } else { self.sync_attributes(&node) }
+        });
+        let change = node.change_since(&before);
+        drop(held);
+        (change, result)
+    }
+
+    fn check_set(
+        &self,
+        caller: Caller<'_>,
+        node: &Node,
+        stat: &Stat,
+        set: &SetAttributes,
+        guard: Option<Time>,
+    ) -> Result<()> {
+        let caller = self.identity.effective(caller);
+        let owned = owns(caller, stat);
+        let rights = || node.rights(&self.callers, &self.identity, caller, stat);
+        let writes = || rights().map(|rights| rights & WRITE != 0);
+        if let Some(size) = set.size {
+            node.require_file()?;
+            if !owned && !writes()? {
+                return Err(Error::Access);
+            }
+            if size > FILE_BYTES_MAX {
+                return Err(Error::FileTooBig);
+            }
+        }
+        let now = set.accessed == SetTime::Now || set.modified == SetTime::Now;
+        if now && !owned && !writes()? {
+            return Err(Error::Access);
+        }
+        // RFC 1813 s3.3.2
+        if guard.is_some_and(|guard| guard != attributes(node.object, stat).changed) {
+            return Err(Error::NotSync);
+        }
+        let root = caller.uid == 0;
+        let gives_away = set.uid.is_some_and(|uid| !(root || owned && uid == stat.st_uid));
+        let joins = |gid: u32| caller.gid == gid || caller.gids.contains(&gid) || gid == stat.st_gid;
+        let regroups = set.gid.is_some_and(|gid| !(root || owned && joins(gid)));
+        let to = matches!(set.accessed, SetTime::To(_)) || matches!(set.modified, SetTime::To(_));
+        if gives_away || regroups || ((set.mode.is_some() || to) && !owned) {
+            return Err(Error::NotPermitted);
+        }
+        Ok(())
+    }
+
+    fn apply(&self, caller: Caller<'_>, node: &Node, set: &SetAttributes) -> Result<()> {
+        prepare_thread();
+        if let Some(size) = set.size {
+            let fd = node.to_write()?;
+            let _acting = self.identity.act_as_user(caller)?;
+            rustix::fs::ftruncate(fd, size)?;
+        }
+        let _acting = self.identity.act_as(caller)?;
+        if let Some(mode) = set.mode
+            && node.kind != Kind::Symlink
+        {
+            rustix::fs::chmod(node.own_path(), Mode::from_raw_mode(mode & 0o7777))?;
+        }
+        if set.uid.is_some() || set.gid.is_some() {
+            // The kernel takes set-user-id away with that, and set-group-id of what can be run.
+            let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
+            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+        }
+        set_times(node, set)
+    }
+
+    /// What a client is told is done is on disk. RFC 1813 s4.8
+    ///
+    /// Only what can be opened can be synced: a link's or a device's attributes reach the disk a little later.
+    pub fn sync_attributes(&self, node: &Node) -> Result<()> {
+        if !matches!(node.kind, Kind::File | Kind::Directory) {
+            return Ok(());
+        }
+        if let Some(fd) = node.opened_to_read() {
+            return Ok(rustix::fs::fsync(fd)?);
+        }
+        match rustix::fs::open(node.own_path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(fd) => Ok(rustix::fs::fsync(fd)?),
+            // A file of ours that we have no right to read, and are not root to do it anyway.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Sets the times that are to be set, under the identity that the thread has.
+pub(super) fn set_times(node: &Node, set: &SetAttributes) -> Result<()> {
+    if set.accessed == SetTime::Keep && set.modified == SetTime::Keep {
+        return Ok(());
+    }
+    let spec = |time: SetTime| match time {
+        SetTime::Keep => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        SetTime::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        SetTime::To(time) => Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nanoseconds.into() },
+    };
+    let times = Timestamps { last_access: spec(set.accessed), last_modification: spec(set.modified) };
+    Ok(rustix::fs::utimensat(&node.place, c"", &times, AtFlags::EMPTY_PATH)?)
+}

@@ -1,0 +1,176 @@
+//! What a directory's export keeps outside of it: the secret of its handles, and how often data may have been
+//! lost.
+//!
+//! One directory for each exported one (0700), named by a hash of its path:
+//!
+//! - `key`: 16 random bytes, made once; without it all handles that clients have are stale.
+//! - `losses`: a count of failed syncs, shared by all processes that serve the export through a mapping.
+//! - `map`: where objects lie, where the kernel's handles cannot be opened (`map`).
+//! - `path`: which directory this belongs to, for people.
+//!
+//! The write verifier is made from the boot's identity and the count: what was written survives the end of a
+//! process, because it is in the kernel's memory, but not the end of the kernel, nor a failed write-back.
+//! RFC 1813 s3.3.7, s3.3.21
+
+#![allow(unsafe_code)]
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use siphasher::sip::SipHasher24;
+use std::fs;
+use std::hash::Hasher;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where state is kept when nobody says: the system's place for root, the user's own for others.
+pub(super) fn default_base() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some("/var/lib/trunkline".into());
+    }
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("trunkline"))
+}
+
+/// One mapped number that all processes of the host share.
+struct Losses(NonNull<AtomicU64>);
+
+// SAFETY: what it points to is atomic, and stays mapped as long as this lives.
+unsafe impl Send for Losses {}
+// SAFETY: as above.
+unsafe impl Sync for Losses {}
+
+impl Losses {
+    const BYTES: usize = size_of::<u64>();
+
+    fn open(path: &Path) -> io::Result<Self> {
+        let mode = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(path, mode, Mode::RUSR | Mode::WUSR)?;
+        if rustix::fs::fstat(&file)?.st_size < Self::BYTES as i64 {
+            rustix::fs::ftruncate(&file, Self::BYTES as u64)?;
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory. The file is ours
+        // (0600, in a directory of 0700) and never gets shorter.
+        let start = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                Self::BYTES,
+                protection,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )?
+        };
+        NonNull::new(start.cast()).map(Self).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    fn count(&self) -> &AtomicU64 {
+        // SAFETY: a mapping starts at a page, it is as long as the number, and lives as long as `self`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Losses {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `open`, and nobody can have a reference any more.
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), Self::BYTES) };
+    }
+}
+
+/// See the module.
+pub(super) struct State {
+    pub directory: PathBuf,
+    pub secret: [u8; 16],
+    losses: Losses,
+    boot: SipHasher24,
+}
+
+impl State {
+    /// Opens what is kept for the exported directory `root`, under `base`; makes it when it is not there.
+    pub fn open(base: &Path, root: &Path) -> io::Result<Self> {
+        let mut name = SipHasher24::new();
+        name.write(root.as_os_str().as_bytes());
+        let directory = base.join(format!("{:016x}", name.finish()));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let secret = secret(&directory)?;
+        let path = directory.join("path");
+        if !path.exists() {
+            fs::write(path, root.as_os_str().as_bytes())?;
+        }
+        let losses = Losses::open(&directory.join("losses"))?;
+        let mut boot = SipHasher24::new_with_key(&secret);
+        boot.write(&fs::read("/proc/sys/kernel/random/boot_id")?);
+        Ok(Self { directory, secret, losses, boot })
+    }
+
+    /// The write verifier now.
+    pub fn verifier(&self) -> u64 {
+        let mut hasher = self.boot;
+        hasher.write_u64(self.losses.count().load(Ordering::Acquire));
+        hasher.finish()
+    }
+
+    /// Data may have been lost: whoever has unstable data is to write them again.
+    pub fn lost(&self) {
+        self.losses.count().fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Reads the secret, or makes it: whole and on disk before it has its name, and only by one of several processes.
+fn secret(directory: &Path) -> io::Result<[u8; 16]> {
+    let path = directory.join("key");
+    if !path.exists() {
+        let mut fresh = [0; 16];
+        getrandom::fill(&mut fresh).map_err(io::Error::other)?;
+        let draft = directory.join(format!("key.{}", std::process::id()));
+        let _ = fs::remove_file(&draft);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(&fresh)?;
+        file.sync_all()?;
+        match fs::hard_link(&draft, &path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => fs::remove_file(&draft)?,
+        }
+        fs::File::open(directory)?.sync_all()?;
+    }
+    let bytes = fs::read(&path)?;
+    bytes
+        .try_into()
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file `key` is not 16 bytes long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_and_verifier_outlive_the_process_and_a_loss_shows_in_all() {
+        let base = tempfile::tempdir().unwrap();
+        let first = State::open(base.path(), Path::new("/srv/a")).unwrap();
+        let again = State::open(base.path(), Path::new("/srv/a")).unwrap();
+        let other = State::open(base.path(), Path::new("/srv/b")).unwrap();
+        assert_eq!((first.secret, first.verifier()), (again.secret, again.verifier()));
+        assert_ne!(first.secret, other.secret);
+        let before = first.verifier();
+        again.lost();
+        assert_ne!(first.verifier(), before, "a neighbour's loss counts");
+        assert_eq!(first.verifier(), again.verifier());
+        drop((first, again));
+        let later = State::open(base.path(), Path::new("/srv/a")).unwrap();
+        assert_ne!(later.verifier(), before, "a loss is not forgotten");
+    }
+
+    #[test]
+    fn a_key_cut_short_is_an_error_and_not_another_key() {
+        let base = tempfile::tempdir().unwrap();
+        let state = State::open(base.path(), Path::new("/srv/a")).unwrap();
+        fs::write(state.directory.join("key"), [1; 5]).unwrap();
+        assert!(State::open(base.path(), Path::new("/srv/a")).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! The system calls that no safe wrapper offers: kernel file handles, and the identity of one thread.
+//!
+//! The identity calls are made raw, because the C library's `setgroups` changes all threads of the process.
+//! Nothing here keeps a pointer beyond its call.
+
+#![allow(unsafe_code)]
+
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The longest handle that the kernel gives (`MAX_HANDLE_SZ`).
+const HANDLE_BYTES_MAX: usize = 128;
+
+/// `struct file_handle`.
+#[repr(C)]
+pub(super) struct KernelHandle {
+    bytes: u32,
+    /// What kind of handle the file system made.
+    pub of_type: i32,
+    data: [u8; HANDLE_BYTES_MAX],
+}
+
+impl KernelHandle {
+    /// `None` above what the kernel takes.
+    pub fn new(of_type: i32, handle: &[u8]) -> Option<Self> {
+        let mut data = [0; HANDLE_BYTES_MAX];
+        data.get_mut(..handle.len())?.copy_from_slice(handle);
+        Some(Self { bytes: u32::try_from(handle.len()).ok()?, of_type, data })
+    }
+
+    /// Its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        usize::try_from(self.bytes).ok().and_then(|len| self.data.get(..len)).unwrap_or_default()
+    }
+}
+
+fn checked(result: libc::c_long) -> Result<libc::c_long, Errno> {
+    if result < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    }
+    Ok(result)
+}
+
+/// The kernel's handle of a name in a directory, or of the descriptor itself where the name is empty; and the
+/// number of its mount. Follows no link. Needs no privilege.
+pub(super) fn name_to_handle(at: BorrowedFd<'_>, name: &CStr) -> Result<(KernelHandle, i32), Errno> {
+    let mut handle = KernelHandle { bytes: HANDLE_BYTES_MAX as u32, of_type: 0, data: [0; HANDLE_BYTES_MAX] };
+    let mut mount = 0_i32;
+    let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
+    // SAFETY: `handle` has room for the bytes it says, `name` ends with a NUL, and both outlive the call.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            at.as_raw_fd(),
+            name.as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            flags,
+        )
+    })?;
+    Ok((handle, mount))
+}
+
+/// Opens a handle as a place (`O_PATH`), on the mount that `root` is on. Needs `CAP_DAC_READ_SEARCH`.
+pub(super) fn open_by_handle(root: BorrowedFd<'_>, handle: &KernelHandle) -> Result<OwnedFd, Errno> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the kernel reads as many bytes as `handle` says it has, and only during the call.
+    let fd = checked(unsafe {
+        libc::syscall(libc::SYS_open_by_handle_at, root.as_raw_fd(), &raw const *handle, flags)
+    })?;
+    let fd = i32::try_from(fd).map_err(|_| Errno::BADF)?;
+    // SAFETY: the call gave a new descriptor that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Which of the rights in `wanted` (4 read, 2 write, 1 execute) this thread's identity has, by the kernel's own
+/// rules: all of them, or none.
+pub(super) fn may(fd: BorrowedFd<'_>, wanted: u32) -> Result<(), Errno> {
+    let flags = libc::AT_EACCESS | libc::AT_EMPTY_PATH;
+    // SAFETY: the name is a static empty string.
+    let result = unsafe { libc::syscall(libc::SYS_faccessat2, fd.as_raw_fd(), c"".as_ptr(), wanted, flags) };
+    checked(result).map(drop)
+}
+
+/// Sets the user that this thread's file accesses are made as.
+pub(super) fn set_fs_user(uid: u32) -> Result<(), Errno> {
+    // SAFETY: numbers only. The second call changes nothing: no user has that number. It tells what is set.
+    let now = unsafe {
+        libc::syscall(libc::SYS_setfsuid, uid);
+        libc::syscall(libc::SYS_setfsuid, u32::MAX)
+    };
+    if u32::try_from(now & 0xffff_ffff) == Ok(uid) { Ok(()) } else { Err(Errno::PERM) }
+}
+
+/// Sets the group that this thread's file accesses are made as.
+pub(super) fn set_fs_group(gid: u32) -> Result<(), Errno> {
+    // SAFETY: as in `set_fs_user`.
+    let now = unsafe {
+        libc::syscall(libc::SYS_setfsgid, gid);
+        libc::syscall(libc::SYS_setfsgid, u32::MAX)
+    };
+    if u32::try_from(now & 0xffff_ffff) == Ok(gid) { Ok(()) } else { Err(Errno::PERM) }
+}
+
+/// Sets this thread's supplementary groups.
+pub(super) fn set_groups(gids: &[u32]) -> Result<(), Errno> {
+    // SAFETY: the kernel reads `gids.len()` numbers, and only during the call.
+    checked(unsafe { libc::syscall(libc::SYS_setgroups, gids.len(), gids.as_ptr()) }).map(drop)
+}
+
+/// Gives this thread a mask of its own for the modes of what it makes, and empties it.
+pub(super) fn own_empty_umask() -> Result<(), Errno> {
+    // SAFETY: what this thread shares no longer is its working directory, root and mask; descriptors stay shared.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS)? };
+    rustix::process::umask(rustix::fs::Mode::empty());
+    Ok(())
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Capabilities {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Takes from this thread the capability to pass over quotas and reserved blocks (`CAP_SYS_RESOURCE`).
+pub(super) fn obey_quotas() -> Result<(), Errno> {
+    const VERSION_3: u32 = 0x2008_0522;
+    const SYS_RESOURCE: u32 = 24;
+    // The second number is the thread: 0 is the one that asks.
+    let header = [VERSION_3, 0];
+    let mut sets = [Capabilities::default(); 2];
+    // SAFETY: version 3 reads and writes two sets of three numbers, which is what `sets` is.
+    checked(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
+    sets[0].effective &= !(1 << SYS_RESOURCE);
+    // SAFETY: as above.
+    checked(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
+}

@@ -1,0 +1,180 @@
+//! Random operations through the store, compared after each step with the directory beneath, name by name; the
+//! store is closed and opened again in between, and the names that objects had still hold.
+
+use crate::again::as_root_and_not;
+use crate::fixture::{Home, ROOT, mode, read};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use store::{
+    Attributes, DirStore, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time,
+};
+
+/// An operation and three choices for it.
+type Step = (u8, u8, u8, u16);
+
+const NAMES: [&[u8]; 5] = [b"a", b"with space", b"\xff\xfe", b"-", &[b'x'; 255]];
+
+struct Sides {
+    store: DirStore,
+    /// Everything that was ever seen, gone or not.
+    objects: Vec<(ObjectId, Kind)>,
+}
+
+impl Sides {
+    fn pick(&self, at: u8, wanted: impl Fn(Kind) -> bool) -> ObjectId {
+        let fitting: Vec<_> = self.objects.iter().filter(|(_, kind)| wanted(*kind)).collect();
+        fitting.get(usize::from(at) % fitting.len().max(1)).map_or(self.store.root(), |(object, _)| *object)
+    }
+
+    /// Does it; whether it succeeds is the kernel's affair, what is there afterwards is compared.
+    fn step(&mut self, (operation, at, name, more): Step) {
+        let directory = self.pick(at, |kind| kind == Kind::Directory);
+        let other = self.pick(name, |kind| kind == Kind::Directory);
+        let any = self.pick(at, |_| true);
+        let file = self.pick(at, |kind| kind == Kind::File);
+        let called = NAMES[usize::from(name) % NAMES.len()];
+        let next = NAMES[usize::from(more) % NAMES.len()];
+        let store = &self.store;
+        let bits = u32::from(more) & 0o777 | 0o700;
+        let made = match operation % 14 {
+            0 | 1 => store.create(ROOT, directory, called, NewObject::File(mode(bits))).1.ok(),
+            2 => store.create(ROOT, directory, called, NewObject::FileGuarded(mode(bits & 0o577))).1.ok(),
+            3 => store.create(ROOT, directory, called, NewObject::Directory(mode(bits))).1.ok(),
+            4 => store.create(ROOT, directory, called, NewObject::Symlink(mode(0), b"a/../\xff")).1.ok(),
+            5 => store.create(ROOT, directory, called, NewObject::Special(mode(bits), Kind::Fifo)).1.ok(),
+            6 | 7 => {
+                let data = vec![at; usize::from(more)];
+                let how = [Stability::Unstable, Stability::DataSync, Stability::FileSync];
+                let how = how[usize::from(name) % 3];
+                let _ = store.write(ROOT, file, u64::from(more) * 3, &data, how);
+                let _ = store.commit(file, 0, 0);
+                None
+            }
+            8 => {
+                let size = (name % 2 == 0).then_some(u64::from(more));
+                let to = SetTime::To(Time { seconds: u32::from(more), nanoseconds: 5 });
+                let modified = if name % 3 == 0 { to } else { SetTime::Keep };
+                let set = SetAttributes { mode: Some(bits), size, modified, ..SetAttributes::default() };
+                let _ = store.set_attributes(ROOT, any, &set, None);
+                None
+            }
+            9 => {
+                let _ = store.remove(ROOT, directory, called);
+                None
+            }
+            10 => {
+                let _ = store.remove_directory(ROOT, directory, called);
+                None
+            }
+            11 | 12 => {
+                let _ = store.rename(ROOT, (directory, called), (other, next));
+                None
+            }
+            _ => {
+                let _ = store.link(ROOT, any, other, called);
+                None
+            }
+        };
+        self.objects.extend(made.map(|made| (made.object, made.kind)));
+    }
+
+    /// Walks both sides; what the store says of each name is what the file system says.
+    fn compare(&self, at: ObjectId, beneath: &Path, seen: &mut BTreeMap<u64, ObjectId>) {
+        let mut names = BTreeMap::new();
+        let mut collect = |entry: store::Entry<'_>| {
+            names.insert(entry.name.to_vec(), *entry.attributes);
+            true
+        };
+        self.store.read_directory(ROOT, at, 0, &mut collect).unwrap();
+        names.remove(&b"."[..]);
+        names.remove(&b".."[..]);
+        let mut count = 0;
+        for entry in std::fs::read_dir(beneath).unwrap() {
+            let entry = entry.unwrap();
+            count += 1;
+            let listed = names[entry.file_name().as_bytes()];
+            let found = self.store.lookup(ROOT, at, entry.file_name().as_bytes()).1.unwrap();
+            assert_eq!(found.object, listed.object);
+            let path = entry.path();
+            let meta = std::fs::symlink_metadata(&path).unwrap();
+            assert_same(&found, &meta);
+            assert_same(&self.store.attributes(found.object).unwrap(), &meta);
+            seen.insert(meta.ino(), found.object);
+            match found.kind {
+                Kind::Directory => self.compare(found.object, &path, seen),
+                Kind::File => {
+                    assert!(read(&self.store, ROOT, found.object).unwrap() == std::fs::read(&path).unwrap());
+                }
+                Kind::Symlink => {
+                    let mut target = Vec::new();
+                    self.store.read_link(found.object, &mut target).unwrap();
+                    assert_eq!(target, std::fs::read_link(&path).unwrap().as_os_str().as_bytes());
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(count, names.len());
+    }
+
+    /// Every name that was ever given out leads to its object, or is stale when that is gone.
+    fn compare_names(&self, seen: &BTreeMap<u64, ObjectId>) {
+        for (object, _) in &self.objects {
+            let there = seen.get(&object.fileid) == Some(object) || *object == self.store.root();
+            let expected = if there { Ok(*object) } else { Err(store::Error::Stale) };
+            assert_eq!(self.store.attributes(*object).map(|found| found.object), expected);
+        }
+    }
+}
+
+fn assert_same(found: &Attributes, meta: &std::fs::Metadata) {
+    assert_eq!(
+        (found.object.fileid, found.size, found.mode, u64::from(found.links), found.uid, found.gid),
+        (meta.ino(), meta.len(), meta.mode() & 0o7777, meta.nlink(), meta.uid(), meta.gid()),
+    );
+    let modified = (i64::from(found.modified.seconds), i64::from(found.modified.nanoseconds));
+    assert_eq!(modified, (meta.mtime(), meta.mtime_nsec()));
+    assert_eq!(found.used, meta.blocks() * 512);
+}
+
+fn run(home: &Home, steps: &[Step]) {
+    let store = home.open();
+    let root = store.root();
+    let mut sides = Sides { objects: vec![(root, Kind::Directory)], store };
+    for (index, step) in steps.iter().enumerate() {
+        sides.step(*step);
+        if index % 8 == 7 {
+            drop(sides.store);
+            sides.store = home.open();
+        }
+        let mut seen = BTreeMap::new();
+        sides.compare(root, &home.path(""), &mut seen);
+        sides.compare_names(&seen);
+    }
+}
+
+fn many(cases: u32, steps: usize, home: impl Fn() -> Home) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let steps = proptest::collection::vec(any::<Step>(), 1..steps);
+    TestRunner::new(config)
+        .run(&steps, |steps| {
+            run(&home(), &steps);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn the_store_and_the_directory_beneath_never_differ() {
+    as_root_and_not("beneath::the_store_and_the_directory_beneath_never_differ", || many(24, 60, Home::new));
+}
+
+#[test]
+fn nor_do_they_on_a_disk() {
+    as_root_and_not("beneath::nor_do_they_on_a_disk", || {
+        many(2, 40, || Home::in_place(std::env::temp_dir()));
+    });
+}

@@ -1,0 +1,91 @@
+//! A full file system, one that was made read-only, and a mount within the export.
+
+use crate::again::with_own_mounts;
+use crate::fixture::{Home, ROOT, directory, file, list, look, mode, read, write};
+use std::path::Path;
+use std::process::Command;
+use store::{Error, NewObject, Stability, Store};
+
+fn mount(arguments: &[&str], at: &Path) {
+    let status = Command::new("mount").args(arguments).arg(at).status().unwrap();
+    assert!(status.success(), "mount {arguments:?}");
+}
+
+#[test]
+fn a_full_file_system_says_so_and_goes_on_when_there_is_room() {
+    with_own_mounts("faults::a_full_file_system_says_so_and_goes_on_when_there_is_room", || {
+        let home = Home::new();
+        mount(&["-t", "tmpfs", "-o", "size=1m,nr_inodes=20", "tmpfs"], &home.path(""));
+        let store = home.open();
+        let root = store.root();
+        let made = file(&store, ROOT, root, "f", 0o644);
+        let block = vec![7; 256 << 10];
+        let mut at = 0;
+        let full = loop {
+            match store.write(ROOT, made, at, &block, Stability::FileSync).1 {
+                Ok(written) => at += u64::from(written.count),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, Error::NoSpace);
+        assert_eq!(store.attributes(made).unwrap().size, at);
+        assert_eq!(store.space().free_bytes, 0);
+        store.remove(ROOT, root, b"f").1.unwrap();
+        assert_eq!(store.space().total_bytes, store.space().free_bytes, "what was removed is closed");
+        let names: Vec<_> = (0..30)
+            .map(|number| {
+                store.create(ROOT, root, format!("{number}").as_bytes(), NewObject::File(mode(0o644))).1
+            })
+            .collect();
+        assert_eq!(names.last(), Some(&Err(Error::NoSpace)), "no room for another object");
+    });
+}
+
+#[test]
+fn a_file_system_made_read_only_is_read_and_not_written() {
+    with_own_mounts("faults::a_file_system_made_read_only_is_read_and_not_written", || {
+        let home = Home::new();
+        mount(&["-t", "tmpfs", "tmpfs"], &home.path(""));
+        let store = home.open();
+        let root = store.root();
+        let made = file(&store, ROOT, root, "f", 0o644);
+        write(&store, ROOT, made, b"content").unwrap();
+        let made_ro = Command::new("mount").args(["-o", "remount,ro"]).arg(home.path("")).status().unwrap();
+        if !made_ro.success() {
+            // A descriptor that is open for writing holds it off; so does the kernel everywhere.
+            drop(store);
+            mount(&["-o", "remount,ro"], &home.path(""));
+        }
+        let store = home.open();
+        assert_eq!(read(&store, ROOT, made).unwrap(), b"content");
+        assert_eq!(write(&store, ROOT, made, b"more"), Err(Error::ReadOnly));
+        let new = store.create(ROOT, root, b"g", NewObject::FileGuarded(mode(0o644))).1;
+        assert_eq!(new, Err(Error::ReadOnly));
+        assert_eq!(store.remove(ROOT, root, b"f").1, Err(Error::ReadOnly));
+        assert_eq!(store.set_attributes(ROOT, made, &mode(0o600), None).1, Err(Error::ReadOnly));
+    });
+}
+
+#[test]
+fn a_mount_within_the_export_is_not_entered() {
+    with_own_mounts("faults::a_mount_within_the_export_is_not_entered", || {
+        let home = Home::new();
+        let store = home.open();
+        let root = store.root();
+        for name in ["other", "same"] {
+            directory(&store, ROOT, root, name, 0o755);
+        }
+        mount(&["-t", "tmpfs", "tmpfs"], &home.path("other"));
+        std::fs::create_dir(home.beside("elsewhere")).unwrap();
+        // The same file system, so that only the mount tells it apart.
+        mount(&["--bind", home.beside("elsewhere").to_str().unwrap()], &home.path("same"));
+        std::fs::write(home.path("other/secret"), b"").unwrap();
+        std::fs::write(home.path("same/secret"), b"").unwrap();
+        for name in ["other", "same"] {
+            assert_eq!(look(&store, root, name), Err(Error::Access));
+        }
+        let listed = list(&store, root, 100).unwrap();
+        assert_eq!(listed.len(), 2, "a mount point is not shown: {listed:?}");
+        assert_eq!(store.remove_directory(ROOT, root, b"other").1, Err(Error::Access));
+    });
+}

@@ -1,0 +1,99 @@
+//! A directory to serve, and short forms of what tests do with it.
+
+use smallvec::SmallVec;
+use std::path::PathBuf;
+use store::{
+    Attributes, Caller, DirOptions, DirStore, NewObject, ObjectId, Result, Segment, SetAttributes, Stability,
+    Store,
+};
+
+pub const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
+
+pub struct Home {
+    directory: tempfile::TempDir,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        let shm = std::path::Path::new("/dev/shm");
+        Home::in_place(if shm.is_dir() { shm.into() } else { std::env::temp_dir() })
+    }
+
+    pub fn in_place(base: PathBuf) -> Home {
+        let directory = tempfile::tempdir_in(base).unwrap();
+        std::fs::create_dir(directory.path().join("export")).unwrap();
+        Home { directory }
+    }
+
+    /// The directory beneath.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join("export").join(name)
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn open(&self) -> DirStore {
+        self.open_at(self.path(""))
+    }
+
+    pub fn open_at(&self, path: PathBuf) -> DirStore {
+        DirStore::open(&DirOptions { path, state: Some(self.state()) }).unwrap()
+    }
+}
+
+pub fn mode(mode: u32) -> SetAttributes {
+    SetAttributes { mode: Some(mode), ..SetAttributes::default() }
+}
+
+pub fn size(size: u64) -> SetAttributes {
+    SetAttributes { size: Some(size), ..SetAttributes::default() }
+}
+
+pub fn file(store: &DirStore, caller: Caller<'_>, parent: ObjectId, name: &str, bits: u32) -> ObjectId {
+    store.create(caller, parent, name.as_bytes(), NewObject::FileGuarded(mode(bits))).1.unwrap().object
+}
+
+pub fn directory(store: &DirStore, caller: Caller<'_>, parent: ObjectId, name: &str, bits: u32) -> ObjectId {
+    store.create(caller, parent, name.as_bytes(), NewObject::Directory(mode(bits))).1.unwrap().object
+}
+
+pub fn look(store: &DirStore, parent: ObjectId, name: &str) -> Result<Attributes> {
+    store.lookup(ROOT, parent, name.as_bytes()).1
+}
+
+pub fn write(store: &DirStore, caller: Caller<'_>, object: ObjectId, data: &[u8]) -> Result<u32> {
+    store.write(caller, object, 0, data, Stability::FileSync).1.map(|written| written.count)
+}
+
+pub fn read(store: &DirStore, caller: Caller<'_>, object: ObjectId) -> Result<Vec<u8>> {
+    let mut segments: SmallVec<[Segment; 1]> = SmallVec::new();
+    store.read(caller, object, 0, 1 << 20, &mut segments)?;
+    Ok(segments.iter().flat_map(|segment| segment.to_vec()).collect())
+}
+
+/// All names with their cookies, in pages of `page`.
+pub fn list(store: &DirStore, object: ObjectId, page: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+    let mut found = Vec::new();
+    let mut cookie = 0;
+    loop {
+        let mut taken = 0;
+        let end = store.read_directory(ROOT, object, cookie, &mut |entry| {
+            if taken == page {
+                return false;
+            }
+            taken += 1;
+            cookie = entry.cookie;
+            found.push((entry.name.to_vec(), entry.cookie));
+            true
+        })?;
+        if end.eof {
+            return Ok(found);
+        }
+    }
+}

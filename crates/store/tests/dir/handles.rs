@@ -1,0 +1,151 @@
+//! Names of objects: over restarts, when the object is gone, made up, or of something outside.
+
+use crate::again::as_root_and_not;
+use crate::fixture::{Home, ROOT, directory, file, look, read, write};
+use proptest::prelude::*;
+use store::{DirOptions, DirStore, Error, NAME_BYTES_MAX, NewObject, ObjectId, OpenError, Store};
+
+#[test]
+fn names_hold_over_a_restart_and_a_rename_through_the_store() {
+    as_root_and_not("handles::names_hold_over_a_restart_and_a_rename_through_the_store", || {
+        let home = Home::new();
+        let store = home.open();
+        let root = store.root();
+        let (outer, other) =
+            (directory(&store, ROOT, root, "d", 0o755), directory(&store, ROOT, root, "e", 0o755));
+        let inner = file(&store, ROOT, outer, "f", 0o644);
+        write(&store, ROOT, inner, b"content").unwrap();
+        store.rename(ROOT, (root, b"d"), (other, b"moved")).2.unwrap();
+        let (verifier, secret) = (store.verifier(), store.handle_secret());
+        drop(store);
+        let store = home.open();
+        assert_eq!((store.root(), store.verifier(), store.handle_secret()), (root, verifier, secret));
+        assert_eq!(read(&store, ROOT, inner).unwrap(), b"content");
+        assert_eq!(look(&store, outer, "f").unwrap().object, inner);
+        assert_eq!(look(&store, outer, "..").unwrap().object, other);
+    });
+}
+
+#[test]
+fn what_is_gone_is_stale_at_once_whoever_took_it_away() {
+    as_root_and_not("handles::what_is_gone_is_stale_at_once_whoever_took_it_away", || {
+        let home = Home::new();
+        let store = home.open();
+        let root = store.root();
+        let (through, beneath) = (file(&store, ROOT, root, "a", 0o644), file(&store, ROOT, root, "b", 0o644));
+        let empty = directory(&store, ROOT, root, "d", 0o755);
+        for object in [through, beneath] {
+            write(&store, ROOT, object, b"held open").unwrap();
+        }
+        store.remove(ROOT, root, b"a").1.unwrap();
+        std::fs::remove_file(home.path("b")).unwrap();
+        std::fs::remove_dir(home.path("d")).unwrap();
+        for object in [through, beneath] {
+            assert_eq!(read(&store, ROOT, object), Err(Error::Stale));
+            assert_eq!(write(&store, ROOT, object, b"x"), Err(Error::Stale));
+        }
+        assert_eq!(look(&store, empty, "x"), Err(Error::Stale));
+        // Something new, perhaps in the same place of the disk.
+        let again = file(&store, ROOT, root, "a", 0o644);
+        assert_ne!(again, through);
+        assert_eq!(store.attributes(through), Err(Error::Stale));
+        drop(store);
+        assert_eq!(home.open().attributes(through), Err(Error::Stale));
+    });
+}
+
+#[test]
+fn what_lies_outside_of_the_export_is_stale_though_it_is_on_the_same_disk() {
+    as_root_and_not(
+        "handles::what_lies_outside_of_the_export_is_stale_though_it_is_on_the_same_disk",
+        || {
+            let home = Home::new();
+            std::fs::create_dir_all(home.path("inside/deep")).unwrap();
+            std::fs::create_dir_all(home.path("outside/deep")).unwrap();
+            std::fs::write(home.path("outside/file"), b"secret").unwrap();
+            let whole = home.open();
+            let outside = look(&whole, whole.root(), "outside").unwrap().object;
+            let deep = look(&whole, outside, "deep").unwrap().object;
+            let secret = look(&whole, outside, "file").unwrap().object;
+            let narrow = home.open_at(home.path("inside"));
+            assert_ne!(whole.handle_secret(), narrow.handle_secret(), "nor would its handle have opened");
+            for object in [whole.root(), outside, deep, secret] {
+                assert_eq!(narrow.attributes(object), Err(Error::Stale));
+            }
+            // What is moved out takes its handles' worth with it.
+            let moved = look(&narrow, narrow.root(), "deep").unwrap().object;
+            drop(narrow);
+            std::fs::rename(home.path("inside/deep"), home.path("outside/was-deep")).unwrap();
+            let narrow = home.open_at(home.path("inside"));
+            assert_eq!(narrow.attributes(moved), Err(Error::Stale));
+        },
+    );
+}
+
+#[test]
+fn no_name_leads_out() {
+    as_root_and_not("handles::no_name_leads_out", || {
+        let home = Home::new();
+        std::fs::create_dir_all(home.path("in/d")).unwrap();
+        std::os::unix::fs::symlink("/", home.path("in/link")).unwrap();
+        let store = home.open_at(home.path("in"));
+        let root = store.root();
+        assert_eq!(look(&store, root, "..").unwrap().object, root, "the root is its own parent");
+        let inner = look(&store, root, "d").unwrap().object;
+        assert_eq!(look(&store, inner, "..").unwrap().object, root);
+        let link = look(&store, root, "link").unwrap().object;
+        assert_eq!(look(&store, link, "etc"), Err(Error::NotDirectory), "links are the client's business");
+        assert_eq!(look(&store, root, "d/../.."), Err(Error::Invalid));
+        assert_eq!(look(&store, root, ""), Err(Error::Access));
+        assert_eq!(look(&store, root, "a\0b"), Err(Error::Invalid));
+        assert_eq!(look(&store, root, &"x".repeat(256)), Err(Error::NameTooLong));
+        let through = store.create(ROOT, root, b"link", NewObject::File(Default::default())).1;
+        assert_eq!(through.unwrap().object, link, "and nothing is made behind them");
+    });
+}
+
+#[test]
+fn made_up_names_are_stale() {
+    as_root_and_not("handles::made_up_names_are_stale", || {
+        let home = Home::new();
+        let store = home.open();
+        let real = file(&store, ROOT, store.root(), "f", 0o644);
+        let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        });
+        let made_up = (any::<u64>(), proptest::collection::vec(any::<u8>(), 0..NAME_BYTES_MAX), 0..4_u8);
+        let run = runner.run(&made_up, |(fileid, mut name, first)| {
+            if let Some(byte) = name.first_mut() {
+                *byte = first;
+            }
+            let object = ObjectId::named(fileid, &name).unwrap();
+            prop_assert!(store.attributes(object).is_err());
+            // A real name, with one byte changed or cut off.
+            let mut changed = real.name().to_vec();
+            let at = usize::from(fileid as u8) % changed.len();
+            changed[at] ^= first.max(1);
+            prop_assert!(store.attributes(ObjectId::named(real.fileid, &changed).unwrap()).is_err());
+            let cut = ObjectId::named(real.fileid, &real.name()[..at]).unwrap();
+            prop_assert!(store.attributes(cut).is_err());
+            prop_assert!(store.attributes(ObjectId::named(real.fileid ^ 1, real.name()).unwrap()).is_err());
+            Ok(())
+        });
+        run.unwrap_or_else(|error| panic!("{error}"));
+        assert!(store.attributes(real).is_ok());
+    });
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let home = Home::new();
+    let open = |path, state| DirStore::open(&DirOptions { path, state: Some(state) }).err().unwrap();
+    assert!(matches!(open(home.path("absent"), home.state()), OpenError::Root { .. }));
+    std::fs::write(home.path("file"), b"").unwrap();
+    assert!(matches!(open(home.path("file"), home.state()), OpenError::Root { .. }));
+    let inside = open(home.path(""), home.path("state"));
+    assert!(matches!(inside, OpenError::StateInside { .. }), "the key would be exported");
+    assert!(!home.path("state").exists());
+    let no_directory = open(home.path(""), home.path("file").join("x"));
+    assert!(matches!(no_directory, OpenError::State { .. } | OpenError::StateInside { .. }));
+}

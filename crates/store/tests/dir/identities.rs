@@ -1,0 +1,184 @@
+//! Who may do what: each caller as itself where root serves, everybody as one where somebody else does.
+
+use crate::again::{as_root, as_root_and_not};
+use crate::fixture::{Home, ROOT, directory, file, list, mode, read, size, write};
+use std::os::unix::fs::MetadataExt;
+use store::{Caller, DirStore, Error, Kind, NewObject, SetAttributes, SetTime, Store, Time};
+
+const ANN: Caller<'static> = Caller { uid: 1001, gid: 1001, gids: &[] };
+const BEN: Caller<'static> = Caller { uid: 1002, gid: 1002, gids: &[] };
+const BEN_IN_GROUP: Caller<'static> = Caller { uid: 1002, gid: 1002, gids: &[7, 1001] };
+
+/// Users and groups that this thread acts as, with those of the file system in the fourth places.
+fn identity() -> Vec<String> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let of_interest = |line: &&str| {
+        line.starts_with("Uid:")
+            || line.starts_with("Gid:")
+            || line.starts_with("Groups:")
+            || line.starts_with("CapPrm:")
+    };
+    status.lines().filter(of_interest).map(str::to_owned).collect()
+}
+
+fn open_to_all(home: &Home) -> DirStore {
+    let store = home.open();
+    store.set_attributes(ROOT, store.root(), &mode(0o777), None).1.unwrap();
+    store
+}
+
+#[test]
+fn two_users_do_not_see_each_others_files() {
+    as_root("identities::two_users_do_not_see_each_others_files", || {
+        let home = Home::new();
+        let store = open_to_all(&home);
+        let root = store.root();
+        let before = identity();
+        let own = file(&store, ANN, root, "own", 0o600);
+        let shared = file(&store, ANN, root, "shared", 0o640);
+        let private = directory(&store, ANN, root, "private", 0o700);
+        let within = file(&store, ANN, private, "within", 0o666);
+        assert_eq!(
+            (
+                std::fs::metadata(home.path("own")).unwrap().uid(),
+                std::fs::metadata(home.path("own")).unwrap().gid()
+            ),
+            (1001, 1001)
+        );
+        for object in [own, shared] {
+            assert_eq!(write(&store, ANN, object, b"hers"), Ok(4));
+            assert_eq!(read(&store, BEN, object), Err(Error::Access));
+            assert_eq!(write(&store, BEN, object, b"his"), Err(Error::Access));
+            assert_eq!(store.set_attributes(BEN, object, &size(0), None).1, Err(Error::Access));
+            assert_eq!(store.set_attributes(BEN, object, &mode(0o777), None).1, Err(Error::NotPermitted));
+        }
+        assert_eq!(read(&store, BEN_IN_GROUP, shared).unwrap(), b"hers", "by a further group");
+        assert_eq!(write(&store, BEN_IN_GROUP, shared, b"his"), Err(Error::Access));
+        assert_eq!(store.lookup(BEN, private, b"within").1, Err(Error::Access));
+        let listed = store.read_directory(BEN, private, 0, &mut |_| true);
+        assert_eq!(listed.err(), Some(Error::Access));
+        let made = store.create(BEN, private, b"x", NewObject::FileGuarded(mode(0o600))).1;
+        assert_eq!(made, Err(Error::Access));
+        assert_eq!(store.remove(BEN, private, b"within").1, Err(Error::Access));
+        assert_eq!(store.rename(BEN, (private, b"within"), (root, b"mine")).2, Err(Error::Access));
+        assert_eq!(store.access(BEN, own, 0x3f).unwrap().0, 0);
+        assert_eq!(store.access(ANN, own, 0x3f).unwrap().0, 0x01 | 0x04 | 0x08);
+        assert!(read(&store, ROOT, own).is_ok() && read(&store, ROOT, within).is_ok());
+        assert_eq!(identity(), before, "and this thread is itself again");
+    });
+}
+
+#[test]
+fn sticky_directories_and_groups_are_the_kernels_rules() {
+    as_root("identities::sticky_directories_and_groups_are_the_kernels_rules", || {
+        let home = Home::new();
+        let store = open_to_all(&home);
+        let root = store.root();
+        let sticky = directory(&store, ROOT, root, "tmp", 0o1777);
+        file(&store, ANN, sticky, "hers", 0o666);
+        assert_eq!(store.remove(BEN, sticky, b"hers").1, Err(Error::NotPermitted));
+        assert_eq!(store.remove(ANN, sticky, b"hers").1, Ok(()));
+        let group = directory(&store, ROOT, root, "group", 0o2777);
+        let gid = SetAttributes { gid: Some(77), ..SetAttributes::default() };
+        store.set_attributes(ROOT, group, &gid, None).1.unwrap();
+        let within = store.create(ANN, group, b"f", NewObject::File(mode(0o664))).1.unwrap();
+        assert_eq!((within.uid, within.gid), (1001, 77));
+        let below = store.create(ANN, group, b"d", NewObject::Directory(mode(0o755))).1.unwrap();
+        assert_eq!((below.gid, below.mode), (77, 0o2755));
+        let device = NewObject::Special(mode(0o600), Kind::CharacterDevice(1, 3));
+        assert_eq!(store.create(ANN, root, b"null", device).1, Err(Error::NotPermitted));
+        let made = store.create(ROOT, root, b"null", device).1.unwrap();
+        assert_eq!(made.kind, Kind::CharacterDevice(1, 3));
+        let nobody = Caller { uid: u32::MAX, gid: u32::MAX, gids: &[] };
+        let as_none = store.create(nobody, root, b"x", NewObject::File(mode(0o600))).1;
+        assert_eq!(as_none, Err(Error::Access), "the number that means no user is none");
+    });
+}
+
+#[test]
+fn the_owner_may_always_read_and_write_its_own_file() {
+    // RFC 1813 s4.4
+    as_root_and_not("identities::the_owner_may_always_read_and_write_its_own_file", || {
+        let home = Home::new();
+        let store = open_to_all(&home);
+        let made = file(&store, ANN, store.root(), "object", 0o444);
+        assert_eq!(write(&store, ANN, made, b"git"), Ok(3));
+        drop(store);
+        let store = home.open();
+        assert_eq!(
+            write(&store, ANN, made, b"GIT"),
+            Ok(3),
+            "also when the descriptor it was made through is gone"
+        );
+        store.set_attributes(ANN, made, &mode(0), None).1.unwrap();
+        drop(store);
+        let store = home.open();
+        assert_eq!(read(&store, ANN, made).unwrap(), b"GIT");
+        assert_eq!(store.attributes(made).unwrap().mode, 0);
+        store.set_attributes(ANN, made, &mode(0o111), None).1.unwrap();
+        assert_eq!(read(&store, BEN, made).unwrap(), b"GIT", "who may run it may read it: RFC 1813 s3.3.6");
+    });
+}
+
+#[test]
+fn privileges_of_a_file_end_when_it_is_written_to() {
+    as_root("identities::privileges_of_a_file_end_when_it_is_written_to", || {
+        let home = Home::new();
+        let store = open_to_all(&home);
+        let made = file(&store, ANN, store.root(), "program", 0o755);
+        let bits = |store: &DirStore| store.attributes(made).unwrap().mode;
+        store.set_attributes(ANN, made, &mode(0o6777), None).1.unwrap();
+        assert_eq!(bits(&store), 0o6777);
+        write(&store, BEN, made, b"#!").unwrap();
+        assert_eq!(bits(&store), 0o777);
+        store.set_attributes(ANN, made, &mode(0o4755), None).1.unwrap();
+        store.set_attributes(ANN, made, &size(1), None).1.unwrap();
+        assert_eq!(bits(&store), 0o755);
+        store.set_attributes(ANN, made, &mode(0o4755), None).1.unwrap();
+        let given = SetAttributes { uid: Some(1002), ..SetAttributes::default() };
+        assert_eq!(store.set_attributes(ANN, made, &given, None).1, Err(Error::NotPermitted));
+        store.set_attributes(ROOT, made, &given, None).1.unwrap();
+        assert_eq!(bits(&store), 0o755);
+    });
+}
+
+#[test]
+fn times_are_set_by_the_owner_and_touched_by_who_may_write() {
+    as_root("identities::times_are_set_by_the_owner_and_touched_by_who_may_write", || {
+        let home = Home::new();
+        let store = open_to_all(&home);
+        let made = file(&store, ANN, store.root(), "f", 0o666);
+        let to = Time { seconds: 1_000_000, nanoseconds: 42 };
+        let set = SetAttributes {
+            accessed: SetTime::To(to),
+            modified: SetTime::To(to),
+            ..SetAttributes::default()
+        };
+        assert_eq!(store.set_attributes(BEN, made, &set, None).1, Err(Error::NotPermitted));
+        store.set_attributes(ANN, made, &set, None).1.unwrap();
+        let found = store.attributes(made).unwrap();
+        assert_eq!((found.accessed, found.modified), (to, to));
+        let touch =
+            SetAttributes { modified: SetTime::Now, accessed: SetTime::Now, ..SetAttributes::default() };
+        store.set_attributes(BEN, made, &touch, None).1.unwrap();
+        assert!(store.attributes(made).unwrap().modified > to);
+    });
+}
+
+#[test]
+fn who_is_not_root_serves_everybody_as_itself_and_says_so() {
+    as_root_and_not("identities::who_is_not_root_serves_everybody_as_itself_and_says_so", || {
+        let home = Home::new();
+        let store = home.open();
+        let own = rustix::process::geteuid().as_raw();
+        if own == 0 {
+            assert_eq!(store.notes(), Vec::<String>::new());
+            return;
+        }
+        assert!(store.notes()[0].contains(&format!("user {own}")), "{:?}", store.notes());
+        let made = file(&store, ANN, store.root(), "f", 0o600);
+        assert_eq!(store.attributes(made).unwrap().uid, own);
+        assert_eq!(write(&store, BEN, made, b"one for all"), Ok(11));
+        assert_eq!(list(&store, store.root(), 10).unwrap().len(), 3);
+    });
+}

@@ -1,0 +1,120 @@
+//! Directories: all names, once each, in pages, while others come and go.
+
+use crate::again::{as_root_and_not, with_own_mounts};
+use crate::fixture::{Home, ROOT, list};
+use std::collections::BTreeSet;
+use std::process::Command;
+use store::{Error, Store};
+
+const MANY: usize = 20_000;
+
+fn all_are_listed_once(home: &Home, many: usize) {
+    let already = std::fs::read_dir(home.path("")).unwrap().count();
+    for number in 0..many {
+        std::fs::write(home.path(&format!("name-{number}")), b"").unwrap();
+    }
+    let store = home.open();
+    let found = list(&store, store.root(), 777).unwrap();
+    let names: BTreeSet<_> = found.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!((found.len(), names.len()), (already + many + 2, already + many + 2));
+    let cookies: BTreeSet<_> = found.iter().map(|(_, cookie)| *cookie).collect();
+    assert_eq!(cookies.len(), found.len(), "each place has a cookie of its own");
+}
+
+fn changes_in_between_disturb_nothing(home: &Home) {
+    const NAMES: usize = 500;
+    for number in 0..NAMES {
+        std::fs::write(home.path(&format!("kept-{number}")), b"").unwrap();
+        std::fs::write(home.path(&format!("gone-{number}")), b"").unwrap();
+    }
+    let store = home.open();
+    let root = store.root();
+    let mut kept = Vec::new();
+    let (mut cookie, mut page) = (0, 0);
+    loop {
+        let mut taken = 0;
+        let end = store.read_directory(ROOT, root, cookie, &mut |entry| {
+            if taken == 50 {
+                return false;
+            }
+            taken += 1;
+            cookie = entry.cookie;
+            if entry.name.starts_with(b"kept") {
+                kept.push(entry.name.to_vec());
+            }
+            true
+        });
+        if end.unwrap().eof {
+            break;
+        }
+        for number in page * 20..(page + 1) * 20 {
+            let _ = store.remove(ROOT, root, format!("gone-{number}").as_bytes());
+            std::fs::write(home.path(&format!("new-{number}")), b"").unwrap();
+        }
+        page += 1;
+    }
+    let once: BTreeSet<_> = kept.iter().collect();
+    assert_eq!((kept.len(), once.len()), (NAMES, NAMES));
+}
+
+#[test]
+fn twenty_thousand_names_are_listed_once_each() {
+    as_root_and_not("listing::twenty_thousand_names_are_listed_once_each", || {
+        all_are_listed_once(&Home::new(), MANY);
+    });
+}
+
+#[test]
+fn names_that_come_and_go_disturb_no_others() {
+    as_root_and_not("listing::names_that_come_and_go_disturb_no_others", || {
+        changes_in_between_disturb_nothing(&Home::new());
+        changes_in_between_disturb_nothing(&Home::in_place(std::env::temp_dir()));
+    });
+}
+
+#[test]
+fn a_listing_goes_on_after_a_restart() {
+    as_root_and_not("listing::a_listing_goes_on_after_a_restart", || {
+        let home = Home::in_place(std::env::temp_dir());
+        for number in 0..100 {
+            std::fs::write(home.path(&format!("{number}")), b"").unwrap();
+        }
+        let store = home.open();
+        let whole = list(&store, store.root(), 1000).unwrap();
+        let (_, cookie) = whole[40];
+        drop(store);
+        let store = home.open();
+        let mut rest = Vec::new();
+        let mut take = |entry: store::Entry<'_>| {
+            rest.push((entry.name.to_vec(), entry.cookie));
+            true
+        };
+        assert!(store.read_directory(ROOT, store.root(), cookie, &mut take).unwrap().eof);
+        assert_eq!(rest, whole[41..]);
+        let never_given = store.read_directory(ROOT, store.root(), u64::MAX, &mut |_| true);
+        assert_eq!(never_given, Err(Error::BadCookie));
+    });
+}
+
+#[test]
+fn names_are_numbered_where_offsets_do_not_stay_good() {
+    with_own_mounts("listing::names_are_numbered_where_offsets_do_not_stay_good", || {
+        let home = Home::new();
+        let mounted = Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(home.path("")).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            return eprintln!("skipped: ramfs cannot be mounted");
+        }
+        changes_in_between_disturb_nothing(&home);
+        all_are_listed_once(&home, 2000);
+        let store = home.open();
+        let (_, cookie) = list(&store, store.root(), 1000).unwrap()[5];
+        drop(store);
+        let store = home.open();
+        let of_before = store.read_directory(ROOT, store.root(), cookie, &mut |_| true);
+        assert_eq!(
+            of_before,
+            Err(Error::BadCookie),
+            "a number of an earlier numbering is no place in this one"
+        );
+    });
+}

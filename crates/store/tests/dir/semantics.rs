@@ -1,0 +1,154 @@
+//! What RFC 1813 asks of single operations, and what the store answers without waiting.
+
+use crate::again::as_root_and_not;
+use crate::fixture::{Home, ROOT, file, look, mode, read, size, write};
+use smallvec::SmallVec;
+use store::{DirStore, Error, Kind, NewObject, ObjectId, SetAttributes, SetTime, Stability, Store, Time};
+
+#[test]
+fn an_exclusive_create_repeated_after_a_restart_finds_its_file() {
+    // RFC 1813 s3.3.8
+    as_root_and_not("semantics::an_exclusive_create_repeated_after_a_restart_finds_its_file", || {
+        let home = Home::in_place(std::env::temp_dir());
+        let new = NewObject::FileExclusive([0xff, 1, 2, 3, 0xfe, 5, 6, 7]);
+        let store = home.open();
+        let made = store.create(ROOT, store.root(), b"f", new).1.unwrap();
+        drop(store);
+        let store = home.open();
+        assert_eq!(store.create(ROOT, store.root(), b"f", new).1.unwrap().object, made.object);
+        let other = NewObject::FileExclusive([0xff, 1, 2, 3, 0xfe, 5, 6, 8]);
+        assert_eq!(store.create(ROOT, store.root(), b"f", other).1, Err(Error::Exists));
+        let times = SetAttributes { accessed: SetTime::Now, modified: SetTime::Now, ..mode(0o644) };
+        store.set_attributes(ROOT, made.object, &times, None).1.unwrap();
+        write(&store, ROOT, made.object, b"in use").unwrap();
+        assert_eq!(store.create(ROOT, store.root(), b"f", new).1, Err(Error::Exists));
+    });
+}
+
+#[test]
+fn holes_stay_holes() {
+    as_root_and_not("semantics::holes_stay_holes", || {
+        let home = Home::new();
+        let store = home.open();
+        let made = file(&store, ROOT, store.root(), "sparse", 0o644);
+        store.write(ROOT, made, 1 << 30, b"end", Stability::Unstable).1.unwrap();
+        store.set_attributes(ROOT, made, &size(1 << 40), None).1.unwrap();
+        let found = store.attributes(made).unwrap();
+        assert_eq!(found.size, 1 << 40);
+        assert!(found.used < 1 << 20, "{} bytes in use", found.used);
+        let mut segments = SmallVec::new();
+        let end = store.read(ROOT, made, (1 << 30) - 5, 8, &mut segments).unwrap();
+        assert_eq!((&*segments[0], end.eof), (&b"\0\0\0\0\0end"[..], false));
+        let beyond = store.write(ROOT, made, u64::MAX - 1, b"far", Stability::Unstable).1;
+        assert_eq!(beyond, Err(Error::FileTooBig));
+    });
+}
+
+#[test]
+fn what_was_before_and_after_is_told_and_a_guard_holds() {
+    // RFC 1813 s2.6, s3.3.2
+    as_root_and_not("semantics::what_was_before_and_after_is_told_and_a_guard_holds", || {
+        let home = Home::new();
+        let store = home.open();
+        let made = file(&store, ROOT, store.root(), "f", 0o644);
+        let before = store.attributes(made).unwrap();
+        let (change, result) = store.write(ROOT, made, 0, b"12345", Stability::DataSync);
+        assert_eq!(result.unwrap().committed, Stability::DataSync);
+        let (was, is) = (change.before.unwrap(), change.after.unwrap());
+        assert_eq!((was.size, was.changed), (0, before.changed));
+        assert_eq!((is.size, is), (5, store.attributes(made).unwrap()));
+        let never = Time { seconds: 1, nanoseconds: 1 };
+        assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(never)).1, Err(Error::NotSync));
+        assert_eq!(store.set_attributes(ROOT, made, &size(0), Some(is.changed)).1, Ok(()));
+        let (change, result) = store.create(ROOT, store.root(), b"f", NewObject::FileGuarded(mode(0)));
+        assert_eq!(result, Err(Error::Exists));
+        assert!(change.before.is_some() && change.after.is_some(), "on failure too");
+    });
+}
+
+#[test]
+fn what_is_no_file_is_not_read_and_an_existing_file_is_met() {
+    as_root_and_not("semantics::what_is_no_file_is_not_read_and_an_existing_file_is_met", || {
+        let home = Home::new();
+        let store = home.open();
+        let root = store.root();
+        assert_eq!(read(&store, ROOT, root), Err(Error::IsDirectory));
+        // A pipe that were opened would hold its thread until somebody else opens it too.
+        let pipe = store.create(ROOT, root, b"p", NewObject::Special(mode(0o600), Kind::Fifo)).1.unwrap();
+        assert_eq!(read(&store, ROOT, pipe.object), Err(Error::Invalid));
+        assert_eq!(store.commit(pipe.object, 0, 0).1, Err(Error::Invalid));
+        assert_eq!(store.set_attributes(ROOT, pipe.object, &mode(0o640), None).1, Ok(()));
+        let made = file(&store, ROOT, root, "f", 0o600);
+        write(&store, ROOT, made, b"content").unwrap();
+        let set = SetAttributes { size: Some(3), ..mode(0o777) };
+        let met = store.create(ROOT, root, b"f", NewObject::File(set)).1.unwrap();
+        assert_eq!((met.object, met.size, met.mode), (made, 3, 0o600));
+        let special = NewObject::Special(mode(0), Kind::Directory);
+        assert_eq!(store.create(ROOT, root, b"x", special).1, Err(Error::BadType));
+    });
+}
+
+fn read_now(store: &DirStore, object: ObjectId) -> Option<Vec<u8>> {
+    let mut segments: SmallVec<[store::Segment; 1]> = SmallVec::new();
+    store.read_now(ROOT, object, 0, 100, &mut segments)?.unwrap();
+    Some(segments.iter().flat_map(|segment| segment.to_vec()).collect())
+}
+
+#[test]
+fn what_is_held_open_is_answered_without_waiting_and_nothing_else() {
+    as_root_and_not("semantics::what_is_held_open_is_answered_without_waiting_and_nothing_else", || {
+        let home = Home::new();
+        let store = home.open();
+        let root = store.root();
+        let made = file(&store, ROOT, root, "f", 0o644);
+        write(&store, ROOT, made, b"content").unwrap();
+        drop(store);
+        let store = home.open();
+        assert!(store.attributes_now(made).is_none() && read_now(&store, made).is_none());
+        assert!(store.lookup_now(ROOT, root, b"f").is_none());
+        assert_eq!(look(&store, root, "f").unwrap().object, made);
+        assert_eq!(read(&store, ROOT, made).unwrap(), b"content");
+        assert_eq!(store.access(ROOT, made, 1).unwrap().0, 1);
+        assert_eq!(store.attributes_now(made).unwrap().unwrap(), store.attributes(made).unwrap());
+        assert_eq!(read_now(&store, made).unwrap(), b"content");
+        let (of_root, found) = store.lookup_now(ROOT, root, b"f").unwrap();
+        assert_eq!((of_root.unwrap().object, found.unwrap().object), (root, made));
+        std::fs::remove_file(home.path("f")).unwrap();
+        assert!(matches!(store.attributes_now(made), None | Some(Err(Error::Stale))));
+        assert!(read_now(&store, made).is_none());
+    });
+}
+
+#[test]
+fn a_landing_is_written_or_given_back() {
+    as_root_and_not("semantics::a_landing_is_written_or_given_back", || {
+        let home = Home::new();
+        let store = home.open();
+        let made = file(&store, ROOT, store.root(), "f", 0o644);
+        let fill = |offset| {
+            let mut landing = store.landing(offset, 3).unwrap();
+            let mut slices = SmallVec::new();
+            landing.unfilled(0, &mut slices);
+            slices[0].copy_from_slice(b"abc");
+            drop(slices);
+            landing
+        };
+        store.write_landed(ROOT, made, fill(0), Stability::Unstable).1.unwrap();
+        let mut landing = Some(fill(3));
+        // Held open, but the file system may not be able to take it without waiting.
+        match store.write_landed_now(ROOT, made, &mut landing, Stability::Unstable) {
+            Some((_, written)) => assert_eq!((written.unwrap().count, landing.is_none()), (3, true)),
+            None => {
+                let landing = landing.take().expect("given back");
+                store.write_landed(ROOT, made, landing, Stability::Unstable).1.unwrap();
+            }
+        }
+        let mut synced = Some(fill(6));
+        assert!(
+            store.write_landed_now(ROOT, made, &mut synced, Stability::FileSync).is_none()
+                && synced.is_some()
+        );
+        assert_eq!(read(&store, ROOT, made).unwrap(), b"abcabc");
+        assert!(store.landing(0, 0).is_none());
+    });
+}
