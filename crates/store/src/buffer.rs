@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The sizes buffers come in: of small, usual and the largest transfers.
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// The most bytes kept for later in each class: 16 of the largest transfers, or 4,096 of the smallest.
-const KEPT_BYTES_MAX: usize = 16 << 20;
+/// The most bytes kept for later in each class: as many of the largest transfers as one connection may have out.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// Buffers kept for later.
 #[derive(Debug, Default)]
@@ -27,6 +27,15 @@ impl Buffers {
         let bytes = class.and_then(|class| CLASSES.get(class).copied()).unwrap_or(len);
         let whole = kept.unwrap_or_else(|| vec![0; bytes].into_boxed_slice());
         Buffer { whole, len, home: Arc::clone(self) }
+    }
+
+    /// Gives half of what is kept back to the system; for a time when nothing happens.
+    pub fn shrink(&self) {
+        for kept in &self.0 {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let half = kept.len() / 2;
+            kept.truncate(half);
+        }
     }
 
     fn put(&self, whole: Box<[u8]>) {
@@ -100,8 +109,10 @@ mod tests {
     #[test]
     fn no_more_is_kept_than_the_bound() {
         let buffers = Arc::new(Buffers::default());
-        let out: Vec<Buffer> = (0..20).map(|_| buffers.take(1 << 20)).collect();
+        let out: Vec<Buffer> = (0..70).map(|_| buffers.take(1 << 20)).collect();
         drop(out);
         assert_eq!(buffers.0[3].lock().unwrap().len(), KEPT_BYTES_MAX >> 20);
+        buffers.shrink();
+        assert_eq!(buffers.0[3].lock().unwrap().len(), KEPT_BYTES_MAX >> 21);
     }
 }

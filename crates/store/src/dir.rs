@@ -158,6 +158,7 @@ impl DirStore {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(IDLE) {
                 let Some(shared) = watched.upgrade() else { break };
                 shared.close(shared.cache.take_idle());
+                shared.buffers.shrink();
             }
         };
         let thread = std::thread::Builder::new().name("tl-dir-idle".into()).spawn(sweep);

@@ -30,7 +30,7 @@ impl Shared {
         name: &[u8],
         new: NewObject<'_>,
     ) -> (Change, Result<Attributes>) {
-        self.changing(directory, |parent| {
+        let (change, made) = self.changing(directory, |parent| {
             let called = new_name(parent, name)?;
             if let Err(error) = check_new(&new) {
                 let taken = self.child(parent, name, ResolveFlags::empty()).is_ok();
@@ -52,14 +52,19 @@ impl Shared {
                 Err(Error::Exists) => self.meet(caller, parent, name, new),
                 made => {
                     let node = made?;
-                    self.sync_names(parent)?;
-                    node.attributes()
+                    Ok((node.attributes()?, Some(node)))
                 }
             }
-        })
+        });
+        // Outside of the directory's lock, as the sync of its names: those who wait for the disk wait together.
+        let synced = made.and_then(|(attributes, node)| {
+            node.map_or(Ok(()), |node| self.sync_attributes(&node))?;
+            Ok(attributes)
+        });
+        (change, synced)
     }
 
-    /// Changes a directory's names, with its state before and after.
+    /// Changes a directory's names, with its state before and after; they are on disk when it is done.
     pub fn changing<T>(
         &self,
         directory: ObjectId,
@@ -77,7 +82,8 @@ impl Shared {
         let result = parent.require_directory().and_then(|()| act(&parent));
         let change = parent.change_since(&before);
         drop(held);
-        (change, result)
+        let synced = result.and_then(|done| self.sync_names(&parent).map(|()| done));
+        (change, synced)
     }
 
     fn make_file(
@@ -98,7 +104,6 @@ impl Shared {
         // The descriptor may write whatever the mode says, which a copy of a read-only file needs.
         node.adopt(fd);
         self.finish(caller, &node, &stat, set)?;
-        self.sync_attributes(&node)?;
         Ok(node)
     }
 
@@ -174,7 +179,13 @@ impl Shared {
     ///
     /// UNCHECKED sets only the size of an existing file, and leaves anything else as it is: this is what `open`
     /// without `O_EXCL` means.
-    fn meet(&self, caller: Caller<'_>, parent: &Node, name: &[u8], new: NewObject<'_>) -> Result<Attributes> {
+    fn meet(
+        &self,
+        caller: Caller<'_>,
+        parent: &Node,
+        name: &[u8],
+        new: NewObject<'_>,
+    ) -> Result<(Attributes, Option<Arc<Node>>)> {
         if matches!(new, NewObject::FileGuarded(_)) {
             return Err(Error::Exists);
         }
@@ -191,7 +202,7 @@ impl Shared {
             NewObject::File(SetAttributes { size: Some(size), .. }) if node.kind == Kind::File => {
                 let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
                 self.set(caller, node.object, &set, None).1?;
-                node.attributes()
+                Ok((node.attributes()?, None))
             }
             NewObject::FileExclusive(verifier) => {
                 let times = verifier_times(verifier);
@@ -199,9 +210,9 @@ impl Shared {
                     && times.modified == SetTime::To(known.modified)
                     && known.kind == Kind::File
                     && known.size == 0;
-                if same { Ok(known) } else { Err(Error::Exists) }
+                if same { Ok((known, None)) } else { Err(Error::Exists) }
             }
-            _ => Ok(known),
+            _ => Ok((known, None)),
         }
     }
 
@@ -225,21 +236,21 @@ impl Shared {
                 rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, &called, AtFlags::SYMLINK_FOLLOW)?;
             }
             self.note(&object, parent, name);
-            self.sync_names(parent)
+            Ok(())
         });
         (known.ok().and_then(|node| node.attributes().ok()), change, result)
     }
 
     /// Names that a client is told of are on disk. RFC 1813 s4.8
-    pub fn sync_names(&self, directory: &Node) -> Result<()> {
+    fn sync_names(&self, directory: &Node) -> Result<()> {
         // A directory that can be written to but not read cannot be opened by others than root; its names reach
         // the disk a little later.
         let Ok(fd) = directory.to_read() else { return Ok(()) };
-        rustix::fs::fsync(fd).map_err(|errno| match errno {
-            // A file system that has no such thing.
-            Errno::INVAL => Error::NotSupported,
-            other => other.into(),
-        })
+        match rustix::fs::fsync(fd) {
+            // A file system that has no such thing does what it can by itself.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 

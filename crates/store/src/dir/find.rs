@@ -170,10 +170,18 @@ impl Shared {
         if self.is_proved(node) {
             return Ok(());
         }
-        let path = rustix::fs::readlink(node.own_path(), Vec::new())?.into_bytes();
         let root = rustix::fs::readlink(own_path(self.root.as_fd()), Vec::new())?.into_bytes();
-        let rest = path.strip_prefix(&root[..]);
-        let beneath = rest.is_some_and(|rest| rest.first() == Some(&b'/')) || root == b"/";
+        let (path, beneath) = match rustix::fs::readlink(node.own_path(), Vec::new()) {
+            Ok(path) => {
+                let path = path.into_bytes();
+                let rest = path.strip_prefix(&root[..]);
+                let beneath = rest.is_some_and(|rest| rest.first() == Some(&b'/')) || root == b"/";
+                (path, beneath)
+            }
+            // So deep that its path fits nowhere.
+            Err(Errno::NAMETOOLONG) => (Vec::new(), !node.is_directory() || self.climbs_to_root(node)?),
+            Err(errno) => return Err(errno.into()),
+        };
         if !beneath {
             let stat = node.stat()?;
             let seen_outside = || {
@@ -189,6 +197,24 @@ impl Shared {
         let until = u64::try_from(now().as_millis()).unwrap_or_default() + PROVED_FOR_MS;
         node.proved_until.store(until, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether a directory's parents lead to the root, one by one.
+    fn climbs_to_root(&self, node: &Node) -> Result<bool> {
+        let root = rustix::fs::fstat(&self.root)?;
+        let mut at = rustix::fs::openat(&node.place, c".", PLACE, Mode::empty())?;
+        let mut last = 0;
+        loop {
+            let stat = rustix::fs::fstat(&at)?;
+            if (stat.st_dev, stat.st_ino) == (root.st_dev, root.st_ino) {
+                return Ok(true);
+            }
+            if stat.st_dev != root.st_dev || stat.st_ino == last {
+                return Ok(false);
+            }
+            last = stat.st_ino;
+            at = rustix::fs::openat(&at, c"..", PLACE, Mode::empty())?;
+        }
     }
 
     /// Opens what a name in a directory is, with the identity that the thread has.

@@ -36,7 +36,7 @@ impl Shared {
                 })?;
             }
             self.bury(victim);
-            self.sync_names(parent)
+            Ok(())
         })
     }
 
@@ -97,8 +97,7 @@ impl Shared {
             })?;
         }
         self.bury_replaced(victim, to.0, to.1);
-        self.sync_names(to.0)?;
-        if from.0.object == to.0.object { Ok(()) } else { self.sync_names(from.0) }
+        Ok(())
     }
 
     /// After a rename: what had the name is gone, and the map learns what has it now.

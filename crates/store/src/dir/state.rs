@@ -52,7 +52,10 @@ impl Losses {
         let mode = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(path, mode, Mode::RUSR | Mode::WUSR)?;
         if rustix::fs::fstat(&file)?.st_size < Self::BYTES as i64 {
-            rustix::fs::ftruncate(&file, Self::BYTES as u64)?;
+            // Written and not only made longer: a store to a page that has no place on a full disk would end the
+            // process. Two processes at once both write zeros, because neither has mapped it yet.
+            rustix::io::pwrite(&file, &[0; Self::BYTES], 0)?;
+            rustix::fs::fsync(&file)?;
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory. The file is ours

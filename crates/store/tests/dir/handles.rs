@@ -83,6 +83,30 @@ fn what_lies_outside_of_the_export_is_stale_though_it_is_on_the_same_disk() {
 }
 
 #[test]
+fn depth_is_no_matter() {
+    as_root_and_not("handles::depth_is_no_matter", || {
+        let home = Home::new();
+        let store = home.open();
+        let mut at = vec![store.root()];
+        // 20 times 255 bytes are more than any path may have.
+        for _ in 0..20 {
+            let name = "d".repeat(255);
+            at.push(directory(&store, ROOT, *at.last().unwrap(), &name, 0o755));
+        }
+        let deepest = *at.last().unwrap();
+        let made = file(&store, ROOT, deepest, "f", 0o644);
+        drop(store);
+        let store = home.open();
+        assert!(store.attributes(made).is_ok());
+        assert_eq!(look(&store, deepest, "..").unwrap().object, at[19]);
+        store.remove(ROOT, deepest, b"f").1.unwrap();
+        for parent in at[..20].iter().rev() {
+            store.remove_directory(ROOT, *parent, "d".repeat(255).as_bytes()).1.unwrap();
+        }
+    });
+}
+
+#[test]
 fn no_name_leads_out() {
     as_root_and_not("handles::no_name_leads_out", || {
         let home = Home::new();

@@ -85,6 +85,10 @@ fn sticky_directories_and_groups_are_the_kernels_rules() {
         assert_eq!((within.uid, within.gid), (1001, 77));
         let below = store.create(ANN, group, b"d", NewObject::Directory(mode(0o755))).1.unwrap();
         assert_eq!((below.gid, below.mode), (77, 0o2755));
+        let linked = file(&store, ANN, root, "f", 0o644);
+        assert_eq!(store.link(ANN, linked, root, b"g").2, Ok(()));
+        assert_eq!(store.rename(ANN, (root, b"g"), (root, b"h")).2, Ok(()));
+        assert_eq!(store.attributes(linked).unwrap().links, 2);
         let device = NewObject::Special(mode(0o600), Kind::CharacterDevice(1, 3));
         assert_eq!(store.create(ANN, root, b"null", device).1, Err(Error::NotPermitted));
         let made = store.create(ROOT, root, b"null", device).1.unwrap();
