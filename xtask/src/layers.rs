@@ -56,6 +56,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr"], &["thiserror", "smallvec"]) },
     pure("paths", &[], &["thiserror", "smallvec"]),
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
+    pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
     rule("testkit", Layer::Tool, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc"], &[]),
     rule("store", Layer::Runtime, &[], &[]),
@@ -64,13 +65,14 @@ pub(crate) const RULES: &[Rule] = &[
     rule("client", Layer::Runtime, &["xdr", "rpc", "nfs3", "paths", "transport"], &["server", "store"]),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
-    rule("bench", Layer::Tool, &["record", "nfs3", "transport", "store", "server", "client"], &[]),
+    rule("bench", Layer::Tool, &["record", "plan", "nfs3", "transport", "store", "server", "client"], &[]),
     rule("report", Layer::Tool, &["record"], &[]),
+    // It prints attributes and statuses, which are nfs3's.
     rule(
         "trunkline",
         Layer::Binary,
-        &["record", "store", "server", "client", "lab", "bench", "report"],
-        &["xdr", "rpc", "nfs3", "paths", "transport"],
+        &["nfs3", "record", "plan", "store", "server", "client", "lab", "bench", "report"],
+        &["xdr", "rpc", "paths", "transport"],
     ),
 ];
 

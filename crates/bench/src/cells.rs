@@ -1,6 +1,7 @@
 //! From samples to the cells of a record.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use record::{Cell, Latency, Pace, Repeat, Shape, Workload, stats};
 
@@ -25,8 +26,10 @@ pub struct Known<'a> {
     pub loops: usize,
     /// The calibrated limit in GB/s, of both directions together.
     pub calibrated: Option<f64>,
-    /// The link's speed.
-    pub link_gbytes_per_s: Option<f64>,
+    /// The most that the links on the route carry.
+    pub links_gbytes_per_s: Option<f64>,
+    /// When the experiment began.
+    pub began: Instant,
     /// Whether steadiness is asked for.
     pub thorough: bool,
 }
@@ -64,6 +67,7 @@ fn shape(workload: &WorkloadSpec) -> Shape {
         readers: workload.readers,
         writers: workload.writers,
         file_bytes: Some(workload.file),
+        rate_ops_per_s: workload.rate,
         note: None,
     }
 }
@@ -83,6 +87,18 @@ pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<St
     if let Some(pace) = experiment.pace_bits_per_s {
         options.insert("pace_gbit_per_s_per_node".into(), (pace as f64 / 1e9).to_string());
     }
+    let links = [
+        ("link_gbit_per_s_per_node", experiment.links.node_bits_per_s),
+        ("client_link_gbit_per_s", experiment.links.client_bits_per_s),
+    ];
+    for (name, bits) in links {
+        if let Some(bits) = bits {
+            options.insert(name.into(), (bits as f64 / 1e9).to_string());
+        }
+    }
+    if let Some(mtu) = experiment.links.mtu {
+        options.insert("mtu".into(), mtu.to_string());
+    }
     options
 }
 
@@ -100,6 +116,11 @@ pub fn build(known: &Known<'_>, samples: &[Sample]) -> Workload {
         pace: known.pace,
         read: cell(|sample| sample.read.as_ref(), 0),
         write: cell(|sample| sample.write.as_ref(), 1),
+        longest_gap_ms: samples
+            .iter()
+            .map(|sample| sample.longest_gap)
+            .max()
+            .map(|gap| gap.as_secs_f64() * 1e3),
         ..Workload::default()
     }
 }
@@ -116,58 +137,57 @@ pub fn bytes_per_s(sample: &Sample) -> f64 {
 fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize, share: f64) -> Cell {
     let mut latency = Latency::new();
     flows.iter().for_each(|flow| latency.merge(&flow.latency));
-    let repeats = flows.iter().map(|flow| Repeat {
+    let repeats = samples.iter().zip(flows).map(|(sample, flow)| Repeat {
         gbytes_per_s: flow.bytes_per_s / 1e9,
         iops: flow.iops,
         seconds: flow.span.map_or(0.0, |(first, last)| (last - first).as_secs_f64()),
         bytes: flow.bytes,
         ops: flow.ops,
+        began_s: Some(sample.began.saturating_duration_since(known.began).as_secs_f64()),
         p99_us: Some(flow.latency.percentile_us(0.99)),
-        ..Repeat::default()
     });
     let mut cell = Cell::of(repeats.collect(), &latency, 1);
     set_shares(&mut cell, known, samples, direction);
     let pace_limit = known.pace.map(|pace| pace.gbytes_per_s(known.nodes));
     let machine = known.calibrated.map(|limit| limit * share);
-    match (pace_limit, known.link_gbytes_per_s.or(machine)) {
-        (Some(pace), _) => cell.set_limit(pace),
-        (None, Some(limit)) => cell.set_limit(limit),
-        (None, None) => {}
+    if let Some(limit) = pace_limit.or(known.links_gbytes_per_s).or(machine) {
+        cell.set_limit(limit);
     }
     if let (Some(machine), None) = (machine, known.pace) {
         cell.set_machine_limit(machine);
     }
-    // Processor time is measured for both directions together and divided by their bytes.
-    let part = |time: std::time::Duration| time.mul_f64(share.clamp(0.0, 1.0));
-    let client = samples.iter().map(|sample| part(sample.client_cpu)).sum();
-    let server = samples.iter().map(|sample| sample.server_cpu.map(part)).sum::<Option<_>>();
-    cell.set_cpu(client, server);
-    let span = |of: fn((std::time::Duration, std::time::Duration)) -> std::time::Duration| {
-        let spans = flows.iter().filter_map(|flow| flow.span).map(of).map(|time| time.as_secs_f64());
-        stats::median(&spans.collect::<Vec<_>>())
-    };
-    cell.first_done_s = span(|(first, _)| first);
-    cell.last_done_s = span(|(_, last)| last);
+    set_cpu(&mut cell, known.workload, samples);
     if known.thorough {
         cell.steady = stats::steadiness(&cell.speeds()).map(|found| found.is_steady());
     }
-    let references: Vec<&Sample> = samples.iter().collect();
     let workload = known.workload;
-    cell.binding = binding(
-        &references,
-        &Circumstances {
-            pace_share: pace_limit.map(|limit| cell.gbytes_per_s / limit),
-            pace_gbit_per_s: known.pace.map_or(0.0, |pace| pace.gbit_per_s_per_node),
-            nodes: known.nodes,
-            link_share: known.link_gbytes_per_s.map(|limit| cell.gbytes_per_s / limit),
-            loops: known.loops,
-            in_flight: u64::from(workload.depth)
-                * u64::from(if direction == 0 { workload.readers } else { workload.writers }),
-            p50_us: cell.latency_us.p50,
-            iops: cell.iops,
-        },
-    );
+    let jobs = if direction == 0 { workload.readers } else { workload.writers };
+    let rate =
+        workload.rate.map(|rate| rate * f64::from(jobs) / f64::from(workload.readers + workload.writers));
+    let circumstances = Circumstances {
+        pace_share: pace_limit.map(|limit| cell.gbytes_per_s / limit),
+        pace_gbit_per_s: known.pace.map_or(0.0, |pace| pace.gbit_per_s_per_node),
+        nodes: known.nodes,
+        links_gbytes_per_s: known.links_gbytes_per_s,
+        gbytes_per_s: cell.gbytes_per_s,
+        rate,
+        loops: known.loops,
+        in_flight: u64::from(workload.depth) * u64::from(jobs),
+        p50_us: cell.latency_us.p50,
+        iops: cell.iops,
+    };
+    cell.binding = binding(samples, &circumstances);
     cell
+}
+
+/// The processors' time is that of reads and writes together, so it is held against the operations of both: nothing
+/// tells whose it was.
+fn set_cpu(cell: &mut Cell, workload: &WorkloadSpec, samples: &[Sample]) {
+    let finished = |flow: &Option<Flow>| flow.as_ref().map_or(0, |flow| flow.finished);
+    let ops = samples.iter().map(|sample| finished(&sample.read) + finished(&sample.write)).sum::<u64>();
+    let client = samples.iter().map(|sample| sample.client_cpu).sum();
+    let server = samples.iter().map(|sample| sample.server_cpu).sum::<Option<Duration>>();
+    cell.set_cpu(client, server, ops, ops * workload.block);
 }
 
 fn set_shares(cell: &mut Cell, known: &Known<'_>, samples: &[Sample], direction: usize) {

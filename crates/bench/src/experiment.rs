@@ -1,12 +1,14 @@
 //! What is to be measured: routes, workloads, repeats. Built in for a first look, or from a TOML file.
 
-use std::path::Path;
+mod file;
+
 use std::time::Duration;
 
+use plan::link::Transport;
 use record::{Pattern, Procedure};
 use serde::Deserialize;
 
-use crate::error::{Error, ExperimentError, Result};
+use crate::error::ExperimentError;
 
 /// Every block starts and ends with whole pages, which carry the stamps.
 const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
@@ -14,6 +16,11 @@ const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// Blocks in flight, over all jobs, at most: each has a buffer.
 const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
+
+/// Operations per second that a workload may ask for: no loop could submit more.
+const RATE_MAX: f64 = 1e8;
+/// Measured time of a repeat, in milliseconds: up to an hour.
+const WINDOW_MS_MAX: u128 = 3_600_000;
 
 /// A route: a name and mount options.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -49,6 +56,49 @@ pub struct WorkloadSpec {
     /// Bytes of each file: `"64MiB"`.
     #[serde(deserialize_with = "size")]
     pub file: u64,
+    /// Operations per second that all readers and writers together start, whether or not the last ones are done;
+    /// absent: each operation starts as soon as another is done.
+    #[serde(default)]
+    pub rate: Option<f64>,
+}
+
+/// Speeds of somebody's network, from which limits follow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Of each node's link, in bits per second each way.
+    pub node_bits_per_s: Option<u64>,
+    /// Of the client's link.
+    pub client_bits_per_s: Option<u64>,
+    /// The MTU of both, Ethernet's; with it limits are what headers leave for payload, else the whole line.
+    pub mtu: Option<u32>,
+}
+
+impl Links {
+    /// The most that a route over so many nodes carries each way, in 10^9 bytes per second.
+    #[must_use]
+    pub fn gbytes_per_s(&self, nodes: usize, transport: Transport) -> Option<f64> {
+        let of_nodes = self.node_bits_per_s.map(|bits| bits as f64 * nodes as f64);
+        let of_client = self.client_bits_per_s.map(|bits| bits as f64);
+        let least = of_nodes.into_iter().chain(of_client).reduce(f64::min)?;
+        // An MTU was checked when the file was read.
+        let payload = self.mtu.and_then(|mtu| plan::link::payload_bits_per_s(least, transport, mtu).ok());
+        Some(payload.unwrap_or(least) / 8e9)
+    }
+
+    /// Why this MTU cannot be, if it cannot.
+    fn fault(&self) -> Option<String> {
+        let mtu = self.mtu?;
+        if self.node_bits_per_s.or(self.client_bits_per_s).is_none() {
+            return Some(
+                "limits.mtu: it says what a link carries, so `link` or `client_link` goes with it".into(),
+            );
+        }
+        match plan::link::efficiency(Transport::Tcp, mtu) {
+            Ok(_) => None,
+            Err(plan::Error::Refused(refusal)) => Some(format!("limits.mtu = {mtu}: {}", refusal.rule)),
+            Err(error) => Some(format!("limits.mtu = {mtu}: {error}")),
+        }
+    }
 }
 
 /// What is measured against.
@@ -88,8 +138,8 @@ pub struct Experiment {
     pub pace_bits_per_s: Option<u64>,
     /// Measured time of a paced repeat of large blocks; small ones need less, as a window holds more of them.
     pub paced_window: Duration,
-    /// Speed of the link to somebody's server, in bits per second: its limit.
-    pub link_bits_per_s: Option<u64>,
+    /// The links to somebody's server.
+    pub links: Links,
     /// Time of each try of the calibration.
     pub calibrate: Duration,
 }
@@ -107,7 +157,16 @@ fn workload(
     jobs: (u32, u32),
     file: u64,
 ) -> WorkloadSpec {
-    WorkloadSpec { name: name.into(), pattern, block, depth, readers: jobs.0, writers: jobs.1, file }
+    WorkloadSpec {
+        name: name.into(),
+        pattern,
+        block,
+        depth,
+        readers: jobs.0,
+        writers: jobs.1,
+        file,
+        rate: None,
+    }
 }
 
 impl Experiment {
@@ -150,59 +209,9 @@ impl Experiment {
             warm: Duration::from_millis(60),
             pace_bits_per_s: Some(1_000_000_000),
             paced_window: Duration::from_millis(paced_window),
-            link_bits_per_s: None,
+            links: Links::default(),
             calibrate: Duration::from_millis(if procedure == Procedure::Thorough { 1000 } else { 200 }),
         }
-    }
-
-    /// Reads an experiment file; docs/EXPERIMENTS.md describes it.
-    ///
-    /// # Errors
-    /// [`Error::Experiment`] with the place and the reason.
-    pub fn from_file(path: &Path, procedure: Procedure) -> Result<Self> {
-        let wrap = |cause| Error::Experiment { file: path.display().to_string(), cause };
-        let text = std::fs::read_to_string(path).map_err(|error| wrap(error.into()))?;
-        Self::from_toml(&text, procedure).map_err(wrap)
-    }
-
-    /// Reads an experiment from TOML.
-    ///
-    /// # Errors
-    /// The place and the reason.
-    pub fn from_toml(text: &str, procedure: Procedure) -> std::result::Result<Self, ExperimentError> {
-        let file: File = toml::from_str(text)?;
-        let base = Self::built_in(procedure);
-        let value = |reason: String| ExperimentError::Value(reason);
-        let rate = |text: Option<String>| {
-            text.map(|text| server::config::size::parse_rate(&text).map(|bytes| bytes * 8)).transpose()
-        };
-        let target = match (file.target.server, file.target.nodes) {
-            (Some(server), None) => Target::Server(server),
-            (None, nodes) => {
-                let mem = file.target.mem.unwrap_or_else(|| "2GiB".into());
-                let mem_bytes =
-                    server::config::size::parse_bytes(&mem).map_err(|error| value(error.to_string()))?;
-                Target::Embedded { nodes: nodes.unwrap_or(4), mem_bytes }
-            }
-            (Some(_), Some(_)) => {
-                return Err(value("target: give either `server` or `nodes`, not both".into()));
-            }
-        };
-        let experiment = Self {
-            name: file.name.unwrap_or_else(|| "experiment".into()),
-            target,
-            routes: file.route,
-            workloads: if file.workload.is_empty() { base.workloads.clone() } else { file.workload },
-            repeats: file.repeats.unwrap_or(base.repeats),
-            window: file.window_ms.map_or(base.window, Duration::from_millis),
-            paced_window: file.window_ms.map_or(base.paced_window, Duration::from_millis),
-            pace_bits_per_s: rate(file.pace).map_err(|error| value(format!("pace: {error}")))?,
-            link_bits_per_s: rate(file.limits.link)
-                .map_err(|error| value(format!("limits.link: {error}")))?,
-            ..base
-        };
-        experiment.check()?;
-        Ok(experiment)
     }
 
     fn check(&self) -> std::result::Result<(), ExperimentError> {
@@ -218,12 +227,26 @@ impl Experiment {
         if matches!(self.target, Target::Server(_)) && self.pace_bits_per_s.is_some() {
             return value("pace: only an embedded group can be paced; its nodes pace what they send".into());
         }
+        if matches!(self.target, Target::Embedded { .. }) && self.links != Links::default() {
+            return value("limits: an embedded group has no links; what loopback carries is measured".into());
+        }
+        if let Some(fault) = self.links.fault() {
+            return value(fault);
+        }
+        if !(1..=WINDOW_MS_MAX).contains(&self.window.as_millis()) {
+            return value(format!("window_ms = {}: 1 to {WINDOW_MS_MAX}", self.window.as_millis()));
+        }
         if !(1..=1000).contains(&self.repeats) {
             return value(format!("repeats = {}: 1 to 1000", self.repeats));
         }
         for (index, route) in self.routes.iter().enumerate() {
             if self.routes.iter().take(index).any(|other| other.name == route.name) {
                 return value(format!("two routes are called {}", route.name));
+            }
+        }
+        for (index, workload) in self.workloads.iter().enumerate() {
+            if self.workloads.iter().take(index).any(|other| other.name == workload.name) {
+                return value(format!("two workloads are called {}", workload.name));
             }
         }
         self.workloads.iter().try_for_each(WorkloadSpec::check)
@@ -241,12 +264,16 @@ impl WorkloadSpec {
             format!("file = {} bytes: at least one block", self.file)
         } else if !(1..=1024).contains(&self.depth) {
             format!("depth = {}: 1 to 1024", self.depth)
-        } else if !(1..=1024).contains(&(self.readers + self.writers)) {
+        } else if !(1..=1024).contains(&self.readers.saturating_add(self.writers)) {
             format!("{} readers and {} writers: 1 to 1024 together", self.readers, self.writers)
         } else if u64::from(self.readers + self.writers) * u64::from(self.depth) * self.block
             > IN_FLIGHT_BYTES_MAX
         {
             "more than 4 GiB in flight: lower depth, readers or writers".into()
+        } else if let Some(rate) =
+            self.rate.filter(|rate| !(rate.is_finite() && *rate > 0.0 && *rate <= RATE_MAX))
+        {
+            format!("rate = {rate}: operations per second, above 0 and at most {RATE_MAX:e}")
         } else {
             return Ok(());
         };
@@ -254,101 +281,5 @@ impl WorkloadSpec {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    name: Option<String>,
-    #[serde(default)]
-    target: TargetTable,
-    #[serde(default)]
-    route: Vec<RouteSpec>,
-    #[serde(default)]
-    workload: Vec<WorkloadSpec>,
-    repeats: Option<u32>,
-    window_ms: Option<u64>,
-    pace: Option<String>,
-    #[serde(default)]
-    limits: LimitsTable,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct TargetTable {
-    server: Option<String>,
-    nodes: Option<u8>,
-    mem: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct LimitsTable {
-    link: Option<String>,
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_whole_experiment_file_is_understood() {
-        let experiment = Experiment::from_toml(
-            r#"
-            name = "our array"
-            repeats = 4
-            window_ms = 500
-            target.server = "10.0.0.1:/data"
-            limits.link = "25Gbit/s"
-            [[route]]
-            name = "tcp-mp"
-            options = "nconnect=8,remoteports=10.0.0.1-10.0.0.4"
-            [[workload]]
-            name = "backup"
-            block = "1MiB"
-            depth = 8
-            writers = 4
-            file = "1GiB"
-            "#,
-            Procedure::Standard,
-        )
-        .unwrap();
-        assert_eq!(experiment.target, Target::Server("10.0.0.1:/data".into()));
-        assert_eq!(experiment.link_bits_per_s, Some(25_000_000_000));
-        assert_eq!(experiment.workloads[0].file, 1 << 30);
-        assert_eq!((experiment.repeats, experiment.routes.len()), (4, 1));
-    }
-
-    #[test]
-    fn nonsense_is_refused_by_name() {
-        let route = "[[route]]\nname = \"tcp\"\n";
-        for (text, needle) in [
-            ("", "no [[route]]"),
-            ("colour = 1", "colour"),
-            ("repeats = 0\n[[route]]\nname = \"tcp\"", "repeats = 0"),
-            (&format!("{route}{route}"), "two routes"),
-            (&format!("pace = \"1Gbit/s\"\ntarget.server = \"a:/b\"\n{route}"), "pace"),
-            (&format!("target.nodes = 99\n{route}"), "nodes = 99"),
-            (
-                &format!("{route}[[workload]]\nname='w'\nblock='5000'\ndepth=1\nreaders=1\nfile='1MiB'"),
-                "block = 5000",
-            ),
-            (
-                &format!("{route}[[workload]]\nname='w'\nblock='4KiB'\ndepth=0\nreaders=1\nfile='1MiB'"),
-                "depth = 0",
-            ),
-            (
-                &format!("{route}[[workload]]\nname='w'\nblock='4KiB'\ndepth=1\nfile='1MiB'"),
-                "0 readers and 0 writers",
-            ),
-        ] {
-            let error = Experiment::from_toml(text, Procedure::Standard).unwrap_err().to_string();
-            assert!(error.contains(needle), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn the_built_in_experiments_are_sound() {
-        for procedure in [Procedure::Quick, Procedure::Standard, Procedure::Thorough] {
-            Experiment::built_in(procedure).check().unwrap();
-        }
-    }
-}
+mod tests;

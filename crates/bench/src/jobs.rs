@@ -1,12 +1,23 @@
-//! The load: readers and writers that keep a number of operations in flight, as tasks on the mount's loops.
+//! The load: readers and writers as tasks on the mount's loops.
+//!
+//! Closed: each operation starts when another is done, so that a number of them is always in flight. Open: operations
+//! start at a rate, whether or not the last are done; one that finds no place is late, and its latency counts from
+//! when it was meant to start.
 
+mod tally;
+
+use std::num::NonZeroU64;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use client::{Answer, Done, FileRef, Io, Op, Task};
-use record::{Direction, Latency, Pattern};
+use record::{Direction, Pattern};
 
+pub use self::tally::{Moments, Tally};
 use crate::stamps;
+
+/// How late a timer of a loop with a rate may be: the default of 50 us would show in its latencies.
+const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 
 /// One file under load.
 #[derive(Debug, Clone)]
@@ -29,100 +40,26 @@ pub struct Job {
     pub part: u64,
     /// How many loops work on the file.
     pub of: u64,
+    /// When its operations are meant to start; absent: as soon as others are done.
+    pub schedule: Option<Schedule>,
+}
+
+/// When the operations of a job are meant to start, in seconds from the load's start on.
+#[derive(Debug, Clone, Copy)]
+pub struct Schedule {
+    /// The first.
+    pub first_s: f64,
+    /// From one to the next.
+    pub interval_s: f64,
 }
 
 /// When a load starts to count, and when it stops submitting, from its start on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// Operations that finish before this only warm up.
     pub warm: Duration,
-    /// No operation is submitted after this.
+    /// No operation is meant to start after this.
     pub end: Duration,
-}
-
-/// What one direction did within the window, on one loop.
-#[derive(Debug, Clone)]
-pub struct Tally {
-    /// Operations that finished in the window, but for the first, which opens the measure.
-    pub ops: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// When the first and the last of them finished, from the loop's start on.
-    pub span: Option<(Duration, Duration)>,
-    /// Sums for the line through (time, bytes so far).
-    line: Line,
-    /// From submission to answer.
-    pub latency: Latency,
-    /// Bytes by job, in the order they were given.
-    pub bytes_by_job: Vec<u64>,
-}
-
-impl Tally {
-    fn new() -> Self {
-        Self {
-            ops: 0,
-            bytes: 0,
-            span: None,
-            line: Line::default(),
-            latency: Latency::new(),
-            bytes_by_job: Vec::new(),
-        }
-    }
-
-    /// Counts an operation. The first one opens the span and is not counted among the bytes.
-    fn count(&mut self, at: Duration, bytes: u64, latency: Duration) {
-        self.latency.record_ns(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        self.line.add(at.as_secs_f64(), bytes as f64);
-        match &mut self.span {
-            None => self.span = Some((at, at)),
-            Some((_, last)) => {
-                *last = at;
-                self.ops += 1;
-                self.bytes += bytes;
-            }
-        }
-    }
-
-    /// Bytes and operations per second: the slope of the straight line through (time, bytes so far) at each
-    /// operation's end. A window's bytes over its time would be off by what is in flight at its ends, and at a
-    /// pace a window holds only a few blocks of each connection.
-    #[must_use]
-    pub fn rates(&self) -> (f64, f64) {
-        let bytes_per_s = self.line.slope();
-        let per_op = if self.bytes > 0 { self.ops as f64 / self.bytes as f64 } else { 0.0 };
-        (bytes_per_s, bytes_per_s * per_op)
-    }
-}
-
-/// A straight line fitted to points as they come.
-#[derive(Debug, Clone, Copy, Default)]
-struct Line {
-    points: f64,
-    total: f64,
-    time: f64,
-    bytes: f64,
-    time_squared: f64,
-    time_bytes: f64,
-}
-
-impl Line {
-    #[inline]
-    fn add(&mut self, at: f64, bytes: f64) {
-        self.total += bytes;
-        self.points += 1.0;
-        self.time += at;
-        self.bytes += self.total;
-        self.time_squared += at * at;
-        self.time_bytes += at * self.total;
-    }
-
-    fn slope(&self) -> f64 {
-        let spread = self.points * self.time_squared - self.time * self.time;
-        if self.points < 2.0 || spread <= f64::EPSILON {
-            return 0.0;
-        }
-        (self.points * self.time_bytes - self.time * self.bytes) / spread
-    }
 }
 
 /// What a loop's load did.
@@ -132,6 +69,8 @@ pub struct Outcome {
     pub read: Tally,
     /// Writes.
     pub write: Tally,
+    /// When anything finished.
+    pub moments: Moments,
     /// Stamps that were checked.
     pub stamps: u64,
     /// The first thing that went wrong.
@@ -143,15 +82,17 @@ struct Running {
     job: Job,
     next: u64,
     seed: u64,
-    in_flight: u32,
-    bytes: u64,
+    /// Operations of the schedule that have been started.
+    started: u64,
+    /// Places that wait for the schedule, with their buffers.
+    idle: Vec<(u64, Vec<u8>)>,
 }
 
 impl Running {
     fn new(job: Job) -> Self {
         // Jobs start at different places, so that they do not march in step.
         let seed = (u64::from(job.number) * job.of + job.part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { next: job.part, seed, in_flight: 0, bytes: 0, job }
+        Self { next: job.part, seed, started: 0, idle: Vec::with_capacity(job.depth as usize), job }
     }
 
     fn next_offset(&mut self) -> u64 {
@@ -172,6 +113,21 @@ impl Running {
         };
         block * self.job.block_bytes as u64
     }
+
+    /// When the next operation is meant to start, from the load's start on: of a job with a schedule, before the end.
+    fn due(&self, end: Duration) -> Option<Duration> {
+        let schedule = self.job.schedule?;
+        let seconds = schedule.first_s + self.started as f64 * schedule.interval_s;
+        Duration::try_from_secs_f64(seconds).ok().filter(|due| *due < end)
+    }
+}
+
+/// An operation in flight.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flight {
+    offset: u64,
+    /// When it was meant to start, where a schedule says so; from the load's start on.
+    meant: Option<Duration>,
 }
 
 /// All jobs of one loop.
@@ -182,8 +138,8 @@ pub struct Load {
     started_at: Duration,
     outcome: Option<Outcome>,
     report: Option<Sender<Outcome>>,
-    /// Offsets of the operations in flight, by token.
-    offsets: Vec<u64>,
+    /// Operations in flight, by token.
+    flights: Vec<Flight>,
     depth_max: usize,
     in_flight: u32,
 }
@@ -193,25 +149,25 @@ impl Load {
     #[must_use]
     pub fn new(jobs: Vec<Job>, window: Window, report: Sender<Outcome>) -> Self {
         let depth_max = jobs.iter().map(|job| job.depth as usize).max().unwrap_or(1);
-        let outcome = Outcome { read: Tally::new(), write: Tally::new(), stamps: 0, error: None };
+        let (read, write, moments) = (Tally::new(), Tally::new(), Moments::new(window));
         Self {
-            offsets: vec![0; jobs.len() * depth_max],
+            flights: vec![Flight::default(); jobs.len() * depth_max],
             jobs: jobs.into_iter().map(Running::new).collect(),
             window,
             started_at: Duration::ZERO,
-            outcome: Some(outcome),
+            outcome: Some(Outcome { read, write, moments, stamps: 0, error: None }),
             report: Some(report),
             depth_max,
             in_flight: 0,
         }
     }
 
-    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Vec<u8>) {
+    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Vec<u8>, meant: Option<Duration>) {
         let slot = token as usize;
         let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return };
         let offset = running.next_offset();
-        if let Some(place) = self.offsets.get_mut(slot) {
-            *place = offset;
+        if let Some(flight) = self.flights.get_mut(slot) {
+            *flight = Flight { offset, meant };
         }
         let file = running.job.file;
         let op = match running.job.direction {
@@ -221,9 +177,28 @@ impl Load {
                 Op::Write { file, offset, buffer }
             }
         };
-        running.in_flight += 1;
         self.in_flight += 1;
         io.submit(op, token);
+    }
+
+    /// Starts what a job's schedule has due, as far as it has places.
+    fn start_due(&mut self, io: &mut Io<'_>, job: usize) {
+        let since_start = io.now().saturating_sub(self.started_at);
+        if self.failed() {
+            return;
+        }
+        while let Some(running) = self.jobs.get_mut(job)
+            && let Some(due) = running.due(self.window.end)
+            && due <= since_start
+            && let Some((token, buffer)) = running.idle.pop()
+        {
+            running.started += 1;
+            self.submit(io, token, buffer, Some(due));
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.outcome.as_ref().is_none_or(|outcome| outcome.error.is_some())
     }
 
     /// Counts a finished operation and checks what was read.
@@ -231,7 +206,7 @@ impl Load {
         let since_start = now.saturating_sub(self.started_at);
         let Some(outcome) = &mut self.outcome else { return Ok(()) };
         let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return Ok(()) };
-        let offset = self.offsets.get(slot).copied().unwrap_or(0);
+        let Flight { offset, meant } = self.flights.get(slot).copied().unwrap_or_default();
         let bytes = done.buffer.len() as u64;
         match &done.result {
             Err(error) => return Err(format!("file {} at byte {offset}: {error}", running.job.number)),
@@ -248,29 +223,34 @@ impl Load {
             }
             Ok(Answer::Written | Answer::Results(_)) => {}
         }
-        if since_start >= self.window.warm && since_start <= self.window.end {
-            let tally = match running.job.direction {
-                Direction::Read => &mut outcome.read,
-                Direction::Write => &mut outcome.write,
-            };
-            tally.count(since_start, bytes, done.latency);
-            running.bytes += bytes;
+        let tally = match running.job.direction {
+            Direction::Read => &mut outcome.read,
+            Direction::Write => &mut outcome.write,
+        };
+        let in_window = |at: Duration| at >= self.window.warm && at <= self.window.end;
+        // What was meant to start in the window counts however late it was.
+        match meant {
+            Some(meant) if in_window(meant) => tally.time(since_start.saturating_sub(meant)),
+            None if in_window(since_start) => tally.time(done.latency),
+            _ => {}
+        }
+        if in_window(since_start) {
+            tally.count(since_start, bytes);
+            outcome.moments.note(since_start);
         }
         Ok(())
     }
 
-    fn end(&mut self) {
-        if let Some(mut outcome) = self.outcome.take() {
-            for running in &self.jobs {
-                match running.job.direction {
-                    Direction::Read => outcome.read.bytes_by_job.push(running.bytes),
-                    Direction::Write => outcome.write.bytes_by_job.push(running.bytes),
-                }
-            }
+    /// Reports the outcome once nothing is in flight and nothing will be.
+    fn end_if_done(&mut self) {
+        let due = |running: &Running| running.due(self.window.end).is_some();
+        let more = self.in_flight > 0 || (!self.failed() && self.jobs.iter().any(due));
+        if more {
+            return;
+        }
+        if let (Some(outcome), Some(report)) = (self.outcome.take(), self.report.take()) {
             // Whoever waits for it may have given up.
-            if let Some(report) = self.report.take() {
-                let _ = report.send(outcome);
-            }
+            let _ = report.send(outcome);
         }
     }
 }
@@ -279,58 +259,58 @@ impl Task for Load {
     fn start(&mut self, io: &mut Io<'_>) {
         self.started_at = io.now();
         for job in 0..self.jobs.len() {
-            let Some(running) = self.jobs.get(job) else { continue };
+            let Some(running) = self.jobs.get_mut(job) else { continue };
             let (depth, len) = (running.job.depth as usize, running.job.block_bytes);
-            for slot in 0..depth.min(self.depth_max) {
-                self.submit(io, (job * self.depth_max + slot) as u64, stamps::noise_block(len));
+            let first = job * self.depth_max;
+            let tokens = (first..first + depth.min(self.depth_max)).map(|slot| slot as u64);
+            if running.job.schedule.is_some() {
+                running.idle.extend(tokens.map(|token| (token, stamps::noise_block(len))));
+                // Where it cannot be set, latencies show the default's slack.
+                let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
+                self.start_due(io, job);
+            } else {
+                tokens.for_each(|token| self.submit(io, token, stamps::noise_block(len), None));
             }
         }
-        if self.in_flight == 0 {
-            self.end();
-        }
+        self.end_if_done();
     }
 
     fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done) {
         let now = io.now();
         self.in_flight -= 1;
-        if let Err(error) = self.account(now, token as usize, &done)
+        let slot = token as usize;
+        if let Err(error) = self.account(now, slot, &done)
             && let Some(outcome) = &mut self.outcome
         {
             outcome.error.get_or_insert(error);
         }
-        let failed = self.outcome.as_ref().is_none_or(|outcome| outcome.error.is_some());
-        if now.saturating_sub(self.started_at) < self.window.end && !failed {
-            self.submit(io, token, done.buffer);
-        } else if self.in_flight == 0 {
-            self.end();
+        let job = slot / self.depth_max;
+        if let Some(running) = self.jobs.get_mut(job)
+            && running.job.schedule.is_some()
+        {
+            running.idle.push((token, done.buffer));
+            self.start_due(io, job);
+        } else if now.saturating_sub(self.started_at) < self.window.end && !self.failed() {
+            self.submit(io, token, done.buffer, None);
         }
+        self.end_if_done();
+    }
+
+    fn wakes_at(&self) -> Option<Duration> {
+        if self.failed() {
+            return None;
+        }
+        let waiting = self.jobs.iter().filter(|running| !running.idle.is_empty());
+        let due = waiting.filter_map(|running| running.due(self.window.end)).min()?;
+        Some(self.started_at + due)
+    }
+
+    fn woken(&mut self, io: &mut Io<'_>) {
+        (0..self.jobs.len()).for_each(|job| self.start_due(io, job));
+        self.end_if_done();
     }
 
     fn ended(&self) -> bool {
         self.outcome.is_none()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bursts_at_a_pace_give_the_pace_itself() {
-        // Eight connections finish a block each at the same moments, ten times a second.
-        let mut tally = Tally::new();
-        for burst in 0..6 {
-            for _ in 0..8 {
-                tally.count(Duration::from_millis(100 * burst), 1000, Duration::ZERO);
-            }
-        }
-        let (bytes_per_s, iops) = tally.rates();
-        assert!((bytes_per_s - 80_000.0).abs() < 1.0, "{bytes_per_s}");
-        assert!((iops - 80.0).abs() < 0.1, "{iops}");
-    }
-
-    #[test]
-    fn nothing_done_is_no_speed() {
-        assert_eq!(Tally::new().rates(), (0.0, 0.0));
     }
 }

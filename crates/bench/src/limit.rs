@@ -143,6 +143,14 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Threads were started, and have not run since.
+    #[error("{workers} threads did not begin in {} s", patience.as_secs())]
+    Unready {
+        /// How many.
+        workers: usize,
+        /// In which time.
+        patience: Duration,
+    },
     /// A connection carries next to nothing.
     #[error("connection {connection} moved {blocks} blocks in {} s", patience.as_secs())]
     Stalled {

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use record::Environment;
 
+use crate::experiment::Target;
+
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
@@ -32,8 +34,21 @@ pub fn environment() -> Environment {
         congestion: offered.first().cloned().unwrap_or_default(),
         congestion_offered: offered,
         cmdline: std::env::args().collect::<Vec<_>>().join(" "),
-        emulated: emulated.map(|model| format!("processor emulated by {model}")),
+        emulated,
     }
+}
+
+/// Set for commands that run within `trunkline lab net`.
+const LAB_VARIABLE: &str = "TRUNKLINE_LAB";
+
+/// What of an experiment's figures is no real hardware's: each of its cells says so.
+#[must_use]
+pub fn simulated(target: &Target, environment: &Environment) -> Option<String> {
+    let in_lab = matches!(target, Target::Server(_)) && std::env::var_os(LAB_VARIABLE).is_some();
+    let lab = in_lab.then(|| "the links of a lab on one machine".to_owned());
+    let processor = environment.emulated.as_ref().map(|by| format!("a processor emulated by {by}"));
+    let found: Vec<String> = lab.into_iter().chain(processor).collect();
+    (!found.is_empty()).then(|| found.join(", "))
 }
 
 /// Processors that this process may use.

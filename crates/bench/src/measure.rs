@@ -1,14 +1,14 @@
 //! One repeat: a workload on a mounted route for a while, and everything that was counted meanwhile.
 
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
 
 use client::{FileRef, Mount, Statistics};
 use record::{Direction, Latency};
 use server::Server;
 
 use crate::experiment::WorkloadSpec;
-use crate::jobs::{Job, Load, Outcome, Tally, Window};
+use crate::jobs::{Job, Load, Moments, Outcome, Schedule, Tally, Window};
 use crate::machine::{Busy, BusyShare};
 
 /// An operation in flight may take this long after the end of its window; a paced queue drains in less.
@@ -25,6 +25,8 @@ pub struct Flow {
     pub ops: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// All operations that finished in the window: those that its processor time was used for.
+    pub finished: u64,
     /// First and last operation, from the start.
     pub span: Option<(Duration, Duration)>,
     /// Latencies.
@@ -34,6 +36,8 @@ pub struct Flow {
 /// What one repeat did.
 #[derive(Debug, Clone)]
 pub struct Sample {
+    /// When it was started.
+    pub began: Instant,
     /// Reads.
     pub read: Option<Flow>,
     /// Writes.
@@ -42,6 +46,8 @@ pub struct Sample {
     pub bytes_by_path: [Vec<u64>; 2],
     /// Loops of the mount.
     pub loops: usize,
+    /// The longest time in the window in which no operation finished.
+    pub longest_gap: Duration,
     /// Stamps checked.
     pub stamps: u64,
     /// CPU time of the mount's loops during the window.
@@ -66,26 +72,9 @@ pub fn run(
     window: Window,
 ) -> Result<Sample, String> {
     let loops = mount.loops().max(1);
-    let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); loops];
-    for (index, (file, number)) in files.iter().enumerate() {
-        let reads = index < workload.readers as usize;
-        let direction = if reads { Direction::Read } else { Direction::Write };
-        let blocks = workload.file / workload.block.max(1);
-        // Every loop works on every file, as every connection of a route may carry every file.
-        let of = u64::from(workload.depth).min(loops as u64).min(blocks).max(1);
-        for part in 0..of {
-            let depth = u32::try_from((u64::from(workload.depth) + part) / of).unwrap_or(u32::MAX);
-            let (file, number, pattern) = (*file, *number, workload.pattern);
-            let block_bytes = usize::try_from(workload.block).unwrap_or(usize::MAX);
-            let job = Job { file, number, direction, pattern, block_bytes, blocks, depth, part, of };
-            if let Some(of_loop) = jobs.get_mut((index + usize::try_from(part).unwrap_or(0)) % loops) {
-                of_loop.push(job);
-            }
-        }
-    }
     let (sender, receiver) = mpsc::channel();
-    let before = mount.statistics();
-    for (index, jobs) in jobs.into_iter().enumerate() {
+    let (began, before) = (Instant::now(), mount.statistics());
+    for (index, jobs) in deal(workload, files, loops).into_iter().enumerate() {
         if !jobs.is_empty() {
             mount.spawn(index, Box::new(Load::new(jobs, window, sender.clone())));
         }
@@ -98,6 +87,59 @@ pub fn run(
     std::thread::sleep(window.end.saturating_sub(window.warm));
     let (client_after, server_after) = cpu(mount);
     let busy = busy.share();
+    let outcomes = collect(&receiver)?;
+    let server_cpu = server_before.zip(server_after);
+    Ok(Sample {
+        began,
+        read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
+        write: flow(outcomes.iter().map(|outcome| &outcome.write), workload.writers),
+        bytes_by_path: bytes_by_path(&before, &mount.statistics()),
+        loops,
+        longest_gap: longest_gap(&outcomes),
+        stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
+        client_cpu: client_after.saturating_sub(client_before),
+        server_cpu: server_cpu.map(|(before, after)| Duration::from_nanos(after.saturating_sub(before))),
+        window: window.end.saturating_sub(window.warm),
+        busy,
+    })
+}
+
+/// Deals the work out over the loops: every loop works on every file, as every connection of a route may carry every
+/// file. With a rate, the operations of all are meant to start one after the other at equal distances.
+fn deal(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<Vec<Job>> {
+    let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); loops];
+    let blocks = workload.file / workload.block.max(1);
+    let of = u64::from(workload.depth).min(loops as u64).min(blocks).max(1);
+    let parts = files.len() as u64 * of;
+    for (index, (file, number)) in files.iter().enumerate() {
+        let reads = index < workload.readers as usize;
+        for part in 0..of {
+            let schedule = |rate: f64| Schedule {
+                first_s: (index as u64 * of + part) as f64 / rate,
+                interval_s: parts as f64 / rate,
+            };
+            let job = Job {
+                file: *file,
+                number: *number,
+                direction: if reads { Direction::Read } else { Direction::Write },
+                pattern: workload.pattern,
+                block_bytes: usize::try_from(workload.block).unwrap_or(usize::MAX),
+                blocks,
+                depth: u32::try_from((u64::from(workload.depth) + part) / of).unwrap_or(u32::MAX),
+                part,
+                of,
+                schedule: workload.rate.map(schedule),
+            };
+            if let Some(of_loop) = jobs.get_mut((index + usize::try_from(part).unwrap_or(0)) % loops) {
+                of_loop.push(job);
+            }
+        }
+    }
+    jobs
+}
+
+/// What the loops' loads did, once all of them have ended.
+fn collect(receiver: &Receiver<Outcome>) -> Result<Vec<Outcome>, String> {
     let mut outcomes = Vec::new();
     loop {
         match receiver.recv_timeout(DRAIN_PATIENCE) {
@@ -108,23 +150,18 @@ pub fn run(
             }
         }
     }
-    if let Some(error) = outcomes.iter().find_map(|outcome| outcome.error.clone()) {
-        return Err(error);
+    match outcomes.iter().find_map(|outcome| outcome.error.clone()) {
+        Some(error) => Err(error),
+        None => Ok(outcomes),
     }
-    let nanoseconds = |before: Option<u64>, after: Option<u64>| {
-        before.zip(after).map(|(before, after)| Duration::from_nanos(after.saturating_sub(before)))
-    };
-    Ok(Sample {
-        read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
-        write: flow(outcomes.iter().map(|outcome| &outcome.write), workload.writers),
-        bytes_by_path: bytes_by_path(&before, &mount.statistics()),
-        loops,
-        stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
-        client_cpu: client_after.saturating_sub(client_before),
-        server_cpu: nanoseconds(server_before, server_after),
-        window: window.end.saturating_sub(window.warm),
-        busy,
-    })
+}
+
+fn longest_gap(outcomes: &[Outcome]) -> Duration {
+    let all = outcomes.iter().map(|outcome| outcome.moments.clone()).reduce(|mut all, moments| {
+        all.merge(&moments);
+        all
+    });
+    all.as_ref().map_or(Duration::ZERO, Moments::longest_gap)
 }
 
 /// Sums what the loops did in one direction.
@@ -132,13 +169,22 @@ fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>, jobs: u32) -> Option<Flow>
     if jobs == 0 {
         return None;
     }
-    let mut sum = Flow { bytes_per_s: 0.0, iops: 0.0, ops: 0, bytes: 0, span: None, latency: Latency::new() };
+    let mut sum = Flow {
+        bytes_per_s: 0.0,
+        iops: 0.0,
+        ops: 0,
+        bytes: 0,
+        finished: 0,
+        span: None,
+        latency: Latency::new(),
+    };
     for tally in tallies {
         let (bytes_per_s, iops) = tally.rates();
         sum.bytes_per_s += bytes_per_s;
         sum.iops += iops;
         sum.ops += tally.ops;
         sum.bytes += tally.bytes;
+        sum.finished += tally.finished;
         sum.latency.merge(&tally.latency);
         sum.span = match (sum.span, tally.span) {
             (Some((first, last)), Some((other_first, other_last))) => {

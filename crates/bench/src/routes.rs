@@ -1,6 +1,7 @@
 //! The routes of an experiment: mounted, or skipped with the reason.
 
 use client::{Mount, Settings};
+use plan::link::Transport;
 use record::{PathCounters, Route};
 
 use crate::error::{Error, Result};
@@ -18,13 +19,20 @@ pub struct Ready {
     settings: Settings,
     /// Nodes that it uses.
     pub nodes: usize,
-    /// Nodes of the target.
-    pub all_nodes: usize,
+    /// The addresses of all nodes of the target.
+    pub node_names: Vec<String>,
     /// The node that each of its paths leads to, among all nodes of the target.
     pub node_of_path: Vec<usize>,
 }
 
 impl Ready {
+    /// How its payload travels, for what headers leave of a link. Routes over RDMA do not run yet.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        let is_ipv6 = self.settings.remotes.iter().all(|remote| remote.is_ipv6());
+        if is_ipv6 { Transport::TcpIpv6 } else { Transport::Tcp }
+    }
+
     /// Mounts it.
     ///
     /// # Errors
@@ -73,15 +81,11 @@ fn skipped(options: &str) -> Option<String> {
 
 /// The route as the record shows it, before anything is measured.
 #[must_use]
-pub fn describe(spec: &RouteSpec, experiment: &Experiment) -> Route {
+pub fn describe(spec: &RouteSpec) -> Route {
     if let Some(reason) = skipped(&spec.options) {
         return Route { options: spec.options.clone(), ..Route::skipped(&spec.name, reason) };
     }
-    let nodes = match &experiment.target {
-        Target::Embedded { nodes, .. } => (1..=*nodes).map(|node| format!("node{node}")).collect(),
-        Target::Server(_) => Vec::new(),
-    };
-    Route { name: spec.name.clone(), options: spec.options.clone(), nodes, ..Route::default() }
+    Route { name: spec.name.clone(), options: spec.options.clone(), ..Route::default() }
 }
 
 /// All routes that can run here.
@@ -108,8 +112,10 @@ pub fn ready(
             let of_remotes: Vec<usize> = settings.remotes.iter().map(node_of).collect();
             // The paths of a mount: each local address to each remote one.
             let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
-            let (nodes, all_nodes) = (settings.remotes.len(), all.len());
-            Ok(Ready { name: spec.name.clone(), settings, nodes, all_nodes, node_of_path })
+            // Connection i goes to remote i mod R: with fewer connections than remotes some are left out.
+            let nodes = settings.remotes.len().min(usize::from(settings.nconnect)).max(1);
+            let node_names = all.iter().map(ToString::to_string).collect();
+            Ok(Ready { name: spec.name.clone(), settings, nodes, node_names, node_of_path })
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 //! Runs an experiment from its calibration to its record.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use client::FileRef;
 use record::{Pace, PathCounters, Procedure, Record, Verified, Workload};
@@ -86,8 +86,8 @@ fn default_file() -> PathBuf {
 }
 
 fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
+    let began = Instant::now();
     let mut record = Record {
-        made_at: record::rfc3339(now()),
         trunkline_version: env!("CARGO_PKG_VERSION").into(),
         commit: commit(),
         experiment: cells::describe(experiment),
@@ -99,10 +99,9 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
         limits = calibrate_all(experiment, nodes, progress)?;
     }
     record.options = cells::options(experiment, limits.congestion.as_deref());
-    record.routes = experiment.routes.iter().map(|spec| routes::describe(spec, experiment)).collect();
-    half(experiment, None, &mut limits, &mut record, progress)?;
-    if let Some(rate) = experiment.pace_bits_per_s {
-        half(experiment, Some(rate), &mut limits, &mut record, progress)?;
+    record.routes = experiment.routes.iter().map(routes::describe).collect();
+    for pace in [None].into_iter().chain(experiment.pace_bits_per_s.map(Some)) {
+        half(experiment, began, pace, &mut limits, &mut record, progress)?;
     }
     record.limits = limits.into_record();
     let names: Vec<String> = record
@@ -115,6 +114,7 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
         record.compare(second, first, 1);
     }
     record.check_limits();
+    record.made_at = record::rfc3339(now());
     Ok(record)
 }
 
@@ -126,6 +126,7 @@ fn commit() -> Option<String> {
 /// One half of the experiment: raw, or paced.
 fn half(
     experiment: &Experiment,
+    began: Instant,
     pace_bits_per_s: Option<u64>,
     limits: &mut Limits,
     record: &mut Record,
@@ -152,7 +153,9 @@ fn half(
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
     progress.stage(&format!("{name}: making files"), total);
     let files = Files::prepare(&widest.mount()?, &workloads, |bytes| progress.advance(bytes))?;
-    let context = HalfContext { experiment, pace_bits_per_s, group: group.as_ref(), ready: &ready, progress };
+    let group = group.as_ref();
+    let context = HalfContext { experiment, began, pace_bits_per_s, group, ready: &ready, progress };
+    let simulated = machine::simulated(&experiment.target, &record.environment);
     for (index, workload) in workloads.iter().enumerate() {
         let samples = context.workload(workload, &files, index)?;
         limits.again(index, context.progress)?;
@@ -169,7 +172,10 @@ fn half(
             let cell = context.cell(route, workload, index, &samples, limits);
             let place = record.routes.iter_mut().find(|described| described.name == route.name);
             if let Some(place) = place {
-                place.workloads.push(Workload { verified: Some(verified), paths, ..cell });
+                place.nodes.clone_from(&route.node_names);
+                place.paths = paths.iter().map(|path| path.path.clone()).collect();
+                let simulated = simulated.clone();
+                place.workloads.push(Workload { verified: Some(verified), paths, simulated, ..cell });
             }
         }
     }
@@ -189,6 +195,7 @@ type RouteSamples = (Vec<Sample>, Vec<PathCounters>);
 /// What stays the same throughout a half.
 struct HalfContext<'a> {
     experiment: &'a Experiment,
+    began: Instant,
     pace_bits_per_s: Option<u64>,
     group: Option<&'a Group>,
     ready: &'a [Ready],
@@ -262,10 +269,11 @@ impl HalfContext<'_> {
             pace,
             nodes_of_paths: &route.node_of_path,
             nodes: route.nodes,
-            all_nodes: route.all_nodes,
+            all_nodes: route.node_names.len(),
             loops: samples.first().map_or(1, |sample| sample.loops),
             calibrated: limits.of(index),
-            link_gbytes_per_s: self.experiment.link_bits_per_s.map(|bits| bits as f64 / 8e9),
+            links_gbytes_per_s: self.experiment.links.gbytes_per_s(route.nodes, route.transport()),
+            began: self.began,
             thorough: self.experiment.procedure == Procedure::Thorough,
         };
         cells::build(&known, samples)

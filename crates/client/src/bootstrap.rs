@@ -1,150 +1,235 @@
 //! The first calls of a mount: MNT, then GETATTR and FSINFO of the root. They block, each with a deadline.
+//!
+//! A path that may go on below the export (`nfs://host/export/file`) is divided here: of the exports that the
+//! server lists, the longest that the path begins with; where none does or no list is given, the longest
+//! beginning of the path that the server mounts.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, SocketAddr};
 
-use nfs3::mount::mnt;
+use nfs3::mount::{export, mnt};
 use nfs3::proc::{fsinfo, getattr};
-use nfs3::{Fattr3, FileHandle, Wire};
-use rpc::Xid;
-use rpc::record::{Assembler, Mark};
-use rpc::reply::{Accept, Body};
-use xdr::{Reader, Writer};
+use nfs3::{Fattr3, FileHandle, Status, Wire};
+use xdr::Reader;
 
+use crate::caller::{Caller, Program};
 use crate::error::MountError;
+use crate::rpcbind;
+use crate::settings::Settings;
 
-/// An address that does not accept within this time is given up.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// An address that accepts and stays silent this long is given up.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// MNT, GETATTR and FSINFO have short replies.
-const REPLY_BYTES_MAX: usize = 64 << 10;
+const MOUNT: Program = Program { number: nfs3::mount::PROGRAM, version: 3 };
+const NFS: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
+/// Exports of a list that an error names.
+const EXPORTS_SHOWN_MAX: usize = 10;
+/// Beginnings of a path that are tried where the server does not list its exports.
+const BEGINNINGS_MAX: usize = 64;
 
 /// What a mount begins with.
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
+    /// The export that was mounted, and what of the path lies below it.
+    pub export: Vec<u8>,
+    pub below: Vec<u8>,
     pub handle: FileHandle,
     pub attributes: Fattr3,
     pub info: fsinfo::Success,
 }
 
-/// One connection that makes one call at a time.
-struct Caller {
-    address: SocketAddr,
-    stream: TcpStream,
-    credential: Vec<u8>,
-    next_xid: u32,
-}
-
-impl Caller {
-    fn connect(address: SocketAddr, credential: &[u8]) -> Result<Self, MountError> {
-        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
-            .map_err(|source| MountError::Connect { address, source })?;
-        stream
-            .set_write_timeout(Some(ANSWER_TIMEOUT))
-            .map_err(|source| MountError::Connect { address, source })?;
-        Ok(Self { address, stream, credential: credential.to_vec(), next_xid: crate::random_u64() as u32 })
-    }
-
-    /// Makes a call and gives the bytes of its results.
-    fn call(
-        &mut self,
-        program: u32,
-        procedure: u32,
-        args: impl FnOnce(&mut Writer<'_>),
-    ) -> Result<Vec<u8>, MountError> {
-        let xid = Xid(self.next_xid);
-        self.next_xid = self.next_xid.wrapping_add(1);
-        let mut record = Vec::new();
-        let mut writer = Writer::new(&mut record);
-        rpc::call::encode(&mut writer, xid, program, 3, procedure, &self.credential);
-        args(&mut writer);
-        let reply = self.exchange(&record).map_err(|source| match source.kind() {
-            std::io::ErrorKind::InvalidData => self.protocol(source.to_string()),
-            _ => MountError::Silent { address: self.address, source },
-        })?;
-        let mut reader = Reader::new(&reply);
-        let head = rpc::reply::decode(&mut reader).map_err(|error| self.protocol(error.to_string()))?;
-        match head.body {
-            Body::Accepted(Accept::Success) if head.xid == xid => Ok(reader.rest().to_vec()),
-            Body::Accepted(Accept::Success) => Err(self.protocol("an answer to no call of ours".into())),
-            other => Err(self.protocol(format!("{other:?}"))),
-        }
-    }
-
-    fn protocol(&self, reason: String) -> MountError {
-        MountError::Protocol { address: self.address, reason }
-    }
-
-    fn exchange(&mut self, record: &[u8]) -> std::io::Result<Vec<u8>> {
-        let invalid = |error: String| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
-        let mark = Mark::whole(record.len()).ok_or_else(|| invalid("call too long".into()))?;
-        self.stream.write_all(&[&mark.encode()[..], record].concat())?;
-        let mut assembler = Assembler::new(REPLY_BYTES_MAX);
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
-        loop {
-            // One deadline for the whole answer: it may come byte by byte.
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(std::io::ErrorKind::TimedOut.into());
-            }
-            self.stream.set_read_timeout(Some(left))?;
-            let mut chunk = [0; 4096];
-            let got = self.stream.read(&mut chunk)?;
-            if got == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-            let mut rest = chunk.get(..got).unwrap_or_default();
-            if let Some(reply) = assembler.feed(&mut rest).map_err(|error| invalid(error.to_string()))? {
-                return Ok(reply.to_vec());
-            }
-        }
-    }
+/// Whether the path is an export, or may go on below one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Export,
+    Below,
 }
 
 /// Asks the MOUNT program for the export's root, and NFS for what it is.
 pub(crate) fn bootstrap(
-    mount: SocketAddr,
-    nfs: SocketAddr,
-    export: &[u8],
+    settings: &Settings,
+    address: IpAddr,
+    place: Place,
     credential: &[u8],
 ) -> Result<Root, MountError> {
-    let mut caller = Caller::connect(mount, credential)?;
-    let mnt_number = nfs3::mount::Procedure::Mnt.number();
-    let results = caller.call(nfs3::mount::PROGRAM, mnt_number, |writer| {
-        mnt::Args { path: export }.encode(writer);
-    })?;
-    let reply =
-        mnt::Reply::decode(&mut Reader::new(&results)).map_err(|error| caller.protocol(error.to_string()))?;
-    let handle = match reply.into_result() {
-        Ok(success) => success.root,
-        Err((status, ())) => {
-            let reason = status.to_string();
-            return Err(MountError::Refused {
-                address: mount,
-                export: String::from_utf8_lossy(export).into_owned(),
-                reason,
-            });
-        }
-    };
-    if nfs != mount {
-        caller = Caller::connect(nfs, credential)?;
+    let nfs = SocketAddr::new(address, settings.port);
+    let (mut caller, found) = mount(settings, address, place, credential)?;
+    if caller.address() != nfs {
+        caller = Caller::connect(nfs, credential, settings.reserved_port)?;
     }
-    let results = caller.call(nfs3::PROGRAM, nfs3::Procedure::GetAttr.number(), |writer| {
-        getattr::Args { object: handle }.encode(writer);
+    let object = found.handle;
+    let results = caller.call(NFS, nfs3::Procedure::GetAttr.number(), |writer| {
+        getattr::Args { object }.encode(writer);
     })?;
     let attributes = getattr::Reply::decode(&mut Reader::new(&results))
         .map_err(|error| caller.protocol(error.to_string()))?
         .into_result()
         .map_err(|(status, ())| caller.protocol(format!("GETATTR of the root: {status}")))?
         .attributes;
-    let results = caller.call(nfs3::PROGRAM, nfs3::Procedure::FsInfo.number(), |writer| {
-        fsinfo::Args { root: handle }.encode(writer);
+    let results = caller.call(NFS, nfs3::Procedure::FsInfo.number(), |writer| {
+        fsinfo::Args { root: object }.encode(writer);
     })?;
     let info = fsinfo::Reply::decode(&mut Reader::new(&results))
         .map_err(|error| caller.protocol(error.to_string()))?
         .into_result()
         .map_err(|(status, _)| caller.protocol(format!("FSINFO of the root: {status}")))?;
-    Ok(Root { handle, attributes, info })
+    Ok(Root { export: found.export, below: found.below, handle: found.handle, attributes, info })
+}
+
+struct Found {
+    export: Vec<u8>,
+    below: Vec<u8>,
+    handle: FileHandle,
+}
+
+/// Finds the MOUNT program and mounts. Our server answers it at the port of NFS; others say through rpcbind
+/// where it is. RFC 1813 s5.1
+fn mount(
+    settings: &Settings,
+    address: IpAddr,
+    place: Place,
+    credential: &[u8],
+) -> Result<(Caller, Found), MountError> {
+    let at_port = |port| {
+        let mut caller = Caller::connect(SocketAddr::new(address, port), credential, settings.reserved_port)?;
+        let found = find(&mut caller, &settings.export, place)?;
+        Ok((caller, found))
+    };
+    let error = match (at_port(settings.mount_port), settings.rpcbind_port) {
+        (Err(error @ (MountError::Protocol { .. } | MountError::Silent { .. })), Some(rpcbind)) => {
+            match rpcbind::mount_port(SocketAddr::new(address, rpcbind)) {
+                Ok(port) => return at_port(port),
+                Err(reason) => MountError::NoMountProgram {
+                    address: SocketAddr::new(address, settings.mount_port),
+                    here: error.to_string(),
+                    reason,
+                },
+            }
+        }
+        (other, _) => return other,
+    };
+    Err(error)
+}
+
+fn find(caller: &mut Caller, path: &[u8], place: Place) -> Result<Found, MountError> {
+    if place == Place::Export {
+        return match mnt(caller, path)? {
+            Ok(handle) => Ok(Found { export: path.to_vec(), below: Vec::new(), handle }),
+            Err(status) => Err(refused(caller, path, status)),
+        };
+    }
+    let listed = exports(caller)?;
+    let beginnings = beginnings(path);
+    let is_listed = |length: &&usize| path.get(..**length).is_some_and(|start| lists(&listed, start));
+    let mut tried: Vec<usize> = beginnings.iter().filter(is_listed).copied().collect();
+    if tried.is_empty() {
+        tried = beginnings.into_iter().take(BEGINNINGS_MAX).collect();
+    }
+    let mut denied = None;
+    for length in tried {
+        let (start, below) = path.split_at_checked(length).unwrap_or((path, &[]));
+        let start = if start.is_empty() { b"/" } else { start };
+        match mnt(caller, start)? {
+            Ok(handle) => return Ok(Found { export: start.to_vec(), below: below.to_vec(), handle }),
+            Err(Status::NOENT | Status::NOTDIR | Status::INVAL) => {}
+            Err(status) => {
+                denied.get_or_insert_with(|| refused(caller, start, status));
+            }
+        }
+    }
+    Err(match denied {
+        // A server that lists what it exports has no reason to call a beginning of the path forbidden.
+        Some(error) if listed.is_empty() || beginnings_are_listed(path, &listed) => error,
+        _ => no_export(caller, path, &listed),
+    })
+}
+
+fn beginnings_are_listed(path: &[u8], listed: &[Vec<u8>]) -> bool {
+    beginnings(path).into_iter().any(|length| path.get(..length).is_some_and(|start| lists(listed, start)))
+}
+
+/// Whether a path stands in the list; the root of everything stands there as a slash.
+fn lists(listed: &[Vec<u8>], start: &[u8]) -> bool {
+    listed.iter().any(|export| trimmed(export) == trimmed(start))
+}
+
+fn trimmed(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    path.get(..end).unwrap_or_default()
+}
+
+/// Where the beginnings of a path end, the longest first: before each slash, and at its end.
+fn beginnings(path: &[u8]) -> Vec<usize> {
+    let mut ends = vec![trimmed(path).len()];
+    ends.extend(
+        (0..path.len())
+            .rev()
+            .filter(|at| path.get(*at) == Some(&b'/') && (*at == 0 || path.get(at - 1) != Some(&b'/'))),
+    );
+    ends.dedup();
+    ends
+}
+
+fn mnt(caller: &mut Caller, path: &[u8]) -> Result<Result<FileHandle, Status>, MountError> {
+    let number = nfs3::mount::Procedure::Mnt.number();
+    let results = caller.call(MOUNT, number, |writer| mnt::Args { path }.encode(writer))?;
+    let reply =
+        mnt::Reply::decode(&mut Reader::new(&results)).map_err(|error| caller.protocol(error.to_string()))?;
+    Ok(match reply.into_result() {
+        Ok(success) => Ok(success.root),
+        Err((status, ())) => Err(Status(status.0)),
+    })
+}
+
+/// What the server says it exports; nothing where it does not say.
+fn exports(caller: &mut Caller) -> Result<Vec<Vec<u8>>, MountError> {
+    let number = nfs3::mount::Procedure::Export.number();
+    let results = caller.call(MOUNT, number, |_| ())?;
+    let list = export::Reply::decode(&mut Reader::new(&results));
+    Ok(list.map_or_else(|_| Vec::new(), |list| list.iter().map(|entry| entry.directory.to_vec()).collect()))
+}
+
+fn refused(caller: &Caller, export: &[u8], status: Status) -> MountError {
+    let reason = match status {
+        Status::NOENT => "there is no such export".to_owned(),
+        Status::ACCES | Status::PERM => format!("this host or user may not mount it ({status})"),
+        other => format!("{} ({other})", crate::error::status_words(other)),
+    };
+    MountError::Refused {
+        address: caller.address(),
+        export: String::from_utf8_lossy(export).into_owned(),
+        reason,
+    }
+}
+
+fn no_export(caller: &Caller, path: &[u8], listed: &[Vec<u8>]) -> MountError {
+    let shown = listed.iter().take(EXPORTS_SHOWN_MAX).map(|export| String::from_utf8_lossy(export));
+    let mut exports = shown.collect::<Vec<_>>().join(", ");
+    if listed.len() > EXPORTS_SHOWN_MAX {
+        exports.push_str(", ...");
+    }
+    if exports.is_empty() {
+        exports.push_str("nothing that it lists for this host");
+    }
+    let path = String::from_utf8_lossy(path).into_owned();
+    MountError::NoExport { address: caller.address(), path, exports }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_begins_with_itself_and_with_what_ends_before_each_slash() {
+        let shown = |path: &str| {
+            let ends = beginnings(path.as_bytes());
+            ends.into_iter().map(|end| path[..end].to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("/export/a/b"), ["/export/a/b", "/export/a", "/export", ""]);
+        assert_eq!(shown("/export//a/"), ["/export//a", "/export", ""]);
+        assert_eq!(shown("/"), [""]);
+    }
+
+    #[test]
+    fn the_root_of_everything_is_listed_as_a_slash() {
+        assert!(lists(&[b"/".to_vec()], b""));
+        assert!(lists(&[b"/export/".to_vec()], b"/export"));
+        assert!(!lists(&[b"/export".to_vec()], b"/exp"));
+    }
 }

@@ -11,7 +11,7 @@ use crate::options::{OptionError, TargetError};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server answered with an error; the same call will get the same answer.
-    #[error("{operation}: {status}")]
+    #[error("{} ({operation}: {status})", status_words(*status))]
     Status {
         /// The procedure.
         operation: &'static str,
@@ -146,6 +146,26 @@ pub enum MountError {
         /// What it said.
         reason: String,
     },
+    /// No export holds the path.
+    #[error("no export of {address} holds {path}; it exports {exports}")]
+    NoExport {
+        /// Where.
+        address: SocketAddr,
+        /// The path.
+        path: String,
+        /// What it exports, for people.
+        exports: String,
+    },
+    /// MOUNT is not where NFS is, and nobody says where else.
+    #[error("MOUNT is not found: {here}; {reason}")]
+    NoMountProgram {
+        /// Where it was looked for first.
+        address: SocketAddr,
+        /// What happened there.
+        here: String,
+        /// What rpcbind said, or why it said nothing.
+        reason: String,
+    },
     /// Something answers, but not NFS version 3 with MOUNT.
     #[error("{address} does not speak NFS version 3: {reason}")]
     Protocol {
@@ -169,3 +189,39 @@ pub enum MountError {
 
 /// The result of an operation of a mount.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// A status in words, as people know them from their own system.
+#[must_use]
+pub const fn status_words(status: Status) -> &'static str {
+    match status {
+        Status::PERM => "operation not permitted",
+        Status::NOENT => "no such file or directory",
+        Status::IO => "input/output error on the server",
+        Status::NXIO => "no such device or address",
+        Status::ACCES => "permission denied",
+        Status::EXIST => "it exists already",
+        Status::XDEV => "not within one file system",
+        Status::NODEV => "no such device",
+        Status::NOTDIR => "not a directory",
+        Status::ISDIR => "it is a directory",
+        Status::INVAL => "invalid argument",
+        Status::FBIG => "file too large",
+        Status::NOSPC => "no space left on the server",
+        Status::ROFS => "read-only file system",
+        Status::MLINK => "too many links",
+        Status::NAMETOOLONG => "name too long",
+        Status::NOTEMPTY => "directory not empty",
+        Status::DQUOT => "disk quota exceeded",
+        Status::STALE => "the file is gone from the server (stale handle)",
+        Status::REMOTE => "it lies on another server",
+        Status::BADHANDLE => "the server does not know the file handle",
+        Status::NOT_SYNC => "it has changed meanwhile",
+        Status::BAD_COOKIE => "the directory has changed meanwhile",
+        Status::NOTSUPP => "the server does not support it",
+        Status::TOOSMALL => "the answer is too long",
+        Status::SERVERFAULT => "a fault of the server",
+        Status::BADTYPE => "the server has no objects of that type",
+        Status::JUKEBOX => "the server is busy, try later",
+        _ => "the server refuses",
+    }
+}

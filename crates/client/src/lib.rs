@@ -9,29 +9,34 @@
 //! its data are stable. What this crate must not know: how a path is chosen (that is `paths`), how records
 //! are carried (that is `transport`).
 
+mod blocks;
 mod bootstrap;
 mod call;
+mod caller;
 mod engine;
 mod error;
 mod file;
+mod listing;
 mod mount;
 pub mod options;
 mod route;
+mod rpcbind;
 mod settings;
 mod shard;
 mod slot;
 mod statistics;
 mod tree;
 
+pub use blocks::{Block, Blocks};
 pub use call::{Answer, Done, FileRef, Op};
-pub use error::{Error, MountError, Result};
+pub use error::{Error, MountError, Result, status_words};
 pub use file::File;
+pub use listing::{DirectoryEntry, Pages};
 pub use mount::Mount;
 pub use settings::Settings;
 pub use shard::{Io, Task};
 pub use slot::Pending;
 pub use statistics::{Counter, PathCounters, PathStatistics, Statistics};
-pub use tree::DirectoryEntry;
 
 /// A random number for identities, xids and seeds.
 ///

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nfs3::FileHandle;
+use nfs3::proc::fsinfo;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 use rpc::auth::AuthSys;
 use xdr::Writer;
 
-use crate::bootstrap::{Root, bootstrap};
+use crate::bootstrap::{Place, Root, bootstrap};
 use crate::call::{Answer, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
@@ -60,10 +61,37 @@ impl Mount {
         Self::try_settings(settings).map_err(|cause| Error::Mount { target, cause })
     }
 
+    /// Mounts the export that a path lies in, and gives what of the path is below it. Which export that is,
+    /// the server says: of those that it lists, the longest that the path begins with; where none does, the
+    /// longest beginning of the path that it mounts.
+    ///
+    /// # Errors
+    /// As [`Mount::connect`], and [`MountError::NoExport`].
+    pub fn connect_below(target: &str, options: &str) -> Result<(Self, Vec<u8>)> {
+        Self::with_settings_below(Settings::from_options(target, options)?)
+    }
+
+    /// As [`Mount::connect_below`]; `settings.export` is the path.
+    ///
+    /// # Errors
+    /// As [`Mount::connect_below`].
+    pub fn with_settings_below(settings: Settings) -> Result<(Self, Vec<u8>)> {
+        let target = settings.target_name();
+        let mount =
+            Self::try_place(settings, Place::Below).map_err(|cause| Error::Mount { target, cause })?;
+        let below = mount.inner.root.below.clone();
+        Ok((mount, below))
+    }
+
     fn try_settings(settings: Settings) -> std::result::Result<Self, MountError> {
+        Self::try_place(settings, Place::Export)
+    }
+
+    fn try_place(mut settings: Settings, place: Place) -> std::result::Result<Self, MountError> {
         check(&settings)?;
         let identity = crate::random_u64();
-        let root = bootstrap_any(&settings, &credential(&settings, identity))?;
+        let root = bootstrap_any(&settings, place, &credential(&settings, identity))?;
+        settings.export.clone_from(&root.export);
         let paths = path_ends(&settings);
         let start = first_remote(&settings);
         let route = Arc::new(Route {
@@ -130,6 +158,24 @@ impl Mount {
         }
     }
 
+    /// The export as people write it, with its server.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.inner.settings.target_name()
+    }
+
+    /// The addresses of the server's nodes.
+    #[must_use]
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.inner.settings.remotes
+    }
+
+    /// What the server said of the export's file system when it was mounted (FSINFO).
+    #[must_use]
+    pub fn info(&self) -> &fsinfo::Success {
+        &self.inner.root.info
+    }
+
     /// The root directory's handle.
     #[must_use]
     pub fn root(&self) -> FileHandle {
@@ -149,6 +195,12 @@ impl Mount {
         let number = self.inner.next_file.fetch_add(1, Ordering::Relaxed);
         let home = self.inner.placement.lock().unwrap_or_else(PoisonError::into_inner).place(number);
         FileRef { handle, number, home: Some(home) }
+    }
+
+    /// Names a file that is read and written over all paths at once, and is placed on none.
+    #[must_use]
+    pub fn spread_file_ref(&self, handle: FileHandle) -> FileRef {
+        FileRef { handle, number: self.inner.next_file.fetch_add(1, Ordering::Relaxed), home: None }
     }
 
     /// The file is no longer used: its place is free for another.
@@ -257,17 +309,24 @@ fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
 }
 
 /// Mounts from the first address that answers; the error is the first one's, which the user named.
-fn bootstrap_any(settings: &Settings, credential: &[u8]) -> std::result::Result<Root, MountError> {
+fn bootstrap_any(
+    settings: &Settings,
+    place: Place,
+    credential: &[u8],
+) -> std::result::Result<Root, MountError> {
     let mut first_error = None;
     for address in
         std::iter::once(&settings.server).chain(settings.remotes.iter().filter(|ip| **ip != settings.server))
     {
-        let mount = SocketAddr::new(*address, settings.mount_port);
-        let nfs = SocketAddr::new(*address, settings.port);
-        match bootstrap(mount, nfs, &settings.export, credential) {
+        match bootstrap(settings, *address, place, credential) {
             Ok(root) => return Ok(root),
             // An answer is an answer: another node of the group would say the same.
-            Err(error @ (MountError::Refused { .. } | MountError::Protocol { .. })) => return Err(error),
+            Err(
+                error @ (MountError::Refused { .. }
+                | MountError::NoExport { .. }
+                | MountError::NoMountProgram { .. }
+                | MountError::Protocol { .. }),
+            ) => return Err(error),
             Err(error) => {
                 first_error.get_or_insert(error);
             }

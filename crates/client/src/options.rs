@@ -216,7 +216,7 @@ impl MountOptions {
     }
 
     /// The port of MOUNT: `mountport`, or the port of NFS over TCP, where our own server answers it.
-    /// rpcbind is not asked.
+    /// Where it is not answered there, and `mountport` was not given, the mount asks rpcbind.
     #[must_use]
     pub fn mount_port(&self) -> u16 {
         let nfs_over_tcp = if self.proto == Proto::Tcp { self.nfs_port() } else { PORT_TCP };

@@ -9,7 +9,7 @@ use paths::{NodeId, PathId};
 use transport::socket;
 
 /// Reserved ports, as `resvport` asks for them; the range that Linux uses by default.
-const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
+pub(crate) const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
 
 /// Where a path begins and ends.
 #[derive(Debug, Clone)]

@@ -15,8 +15,10 @@ pub struct Settings {
     pub export: Vec<u8>,
     /// Port of NFS.
     pub port: u16,
-    /// Port of MOUNT.
+    /// Port of MOUNT, or where it is looked for first.
     pub mount_port: u16,
+    /// Port of the host's rpcbind, which is asked for MOUNT where it is not found at `mount_port`.
+    pub rpcbind_port: Option<u16>,
     /// Addresses of the nodes, the server's own when there is just one.
     pub remotes: Vec<IpAddr>,
     /// Index of the first remote, instead of a hash of the local address.
@@ -68,6 +70,7 @@ impl Settings {
             export: export.into(),
             port,
             mount_port: port,
+            rpcbind_port: None,
             remotes: vec![server],
             remotes_offset: None,
             locals: Vec::new(),
@@ -132,16 +135,24 @@ impl Settings {
     }
 
     fn resolve(target: &Target, options: &MountOptions) -> std::result::Result<Self, MountError> {
+        Self::resolve_by(&mut system_resolver, target, options)
+    }
+
+    fn resolve_by(
+        resolver: &mut Resolver<'_>,
+        target: &Target,
+        options: &MountOptions,
+    ) -> std::result::Result<Self, MountError> {
         if options.proto != Proto::Tcp {
             return Err(MountError::NoRdma);
         }
-        let addresses = resolve_host(target, options.ipv6_only)?;
+        let addresses = resolve_host(resolver, target, options.ipv6_only)?;
         let server = *addresses.first().ok_or_else(|| no_address(target))?;
         let nconnect_hint = options.bulk_connections(1);
         let remotes = match &options.remotes {
             Remotes::Server => vec![server],
             Remotes::List(list) => list.clone(),
-            Remotes::Dns => resolve_often(target, options.ipv6_only, nconnect_hint)?,
+            Remotes::Dns => resolve_often(resolver, target, options.ipv6_only, nconnect_hint)?,
         };
         let locals = resolve_locals(&options.locals, server.is_ipv6())?;
         let export = target.path.clone();
@@ -149,6 +160,7 @@ impl Settings {
         Ok(Self {
             port: options.nfs_port(),
             mount_port: options.mount_port(),
+            rpcbind_port: options.mountport.is_none().then_some(crate::rpcbind::PORT),
             nconnect: options.bulk_connections(remotes.len()),
             remotes,
             remotes_offset: options.remotes_offset.map(u32::from),
@@ -177,29 +189,38 @@ fn no_address(target: &Target) -> MountError {
     MountError::Resolve { host, source: std::io::ErrorKind::AddrNotAvailable.into() }
 }
 
+/// What gives the addresses of a name.
+type Resolver<'a> = dyn FnMut(&str) -> std::io::Result<Vec<IpAddr>> + 'a;
+
+fn system_resolver(name: &str) -> std::io::Result<Vec<IpAddr>> {
+    Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+}
+
 /// All addresses of the server's name, in the resolver's order.
-fn resolve_host(target: &Target, ipv6_only: bool) -> std::result::Result<Vec<IpAddr>, MountError> {
+fn resolve_host(
+    resolver: &mut Resolver<'_>,
+    target: &Target,
+    ipv6_only: bool,
+) -> std::result::Result<Vec<IpAddr>, MountError> {
     let name = match &target.host {
         Host::Address(address) => return Ok(vec![*address]),
         Host::Name(name) => name,
     };
-    let found = (name.as_str(), 0)
-        .to_socket_addrs()
-        .map_err(|source| MountError::Resolve { host: name.clone(), source })?;
-    let addresses: Vec<IpAddr> =
-        found.map(|address| address.ip()).filter(|ip| !ipv6_only || ip.is_ipv6()).collect();
+    let found = resolver(name).map_err(|source| MountError::Resolve { host: name.clone(), source })?;
+    let addresses: Vec<IpAddr> = found.into_iter().filter(|ip| !ipv6_only || ip.is_ipv6()).collect();
     if addresses.is_empty() { Err(no_address(target)) } else { Ok(addresses) }
 }
 
 /// Asks the resolver until it has given as many addresses as there are connections, or nothing new.
 fn resolve_often(
+    resolver: &mut Resolver<'_>,
     target: &Target,
     ipv6_only: bool,
     wanted: u16,
 ) -> std::result::Result<Vec<IpAddr>, MountError> {
     let mut all: Vec<IpAddr> = Vec::new();
     for _ in 0..wanted.max(1) {
-        for address in resolve_host(target, ipv6_only)? {
+        for address in resolve_host(resolver, target, ipv6_only)? {
             if !all.contains(&address) {
                 all.push(address);
             }
@@ -282,6 +303,38 @@ mod tests {
             let text = chain.map(ToString::to_string).collect::<Vec<_>>().join(": ");
             assert!(text.contains(needle), "{target} {options}: {text}");
         }
+    }
+
+    /// Settings for a name that has these addresses, one more each time it is asked for.
+    fn by_name(options: &str, answers: &[&[&str]]) -> std::result::Result<Settings, MountError> {
+        let mut turn = 0;
+        let mut resolver = |name: &str| {
+            assert_eq!(name, "nas");
+            let answer = answers[turn.min(answers.len() - 1)];
+            turn += 1;
+            Ok(answer.iter().map(|address| address.parse().unwrap()).collect())
+        };
+        let target = Target::parse("nas:/data").unwrap();
+        Settings::resolve_by(&mut resolver, &target, &target.mount_options(options).unwrap())
+    }
+
+    #[test]
+    fn a_name_with_several_addresses_gives_a_path_to_each() {
+        let several: &[&[&str]] = &[&["10.0.0.1", "10.0.0.2", "fd00::1"]];
+        let all = by_name("remoteports=dns", several).unwrap();
+        assert_eq!((all.remotes.len(), all.nconnect), (3, 3));
+        assert_eq!(all.server, IpAddr::from([10, 0, 0, 1]));
+        let six = by_name("remoteports=dns,proto=tcp6", several).unwrap();
+        assert_eq!(six.remotes, ["fd00::1".parse::<IpAddr>().unwrap()]);
+        assert_eq!(by_name("", several).unwrap().remotes.len(), 1, "without dns the first one only");
+        assert!(by_name("proto=tcp6", &[&["10.0.0.1"]]).is_err());
+    }
+
+    #[test]
+    fn a_name_whose_addresses_come_one_at_a_time_is_asked_for_until_there_are_enough() {
+        let rotating: &[&[&str]] = &[&["10.0.0.1"], &["10.0.0.1"], &["10.0.0.2"], &["10.0.0.3"]];
+        let settings = by_name("remoteports=dns,nconnect=4", rotating).unwrap();
+        assert_eq!((settings.remotes.len(), settings.nconnect), (3, 4));
     }
 
     #[test]

@@ -26,6 +26,15 @@ pub trait Task: Send {
     /// One of its operations finished.
     fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done);
 
+    /// When it wants [`Task::woken`] to be called, in the time of [`Io::now`]. Asked for in each round, so that the
+    /// answer should be at hand; `None`: only what it submitted wakes it.
+    fn wakes_at(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The time that [`Task::wakes_at`] named has come.
+    fn woken(&mut self, _io: &mut Io<'_>) {}
+
     /// Whether it has no operation in flight and will submit no more: it is dropped then.
     fn ended(&self) -> bool;
 }
@@ -202,13 +211,14 @@ impl Driver {
         loop {
             self.engine.refresh_clock();
             self.read_inbox();
+            self.wake_tasks();
             self.work(&mut finished);
             if self.closing {
                 break;
             }
             self.inbox.asleep.store(true, Ordering::SeqCst);
             let timeout =
-                if self.inbox.lock().waiting.is_empty() { self.engine.wait_time() } else { Duration::ZERO };
+                if self.inbox.lock().waiting.is_empty() { self.wait_time() } else { Duration::ZERO };
             if let Err(error) = self.poller.wait(&mut events, Some(timeout)) {
                 tracing::error!(%error, "the loop cannot wait; the mount is closed");
                 break;
@@ -225,6 +235,25 @@ impl Driver {
             self.engine.advance();
         }
         self.close(&mut finished);
+    }
+
+    /// How long the loop may wait: until its engine or a task has something to do.
+    fn wait_time(&self) -> Duration {
+        let wakes = self.tasks.iter().filter_map(|(_, work)| work.wakes_at()).min();
+        let until_task = wakes.map(|at| at.saturating_sub(self.engine.now()));
+        until_task.unwrap_or(Duration::MAX).min(self.engine.wait_time())
+    }
+
+    /// Wakes the tasks whose time has come.
+    fn wake_tasks(&mut self) {
+        let now = self.engine.now();
+        let engine = &mut self.engine;
+        self.tasks.retain(|task, work| {
+            if work.wakes_at().is_some_and(|at| at <= now) {
+                work.woken(&mut Io { engine: &mut *engine, task });
+            }
+            !work.ended()
+        });
     }
 
     /// Settles what the inputs have led to, and hands out what has finished, until nothing is left to do.

@@ -1,7 +1,7 @@
 //! The tree of a mount: names, attributes, creation and removal. Blocking, one call each.
 
 use nfs3::proc::{
-    create, fsstat, getattr, link, lookup, mkdir, readdirplus, readlink, remove, rename, rmdir,
+    create, fsstat, getattr, link, lookup, mkdir, mknod, pathconf, readlink, remove, rename, rmdir,
 };
 use nfs3::proc::{setattr, symlink};
 use nfs3::{
@@ -12,34 +12,17 @@ use xdr::{Reader, Writer};
 use crate::error::{Error, Result};
 use crate::mount::Mount;
 
-/// What a READDIRPLUS asks for: names and cookies, and all in all.
-const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
-/// Names in one directory at most: a server that never ends its listing must not fill our memory.
-const DIRECTORY_ENTRIES_MAX: usize = 16_000_000;
 /// A path with more symbolic links than this is a loop; Linux follows as many.
 const SYMLINKS_MAX: u32 = 40;
 
-/// One name in a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirectoryEntry {
-    /// The name, which need not be UTF-8.
-    pub name: Vec<u8>,
-    /// The object's number.
-    pub fileid: u64,
-    /// Its attributes, when the server gave them.
-    pub attributes: PostOpAttr,
-    /// Its handle, when the server gave it.
-    pub handle: Option<FileHandle>,
-}
-
-fn encode<'a>(args: &impl Wire<'a>) -> Vec<u8> {
+pub(crate) fn encode<'a>(args: &impl Wire<'a>) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(128);
     args.encode(&mut Writer::new(&mut encoded));
     encoded
 }
 
 /// Decodes results and turns a status into an error.
-fn accept<'a, S: Wire<'a>, F: Wire<'a>>(procedure: Procedure, results: &'a [u8]) -> Result<S> {
+pub(crate) fn accept<'a, S: Wire<'a>, F: Wire<'a>>(procedure: Procedure, results: &'a [u8]) -> Result<S> {
     let operation = procedure.name();
     let outcome: Outcome<S, F> = Wire::decode(&mut Reader::new(results))
         .map_err(|error| Error::PeerMisbehaved { operation, reason: error.to_string() })?;
@@ -83,6 +66,16 @@ impl Mount {
     /// # Errors
     /// The server's, or the mount's; a chain of links without an end is ELOOP's equivalent, `INVAL`.
     pub fn resolve(&self, path: &[u8]) -> Result<(FileHandle, Fattr3)> {
+        let (trail, attributes) = self.resolve_trail(path, true)?;
+        Ok((trail.last().copied().unwrap_or_else(|| self.root()), attributes))
+    }
+
+    /// As [`Mount::resolve`], but with all directories from the root down to the object, which is the last;
+    /// without `follow` the object itself may be a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Mount::resolve`].
+    pub fn resolve_trail(&self, path: &[u8], follow: bool) -> Result<(Vec<FileHandle>, Fattr3)> {
         let mut links = 0;
         let mut todo: Vec<Vec<u8>> = components(path);
         let mut trail = vec![self.root()];
@@ -97,22 +90,27 @@ impl Mount {
             let at = trail.last().copied().unwrap_or_else(|| self.root());
             let (handle, attributes) = self.lookup(at, &name)?;
             let attributes = attributes.map_or_else(|| self.attributes(handle), Ok)?;
-            if attributes.file_type == nfs3::FileType::Symlink {
-                links += 1;
-                if links > SYMLINKS_MAX {
-                    return Err(Error::Status { operation: "LOOKUP", status: Status::INVAL });
-                }
-                let target = self.read_link(handle)?;
-                if target.first() == Some(&b'/') {
-                    trail.truncate(1);
-                }
-                todo.extend(components(&target));
-            } else {
+            if attributes.file_type != nfs3::FileType::Symlink {
                 trail.push(handle);
+                continue;
             }
+            if todo.is_empty() && !follow {
+                trail.push(handle);
+                return Ok((trail, attributes));
+            }
+            links += 1;
+            if links > SYMLINKS_MAX {
+                return Err(Error::Status { operation: "LOOKUP", status: Status::INVAL });
+            }
+            let target = self.read_link(handle)?;
+            if target.first() == Some(&b'/') {
+                trail.truncate(1);
+            }
+            todo.extend(components(&target));
         }
         let handle = trail.last().copied().unwrap_or_else(|| self.root());
-        Ok((handle, self.attributes(handle)?))
+        let attributes = self.attributes(handle)?;
+        Ok((trail, attributes))
     }
 
     /// The target of a symbolic link.
@@ -230,45 +228,29 @@ impl Mount {
         Ok(())
     }
 
-    /// Lists a directory, without `.` and `..`.
+    /// Makes a device, a socket or a named pipe.
     ///
     /// # Errors
     /// The server's, or the mount's.
-    pub fn read_directory(&self, directory: FileHandle) -> Result<Vec<DirectoryEntry>> {
-        let mut entries = Vec::new();
-        let (mut cookie, mut verifier) = (0, nfs3::Verifier::default());
-        let (dircount, maxcount) = DIRECTORY_BYTES;
-        loop {
-            let args = readdirplus::Args { directory, cookie, verifier, dircount, maxcount };
-            let results = self.call(Procedure::ReadDirPlus, encode(&args))?;
-            let page =
-                accept::<readdirplus::Success<'_>, readdirplus::Failure>(Procedure::ReadDirPlus, &results)?;
-            let before = cookie;
-            for entry in page.entries.iter() {
-                cookie = entry.cookie;
-                if entry.name != b"." && entry.name != b".." {
-                    let (name, fileid) = (entry.name.to_vec(), entry.fileid);
-                    entries.push(DirectoryEntry {
-                        name,
-                        fileid,
-                        attributes: entry.attributes,
-                        handle: entry.handle,
-                    });
-                }
-            }
-            verifier = page.verifier;
-            if page.eof {
-                return Ok(entries);
-            }
-            let reason = if cookie == before {
-                "a page without entries that is not the last"
-            } else if entries.len() > DIRECTORY_ENTRIES_MAX {
-                "a directory that does not end"
-            } else {
-                continue;
-            };
-            return Err(Error::PeerMisbehaved { operation: "READDIRPLUS", reason: reason.into() });
-        }
+    pub fn make_special(
+        &self,
+        directory: FileHandle,
+        name: &[u8],
+        what: mknod::What,
+    ) -> Result<(FileHandle, Fattr3)> {
+        let args = encode(&mknod::Args { location: DirOpArgs { directory, name }, what });
+        let results = self.call(Procedure::MkNod, args)?;
+        let created = accept::<Created, mknod::Failure>(Procedure::MkNod, &results)?;
+        self.created(directory, name, created)
+    }
+
+    /// Limits of names and links (PATHCONF).
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn limits(&self, object: FileHandle) -> Result<pathconf::Success> {
+        let results = self.call(Procedure::PathConf, encode(&pathconf::Args { object }))?;
+        accept::<pathconf::Success, pathconf::Failure>(Procedure::PathConf, &results)
     }
 
     /// Space and objects, total and free.

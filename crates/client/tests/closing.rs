@@ -105,3 +105,39 @@ fn an_operation_that_no_record_holds_is_refused_with_its_buffer() {
     }
     fake.nothing_more();
 }
+
+/// Wants to be woken a few times, and tells when it was.
+struct Alarm {
+    wakes: u32,
+    next: std::time::Duration,
+    told: std::sync::mpsc::Sender<[std::time::Duration; 2]>,
+}
+
+impl Task for Alarm {
+    fn start(&mut self, io: &mut Io<'_>) {
+        self.next = io.now() + std::time::Duration::from_millis(5);
+    }
+    fn finished(&mut self, _io: &mut Io<'_>, _token: u64, _done: Done) {}
+    fn wakes_at(&self) -> Option<std::time::Duration> {
+        Some(self.next)
+    }
+    fn woken(&mut self, io: &mut Io<'_>) {
+        self.told.send([self.next, io.now()]).unwrap();
+        self.next = io.now() + std::time::Duration::from_millis(5);
+        self.wakes -= 1;
+    }
+    fn ended(&self) -> bool {
+        self.wakes == 0
+    }
+}
+
+#[test]
+fn a_task_is_woken_when_its_time_has_come_and_dropped_when_it_has_ended() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (told, wakes) = std::sync::mpsc::channel();
+    mount.spawn(0, Box::new(Alarm { wakes: 3, next: std::time::Duration::ZERO, told }));
+    let wakes: Vec<[std::time::Duration; 2]> = wakes.iter().collect();
+    assert_eq!(wakes.len(), 3);
+    assert!(wakes.iter().all(|[named, woken]| woken >= named), "{wakes:?}");
+}

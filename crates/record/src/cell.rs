@@ -103,15 +103,16 @@ impl Cell {
         self.machine_limit_share = share_of(self.gbytes_per_s, limit_gbytes_per_s);
     }
 
-    /// Sets the CPU time per operation and per byte from the CPU time that this cell's operations took. The
-    /// server's is `None` where it is somebody else's and cannot be known.
-    pub fn set_cpu(&mut self, client: Duration, server: Option<Duration>) {
+    /// Sets the CPU time per operation and per byte from the CPU time that so many operations with so many bytes
+    /// took. Where reads and writes ran at once these are the operations and bytes of both, as nothing tells whose
+    /// CPU time it was. The server's is `None` where it is somebody else's and cannot be known.
+    pub fn set_cpu(&mut self, client: Duration, server: Option<Duration>, ops: u64, bytes: u64) {
         let over = |time: Duration, amount: u64, scale: f64| match amount {
             0 => 0.0,
             amount => time.as_secs_f64() * scale / amount as f64,
         };
-        let per_op = |time| over(time, self.ops, 1e6);
-        let per_byte = |time| over(time, self.bytes, 1e9);
+        let per_op = |time| over(time, ops, 1e6);
+        let per_byte = |time| over(time, bytes, 1e9);
         self.cpu_us_per_op = CpuPerOp { client: per_op(client), server: server.map(per_op) };
         self.cpu_ns_per_byte = CpuPerByte { client: per_byte(client), server: server.map(per_byte) };
     }
@@ -201,6 +202,8 @@ pub enum Stage {
     Link,
     /// The pace that the experiment set.
     Pace,
+    /// The rate that the experiment asked for.
+    Rate,
     /// All cores of a machine that client and servers share.
     Cpu,
     /// The CPU of one node.
@@ -233,6 +236,7 @@ impl Stage {
         match self {
             Stage::Link => "link",
             Stage::Pace => "pace",
+            Stage::Rate => "rate",
             Stage::Cpu => "CPU",
             Stage::NodeCpu => "node CPU",
             Stage::ClientCpu => "client CPU",
@@ -289,7 +293,7 @@ mod tests {
         assert_eq!(cell.limit_share, Some(0.5));
         cell.set_shares(&[3, 1], &[2, 1, 1]);
         assert_eq!((cell.share_by_node[0], cell.jain_by_node), (0.75, Some(0.8)));
-        cell.set_cpu(Duration::from_secs(12), None);
+        cell.set_cpu(Duration::from_secs(12), None, cell.ops, cell.bytes);
         assert_eq!((cell.cpu_us_per_op.client, cell.cpu_ns_per_byte.client), (1000.0, 1.0));
         assert_eq!(cell.cpu_us_per_op.server, None);
     }
@@ -298,7 +302,7 @@ mod tests {
     fn nothing_measured_gives_zeros_and_no_panic() {
         let mut cell = Cell::of(vec![], &Latency::new(), 1);
         cell.set_limit(0.0);
-        cell.set_cpu(Duration::from_secs(1), Some(Duration::ZERO));
+        cell.set_cpu(Duration::from_secs(1), Some(Duration::ZERO), 0, 0);
         assert_eq!((cell.gbytes_per_s, cell.limit_share, cell.cpu_us_per_op.client), (0.0, None, 0.0));
         assert_eq!(Repeat::of(1, 1, Duration::ZERO).gbytes_per_s, 0.0);
     }

@@ -94,6 +94,10 @@ pub struct Shape {
     /// Bytes of each file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
+    /// Operations per second that all readers and writers together start, whether or not the last are done; absent
+    /// where each operation starts as soon as another is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_ops_per_s: Option<f64>,
     /// What else a reader of the report should know: `fio job files/mix.fio`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

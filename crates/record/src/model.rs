@@ -132,6 +132,10 @@ pub struct Workload {
     /// How the data were verified; absent where they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
+    /// The longest time within a measured window in which no call was completed, in milliseconds: what a failover
+    /// cost, where one happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_gap_ms: Option<f64>,
     /// What each path counted meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathCounters>,

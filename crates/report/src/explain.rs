@@ -20,7 +20,7 @@ pub(crate) const TERMS: &[Term] = &[
     Term { name: "share by node", meaning: "The percentage of all bytes that each node carried, in the order of the group's nodes. `25 25 25 25` is even; `100 0 0 0` used one node." },
     Term { name: "share by path", meaning: "The same for each path: transport, local address, remote address." },
     Term { name: "Jain's index", meaning: "Evenness of the shares in one number: 1 where all nodes carry the same, 1/n where one of n carries everything." },
-    Term { name: "binds", meaning: "The stage whose limit was reached first, with the measurement that shows it. Raising any other limit would change nothing. Stages: link, pace, CPU (of a machine that client and nodes share), node CPU, client CPU, one path, slots, store, drive, PCIe, memory." },
+    Term { name: "binds", meaning: "The stage whose limit was reached first, with the measurement that shows it. Raising any other limit would change nothing. Stages: link, pace, rate (the one asked for), CPU (of a machine that client and nodes share), node CPU, client CPU, one path, slots, store, drive, PCIe, memory." },
     Term { name: "slots", meaning: "Calls in flight. Little's law: speed is at most calls in flight x block size / latency, so a greater depth or more connections would help." },
     Term { name: "unknown", meaning: "No stage was seen at its limit." },
     Term { name: "raw", meaning: "As fast as it goes. Where client and nodes share one machine, more nodes cannot be faster than that machine, and often are not." },

@@ -165,7 +165,7 @@ fn cell(nodes: usize, speed: f64, limit: f64, block: u64, slower: u64, binding: 
     let carried: Vec<u64> = (0..4).map(|node| u64::from(node < nodes) * (1 << 30)).collect();
     cell.set_shares(&carried, &carried[..nodes]);
     cell.set_limit(limit);
-    cell.set_cpu(Duration::from_secs(7), Some(Duration::from_secs(6)));
+    cell.set_cpu(Duration::from_secs(7), Some(Duration::from_secs(6)), cell.ops, cell.bytes);
     cell.binding = binding.clone();
     cell
 }

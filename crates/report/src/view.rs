@@ -78,6 +78,10 @@ pub(crate) fn title(shape: &Shape, connections: u32) -> String {
     if connections > 0 {
         title.push_str(&format!(", {}", several(connections, "connection")));
     }
+    if let Some(rate) = shape.rate_ops_per_s {
+        title
+            .push_str(&format!(", {} operations a second asked for", number::thousands(rate.round() as u64)));
+    }
     if let Some(note) = &shape.note {
         title.push_str(&format!(", {note}"));
     }

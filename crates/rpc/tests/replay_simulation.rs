@@ -319,7 +319,7 @@ fn no_call_of_our_client_is_executed_twice_and_none_it_waits_for_is_refused() {
     for seed in 0..SEEDS {
         // Half of the runs cross the end of the counters.
         let start = if seed % 2 == 0 { u32::MAX - 5_000 } else { Random(seed).next() as u32 };
-        let window = ClientWindow::new(seed, Duration::ZERO);
+        let window = ClientWindow::new(seed, [10, 0, 0, 1].into(), Duration::ZERO);
         let seen = World::new(seed, Cache::Window(window), start).run(STEPS);
         let all =
             [seen.runs, seen.replays, seen.attached, seen.below_window, seen.dropped, seen.client_waited];

@@ -118,6 +118,9 @@ pub struct Limits {
     pub connections_max: usize,
     /// The most bytes of replies queued on a connection before no more calls are taken from it.
     pub queued_bytes_max: usize,
+    /// The most bytes that all connections together hold, of replies that are queued and records that are not
+    /// complete, before the greediest are not received from. Divided over the loops.
+    pub held_bytes_max: usize,
     /// How long a connection may stay silent in the middle of a record, in milliseconds.
     pub partial_record_ms_max: u64,
     /// How long a loop may sleep before it closes its connections without executing what they hold: their
@@ -130,6 +133,7 @@ impl Default for Limits {
         Self {
             connections_max: 4096,
             queued_bytes_max: 8 << 20,
+            held_bytes_max: 1 << 30,
             partial_record_ms_max: 60_000,
             stall_ms_max: 1_000,
         }
@@ -272,10 +276,40 @@ impl Config {
         }
         Ok(())
     }
+
+    /// Checks what depends on this host: memory exports must fit into its memory, or their bound would be none.
+    pub(crate) fn check_host(&self) -> Result<(), ConfigError> {
+        let sum = self.exports.iter().filter_map(ExportConfig::mem_bytes).fold(0, u64::saturating_add);
+        let memory = physical_memory_bytes();
+        if sum > memory {
+            let (sum, memory) = (size::in_words(sum), size::in_words(memory));
+            let what = format!("exports of {sum} in memory are more than this host has: {memory}");
+            return Err(ConfigError::without_line(what, "give them less, and leave some to the system"));
+        }
+        Ok(())
+    }
+}
+
+/// The memory of this host, in bytes.
+fn physical_memory_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    (system.totalram as u64).saturating_mul(u64::from(system.mem_unit.max(1)))
 }
 
 impl ExportConfig {
+    /// The bound of a memory export.
+    fn mem_bytes(&self) -> Option<u64> {
+        match &self.store {
+            StoreConfig::Mem { bytes, .. } => Some(*bytes),
+            StoreConfig::Dir { .. } => None,
+        }
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
+        if self.mem_bytes() == Some(0) {
+            let what = format!("export {} has 0 bytes of memory", self.path);
+            return Err(ConfigError::without_line(what, "give it some: 512MiB, 2GiB"));
+        }
         // RFC 1813 s5.0 (MNTPATHLEN)
         const PATH_BYTES_MAX: usize = 1024;
         let shape = self.path.starts_with('/') && (self.path == "/" || !self.path.ends_with('/'));

@@ -22,8 +22,9 @@ pub enum Error {
     },
     /// The congestion control is not on offer here.
     #[error(
-        "cannot use the congestion control \"{name}\"\n  cause: {error} (on offer here: {offered})\n  \
-         try:   one of these, or leave `congestion` out"
+        "cannot use the congestion control \"{name}\"\n  cause: {}; on offer here: {offered}\n  \
+         try:   one of these, or leave `congestion` out",
+        congestion_cause(error)
     )]
     Congestion {
         /// Its name.
@@ -57,6 +58,15 @@ pub enum Error {
     /// Misuse: there is no such node.
     #[error("there is no node {0}\n  cause: nodes are numbered from 0\n  try:   Server::addresses")]
     NoSuchNode(usize),
+}
+
+/// The system calls a congestion control that it does not have a missing file.
+fn congestion_cause(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "this system has none of that name".to_owned(),
+        io::ErrorKind::PermissionDenied => "this system keeps it for privileged programs".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// How a directory that cannot be exported is explained.

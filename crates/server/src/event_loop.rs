@@ -52,9 +52,13 @@ pub(crate) struct EventLoop {
     /// Connections that hold received calls which wait for their turn.
     again: Vec<usize>,
     work: Workspace,
-    /// What closed connections have counted, by node.
-    retired: Vec<NodeStatistics>,
+    /// By node: what closed connections have counted, and the latencies of all calls.
+    of_nodes: Vec<NodeStatistics>,
     statistics: LoopStatistics,
+    /// What the connections hold in all, as of their last turns.
+    held: usize,
+    /// They held too much: some are paused for that.
+    pressed: bool,
     /// When this loop last looked at the clock.
     alive: Duration,
     next_sweep: Duration,
@@ -84,8 +88,10 @@ impl EventLoop {
             connections: Slab::new(),
             again: Vec::new(),
             work: Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() },
-            retired: vec![NodeStatistics::default(); nodes],
+            of_nodes: vec![NodeStatistics::default(); nodes],
             statistics: LoopStatistics::default(),
+            held: 0,
+            pressed: false,
             alive: now,
             next_sweep: now + SWEEP,
             deadline: None,
@@ -129,6 +135,7 @@ impl EventLoop {
                     token => self.serve_in_turn(usize::try_from(token).unwrap_or(usize::MAX)),
                 }
             }
+            self.relieve();
             self.serve_again();
             self.sweep();
         }
@@ -201,6 +208,7 @@ impl EventLoop {
         if !self.connections.contains(key) || self.notice_stall() {
             return;
         }
+        let share = self.share();
         let Some(connection) = self.connections.get_mut(key) else { return };
         let work = &mut self.work;
         let now = self.alive;
@@ -208,6 +216,7 @@ impl EventLoop {
             group: &self.group,
             peers: &self.peers,
             off_loop: &self.off_loop,
+            share,
             place: Place { on_loop: self.index, key },
             now,
         };
@@ -220,8 +229,13 @@ impl EventLoop {
         });
         let Some(connection) = self.connections.get_mut(key) else { return };
         let ended = clock::now();
-        connection.counters.end_batch(ended.saturating_sub(now));
+        if let Some(of_node) = self.of_nodes.get_mut(connection.client.node) {
+            connection.counters.end_batch(ended.saturating_sub(now), &mut of_node.procedures);
+        }
         self.alive = ended;
+        let held = connection.holds();
+        self.held = self.held.saturating_sub(connection.held).saturating_add(held);
+        connection.held = held;
         match step {
             Step::Close(why) => self.close(key, why),
             Step::Again => {
@@ -229,6 +243,28 @@ impl EventLoop {
                 self.set_interest(key);
             }
             Step::Wait => self.set_interest(key),
+        }
+    }
+
+    /// What each connection may hold, while all together hold too much. Then those who hold more are not received from,
+    /// the others are: so the greediest wait, and whoever is below comes to the end of its record.
+    fn share(&mut self) -> Option<usize> {
+        let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
+        if self.held < bound {
+            return None;
+        }
+        self.pressed = true;
+        Some(bound / self.connections.len().max(1))
+    }
+
+    /// Those who were paused go on once enough is free.
+    fn relieve(&mut self) {
+        let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
+        if self.pressed && self.held < bound / 4 * 3 {
+            self.pressed = false;
+            for key in self.keys(Connection::is_paused) {
+                self.give_turn(key);
+            }
         }
     }
 
@@ -289,8 +325,8 @@ impl EventLoop {
     }
 
     fn count_accepted(&mut self, node: usize) {
-        if let Some(retired) = self.retired.get_mut(node) {
-            retired.accepted += 1;
+        if let Some(node) = self.of_nodes.get_mut(node) {
+            node.accepted += 1;
         }
     }
 
@@ -309,14 +345,15 @@ impl EventLoop {
 
     fn close(&mut self, key: usize, why: Close) {
         let Some(connection) = self.connections.try_remove(key) else { return };
+        self.held = self.held.saturating_sub(connection.held);
         let node = connection.client.node;
         why.log(&connection);
         if why.is_late() && connection.off_loop_calls() > 0 {
             self.off_loop.discard(connection.client.id);
         }
-        if let Some(retired) = self.retired.get_mut(node) {
-            retired.procedures.add(connection.counters.procedures());
-            retired.refused_calls += connection.counters.refused();
+        if let Some(node) = self.of_nodes.get_mut(node) {
+            node.procedures.add_counts(connection.counters.procedures());
+            node.refused_calls += connection.counters.refused();
         }
         connection.end(&why);
         self.forget(node);
@@ -336,9 +373,7 @@ impl EventLoop {
         let now = self.alive;
         self.listeners.wake_rested(&self.poller, now);
         if let Some(deadline) = self.deadline {
-            for key in self.keys(|connection| connection.is_done_lingering(now)) {
-                self.close(key, Close::Drained);
-            }
+            self.end_lingering();
             if now >= deadline {
                 for key in self.keys(|_| true) {
                     self.close(key, Close::Stopped);
@@ -349,9 +384,17 @@ impl EventLoop {
             return;
         }
         self.next_sweep = now + SWEEP;
+        self.end_lingering();
         let silence_max = Duration::from_millis(self.group.limits.partial_record_ms_max);
         for key in self.keys(|connection| connection.is_stuck(now, silence_max)) {
             self.close(key, Close::Stuck);
+        }
+    }
+
+    fn end_lingering(&mut self) {
+        let now = self.alive;
+        for key in self.keys(|connection| connection.is_done_lingering(now)) {
+            self.close(key, Close::Drained);
         }
     }
 
@@ -425,13 +468,17 @@ impl EventLoop {
 
     /// Takes a call back that was off the loop. Its reply goes out in the connection's next turn, with others'.
     fn land(&mut self, landed: Landed) {
-        let (place, now) = (landed.place, self.alive);
+        let place = landed.place;
+        let of_node = self.of_nodes.get_mut(landed.node);
+        if let (LandedEnd::Reply { counted: Some(end), .. }, Some(of_node)) = (&landed.end, of_node) {
+            of_node.procedures.record(end.slot, self.alive.saturating_sub(landed.received), 1);
+        }
         let Some(connection) = self.find(place, landed.connection) else {
             // Nobody waits for the reply any more; the reply cache has what must be remembered.
             if let (LandedEnd::Reply { counted: Some(end), .. }, Some(node)) =
-                (&landed.end, self.retired.get_mut(landed.node))
+                (&landed.end, self.of_nodes.get_mut(landed.node))
             {
-                node.procedures.count_single(end, now.saturating_sub(landed.received));
+                node.procedures.count(end);
             }
             return;
         };
@@ -440,7 +487,7 @@ impl EventLoop {
             LandedEnd::TooLate => Some(Close::Stalled),
             LandedEnd::Reply { .. } | LandedEnd::Elsewhere => None,
         };
-        connection.land(landed, now);
+        connection.land(landed);
         match why {
             Some(why) => {
                 self.statistics.bugs += u64::from(matches!(why, Close::Bug));
@@ -455,11 +502,11 @@ impl EventLoop {
     }
 
     fn report(&self) -> LoopReport {
-        let mut nodes = self.retired.clone();
+        let mut nodes = self.of_nodes.clone();
         for (_, connection) in &self.connections {
             if let Some(node) = nodes.get_mut(connection.client.node) {
                 node.refused_calls += connection.counters.refused();
-                node.procedures.add(connection.counters.procedures());
+                node.procedures.add_counts(connection.counters.procedures());
                 node.connections.push(connection.statistics(self.index, self.alive));
             }
         }

@@ -13,11 +13,20 @@ use rpc::replay::{
     Answer, Begin, CLIENT_WINDOWS_MAX, CallKey, ClientWindow, Outcome, TABLE_ENTRIES_MAX, Table, Token,
     Windows, XidClass,
 };
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Tables of foreign clients' calls, so that loops rarely meet at one lock.
 const TABLES: usize = 16;
+
+/// What counts as one address: with IPv6 a host has as many as it likes within its network.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
+}
 
 /// The reply cache of a group.
 #[derive(Debug)]
@@ -39,8 +48,8 @@ impl Replays {
     }
 
     /// The window of one of our clients; `None` when there are too many of them.
-    pub fn window(&self, id: u64, now: Duration) -> Option<Arc<ClientWindow>> {
-        lock(&self.windows).window(id, now)
+    pub fn window(&self, id: u64, from: IpAddr, now: Duration) -> Option<Arc<ClientWindow>> {
+        lock(&self.windows).window(id, network_of(from), now)
     }
 }
 
@@ -69,7 +78,7 @@ pub(crate) fn hold_window(
     let id = client.identities.current().and_then(|identity| identity.client_id);
     let Some(id) = id else { return Ok(()) };
     if client.window.as_ref().is_none_or(|window| window.id() != id) {
-        client.window = Some(replays.window(id, now).ok_or(TooManyClients)?);
+        client.window = Some(replays.window(id, client.peer.ip(), now).ok_or(TooManyClients)?);
     }
     Ok(())
 }
@@ -200,5 +209,14 @@ mod tests {
     fn a_token_leads_back_to_its_connection() {
         let place = Place { on_loop: 255, key: 0xab_cdef };
         assert_eq!(place_of(token_of(place, 0x1_2345_6789)), (place, 0x2345_6789));
+    }
+
+    #[test]
+    fn addresses_of_one_host_count_as_one() {
+        let of = |address: &str| network_of(address.parse().unwrap());
+        assert_eq!(of("fd00::1"), of("fd00::2:3"));
+        assert_ne!(of("fd00::1"), of("fd00:0:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
     }
 }

@@ -59,6 +59,7 @@ impl Server {
         own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
     ) -> Result<Self, Error> {
         config.check()?;
+        config.check_host()?;
         let group = Arc::new(Group::new(&config, own)?);
         raise_descriptor_limit(config.limits.connections_max);
         let mut bound = Vec::new();

@@ -176,6 +176,8 @@ pub(crate) struct Service<'a> {
     pub flight: &'a mut Flight,
     /// Bytes of replies that still fit the connection's queue.
     pub room_bytes: usize,
+    /// The most memory that a payload may be received into at once.
+    pub landing_bytes_max: usize,
     pub calls_left: u32,
     /// Set when the peer does not speak RPC.
     pub garbage: Option<&'static str>,
@@ -264,7 +266,11 @@ impl Sink for Service<'_> {
         let args = ArgsHead::decode(&mut reader).ok()?;
         let at = head.len() - reader.remaining();
         let len = usize::try_from(args.data_len).ok()?;
-        if len == 0 || args.data_len > IO_BYTES_MAX || record_len != at + len + xdr::padding(len) {
+        if len == 0
+            || len > self.landing_bytes_max
+            || args.data_len > IO_BYTES_MAX
+            || record_len != at + len + xdr::padding(len)
+        {
             return None;
         }
         let Executor { group, client, .. } = &mut self.executor;

@@ -1,7 +1,7 @@
 //! What the server counts: per node, connection and procedure.
 //!
 //! Each loop owns the counters of its connections and nobody else touches them; a reader sends a message and
-//! every loop answers with a copy. The latency of a call is the time from the receive that
+//! every loop answers with a copy. A connection has counts; latencies are kept for each node, on each loop. The latency of a call is the time from the receive that
 //! brought it to the end of the send that took its reply (or found the peer's window full): calls that came
 //! together share it.
 
@@ -46,7 +46,7 @@ const NAMES: [&str; SLOTS] = [
     "MOUNT EXPORT",
 ];
 
-// Latencies are kept from 64 ns to a minute, within 6 %: 3 KiB for each procedure that a connection used.
+// Latencies are kept from 64 ns to a minute, within 6 %: 3 KiB for each procedure that a node's clients used.
 const LATENCY_NS_MIN: u64 = 64;
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const LATENCY_DIGITS: u8 = 1;
@@ -80,6 +80,39 @@ impl Slot {
     }
 }
 
+/// How often one procedure was called, and what that moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Calls answered.
+    pub count: u64,
+    /// Of these, with another status than OK.
+    pub errors: u64,
+    /// Of these, from the reply cache.
+    pub replayed: u64,
+    /// Bytes of the calls, payload included, record marks not.
+    pub received_bytes: u64,
+    /// Bytes of the replies, payload included, record marks not.
+    pub sent_bytes: u64,
+}
+
+impl Counts {
+    fn count(&mut self, end: &CallEnd) {
+        self.count += 1;
+        self.errors += u64::from(end.error);
+        self.replayed += u64::from(end.replayed);
+        self.received_bytes += end.received_bytes as u64;
+        self.sent_bytes += end.sent_bytes as u64;
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.replayed += other.replayed;
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+    }
+}
+
 /// What one procedure did.
 #[derive(Debug, Clone)]
 pub struct ProcedureStatistics {
@@ -104,12 +137,12 @@ impl ProcedureStatistics {
         Self { count: 0, errors: 0, replayed: 0, received_bytes: 0, sent_bytes: 0, latency_ns }
     }
 
-    fn count(&mut self, end: &CallEnd) {
-        self.count += 1;
-        self.errors += u64::from(end.error);
-        self.replayed += u64::from(end.replayed);
-        self.received_bytes += end.received_bytes as u64;
-        self.sent_bytes += end.sent_bytes as u64;
+    fn add_counts(&mut self, other: &Counts) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.replayed += other.replayed;
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
     }
 
     /// Adds another's counts.
@@ -159,11 +192,32 @@ impl Procedures {
         }
     }
 
-    /// Counts one call with its latency.
-    pub(crate) fn count_single(&mut self, end: &CallEnd, latency: Duration) {
+    /// Adds what a connection has counted.
+    pub(crate) fn add_counts(&mut self, of: &ConnectionProcedures) {
+        for (index, counts) in (0_u8..).zip(of.slots()) {
+            if counts.count > 0
+                && let Some(slot) = self.slot(Slot(index))
+            {
+                slot.add_counts(counts);
+            }
+        }
+    }
+
+    /// Counts a call that nobody waits for any more.
+    pub(crate) fn count(&mut self, end: &CallEnd) {
         if let Some(slot) = self.slot(end.slot) {
-            slot.count(end);
-            slot.latency_ns.saturating_record(latency_ns(latency));
+            let mut counts = Counts::default();
+            counts.count(end);
+            slot.add_counts(&counts);
+        }
+    }
+
+    /// Keeps the latency of some calls.
+    pub(crate) fn record(&mut self, slot: Slot, latency: Duration, calls: u16) {
+        let latency_ns =
+            u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).clamp(LATENCY_NS_MIN, LATENCY_NS_MAX);
+        if let Some(slot) = self.slot(slot) {
+            slot.latency_ns.saturating_record_n(latency_ns, u64::from(calls));
         }
     }
 
@@ -171,10 +225,6 @@ impl Procedures {
         let slot = self.slots.get_mut(usize::from(slot.0))?;
         Some(slot.get_or_insert_with(|| Box::new(ProcedureStatistics::new())))
     }
-}
-
-fn latency_ns(latency: Duration) -> u64 {
-    u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).clamp(LATENCY_NS_MIN, LATENCY_NS_MAX)
 }
 
 /// How one call ended, for the counters.
@@ -187,10 +237,37 @@ pub(crate) struct CallEnd {
     pub sent_bytes: usize,
 }
 
+/// Counters of one connection by procedure: some hundred bytes once it has called anything.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionProcedures(Option<Box<[Counts; SLOTS]>>);
+
+impl ConnectionProcedures {
+    fn slots(&self) -> &[Counts] {
+        self.0.as_deref().map(<[Counts; SLOTS]>::as_slice).unwrap_or_default()
+    }
+
+    fn slot(&mut self, slot: Slot) -> Option<&mut Counts> {
+        self.0.get_or_insert_default().get_mut(usize::from(slot.0))
+    }
+
+    /// The procedures that were called, with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Counts)> {
+        NAMES.iter().copied().zip(self.slots()).filter(|(_, counts)| counts.count > 0)
+    }
+
+    /// All of them in one.
+    #[must_use]
+    pub fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.slots().iter().for_each(|counts| sum.add(counts));
+        sum
+    }
+}
+
 /// Counters of one connection, and the calls of its current batch.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    procedures: Procedures,
+    procedures: ConnectionProcedures,
     refused: u64,
     /// Procedures called in this batch, one bit each.
     touched: u32,
@@ -210,9 +287,11 @@ impl Counters {
         }
     }
 
-    /// Counts a call that came back on its own, so long after it was received.
-    pub fn count_single(&mut self, end: &CallEnd, latency: Duration) {
-        self.procedures.count_single(end, latency);
+    /// Counts a call that came back on its own and is of no batch.
+    pub fn count_single(&mut self, end: &CallEnd) {
+        if let Some(slot) = self.procedures.slot(end.slot) {
+            slot.count(end);
+        }
     }
 
     /// Counts a call that reached no procedure.
@@ -220,20 +299,17 @@ impl Counters {
         self.refused += 1;
     }
 
-    /// Ends the batch: its calls took this long.
-    pub fn end_batch(&mut self, latency: Duration) {
-        let latency_ns = latency_ns(latency);
+    /// Ends the batch: its calls took this long. The latency is kept with the node.
+    pub fn end_batch(&mut self, latency: Duration, of_node: &mut Procedures) {
         while self.touched != 0 {
             let index = self.touched.trailing_zeros() as u8;
             self.touched &= self.touched - 1;
             let calls = self.batch.get_mut(usize::from(index)).map_or(0, std::mem::take);
-            if let Some(slot) = self.procedures.slot(Slot(index)) {
-                slot.latency_ns.saturating_record_n(latency_ns, u64::from(calls));
-            }
+            of_node.record(Slot(index), latency, calls);
         }
     }
 
-    pub const fn procedures(&self) -> &Procedures {
+    pub const fn procedures(&self) -> &ConnectionProcedures {
         &self.procedures
     }
 
@@ -262,7 +338,7 @@ pub struct ConnectionStatistics {
     /// Calls that wait for their stores.
     pub off_loop_calls: usize,
     /// What was called.
-    pub procedures: Procedures,
+    pub procedures: ConnectionProcedures,
 }
 
 /// One node.
@@ -364,33 +440,35 @@ mod tests {
 
     #[test]
     fn calls_of_a_batch_share_its_latency() {
-        let mut counters = Counters::default();
+        let (mut counters, mut procedures) = (Counters::default(), Procedures::default());
         let (read, write) = (Slot::nfs(6).unwrap(), Slot::nfs(7).unwrap());
         counters.count(&end(read));
         counters.count(&CallEnd { error: true, ..end(read) });
         counters.count(&end(write));
-        counters.end_batch(Duration::from_micros(10));
+        counters.end_batch(Duration::from_micros(10), &mut procedures);
         counters.count(&end(read));
-        counters.end_batch(Duration::from_millis(1));
-        let of_read = counters.procedures().of("READ").unwrap();
+        counters.end_batch(Duration::from_millis(1), &mut procedures);
+        procedures.add_counts(counters.procedures());
+        let of_read = procedures.of("READ").unwrap();
         assert_eq!(
             (of_read.count, of_read.errors, of_read.received_bytes, of_read.sent_bytes),
             (3, 1, 300, 600)
         );
         assert_eq!(of_read.latency_ns.len(), 3);
         assert!(of_read.latency_ns.equivalent(of_read.latency_ns.value_at_quantile(0.5), 10_000));
-        assert_eq!(counters.procedures().of("WRITE").unwrap().latency_ns.len(), 1);
-        assert!(counters.procedures().of("NULL").is_none());
+        assert_eq!(procedures.of("WRITE").unwrap().latency_ns.len(), 1);
+        assert!(procedures.of("NULL").is_none());
+        assert_eq!(counters.procedures().sum().count, 4);
     }
 
     #[test]
     fn the_whole_is_the_sum_of_its_loops() {
         let mut counters = Counters::default();
         counters.count(&end(Slot::nfs(0).unwrap()));
-        let node = || NodeStatistics {
-            accepted: 1,
-            procedures: counters.procedures().clone(),
-            ..Default::default()
+        let node = || {
+            let mut node = NodeStatistics { accepted: 1, ..Default::default() };
+            node.procedures.add_counts(counters.procedures());
+            node
         };
         let report = |index| LoopReport { index, nodes: vec![node()], ..Default::default() };
         let whole = Statistics::new(["a".to_owned()].into_iter(), vec![report(0), report(1)]);

@@ -123,6 +123,25 @@ impl<L: Landing> Inbound<L> {
         self.partial.capacity() + fragments
     }
 
+    /// Bytes that have come of a record that is not complete, wherever they are.
+    pub(crate) fn incomplete_bytes(&self) -> usize {
+        let elsewhere = match &self.state {
+            State::Payload { filled, .. } => *filled,
+            State::Tail { place, .. } => place.len,
+            State::Fragments(assembler) => assembler.held_bytes(),
+            State::Head | State::Whole(_) => 0,
+        };
+        self.partial.len() + elsewhere
+    }
+
+    /// Memory that a payload is being received into.
+    pub(crate) fn landing_bytes(&self) -> usize {
+        match &self.state {
+            State::Payload { place, .. } | State::Tail { place, .. } => place.len,
+            State::Head | State::Whole(_) | State::Fragments(_) => 0,
+        }
+    }
+
     /// Whether part of a record has come.
     pub(crate) fn within_record(&self) -> bool {
         !matches!(self.state, State::Head) || !self.partial.is_empty()

@@ -31,8 +31,11 @@ pub const DIRECT_BYTES_MIN: usize = 16 << 10;
 /// (RFC 5531 s8.2: 400 bytes each) and the arguments before the payload.
 pub const HEAD_BYTES_MIN: usize = 1024;
 
+/// Pieces that a send gathers without taking memory for their list.
+pub(crate) const INLINE_PIECES: usize = 128;
+
 /// Gathered pieces of a send.
-pub type Slices<'a> = SmallVec<[IoSlice<'a>; 128]>;
+pub type Slices<'a> = SmallVec<[IoSlice<'a>; INLINE_PIECES]>;
 
 /// Pieces of memory to receive into.
 pub type SlicesMut<'a> = SmallVec<[IoSliceMut<'a>; 20]>;

@@ -12,10 +12,13 @@ use rpc::record::{MARK_BYTES, Mark};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use crate::{Error, Slices, Source};
+use crate::{Error, INLINE_PIECES, Slices, Source};
 
-/// Pieces gathered into one send; the system's own bound is 1,024. This many fit the stack.
-const GATHER_PIECES: usize = 120;
+/// Pieces that one record usually has at most: a head, 1 MiB in blocks of 64 KiB that begin within one, and padding.
+const RECORD_PIECES: usize = 19;
+/// When so many pieces are gathered, no more records are; the system's own bound is 1,024. With those of one more
+/// record they fit the stack.
+const GATHER_PIECES: usize = INLINE_PIECES - RECORD_PIECES;
 /// Heads already sent are dropped from the buffer when they are this much.
 const COMPACT_BYTES: usize = 64 << 10;
 /// An empty buffer above this size is given back.
@@ -23,8 +26,8 @@ const KEEP_BYTES: usize = 16 << 10;
 /// An empty queue with room for more records than this is given back, so that an idle connection holds little.
 const KEEP_RECORDS: usize = 128;
 
-/// A record with at least this much payload is long.
-const LONG_BYTES_MIN: usize = 16 << 10;
+/// A record with at least this much payload is long: a COMMIT need not wait behind a queue of small writes either.
+const LONG_BYTES_MIN: usize = 4 << 10;
 /// Short records that may overtake in a row before a long one has its turn.
 const OVERTAKES_MAX: u32 = 64;
 
@@ -136,11 +139,11 @@ impl<P> Outbound<P> {
         Ok(true)
     }
 
-    /// Gathers and sends once; also tells how many bytes were offered.
-    fn send_once(&self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> Result<(Outcome, usize), Error> {
+    /// The pieces of the first records in the queue.
+    fn gather<'a>(&'a self, source: &'a impl Source<P>) -> Result<Slices<'a>, Error> {
         let mut pieces = Slices::new();
         for queued in &self.queue {
-            if pieces.len() >= GATHER_PIECES {
+            if pieces.len() > GATHER_PIECES {
                 break;
             }
             let head = queued.head_at..queued.head_at + queued.head_len;
@@ -160,6 +163,12 @@ impl<P> Outbound<P> {
                 }
             }
         }
+        Ok(pieces)
+    }
+
+    /// Gathers and sends once; also tells how many bytes were offered.
+    fn send_once(&self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> Result<(Outcome, usize), Error> {
+        let mut pieces = self.gather(source)?;
         let mut unsent = pieces.as_mut_slice();
         IoSlice::advance_slices(&mut unsent, self.sent);
         let unsent = if unsent.len() > PIECES_MAX { unsent.split_at_mut(PIECES_MAX).0 } else { unsent };
@@ -207,3 +216,33 @@ type Outcome = rustix::io::Result<usize>;
 /// The system's bound on the pieces of a send (IOV_MAX).
 const PIECES_MAX: usize = 1024;
 const ZEROS: &[u8] = &[0; 3];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Payload in blocks of 64 KiB that begins within one.
+    struct Blocks(Vec<u8>);
+
+    impl Source<()> for Blocks {
+        fn slices<'a>(&'a self, (): &'a (), out: &mut Slices<'a>) {
+            let (first, rest) = self.0.split_at(5);
+            out.push(IoSlice::new(first));
+            out.extend(rest.chunks(64 << 10).map(IoSlice::new));
+        }
+    }
+
+    #[test]
+    fn a_queue_of_large_reads_is_gathered_without_the_heap() {
+        let source = Blocks(vec![0; (1 << 20) - 3]);
+        for small in 0..RECORD_PIECES {
+            let mut outbound = Outbound::new();
+            // So that the large ones begin at each distance from the bound.
+            (0..small).for_each(|_| outbound.push((), 0, |head| head.push(0)));
+            (0..32).for_each(|_| outbound.push((), source.0.len(), |head| head.push(0)));
+            let pieces = outbound.gather(&source).unwrap();
+            assert!(pieces.len() > GATHER_PIECES, "{}", pieces.len());
+            assert!(!pieces.spilled(), "{} pieces", pieces.len());
+        }
+    }
+}

@@ -49,6 +49,18 @@ impl<P, L: Landing> Stream<P, L> {
         self.inbound.held_bytes()
     }
 
+    /// Memory of the sink's that a payload is being received into.
+    #[must_use]
+    pub fn landing_bytes(&self) -> usize {
+        self.inbound.landing_bytes()
+    }
+
+    /// Bytes that have come of a record that is not complete.
+    #[must_use]
+    pub fn incomplete_bytes(&self) -> usize {
+        self.inbound.incomplete_bytes()
+    }
+
     /// Records queued and not yet sent whole. Each costs memory of its own, however short it is.
     #[must_use]
     pub fn queued_records(&self) -> usize {

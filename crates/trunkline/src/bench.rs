@@ -76,7 +76,9 @@ mod tests {
         let document = include_str!("../../../docs/EXPERIMENTS.md");
         let start = document.find("```toml\n").unwrap() + "```toml\n".len();
         let text = &document[start..][..document[start..].find("```").unwrap()];
-        let chosen = text.lines().filter(|line| !(embedded && line.starts_with("server ="))).map(|line| {
+        let of_a_server =
+            |line: &str| ["server =", "link =", "client_link ="].iter().any(|it| line.starts_with(it));
+        let chosen = text.lines().filter(|line| !(embedded && of_a_server(line))).map(|line| {
             let other = line.strip_prefix("# ").filter(|rest| rest.contains(" = "));
             other.filter(|_| embedded).unwrap_or(line)
         });

@@ -42,12 +42,43 @@ pub enum Error {
     /// A mount failed.
     #[error(transparent)]
     Client(#[from] client::Error),
+    /// Something on a server cannot be used.
+    #[error("{sentence}")]
+    Remote {
+        /// What cannot be done.
+        sentence: String,
+        /// Why.
+        #[source]
+        cause: Box<client::Error>,
+    },
     /// An experiment failed.
     #[error(transparent)]
     Bench(#[from] bench::Error),
     /// A lab failed.
     #[error(transparent)]
     Lab(#[from] lab::net::Error),
+    /// What was asked for cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+    /// A file of a plan is not what it should be.
+    #[error("cannot use {file}")]
+    PlanFile {
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        cause: plan::Error,
+    },
+    /// A file of a plan is not even text.
+    #[error(
+        "cannot use {file}\n  cause: {cause}\n  try:   trunkline plan --help        to see which files it reads"
+    )]
+    NoPlanText {
+        /// The file.
+        file: String,
+        /// Why.
+        cause: String,
+    },
     /// A file is no record that we can read.
     #[error("cannot use {file} as a record")]
     Record {
@@ -132,7 +163,9 @@ impl Error {
         let advice = match self {
             // Their texts have it.
             Self::Usage { .. } | Self::NoText { .. } | Self::Server(_) | Self::Config(_) => return None,
+            Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,
             Self::Client(error) => return of_client(error),
+            Self::Remote { cause, .. } => return of_client(cause),
             Self::Bench(error) => return of_bench(error),
             Self::Lab(error) => return of_lab(error),
             Self::Record { cause, .. } => of_record(cause),
@@ -148,7 +181,7 @@ impl Error {
 fn of_client(error: &client::Error) -> Option<String> {
     use client::Error;
     let advice = match error {
-        Error::Status { .. } => return None,
+        Error::Status { status, .. } => return of_status(*status),
         Error::Refused { .. } => "allow this host and user in the export's configuration on the server",
         Error::PeerMisbehaved { .. } => "another server, to see whose fault it is; -vv shows the calls",
         Error::TimedOut { .. } => "a longer timeo=, or hard instead of soft",
@@ -158,6 +191,25 @@ fn of_client(error: &client::Error) -> Option<String> {
         Error::Closed => "mount again",
         Error::Io { .. } => "a higher `ulimit -n`, or fewer connections: nconnect=",
         Error::Misuse(_) => "correct what was asked for",
+    };
+    Some(advice.to_owned())
+}
+
+pub(crate) fn of_status(status: nfs3::Status) -> Option<String> {
+    use nfs3::Status;
+    let advice = match status {
+        Status::NOENT | Status::NOTDIR => {
+            "trunkline ls        with the directory above, to see what is there"
+        }
+        Status::ACCES | Status::PERM => "trunkline stat        to see owner and mode; or another user",
+        Status::ISDIR => "a file in that directory, or trunkline ls",
+        Status::NOSPC | Status::DQUOT => "trunkline stat --fs        to see what is free",
+        Status::ROFS => "an export that may be written",
+        Status::STALE | Status::BADHANDLE => "the same again, if the server has started anew",
+        Status::NAMETOOLONG => "trunkline stat --fs        to see how long names may be",
+        Status::INVAL => "a path without a loop of symbolic links",
+        Status::JUKEBOX => "the same again, later",
+        _ => return None,
     };
     Some(advice.to_owned())
 }
@@ -186,6 +238,12 @@ fn of_mount(cause: &MountError) -> String {
         MountError::Refused { address, .. } => {
             let ip = address.ip();
             format!("the server's exports and whom they allow (showmount -e {ip} where it runs rpcbind)")
+        }
+        MountError::NoExport { address, .. } => {
+            format!("one of the exports that it has, or what lies below (showmount -e {})", address.ip())
+        }
+        MountError::NoMountProgram { address, .. } => {
+            format!("mountport=PORT, which `rpcinfo -p` shows on {} for mountd", address.ip())
         }
         MountError::Protocol { .. } => {
             "another port= or mountport=, where NFS version 3 is served".to_owned()

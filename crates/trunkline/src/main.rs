@@ -3,13 +3,20 @@
 //! Each command is a file with its arguments and a `run`. Exit status: 0 done, 1 failed, 2 bad usage. What is
 //! asked for goes to standard output, everything else (errors, logs, progress) to standard error.
 
+mod attributes;
 mod bench;
+mod cat;
 mod error;
 mod lab;
 mod logging;
+mod ls;
+mod names;
 mod output;
+mod plan;
+mod remote;
 mod report;
 mod serve;
+mod stat;
 
 use clap::{Parser, Subcommand};
 use error::Error;
@@ -34,6 +41,10 @@ enum Command {
     Bench(bench::BenchArgs),
     Serve(serve::ServeArgs),
     Report(report::ReportArgs),
+    Ls(ls::LsArgs),
+    Cat(cat::CatArgs),
+    Stat(stat::StatArgs),
+    Plan(plan::PlanArgs),
     Lab(lab::LabArgs),
 }
 
@@ -51,6 +62,10 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Report(args) => report::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Cat(args) => cat::run(&args),
+        Command::Stat(args) => stat::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Lab(args) => lab::run(args),
     }
 }

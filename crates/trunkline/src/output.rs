@@ -11,8 +11,26 @@ const COLUMNS: usize = 80;
 
 /// Writes text to standard output, at once.
 pub fn print(text: &str) -> Result<(), Error> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Error::Print)
+    print_bytes(text.as_bytes())
+}
+
+/// Writes bytes to standard output, at once and as they are.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Error> {
+    // Not by `io::stdout`, which looks for line ends in what may be gigabytes of anything.
+    let mut left = bytes;
+    while !left.is_empty() {
+        match rustix::io::write(rustix::stdio::stdout(), left) {
+            Ok(written) => left = left.get(written..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Error::Print(error.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Whether standard output is a terminal.
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Holds that a file can be written, before the work whose result it is to take. Makes its directory.

@@ -1,4 +1,4 @@
-//! `trunkline report`: what records say, as a table, as HTML, as Markdown.
+//! `trunkline report`: what records say, as a table, as HTML, as Markdown, as comma-separated values.
 
 use crate::error::Error;
 use crate::output;
@@ -25,12 +25,15 @@ pub struct ReportArgs {
     #[arg(value_name = "RECORD", required_unless_present = "explain")]
     records: Vec<PathBuf>,
     /// Write the HTML page here; - is standard output
-    /// [default: beside the first record, unless --markdown is given].
+    /// [default: beside the first record, unless --markdown or --csv is given].
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write Markdown here; - is standard output.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Write comma-separated values here, a line for each cell; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
     /// Explain every column and term.
     #[arg(long)]
     explain: bool,
@@ -39,13 +42,15 @@ pub struct ReportArgs {
 const EXAMPLES: &str = "Examples:\n  \
     trunkline report trunkline-results/20261121T040550Z.json\n  \
     trunkline report --markdown - before.json after.json\n  \
+    trunkline report --csv results.csv trunkline-results/*.json\n  \
     trunkline report --explain";
 
 impl ReportArgs {
     /// Where the page goes, if anywhere.
     fn page(&self) -> Option<PathBuf> {
         let beside = || self.records.first().map(|first| page_beside(first));
-        self.html.clone().or_else(|| if self.markdown.is_none() { beside() } else { None })
+        let other = self.markdown.is_some() || self.csv.is_some();
+        self.html.clone().or_else(|| if other { None } else { beside() })
     }
 }
 
@@ -58,17 +63,21 @@ pub fn page_beside(record: &Path) -> PathBuf {
 /// Reads all records before anything is shown or written.
 pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
     let records = args.records.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
-    let wanted = [args.page(), args.markdown.clone()];
-    let mut written = wanted.iter().flatten();
-    written.try_for_each(|file| spare_records(file, &args.records))?;
+    type Form = fn(&[Record]) -> String;
+    let forms: [(Option<PathBuf>, Form); 3] = [
+        (args.page(), ::report::html),
+        (args.markdown.clone(), ::report::markdown),
+        (args.csv.clone(), ::report::csv),
+    ];
+    let wanted: Vec<(PathBuf, Form)> =
+        forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect();
+    wanted.iter().try_for_each(|(file, _)| spare_records(file, &args.records))?;
     // What goes to standard output goes there alone, so that it can be piped on.
-    if !records.is_empty() && !wanted.iter().flatten().any(|file| file.as_os_str() == STDOUT) {
+    if !records.is_empty() && !wanted.iter().any(|(file, _)| file.as_os_str() == STDOUT) {
         records.iter().try_for_each(|record| output::print(&format!("{}\n", table(record))))?;
     }
     if !records.is_empty() {
-        let [page, markdown] = &wanted;
-        page.as_ref().map_or(Ok(()), |file| write(file, &::report::html(&records)))?;
-        markdown.as_ref().map_or(Ok(()), |file| write(file, &::report::markdown(&records)))?;
+        wanted.iter().try_for_each(|(file, form)| write(file, &form(&records)))?;
     }
     if args.explain {
         output::print(&::report::explain())?;

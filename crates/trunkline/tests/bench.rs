@@ -76,15 +76,29 @@ fn an_experiment_of_ones_own_runs_on_ones_own_server() {
         "repeats = 5\nwindow_ms = 100\ntarget.server = 'nfs://127.0.0.1:{port}/data'\nlimits.link = '100Gbit/s'\n\
          [[route]]\nname = 'one'\noptions = 'nconnect=2'\n\
          [[route]]\nname = 'two'\noptions = 'nconnect=2,remoteports=127.0.0.1-127.0.0.2'\n\
-         [[workload]]\nname = 'mixed'\nblock = '64KiB'\ndepth = 4\nreaders = 2\nwriters = 2\nfile = '4MiB'\n"
+         [[workload]]\nname = 'mixed'\nblock = '64KiB'\ndepth = 4\nreaders = 2\nwriters = 2\nfile = '4MiB'\n\
+         [[workload]]\nname = 'open'\npattern = 'random'\nblock = '4KiB'\ndepth = 4\nreaders = 2\nfile = '1MiB'\nrate = 1000\n"
     );
     std::fs::write(directory.path().join("own.toml"), experiment).unwrap();
     let output = bench(directory.path(), &["own.toml", "--record", "own.json", "--no-report"]);
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
     let record = Record::read(&std::fs::read_to_string(directory.path().join("own.json")).unwrap()).unwrap();
     let cell = record.route("two").unwrap().workload("mixed", Half::Raw).unwrap().read.clone().unwrap();
-    assert_eq!((cell.share_by_node.len(), cell.limit_gbytes_per_s), (2, Some(12.5)));
-    assert_eq!(record.verdicts.len(), 1);
+    assert_eq!((cell.share_by_node.len(), cell.limit_gbytes_per_s), (2, Some(25.0)));
+    let one = record.route("one").unwrap();
+    let mixed = one.workload("mixed", Half::Raw).unwrap();
+    let cells: Vec<&record::Cell> = mixed.cells().map(|(_, cell)| cell).collect();
+    assert_eq!(cells[0].limit_gbytes_per_s, Some(12.5));
+    assert_eq!(cells[0].cpu_us_per_op, cells[1].cpu_us_per_op, "processor time is that of both");
+    assert!(mixed.longest_gap_ms.is_some());
+    assert_eq!((one.nodes.len(), one.paths.len()), (1, 1));
+    assert_eq!(record.route("two").unwrap().nodes, ["127.0.0.1", "127.0.0.2"]);
+    assert_eq!(record.verdicts.len(), 2);
+    // What was meant to start in the five windows of 100 ms is measured, however slow the machine is.
+    let open = one.workload("open", Half::Raw).unwrap().read.clone().unwrap();
+    let meant = record::Latency::from_text(&open.latency_histogram_ns).unwrap().count();
+    assert!((495..=510).contains(&meant), "{meant} operations at 1000 a second");
+    assert_eq!(record.experiment.workloads[1].rate_ops_per_s, Some(1000.0));
     // The experiment leaves nothing behind on the server.
     let mount = client::Mount::connect(&format!("nfs://127.0.0.1:{port}/data"), "").unwrap();
     assert_eq!(mount.read_directory(mount.root()).unwrap(), []);

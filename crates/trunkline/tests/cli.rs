@@ -310,6 +310,22 @@ fn markdown_to_standard_output_comes_alone_and_nothing_else_is_written() {
 }
 
 #[test]
+fn comma_separated_values_go_where_they_are_wanted_and_never_over_a_record() {
+    let dir = temp_dir("report");
+    let record = write(&dir.path().join("one.json"), &Record::default().write());
+    let (code, out, err) = run(&["report", "--csv", "-", &record, &record]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(out.starts_with("record,made_at,") && out.lines().count() == 1, "{out}");
+    let file = dir.path().join("all.csv").display().to_string();
+    assert_eq!(run(&["report", "--csv", &file, &record]).0, Some(0));
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), out);
+    assert!(!dir.path().join("one.html").exists());
+    assert_eq!(run(&["report", "--csv", &record, &record]).0, Some(2));
+    let nowhere = dir.path().join("missing/all.csv").display().to_string();
+    assert_eq!(run(&["report", "--csv", &nowhere, &record]).0, Some(1));
+}
+
+#[test]
 fn a_report_is_never_written_over_its_record() {
     let dir = temp_dir("report");
     let text = Record::default().write();
@@ -353,7 +369,7 @@ fn help_tells_every_option_of_a_command() {
                 "SIGUSR1",
             ],
         ),
-        (&["report", "--help"], &["RECORD", "--html", "--markdown", "--explain"]),
+        (&["report", "--help"], &["RECORD", "--html", "--markdown", "--csv", "--explain"]),
         (&["lab", "--help"], &["net", "cut", "restore", "list", "exec"]),
         (&["lab", "net", "--help"], &["--nodes", "--rate", "--delay", "--apart", "--serve", "COMMAND"]),
         (&["lab", "cut", "--help"], &["LINK", "--silent", "--lab"]),

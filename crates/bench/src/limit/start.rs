@@ -100,13 +100,19 @@ impl Shared {
     /// The first failure, or the time is over.
     pub(super) fn begin(&self, workers: usize, patience: Duration) -> Result<(), Error> {
         let until = Instant::now() + patience;
-        while self.lock().arrived < workers {
-            self.rest(until.saturating_duration_since(Instant::now()))?;
-            if Instant::now() >= until {
-                return Err(Error::Stalled { connection: 0, blocks: 0, patience });
+        // Held from looking to waiting: nobody may arrive unseen between the two.
+        let mut state = self.lock();
+        while state.arrived < workers && state.failure.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Unready { workers: workers - state.arrived, patience });
             }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        self.lock().begun = true;
+        if let Some(failure) = state.failure.take() {
+            return Err(failure);
+        }
+        state.begun = true;
         self.changed.notify_all();
         Ok(())
     }
@@ -121,5 +127,54 @@ impl Shared {
             state = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_begin_together_however_they_arrive() {
+        for round in 0..2000 {
+            let shared = Shared::new(1);
+            std::thread::scope(|scope| {
+                for _ in 0..1 + round % 3 {
+                    scope.spawn(|| {
+                        shared.wait_to_begin();
+                        shared.count(0, 1);
+                    });
+                }
+                // Far longer than the threads take, so that one that was missed shows.
+                shared.begin(1 + round % 3, Duration::from_secs(300)).unwrap();
+            });
+            assert_eq!(shared.slowest(), (0, 1 + round as u64 % 3));
+        }
+    }
+
+    #[test]
+    fn who_fails_before_the_beginning_lets_nobody_begin() {
+        let shared = Shared::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| shared.wait_to_begin());
+            shared.ended(Err(Error::Shape("a failure of this test".into())));
+            let failed = shared.begin(2, Duration::from_secs(300));
+            assert!(failed.unwrap_err().to_string().contains("of this test"));
+            shared.stop();
+        });
+    }
+
+    #[test]
+    fn threads_that_never_begin_are_counted() {
+        let failed = Shared::new(1).begin(3, Duration::ZERO).unwrap_err();
+        assert!(failed.to_string().starts_with("3 threads did not begin"), "{failed}");
+    }
+
+    #[test]
+    fn what_fails_after_the_end_is_no_failure() {
+        let shared = Shared::new(1);
+        shared.stop();
+        shared.ended(Err(Error::Shape("the end".into())));
+        shared.rest(Duration::ZERO).unwrap();
     }
 }

@@ -269,7 +269,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "port",
         PORT,
         "2049, over RDMA 20049",
-        "Port of NFS. 0 stands for the default; rpcbind is not asked.",
+        "Port of NFS. 0 stands for the default; rpcbind is not asked for it.",
         |draft, value| draft.options.port = port(value),
         |options| options.port.map(|port| port.to_string())
     ),
@@ -277,8 +277,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Transport,
         "mountport",
         PORT,
-        "the port of NFS; 2049 when that is over RDMA",
-        "Port of MOUNT, over TCP. Our server answers it on the port of NFS; for others give the port that `rpcinfo -p SERVER` shows for mountd.",
+        "the port of NFS (2049 when that is over RDMA); where that has no MOUNT, what the server's rpcbind says",
+        "Port of MOUNT, over TCP. Our server answers it on the port of NFS. rpcbind is asked at port 111, over TCP and then UDP; give the port where neither is reachable.",
         |draft, value| draft.options.mountport = port(value),
         |options| options.mountport.map(|port| port.to_string())
     ),

@@ -166,6 +166,7 @@ struct Export {
 struct LimitsSection {
     connections: Option<usize>,
     queued: Option<Bytes>,
+    held: Option<Bytes>,
     partial_record_ms: Option<u64>,
     stall_ms: Option<u64>,
 }
@@ -181,10 +182,11 @@ const fn anonymous() -> u32 {
 impl LimitsSection {
     fn resolve(&self) -> Limits {
         let default = Limits::default();
-        let queued = self.queued.and_then(|bytes| usize::try_from(bytes.0).ok());
+        let size = |bytes: Option<Bytes>| bytes.and_then(|bytes| usize::try_from(bytes.0).ok());
         Limits {
             connections_max: self.connections.unwrap_or(default.connections_max),
-            queued_bytes_max: queued.unwrap_or(default.queued_bytes_max),
+            queued_bytes_max: size(self.queued).unwrap_or(default.queued_bytes_max),
+            held_bytes_max: size(self.held).unwrap_or(default.held_bytes_max),
             partial_record_ms_max: self.partial_record_ms.unwrap_or(default.partial_record_ms_max),
             stall_ms_max: self.stall_ms.unwrap_or(default.stall_ms_max),
         }

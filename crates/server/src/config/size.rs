@@ -50,6 +50,16 @@ fn product(text: &str, number: f64, unit: f64) -> Result<u64, SizeError> {
     Ok(value as u64)
 }
 
+/// A size as people read it: in the largest binary unit that it has one of.
+#[must_use]
+pub fn in_words(bytes: u64) -> String {
+    let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
 /// Reads a size in bytes: `4096`, `2GiB`, `1.5 TiB`, `512M`, `20GB`.
 ///
 /// # Errors

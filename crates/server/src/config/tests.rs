@@ -84,6 +84,7 @@ fn what_is_wrong_is_named_with_file_line_and_remedy() {
         ("127.0.0.1:2049", "127.0.0.1", 7, "no address with a port"),
         ("path = \"/closed\"", "path = \"/export\"", 16, "twice"),
         ("path = \"/closed\"", "path = \"closed\"", 16, "absolute"),
+        ("mem = \"2GiB\"", "mem = \"0\"", 10, "0 bytes of memory"),
         ("loops = 2", "loops = ", 2, ""),
         ("loops = 2", "loops = \"two\"", 2, "invalid type"),
     ] {

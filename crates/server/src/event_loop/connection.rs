@@ -30,7 +30,10 @@ const QUEUED_RECORDS_MAX: usize = 4096;
 /// The longest record of a stranger, who may ask for nothing that is longer: a call with the largest credential
 /// and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
 const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
-/// After its last reply a drained connection waits this long for the client to close its end.
+/// A record that is not complete when a client may be silent no longer must have come at least as fast as this: some
+/// 130 kbit/s, which the slowest line does, and at which the longest record takes a minute more.
+const RECORD_BYTES_PER_S_MIN: u64 = 16 << 10;
+/// After its last reply a connection waits this long for the client to close its end.
 const LINGER: Duration = Duration::from_millis(500);
 /// A client that does not answer the system's probes, or takes no byte for this long, is gone.
 const PEER_GONE: Duration = Duration::from_secs(60);
@@ -41,6 +44,8 @@ pub(super) struct Surroundings<'a> {
     pub group: &'a Group,
     pub peers: &'a Peers,
     pub off_loop: &'a OffLoop,
+    /// How much the connection may hold while all together hold too much.
+    pub share: Option<usize>,
     pub place: Place,
     pub now: Duration,
 }
@@ -75,7 +80,7 @@ pub(super) enum Close {
     Bug,
     /// It waits for the answer to a call that was forgotten unexecuted: its client must send that again.
     Forsaken,
-    /// Silent in the middle of a record.
+    /// Silent in the middle of a record, or too slow with it.
     Stuck,
     Evicted,
     Stalled,
@@ -102,7 +107,9 @@ impl Close {
             Self::Garbage(what) => tracing::warn!(%peer, id, what, "connection closed: not RPC"),
             Self::Transport(error) => tracing::info!(%peer, id, %error, "connection closed"),
             Self::System(error) => tracing::info!(%peer, id, %error, "connection closed"),
-            Self::Stuck => tracing::info!(%peer, id, "connection closed: silent in the middle of a record"),
+            Self::Stuck => {
+                tracing::info!(%peer, id, "connection closed: silent or too slow in the middle of a record")
+            }
             Self::Evicted => tracing::info!(%peer, id, "connection closed: idle longest when a new one came"),
         }
     }
@@ -142,6 +149,12 @@ pub(super) struct Connection {
     /// Set by a drain: this turn is the last that takes calls.
     pub draining: bool,
     phase: Phase,
+    /// Since when the record that has begun to come is coming.
+    record_since: Option<Duration>,
+    /// Why it ends has been logged.
+    told: bool,
+    /// What the loop counts for it in the sum over all connections.
+    pub held: usize,
     /// The queue is full, or too many calls are off the loop: nothing is received until half of that is gone.
     paused: bool,
     /// Its calls that workers have.
@@ -172,6 +185,9 @@ impl Connection {
             again: false,
             draining: false,
             phase: Phase::Serving,
+            record_since: None,
+            told: false,
+            held: 0,
             paused: false,
             flight: Flight::default(),
             unsent: false,
@@ -230,6 +246,7 @@ impl Connection {
     /// Whether its queue is more than half full: too full to go on after a pause.
     fn is_crowded(&self, around: Surroundings<'_>) -> bool {
         self.stream.queued_bytes() + self.flight.bytes() > around.group.limits.queued_bytes_max / 2
+            || around.share.is_some_and(|share| self.holds() >= share)
             || self.flight.is_crowded(around.off_loop)
             || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
     }
@@ -241,9 +258,12 @@ impl Connection {
 
     /// Receives and answers. A step, when the turn ends here.
     fn take_calls(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Option<Step> {
-        let Surroundings { group, peers, off_loop, place, now } = around;
+        let Surroundings { group, peers, off_loop, share, place, now } = around;
         let queued = self.stream.queued_bytes();
+        let room_bytes = group.limits.queued_bytes_max.saturating_sub(queued);
+        let left = share.map_or(usize::MAX, |share| share.saturating_sub(self.holds()));
         let places = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
+        let calls_max = u32::try_from(places).unwrap_or(TURN_CALLS).min(TURN_CALLS);
         let executor = Executor {
             group,
             peers,
@@ -258,13 +278,15 @@ impl Connection {
             counters: &mut self.counters,
             off_loop,
             flight: &mut self.flight,
-            room_bytes: group.limits.queued_bytes_max.saturating_sub(queued),
-            calls_left: u32::try_from(places).unwrap_or(TURN_CALLS).min(TURN_CALLS),
+            room_bytes: room_bytes.min(left),
+            landing_bytes_max: left,
+            calls_left: calls_max,
             garbage: None,
         };
         let budget = if self.draining { DRAIN_BYTES } else { TURN_BYTES };
-        let received = self.stream.receive(&mut work.scratch, &mut service, budget);
-        let (garbage, full, out_of_turn) = (service.garbage, service.is_full(), service.calls_left == 0);
+        let received = self.stream.receive(&mut work.scratch, &mut service, budget.min(left));
+        let (garbage, full, calls_left) = (service.garbage, service.is_full(), service.calls_left);
+        let out_of_turn = calls_left == 0;
         let stream = &mut self.stream;
         work.replies.drain(|head, payload, len| stream.push(payload, len, |out| out.extend_from_slice(head)));
         if self.stream.queued_bytes() > 0
@@ -272,6 +294,7 @@ impl Connection {
         {
             return Some(Step::Close(Close::Transport(error)));
         }
+        self.note_record(calls_left < calls_max, now);
         match received {
             Ok(received) if received.bytes > 0 => self.active = now,
             Ok(_) => {}
@@ -280,10 +303,16 @@ impl Connection {
                 self.phase = Phase::Ending;
                 return if self.is_owing() { None } else { Some(Step::Close(Close::Peer)) };
             }
+            Err(error @ transport::Error::Record(_)) => return self.end_early(Close::Transport(error)),
             Err(error) => return Some(Step::Close(Close::Transport(error))),
         }
         if let Some(what) = garbage {
-            return Some(Step::Close(Close::Garbage(what)));
+            return self.end_early(Close::Garbage(what));
+        }
+        if share.is_some_and(|share| self.holds() >= share) {
+            // All together hold too much, and this one more than its share: it waits until that is over.
+            self.paused = true;
+            return None;
         }
         if full || out_of_turn {
             // Received calls may be waiting in the stream: they come first, without waiting for the socket.
@@ -293,6 +322,24 @@ impl Connection {
         if self.draining {
             self.phase = Phase::Ending;
         }
+        None
+    }
+
+    /// Notes since when the record is coming that is not complete; `began` says that others came before it.
+    fn note_record(&mut self, began: bool, now: Duration) {
+        if !self.stream.within_record() {
+            self.record_since = None;
+        } else if began || self.record_since.is_none() {
+            self.record_since = Some(now);
+        }
+    }
+
+    /// What follows cannot be read. What came before is still answered, and what is on its way is read and dropped: a
+    /// close with unread bytes would be a reset, which may overtake replies.
+    fn end_early(&mut self, why: Close) -> Option<Step> {
+        why.log(self);
+        self.phase = Phase::Ending;
+        self.told = true;
         None
     }
 
@@ -315,7 +362,7 @@ impl Connection {
         if self.phase != Phase::Ending || self.is_owing() {
             return Step::Wait;
         }
-        if !self.draining {
+        if !self.draining && !self.told {
             return Step::Close(Close::Peer);
         }
         // A close with unread calls would be a reset, which may overtake replies; so only our half is closed.
@@ -340,9 +387,27 @@ impl Connection {
         matches!(self.phase, Phase::Lingering { until } if until <= now)
     }
 
-    /// Whether it has been silent in the middle of a record for too long.
+    /// Whether it has been silent in the middle of a record for too long, or is too slow with it.
     pub fn is_stuck(&self, now: Duration, silence_max: Duration) -> bool {
-        !self.paused && self.stream.within_record() && self.active + silence_max <= now
+        // What waits here until the peer has taken its replies, or for its turn, is not stuck.
+        let waits = self.paused && self.is_owing() || self.again;
+        if waits || !self.stream.within_record() || self.phase != Phase::Serving {
+            return false;
+        }
+        let since = self.record_since.unwrap_or(now);
+        let over_s = now.saturating_sub(since + silence_max).as_secs();
+        let slow = (self.stream.incomplete_bytes() as u64) < over_s.saturating_mul(RECORD_BYTES_PER_S_MIN);
+        slow || self.active + silence_max <= now
+    }
+
+    /// Memory that it holds: replies that are queued, and what has come of a record that is not complete.
+    pub fn holds(&self) -> usize {
+        self.stream.queued_bytes() + self.stream.held_bytes() + self.stream.landing_bytes()
+    }
+
+    /// Gives it its next turn, though its socket has nothing, when it waited only for others to hold less.
+    pub const fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Queues a reply that another loop found.
@@ -354,11 +419,11 @@ impl Connection {
     }
 
     /// Takes a call back that was off the loop. Its reply is queued unless the connection is about to end.
-    pub fn land(&mut self, landed: Landed, now: Duration) {
+    pub fn land(&mut self, landed: Landed) {
         self.flight.land(&landed.ticket);
         let LandedEnd::Reply { head, payload, payload_len, counted } = landed.end else { return };
         match counted {
-            Some(end) => self.counters.count_single(&end, now.saturating_sub(landed.received)),
+            Some(end) => self.counters.count_single(&end),
             None => self.counters.count_refused(),
         }
         self.stream.push(payload, payload_len, |out| out.extend_from_slice(&head));

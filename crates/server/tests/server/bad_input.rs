@@ -1,6 +1,6 @@
 //! What comes over the wire and is wrong: each has its answer, and costs its sender only.
 
-use crate::peer::{Peer, config, encoded, start};
+use crate::peer::{Peer, config, encoded, eventually, start};
 use nfs3::{FileHandle, Procedure, proc};
 use rpc::auth::AuthStat;
 use rpc::reply::{Accept, Body, Reject};
@@ -170,6 +170,37 @@ fn a_connection_that_falls_silent_within_a_record_is_closed() {
     // Silence between records is nobody's fault; this reply comes after more than a sweep.
     assert!(peer.is_closed());
     idle.getattr(handle);
+}
+
+#[test]
+fn a_connection_whose_record_trickles_in_is_closed() {
+    let mut config = config();
+    config.limits.partial_record_ms_max = 1000;
+    let server = Server::start(config).unwrap();
+    let mut peer = Peer::new(server.addresses()[0]);
+    peer.stream.set_read_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
+    peer.send(&[0x80, 0x10, 0, 0]);
+    // A byte now and then, so that it is never silent for long.
+    eventually("the server to close it", || {
+        let sent = std::io::Write::write_all(&mut peer.stream, &[0]);
+        sent.is_err() || matches!(std::io::Read::read(&mut peer.stream, &mut [0; 1]), Ok(0))
+    });
+}
+
+#[test]
+fn what_was_called_before_garbage_is_answered_though_more_is_unread() {
+    let (_server, address) = start();
+    for _ in 0..20 {
+        let mut peer = Peer::new(address);
+        let null = peer.record(7, nfs3::PROGRAM, 3, 0, &[]);
+        let garbage = [0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0].to_vec();
+        let bytes = [null, garbage, vec![1; 1 << 20]].concat();
+        // The server may close before all is sent.
+        let _ = std::io::Write::write_all(&mut peer.stream, &bytes);
+        assert_eq!(peer.receive()[..4], 7_u32.to_be_bytes());
+        let end = std::io::Read::read(&mut peer.stream, &mut [0; 1]);
+        assert_eq!(end.expect("a close, and no reset"), 0);
+    }
 }
 
 /// A small generator of our own: what a seed brings out, it brings out again.

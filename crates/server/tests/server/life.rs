@@ -20,7 +20,18 @@ fn an_unknown_congestion_control_is_an_error_that_names_those_on_offer() {
     let mut config = config();
     config.congestion = Some("warp".into());
     let text = Server::start(config).unwrap_err().to_string();
-    assert!(text.contains("\"warp\"") && text.contains("on offer"), "{text}");
+    assert!(text.contains("\"warp\"") && text.contains("on offer here: "), "{text}");
+    assert!(!text.contains("No such file"), "{text}");
+}
+
+#[test]
+fn an_export_that_is_larger_than_memory_or_nothing_is_refused() {
+    for (bytes, what) in [(0, "0 bytes"), (999 << 40, "999.0 TiB"), (u64::MAX, "more than this host has: ")] {
+        let mut config = config();
+        config.exports[0].store = server::StoreConfig::Mem { bytes, owner_uid: 0, owner_gid: 0 };
+        let text = Server::start(config).unwrap_err().to_string();
+        assert!(text.contains(what) && text.contains("\n  try:   "), "{text}");
+    }
 }
 
 #[test]

@@ -39,6 +39,69 @@ fn a_client_that_never_reads_costs_bounded_memory_and_nobody_else_their_service(
 }
 
 #[test]
+fn clients_that_never_read_hold_no_more_than_the_bound_in_all() {
+    const CLIENTS: usize = 12;
+    const BOUND: usize = 8 << 20;
+    let mut config = config();
+    config.loops = Some(1);
+    config.limits.held_bytes_max = BOUND;
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let file = peer.create(root, b"f").object.unwrap();
+    peer.write(file, 0, &pattern(1 << 20, 3));
+
+    let args = crate::peer::encoded(&proc::read::Args { file, offset: 0, count: 1 << 20 });
+    let mut greedy: Vec<Peer> = (0..CLIENTS).map(|_| Peer::new(address)).collect();
+    for client in &mut greedy {
+        let calls: Vec<u8> = (0..20).flat_map(|xid| client.record(xid, nfs3::PROGRAM, 3, 6, &args)).collect();
+        client.stream.write_all(&calls).unwrap();
+    }
+    let queued = || {
+        let statistics = server.statistics();
+        statistics.nodes[0].connections.iter().map(|connection| connection.queued_bytes).sum::<usize>()
+    };
+    eventually("the bound is reached", || queued() >= BOUND);
+    for _ in 0..50 {
+        assert!(peer.read(file, 0, 4096).is_ok(), "who holds little is served");
+        // Each may exceed its share by the one reply that did.
+        assert!(queued() <= 2 * BOUND + CLIENTS * ((1 << 20) + 1024), "{}", queued());
+    }
+    for client in &mut greedy {
+        for xid in 0..20_u32 {
+            assert_eq!(client.receive()[..4], xid.to_be_bytes());
+        }
+    }
+}
+
+#[test]
+fn records_that_never_end_hold_no_more_than_the_bound_in_all() {
+    const BOUND: usize = 4 << 20;
+    let mut config = config();
+    config.loops = Some(1);
+    config.limits.held_bytes_max = BOUND;
+    config.limits.partial_record_ms_max = 1000;
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    let file = peer.create(root, b"f").object.unwrap();
+    let data = pattern(1 << 20, 3);
+    let half = peer.record(9, nfs3::PROGRAM, 3, 7, &crate::peer::write_args(file, 0, &data));
+    // Eight of them would hold twice the bound; all are closed in the end, and their memory is free again.
+    let greedy: Vec<Peer> = (0..8).map(|_| Peer::new(address)).collect();
+    for client in &greedy {
+        (&client.stream).write_all(&half[..half.len() / 4]).unwrap();
+    }
+    eventually("their connections are there and closed", || {
+        let node = &server.statistics().nodes[0];
+        node.accepted == 9 && node.connections.len() == 1
+    });
+    assert!(peer.write(file, 0, &data).into_result().is_ok());
+}
+
+#[test]
 fn more_calls_than_a_turn_takes_are_all_answered() {
     let (_server, address) = start();
     let mut peer = Peer::new(address);

@@ -1,0 +1,173 @@
+//! What a load counts: bytes and latencies by direction, and the moments at which anything was completed at all.
+
+use std::time::Duration;
+
+use record::Latency;
+
+use super::Window;
+
+/// What one direction did within the window, on one loop.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// Operations that finished in the window, but for the first, which opens the measure.
+    pub ops: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// All operations that finished in the window.
+    pub finished: u64,
+    /// When the first and the last of them finished, from the loop's start on.
+    pub span: Option<(Duration, Duration)>,
+    /// Sums for the line through (time, bytes so far).
+    line: Line,
+    /// From when an operation was meant to start until its answer.
+    pub latency: Latency,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self { ops: 0, bytes: 0, finished: 0, span: None, line: Line::default(), latency: Latency::new() }
+    }
+
+    /// Counts a latency.
+    pub(super) fn time(&mut self, latency: Duration) {
+        self.latency.record_ns(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts a finished operation. The first one opens the span and is not counted among the bytes.
+    pub(super) fn count(&mut self, at: Duration, bytes: u64) {
+        self.finished += 1;
+        self.line.add(at.as_secs_f64(), bytes as f64);
+        match &mut self.span {
+            None => self.span = Some((at, at)),
+            Some((_, last)) => {
+                *last = at;
+                self.ops += 1;
+                self.bytes += bytes;
+            }
+        }
+    }
+
+    /// Bytes and operations per second: the slope of the straight line through (time, bytes so far) at each
+    /// operation's end. A window's bytes over its time would be off by what is in flight at its ends, and at a
+    /// pace a window holds only a few blocks of each connection.
+    #[must_use]
+    pub fn rates(&self) -> (f64, f64) {
+        let bytes_per_s = self.line.slope();
+        let per_op = if self.bytes > 0 { self.ops as f64 / self.bytes as f64 } else { 0.0 };
+        (bytes_per_s, bytes_per_s * per_op)
+    }
+}
+
+/// A straight line fitted to points as they come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Line {
+    points: f64,
+    total: f64,
+    time: f64,
+    bytes: f64,
+    time_squared: f64,
+    time_bytes: f64,
+}
+
+impl Line {
+    #[inline]
+    fn add(&mut self, at: f64, bytes: f64) {
+        self.total += bytes;
+        self.points += 1.0;
+        self.time += at;
+        self.bytes += self.total;
+        self.time_squared += at * at;
+        self.time_bytes += at * self.total;
+    }
+
+    fn slope(&self) -> f64 {
+        let spread = self.points * self.time_squared - self.time * self.time;
+        if self.points < 2.0 || spread <= f64::EPSILON {
+            return 0.0;
+        }
+        (self.points * self.time_bytes - self.time * self.bytes) / spread
+    }
+}
+
+/// The milliseconds of a window in which an operation finished, so that the longest time without one is known over
+/// all loops together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moments {
+    bits: Vec<u64>,
+    window: Window,
+}
+
+impl Moments {
+    pub(super) fn new(window: Window) -> Self {
+        let milliseconds = window.end.saturating_sub(window.warm).as_millis();
+        let words = usize::try_from(milliseconds / 64 + 1).unwrap_or(0);
+        Self { bits: vec![0; words], window }
+    }
+
+    /// Notes that an operation finished, at a time within the window.
+    #[inline]
+    pub(super) fn note(&mut self, at: Duration) {
+        let millisecond = at.saturating_sub(self.window.warm).as_millis();
+        let word = usize::try_from(millisecond / 64).ok().and_then(|word| self.bits.get_mut(word));
+        if let Some(word) = word {
+            *word |= 1 << (millisecond % 64);
+        }
+    }
+
+    /// Adds what finished on another loop.
+    pub fn merge(&mut self, other: &Self) {
+        self.bits.iter_mut().zip(&other.bits).for_each(|(ours, theirs)| *ours |= theirs);
+    }
+
+    /// The longest time within the window in which nothing finished, to the millisecond.
+    #[must_use]
+    pub fn longest_gap(&self) -> Duration {
+        let milliseconds = self.window.end.saturating_sub(self.window.warm).as_millis();
+        let (mut longest, mut current) = (0_u64, 0_u64);
+        for millisecond in 0..milliseconds {
+            let word = usize::try_from(millisecond / 64).ok().and_then(|word| self.bits.get(word));
+            let finished = word.is_some_and(|word| word >> (millisecond % 64) & 1 == 1);
+            current = if finished { 0 } else { current + 1 };
+            longest = longest.max(current);
+        }
+        Duration::from_millis(longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_at_a_pace_give_the_pace_itself() {
+        // Eight connections finish a block each at the same moments, ten times a second.
+        let mut tally = Tally::new();
+        for burst in 0..6 {
+            for _ in 0..8 {
+                tally.count(Duration::from_millis(100 * burst), 1000);
+            }
+        }
+        let (bytes_per_s, iops) = tally.rates();
+        assert!((bytes_per_s - 80_000.0).abs() < 1.0, "{bytes_per_s}");
+        assert!((iops - 80.0).abs() < 0.1, "{iops}");
+        assert_eq!((tally.finished, tally.ops), (48, 47));
+    }
+
+    #[test]
+    fn nothing_done_is_no_speed() {
+        assert_eq!(Tally::new().rates(), (0.0, 0.0));
+    }
+
+    #[test]
+    fn the_longest_gap_is_that_of_all_loops_together() {
+        let window = Window { warm: Duration::from_millis(50), end: Duration::from_millis(250) };
+        let (mut one, mut other) = (Moments::new(window), Moments::new(window));
+        assert_eq!(one.longest_gap(), Duration::from_millis(200), "nothing finished at all");
+        (50..100).for_each(|at| one.note(Duration::from_millis(at)));
+        (180..=250).for_each(|at| one.note(Duration::from_millis(at)));
+        assert_eq!(one.longest_gap(), Duration::from_millis(80));
+        (90..150).for_each(|at| other.note(Duration::from_millis(at)));
+        one.merge(&other);
+        assert_eq!(one.longest_gap(), Duration::from_millis(30));
+    }
+}

@@ -1,0 +1,153 @@
+//! One blocking connection that makes one call at a time: what a mount begins with, before it has paths.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rpc::Xid;
+use rpc::record::{Assembler, Mark};
+use rpc::reply::{Accept, Body};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use xdr::{Reader, Writer};
+
+use crate::error::MountError;
+use crate::route::RESERVED_PORTS;
+
+/// An address that does not accept within this time is given up.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// An address that accepts and stays silent this long is given up.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest reply: EXPORT lists all exports and who may mount them; all others are short.
+const REPLY_BYTES_MAX: usize = 4 << 20;
+
+/// A program and its version. RFC 5531 s9
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program {
+    pub number: u32,
+    pub version: u32,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    address: SocketAddr,
+    stream: TcpStream,
+    credential: Vec<u8>,
+    next_xid: u32,
+}
+
+impl Caller {
+    /// Connects, from a reserved port where `reserved` wants one or leaves the choice to us and it is allowed:
+    /// mountd refuses others as NFS does.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        credential: &[u8],
+        reserved: Option<bool>,
+    ) -> Result<Self, MountError> {
+        let anywhere = || TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+        let stream = match reserved {
+            Some(true) => connect_reserved(address),
+            None if rustix::process::geteuid().is_root() => connect_reserved(address)
+                .or_else(|error| if is_local(&error) { anywhere() } else { Err(error) }),
+            None | Some(false) => anywhere(),
+        };
+        let stream = stream.map_err(|source| MountError::Connect { address, source })?;
+        stream
+            .set_write_timeout(Some(ANSWER_TIMEOUT))
+            .map_err(|source| MountError::Connect { address, source })?;
+        Ok(Self { address, stream, credential: credential.to_vec(), next_xid: crate::random_u64() as u32 })
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Makes a call and gives the bytes of its results.
+    pub(crate) fn call(
+        &mut self,
+        program: Program,
+        procedure: u32,
+        args: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<Vec<u8>, MountError> {
+        let xid = Xid(self.next_xid);
+        self.next_xid = self.next_xid.wrapping_add(1);
+        let mut record = Vec::new();
+        let mut writer = Writer::new(&mut record);
+        rpc::call::encode(&mut writer, xid, program.number, program.version, procedure, &self.credential);
+        args(&mut writer);
+        let reply = self.exchange(&record).map_err(|source| match source.kind() {
+            std::io::ErrorKind::InvalidData => self.protocol(source.to_string()),
+            _ => MountError::Silent { address: self.address, source },
+        })?;
+        let mut reader = Reader::new(&reply);
+        let head = rpc::reply::decode(&mut reader).map_err(|error| self.protocol(error.to_string()))?;
+        match head.body {
+            Body::Accepted(Accept::Success) if head.xid == xid => Ok(reader.rest().to_vec()),
+            Body::Accepted(Accept::Success) => Err(self.protocol("an answer to no call of ours".into())),
+            other => Err(self.protocol(format!("{other:?}"))),
+        }
+    }
+
+    pub(crate) fn protocol(&self, reason: String) -> MountError {
+        MountError::Protocol { address: self.address, reason }
+    }
+
+    fn exchange(&mut self, record: &[u8]) -> std::io::Result<Vec<u8>> {
+        let invalid = |error: String| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+        let mark = Mark::whole(record.len()).ok_or_else(|| invalid("call too long".into()))?;
+        self.stream.write_all(&[&mark.encode()[..], record].concat())?;
+        let mut assembler = Assembler::new(REPLY_BYTES_MAX);
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        loop {
+            // One deadline for the whole answer: it may come byte by byte.
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
+            let mut chunk = [0; 4096];
+            let got = self.stream.read(&mut chunk)?;
+            if got == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let mut rest = chunk.get(..got).unwrap_or_default();
+            if let Some(reply) = assembler.feed(&mut rest).map_err(|error| invalid(error.to_string()))? {
+                return Ok(reply.to_vec());
+            }
+        }
+    }
+}
+
+/// Whether this machine refused, so that another port may do.
+fn is_local(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied)
+}
+
+/// Connects from a reserved port, the first that is free from a random one on.
+fn connect_reserved(remote: SocketAddr) -> std::io::Result<TcpStream> {
+    let any: IpAddr = if remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let (first, count) = (*RESERVED_PORTS.start(), RESERVED_PORTS.end() - RESERVED_PORTS.start() + 1);
+    let start = u16::try_from(crate::random_u64() % u64::from(count)).unwrap_or(0);
+    let mut last = None;
+    for step in 0..count {
+        let local = SocketAddr::new(any, first + (start + step) % count);
+        let socket = Socket::new(Domain::for_address(remote), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+        let tried = socket
+            .bind(&SockAddr::from(local))
+            .and_then(|()| socket.connect_timeout(&SockAddr::from(remote), CONNECT_TIMEOUT));
+        match tried {
+            Ok(()) => return Ok(socket.into()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::AddrInUse | std::io::ErrorKind::AddrNotAvailable
+                ) =>
+            {
+                last = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| std::io::ErrorKind::AddrInUse.into()))
+}

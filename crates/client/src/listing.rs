@@ -1,0 +1,106 @@
+//! Directories of a mount, page by page: however many names one has, only a page is held. RFC 1813 s3.3.17
+
+use nfs3::proc::readdirplus;
+use nfs3::{FileHandle, PostOpAttr, Procedure, Verifier};
+
+use crate::error::{Error, Result};
+use crate::mount::Mount;
+use crate::tree::{accept, encode};
+
+/// What a READDIRPLUS asks for: names and cookies, and all in all.
+const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
+/// Names in one directory at most: a server that never ends its listing must not keep us for ever.
+const DIRECTORY_ENTRIES_MAX: usize = 16_000_000;
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// The name, which need not be UTF-8.
+    pub name: Vec<u8>,
+    /// The object's number.
+    pub fileid: u64,
+    /// Its attributes, when the server gave them.
+    pub attributes: PostOpAttr,
+    /// Its handle, when the server gave it.
+    pub handle: Option<FileHandle>,
+}
+
+/// A directory that is being listed: an iterator over pages of names, without `.` and `..`. It ends after the
+/// first error.
+#[derive(Debug)]
+pub struct Pages {
+    mount: Mount,
+    directory: FileHandle,
+    cookie: u64,
+    verifier: Verifier,
+    seen: usize,
+    ended: bool,
+}
+
+impl Mount {
+    /// Lists a directory page by page.
+    #[must_use]
+    pub fn pages(&self, directory: FileHandle) -> Pages {
+        let verifier = Verifier::default();
+        Pages { mount: self.clone(), directory, cookie: 0, verifier, seen: 0, ended: false }
+    }
+
+    /// Lists a directory at once, without `.` and `..`.
+    ///
+    /// # Errors
+    /// The server's, or the mount's.
+    pub fn read_directory(&self, directory: FileHandle) -> Result<Vec<DirectoryEntry>> {
+        let mut entries = Vec::new();
+        for page in self.pages(directory) {
+            entries.append(&mut page?);
+        }
+        Ok(entries)
+    }
+}
+
+impl Pages {
+    fn page(&mut self) -> Result<Vec<DirectoryEntry>> {
+        let (dircount, maxcount) = DIRECTORY_BYTES;
+        let (directory, cookie, verifier) = (self.directory, self.cookie, self.verifier);
+        let args = readdirplus::Args { directory, cookie, verifier, dircount, maxcount };
+        let results = self.mount.call(Procedure::ReadDirPlus, encode(&args))?;
+        let page =
+            accept::<readdirplus::Success<'_>, readdirplus::Failure>(Procedure::ReadDirPlus, &results)?;
+        let mut entries = Vec::new();
+        for entry in page.entries.iter() {
+            self.cookie = entry.cookie;
+            if entry.name != b"." && entry.name != b".." {
+                entries.push(DirectoryEntry {
+                    name: entry.name.to_vec(),
+                    fileid: entry.fileid,
+                    attributes: entry.attributes,
+                    handle: entry.handle,
+                });
+            }
+        }
+        self.verifier = page.verifier;
+        self.seen += entries.len();
+        self.ended = page.eof;
+        let reason = if !page.eof && self.cookie == cookie {
+            "a page without entries that is not the last"
+        } else if self.seen > DIRECTORY_ENTRIES_MAX {
+            "a directory that does not end"
+        } else {
+            return Ok(entries);
+        };
+        Err(Error::PeerMisbehaved { operation: "READDIRPLUS", reason: reason.into() })
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<Vec<DirectoryEntry>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let page = self.page();
+        self.ended |= page.is_err();
+        Some(page)
+    }
+}

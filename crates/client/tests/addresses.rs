@@ -1,0 +1,194 @@
+//! Where a mount goes and where it comes from: rpcbind, IPv6, reserved ports, and paths below an export.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+
+use client::{Error, Mount, MountError, Settings};
+use server::{Config, Server};
+
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+
+fn serve(address: IpAddr) -> (Server, u16) {
+    let server =
+        Server::start(Config::quick(64 << 20, "/export/data", &[SocketAddr::new(address, 0)])).unwrap();
+    let port = server.addresses()[0].port();
+    (server, port)
+}
+
+/// A service that answers each call with `answer`, which makes the words behind the xid from the program and
+/// version; it says from which port each connection came. It ends with the test program.
+fn service(address: IpAddr, answer: fn(u32, u32, u16) -> Vec<u8>, word: u16) -> (u16, Receiver<u16>) {
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = sender.send(stream.peer_addr().unwrap().port());
+            let mut mark = [0; 4];
+            while stream.read_exact(&mut mark).is_ok() {
+                let mut call = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
+                stream.read_exact(&mut call).unwrap();
+                let reply = [&call[..4], &reply(&call, answer, word)[..]].concat();
+                let mark = 0x8000_0000 | reply.len() as u32;
+                stream.write_all(&[&mark.to_be_bytes()[..], &reply].concat()).unwrap();
+            }
+        }
+    });
+    (port, receiver)
+}
+
+/// What follows the xid: an accepted reply and what `answer` says. RFC 5531 s9
+fn reply(call: &[u8], answer: fn(u32, u32, u16) -> Vec<u8>, word: u16) -> Vec<u8> {
+    let at = |index: usize| u32::from_be_bytes(call[index * 4..index * 4 + 4].try_into().unwrap());
+    let head = [1_u32, 0, 0, 0].map(u32::to_be_bytes).concat();
+    [head, answer(at(3), at(4), word)].concat()
+}
+
+/// PROG_UNAVAIL, as a kernel's server says where MOUNT is asked for at the port of NFS.
+fn unavailable(_: u32, _: u32, _: u16) -> Vec<u8> {
+    1_u32.to_be_bytes().to_vec()
+}
+
+fn rpcbind(program: u32, version: u32, port: u16) -> Vec<u8> {
+    assert_eq!(program, 100_000);
+    let success = 0_u32.to_be_bytes().to_vec();
+    if version == 2 {
+        return [success, u32::from(port).to_be_bytes().to_vec()].concat();
+    }
+    let mut text = format!("::1.{}.{}", port >> 8, port & 255).into_bytes();
+    let length = (text.len() as u32).to_be_bytes();
+    text.resize(text.len().next_multiple_of(4), 0);
+    [success, length.to_vec(), text].concat()
+}
+
+fn cause(result: Result<Mount, Error>) -> MountError {
+    match result.unwrap_err() {
+        Error::Mount { cause, .. } => cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn rpcbind_is_asked_for_mount_where_the_port_of_nfs_has_none() {
+    for address in [V4, V6] {
+        let (_server, port) = serve(address);
+        let (mount_port, _) = service(address, unavailable, 0);
+        let (rpcbind_port, _) = service(address, rpcbind, port);
+        let mut settings = Settings { mount_port, ..Settings::new(address, port, "/export/data") };
+        assert!(matches!(cause(Mount::with_settings(settings.clone())), MountError::Protocol { .. }));
+        settings.rpcbind_port = Some(rpcbind_port);
+        let mount = Mount::with_settings(settings).unwrap();
+        assert!(mount.attributes(mount.root()).is_ok(), "{address}");
+    }
+}
+
+#[test]
+fn an_rpcbind_that_answers_by_datagram_only_is_enough() {
+    let (_server, port) = serve(V4);
+    let (mount_port, _) = service(V4, unavailable, 0);
+    let socket = UdpSocket::bind((V4, 0)).unwrap();
+    let rpcbind_port = socket.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut call = [0; 512];
+        let (length, from) = socket.recv_from(&mut call).unwrap();
+        let answer = [&call[..4], &reply(&call[..length], rpcbind, port)[..]].concat();
+        socket.send_to(&answer, from).unwrap();
+    });
+    let rpcbind_port = Some(rpcbind_port);
+    let settings = Settings { mount_port, rpcbind_port, ..Settings::new(V4, port, "/export/data") };
+    assert!(Mount::with_settings(settings).is_ok());
+}
+
+#[test]
+fn a_server_whose_mount_nobody_knows_is_told_so() {
+    let (_server, port) = serve(V4);
+    let (mount_port, _) = service(V4, unavailable, 0);
+    let (knows_nothing, _) = service(V4, rpcbind, 0);
+    let nobody = TcpListener::bind((V4, 0)).unwrap().local_addr().unwrap().port();
+    for (rpcbind_port, needle) in [(knows_nothing, "knows no MOUNT"), (nobody, "rpcbind is not there")] {
+        let rpcbind_port = Some(rpcbind_port);
+        let settings = Settings { mount_port, rpcbind_port, ..Settings::new(V4, port, "/export/data") };
+        let error = cause(Mount::with_settings(settings));
+        assert!(matches!(error, MountError::NoMountProgram { .. }), "{error:?}");
+        assert!(error.to_string().contains(needle), "{error}");
+    }
+}
+
+#[test]
+fn two_connections_over_ipv6_carry_a_file() {
+    let (_server, port) = serve(V6);
+    let target = format!("nfs://[::1]:{port}/export/data?nconnect=2&proto=tcp6&localports=::1");
+    let mount = Mount::connect(&target, "").unwrap();
+    let data: Vec<u8> = (0..5_000_000_u32).map(|at| (at / 3) as u8).collect();
+    let file = mount.create_file(b"/six", 0o644).unwrap();
+    file.write_all_at(&data, 0).unwrap();
+    let mut back = vec![0; data.len()];
+    assert_eq!(file.read_all_at(&mut back, 0).unwrap(), data.len());
+    assert!(back == data);
+    let path = &mount.statistics().paths[0];
+    assert_eq!(path.name, format!("::1 to [::1]:{port}"));
+}
+
+#[test]
+fn the_path_below_an_export_is_told_from_the_export() {
+    let (_server, port) = serve(V4);
+    let url = |path: &str| format!("nfs://127.0.0.1:{port}{path}");
+    for (path, below) in [
+        ("/export/data", ""),
+        ("/export/data/", "/"),
+        ("/export/data/a/b", "/a/b"),
+        ("/export/data//a", "//a"),
+    ] {
+        let (mount, found) = Mount::connect_below(&url(path), "").unwrap();
+        assert_eq!((mount.name().as_str(), found.as_slice()), ("127.0.0.1:/export/data", below.as_bytes()));
+    }
+    for path in ["/", "/export", "/export/database", "/other"] {
+        let error = cause(Mount::connect_below(&url(path), "").map(|found| found.0));
+        assert!(
+            matches!(&error, MountError::NoExport { exports, .. } if exports == "/export/data"),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn resvport_binds_a_reserved_port_or_says_why_not() {
+    let (port, from) = service(V4, unavailable, 0);
+    let settings = Settings { reserved_port: Some(true), ..Settings::new(V4, port, "/export") };
+    let error = cause(Mount::with_settings(settings.clone()));
+    if !rustix::process::geteuid().is_root() {
+        assert!(
+            matches!(&error, MountError::Connect { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied),
+            "{error:?}"
+        );
+        return;
+    }
+    assert!(matches!(from.recv(), Ok(665..=1023)));
+    // Connections of the mount itself come from there too: a path of theirs names the server's view.
+    let (_server, port) = serve(V4);
+    let mount = Mount::with_settings(Settings {
+        port,
+        mount_port: port,
+        export: b"/export/data".into(),
+        nconnect: 3,
+        ..settings
+    })
+    .unwrap();
+    assert!(mount.attributes(mount.root()).is_ok());
+    let reserved = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let connections = reserved.lines().filter(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let port_of = |word: usize| {
+            words.get(word)?.rsplit(':').next().and_then(|hex| u16::from_str_radix(hex, 16).ok())
+        };
+        // Established, from a reserved port to the server.
+        words.get(3) == Some(&"01")
+            && port_of(2) == Some(port)
+            && port_of(1).is_some_and(|local| local < 1024)
+    });
+    assert!(connections.count() >= 3, "{reserved}");
+}

@@ -1,0 +1,153 @@
+//! The NetApp EF600: what its deployment guide says, read once from the crate's data file.
+
+use serde::Deserialize;
+use std::sync::OnceLock;
+
+/// The guide's title, for citations.
+pub const TITLE: &str = "Deploying NetApp EF600, Lenovo Press 2021";
+
+/// A place in the guide, as a citation.
+pub(crate) fn cite(place: &str) -> String {
+    format!("{TITLE}, {place}")
+}
+
+/// What the guide says of the array.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ef600 {
+    /// Drive slots.
+    pub slots: u32,
+    /// Drive slots on each of the two PCIe buses.
+    pub slots_per_bus: u32,
+    /// GB of each drive that the array keeps for itself.
+    pub config_gb_per_drive: f64,
+    /// The largest segment with which a full stripe is still accelerated.
+    pub segment_kib_max_full_stripe: u32,
+    /// The largest request of a Linux host.
+    pub request_kib_default: u32,
+    /// Volumes of an array.
+    pub volumes_default: u32,
+    /// Drives that it takes.
+    pub drive: Vec<Drive>,
+    /// Dynamic disk pools.
+    pub pool: Pool,
+    /// RAID 6 groups.
+    pub raid6: Raid6,
+    /// What both controllers together carry.
+    pub controller: ControllerSpeed,
+    /// What one drive carries.
+    pub drive_speed: DriveSpeed,
+}
+
+/// A size of drive.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drive {
+    /// Its capacity in TB.
+    pub tb: f64,
+    /// The share to set aside for its own upkeep.
+    pub optimization_percent: f64,
+}
+
+/// Dynamic disk pools: declustered RAID 6.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    /// The fewest drives that a pool can have.
+    pub drives_min: u32,
+    /// The fewest drives of a balanced pool.
+    pub drives_min_layout: u32,
+    /// The most drives.
+    pub drives_max: u32,
+    /// Drives' worth of preservation capacity of the smallest pool.
+    pub preservation_at_min: u32,
+    /// Drives' worth of preservation capacity of larger ones.
+    pub preservation: u32,
+    /// Data segments of a stripe.
+    pub data: u32,
+    /// Parity segments of a stripe.
+    pub parity: u32,
+}
+
+/// Classical RAID 6 volume groups.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raid6 {
+    /// Drives of a group.
+    pub group: u32,
+    /// Groups that fit.
+    pub groups_max: u32,
+    /// Data drives of a group.
+    pub data: u32,
+    /// Parity drives of a group.
+    pub parity: u32,
+}
+
+/// What the controllers carry, in GB/s.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerSpeed {
+    /// Reading, with all PCIe paths in use.
+    pub read_gbytes_per_s: f64,
+    /// Reading, when each volume group is served by one controller only.
+    pub read_one_controller_gbytes_per_s: f64,
+    /// Writing through a cache mirrored to the other controller.
+    pub write_mirrored_gbytes_per_s: f64,
+    /// Writing full stripes past that mirror.
+    pub write_full_stripe_gbytes_per_s: f64,
+}
+
+/// What a drive carries, in GB/s.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveSpeed {
+    /// Reading.
+    pub read_gbytes_per_s: f64,
+    /// Writing.
+    pub write_gbytes_per_s: f64,
+}
+
+/// The array.
+#[must_use]
+pub fn ef600() -> &'static Ef600 {
+    static DATA: OnceLock<Ef600> = OnceLock::new();
+    DATA.get_or_init(|| {
+        toml::from_str(include_str!("../data/ef600.toml")).expect("a test reads the data file")
+    })
+}
+
+impl Ef600 {
+    /// The drive of this capacity, if the array takes it.
+    #[must_use]
+    pub fn drive(&self, tb: f64) -> Option<Drive> {
+        self.drive.iter().copied().find(|drive| (drive.tb - tb).abs() < 1e-9)
+    }
+
+    /// The drive whose capacity comes closest.
+    #[must_use]
+    pub fn nearest_drive(&self, tb: f64) -> Drive {
+        let nearest =
+            self.drive.iter().copied().min_by(|a, b| (a.tb - tb).abs().total_cmp(&(b.tb - tb).abs()));
+        nearest.unwrap_or(Drive { tb, optimization_percent: 0.0 })
+    }
+
+    /// The capacities of its drives, for a sentence.
+    #[must_use]
+    pub fn drives_in_words(&self) -> String {
+        let sizes: Vec<_> = self.drive.iter().map(|drive| drive.tb.to_string()).collect();
+        format!("{} TB", sizes.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_file_is_whole() {
+        let array = ef600();
+        assert_eq!(array.drive.len(), 4);
+        assert_eq!(array.slots, 2 * array.slots_per_bus);
+        assert_eq!(array.nearest_drive(8.0).tb.to_string(), "7.68");
+    }
+}

@@ -1,0 +1,170 @@
+//! A curve as SVG: one file without script, font or picture from elsewhere; readable on paper and without colour.
+
+use crate::limits::{Curve, Direction, Limits};
+use askama::Template;
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 50.0;
+const BOTTOM: f64 = 50.0;
+/// Lines across, about so many.
+const LINES: f64 = 5.0;
+/// Numbers below, at most.
+const NUMBERS_MAX: usize = 12;
+
+#[derive(Template)]
+#[template(path = "curve.svg")]
+struct Page<'a> {
+    name: &'a str,
+    over: &'a str,
+    /// The same in words, for who does not see it.
+    words: String,
+    rules: Vec<Rule>,
+    numbers: Vec<Label>,
+    series: Vec<Series>,
+}
+
+/// A line across with its number.
+struct Rule {
+    y: String,
+    text: String,
+}
+
+/// A text at a place.
+struct Label {
+    x: String,
+    y: String,
+    text: String,
+}
+
+/// One direction.
+struct Series {
+    name: &'static str,
+    class: &'static str,
+    points: String,
+    marks: Vec<Label>,
+    /// Where another stage takes over.
+    turns: Vec<Label>,
+    end: Label,
+}
+
+/// A curve of a topology's limits.
+#[must_use]
+pub fn svg(limits: &Limits, curve: &Curve) -> String {
+    let most = curve
+        .points
+        .iter()
+        .map(|point| point.read.gbytes_per_s.max(point.write.gbytes_per_s))
+        .fold(0.0, f64::max);
+    let step = step(most);
+    let top = (most / step).ceil().max(1.0) * step;
+    let place = Place { count: curve.points.len(), top };
+    let lines = (0..=32).map(|number| f64::from(number) * step).take_while(|value| *value <= top * 1.0001);
+    let rules = lines
+        .map(|value| Rule { y: format!("{:.1}", place.y(value)), text: crate::units::trim(value) })
+        .collect();
+    let every = curve.points.len().div_ceil(NUMBERS_MAX).max(1);
+    let numbered = curve.points.iter().enumerate().filter(|(index, _)| index % every == 0);
+    let below = format!("{:.1}", HEIGHT - BOTTOM + 18.0);
+    let numbers = numbered
+        .map(|(index, point)| Label {
+            x: format!("{:.1}", place.x(index)),
+            y: below.clone(),
+            text: point.count.to_string(),
+        })
+        .collect();
+    let page = Page {
+        name: &limits.name,
+        over: curve.over.name(),
+        words: words(curve),
+        rules,
+        numbers,
+        series: vec![series(curve, Direction::Read, &place), series(curve, Direction::Write, &place)],
+    };
+    let mut text = page.render().expect("the template writes to memory and calls nothing that fails");
+    text.push('\n');
+    text
+}
+
+/// 1, 2 or 5 times a power of ten.
+fn step(most: f64) -> f64 {
+    if most <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf((most / LINES).log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+    steps.into_iter().find(|step| *step >= most / LINES * 0.999).unwrap_or(power * 10.0)
+}
+
+struct Place {
+    count: usize,
+    top: f64,
+}
+
+impl Place {
+    fn x(&self, index: usize) -> f64 {
+        let last = self.count.saturating_sub(1).max(1);
+        LEFT + (WIDTH - LEFT - RIGHT - 60.0) * index as f64 / last as f64
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / self.top
+    }
+}
+
+fn series(curve: &Curve, direction: Direction, place: &Place) -> Series {
+    let bound = |point: &crate::limits::Point| match direction {
+        Direction::Read => point.read.clone(),
+        Direction::Write => point.write.clone(),
+    };
+    let (mut points, mut marks, mut turns, mut last) = (Vec::new(), Vec::new(), Vec::new(), None);
+    // Above its line for reading, below for writing, so that the words do not meet.
+    let aside = if direction == Direction::Read { -10.0 } else { 20.0 };
+    for (index, point) in curve.points.iter().enumerate() {
+        let bound = bound(point);
+        let (x, y) = (place.x(index), place.y(bound.gbytes_per_s));
+        points.push(format!("{x:.1},{y:.1}"));
+        marks.push(Label {
+            x: format!("{x:.1}"),
+            y: format!("{y:.1}"),
+            text: format!(
+                "{} {}: {:.2} GB/s {}, {}",
+                point.count,
+                curve.over,
+                bound.gbytes_per_s,
+                direction.name(),
+                bound.why
+            ),
+        });
+        let stage = bound.first();
+        if stage != last {
+            let text = stage.map_or("", crate::limits::StageName::title).to_owned();
+            turns.push(Label { x: format!("{x:.1}"), y: format!("{:.1}", y + aside), text });
+            last = stage;
+        }
+    }
+    let (x, y) = match curve.points.last() {
+        Some(point) => (place.x(curve.points.len() - 1), place.y(bound(point).gbytes_per_s)),
+        None => (LEFT, HEIGHT - BOTTOM),
+    };
+    let end = Label {
+        x: format!("{:.1}", x + 8.0),
+        y: format!("{:.1}", y + 4.0),
+        text: direction.name().to_owned(),
+    };
+    let class = direction.name();
+    Series { name: direction.name(), class, points: points.join(" "), marks, turns, end }
+}
+
+fn words(curve: &Curve) -> String {
+    let told = |point: &crate::limits::Point| {
+        format!(
+            "{} {}: {:.2} read, {:.2} write",
+            point.count, curve.over, point.read.gbytes_per_s, point.write.gbytes_per_s
+        )
+    };
+    let ends: Vec<_> = [curve.points.first(), curve.points.last()].into_iter().flatten().map(told).collect();
+    format!("GB/s, {}", ends.join("; "))
+}

@@ -1,0 +1,90 @@
+//! Runs of IO500 as text: scores as the files state them and as the phases give them, then phase by phase.
+
+use super::table::{Table, printable, wrap};
+use crate::io500::{Against, On, Run, Score, agrees};
+use std::fmt::Write;
+
+/// Runs beside each other.
+#[must_use]
+pub fn runs(against: &Against, columns: usize) -> String {
+    let mut text = String::new();
+    let letters: Vec<_> = ('A'..='Z').take(against.runs.len()).map(String::from).collect();
+    for ((run, letter), topology) in against.runs.iter().zip(&letters).zip(&against.topologies) {
+        text.push_str(&head(run, letter, topology.as_ref()));
+        if let Some(on) = topology {
+            text.push_str(&wrap("   limits  ", &limits(on), columns));
+        }
+        for warning in &run.warnings {
+            text.push_str(&wrap("   note: ", &printable(warning), columns));
+        }
+    }
+    let has_limits = against.topologies.iter().any(Option::is_some);
+    let mut headings = vec!["<phase".to_owned(), "<unit".to_owned()];
+    for (index, letter) in letters.iter().enumerate() {
+        headings.push(letter.clone());
+        if index > 0 {
+            headings.push(format!("{letter}/A"));
+        }
+        if has_limits {
+            headings.extend([format!("limit {letter}"), format!("of it {letter}")]);
+        }
+    }
+    let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+    for row in &against.rows {
+        let mut cells = vec![row.phase.to_owned(), row.unit.name().to_owned()];
+        for index in 0..against.runs.len() {
+            let at = |values: &[Option<f64>]| values.get(index).copied().flatten();
+            cells.push(number(at(&row.values)));
+            if index > 0 {
+                cells.push(at(&row.of_first).map_or_else(|| "-".to_owned(), |share| format!("{share:.2}")));
+            }
+            if has_limits {
+                cells.push(number(at(&row.limits)));
+                cells.push(
+                    at(&row.of_limit)
+                        .map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+                );
+            }
+        }
+        table.row(cells);
+    }
+    let _ = write!(text, "\n{}", table.render());
+    if !against.notes.is_empty() {
+        text.push('\n');
+    }
+    for note in &against.notes {
+        text.push_str(&wrap("note: ", note, columns));
+    }
+    text
+}
+
+fn head(run: &Run, letter: &str, topology: Option<&On>) -> String {
+    let version =
+        run.version.as_ref().map_or_else(String::new, |version| format!(", {}", printable(version)));
+    let on = topology.map_or_else(String::new, |topology| format!(", on {}", printable(&topology.name)));
+    let mut text = format!("{letter}  {}{version}{on}\n", printable(&run.name));
+    let _ = writeln!(text, "   score   {}", scores(&run.score));
+    if let Some(stated) = &run.stated {
+        let verdict = match agrees(run) {
+            Some(true) => "the same within rounding",
+            _ => "NOT the same",
+        };
+        let _ = writeln!(text, "   stated  {}: {verdict}", scores(stated));
+    }
+    text
+}
+
+fn limits(on: &On) -> String {
+    format!(
+        "read {:.3} GiB/s by {}; write {:.3} GiB/s by {}",
+        on.read.gib_per_s, on.read.why, on.write.gib_per_s, on.write.why
+    )
+}
+
+fn scores(score: &Score) -> String {
+    format!(
+        "bandwidth {:.6} GiB/s, IOPS {:.6} kIOPS, total {:.6}",
+        score.bandwidth_gib_s, score.iops_kiops, score.total
+    )
+}

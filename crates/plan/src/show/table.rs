@@ -1,0 +1,94 @@
+//! Columns that line up, and sentences that fit the width.
+
+use std::fmt::Write;
+
+/// Between columns.
+const GAP: &str = "  ";
+
+/// A table: the first column and those marked so are aligned left, numbers right.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    left: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Headings; one that begins with `<` is of a column aligned left.
+    pub(super) fn new(headings: &[&str]) -> Self {
+        let left = headings
+            .iter()
+            .enumerate()
+            .map(|(index, heading)| index == 0 || heading.starts_with('<'))
+            .collect();
+        let row = headings.iter().map(|heading| heading.trim_start_matches('<').to_owned()).collect();
+        Self { left, rows: vec![row] }
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    pub(super) fn render(&self) -> String {
+        let count = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or_default()
+        };
+        let widths: Vec<_> = (0..count).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, width) in widths.iter().enumerate() {
+                let cell = row.get(column).map_or("", String::as_str);
+                line.push_str(GAP);
+                let _ = if self.left.get(column).copied().unwrap_or_default() {
+                    write!(line, "{cell:<width$}")
+                } else {
+                    write!(line, "{cell:>width$}")
+                };
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A sentence with a mark before it, in lines of at most so many columns.
+pub(super) fn wrap(mark: &str, sentence: &str, columns: usize) -> String {
+    let indent = " ".repeat(mark.chars().count());
+    let room = columns.saturating_sub(indent.len()).max(20);
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in sentence.split_whitespace() {
+        let last = lines.last_mut().expect("there is always a line");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.chars().count() + 1 + word.chars().count() <= room {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+        .iter()
+        .enumerate()
+        .map(|(number, line)| format!("{}{line}\n", if number == 0 { mark } else { &indent }))
+        .collect()
+}
+
+/// Somebody's text cannot move the cursor of a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
+}
+
+/// A speed or nothing.
+pub(super) fn rate(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+}

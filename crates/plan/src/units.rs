@@ -1,0 +1,235 @@
+//! Capacities and speeds with their units: decimal (TB, GB) and binary (TiB, GiB) never meet without a name.
+//!
+//! A text without a unit is refused: 7.68 TB and 7.68 TiB differ by a tenth. Drives and speeds are quoted in decimal
+//! units, memory and what an array's command line calls GB in binary ones.
+
+use crate::error::{Result, refuse};
+use serde::Serialize;
+
+/// Where the factors and the habit of quoting stand.
+const ORIGIN: &str = "Deploying NetApp EF600, Lenovo Press 2021, appendix and table 4";
+/// 2^30 bytes.
+pub const GIB: f64 = 1_073_741_824.0;
+/// 2^40 bytes.
+pub const TIB: f64 = 1_099_511_627_776.0;
+/// More than this is a slip of the hand: an exabyte.
+const CAPACITY_BYTES_MAX: f64 = 1e18;
+/// More than this is a slip of the hand: a petabyte in a second.
+const SPEED_GBYTES_MAX: f64 = 1e6;
+
+/// An amount of bytes, not negative and finite.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+pub struct Bytes(f64);
+
+impl Bytes {
+    /// So many bytes; what is negative or no number is none.
+    #[must_use]
+    pub const fn new(bytes: f64) -> Self {
+        if bytes.is_finite() && bytes > 0.0 { Self(bytes) } else { Self(0.0) }
+    }
+
+    /// Decimal terabytes, 10^12 bytes each.
+    #[must_use]
+    pub const fn from_tb(tb: f64) -> Self {
+        Self::new(tb * 1e12)
+    }
+
+    /// Binary tebibytes, 2^40 bytes each.
+    #[must_use]
+    pub const fn from_tib(tib: f64) -> Self {
+        Self::new(tib * TIB)
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// In decimal terabytes.
+    #[must_use]
+    pub const fn tb(self) -> f64 {
+        self.0 / 1e12
+    }
+
+    /// In binary tebibytes.
+    #[must_use]
+    pub const fn tib(self) -> f64 {
+        self.0 / TIB
+    }
+
+    /// In binary gibibytes.
+    #[must_use]
+    pub const fn gib(self) -> f64 {
+        self.0 / GIB
+    }
+
+    /// This much of it.
+    #[must_use]
+    pub const fn times(self, factor: f64) -> Self {
+        Self::new(self.0 * factor)
+    }
+}
+
+/// Units that a capacity may have, longest names first.
+const CAPACITY_UNITS: [(&str, f64); 6] =
+    [("TiB", TIB), ("GiB", GIB), ("PiB", TIB * 1024.0), ("TB", 1e12), ("GB", 1e9), ("PB", 1e15)];
+
+/// Reads a capacity with its unit, as in `7.68TB` or `6.98 TiB`. `what` is the option that it came from.
+///
+/// # Errors
+/// A text without a unit, without a number, or with one that no capacity has.
+pub fn parse_capacity(what: &str, text: &str) -> Result<Bytes> {
+    let trimmed = text.trim();
+    let unit = CAPACITY_UNITS.iter().find_map(|(name, factor)| Some((trimmed.strip_suffix(name)?, factor)));
+    if let Some((number, factor)) = unit {
+        let value: f64 = number.trim().parse().unwrap_or(f64::NAN);
+        return capacity(what, trimmed, value * factor);
+    }
+    match trimmed.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => refuse(
+            format!("cannot read {what} {trimmed}"),
+            format!(
+                "{trimmed} of what? {trimmed} TB are {:.2} TiB, so a capacity needs its unit",
+                Bytes::from_tb(value).tib()
+            ),
+            ORIGIN,
+            format!("{what} {trimmed}TB        as drives are sold; or {trimmed}TiB"),
+        ),
+        _ => refuse(
+            format!("cannot read {what} {trimmed}"),
+            "a capacity is a number and one of TB, GB, PB (decimal) or TiB, GiB, PiB (binary)",
+            ORIGIN,
+            format!("{what} 7.68TB"),
+        ),
+    }
+}
+
+fn capacity(what: &str, text: &str, bytes: f64) -> Result<Bytes> {
+    if bytes.is_finite() && bytes > 0.0 && bytes <= CAPACITY_BYTES_MAX {
+        return Ok(Bytes::new(bytes));
+    }
+    refuse(
+        format!("cannot use {what} {text}"),
+        "a capacity is more than nothing and at most 1,000,000 TB",
+        "the range of the model",
+        format!("{what} 7.68TB"),
+    )
+}
+
+/// Holds a capacity in TB.
+///
+/// # Errors
+/// One that no drive and no need has.
+pub fn check_tb(what: &str, tb: f64) -> Result<Bytes> {
+    capacity(what, &trim(tb), tb * 1e12)
+}
+
+/// Holds a speed in GB/s.
+///
+/// # Errors
+/// One that is no number, not more than nothing, or beyond every fabric.
+pub fn check_speed(what: &str, gbytes_per_s: f64) -> Result<f64> {
+    if gbytes_per_s.is_finite() && gbytes_per_s > 0.0 && gbytes_per_s <= SPEED_GBYTES_MAX {
+        return Ok(gbytes_per_s);
+    }
+    refuse(
+        format!("cannot use {what} {}", trim(gbytes_per_s)),
+        "a speed is more than nothing and at most 1,000,000 GB/s",
+        "the range of the model",
+        format!("{what} 3.5        in decimal GB/s; a drive's data sheet has it"),
+    )
+}
+
+/// Holds a share in percent.
+///
+/// # Errors
+/// One below 0 or not below 100.
+pub fn check_percent(what: &str, percent: f64) -> Result<f64> {
+    if (0.0..100.0).contains(&percent) {
+        return Ok(percent);
+    }
+    let nearest = if percent >= 100.0 { "99" } else { "0" };
+    refuse(
+        format!("cannot use {what} {}", trim(percent)),
+        "a share is 0 to less than 100 percent",
+        "the range of the model",
+        format!("{what} {nearest}"),
+    )
+}
+
+/// GB/s as GiB/s.
+#[must_use]
+pub const fn gib_per_s(gbytes_per_s: f64) -> f64 {
+    gbytes_per_s * 1e9 / GIB
+}
+
+/// GiB/s as GB/s.
+#[must_use]
+pub const fn gbytes_per_s(gib_per_s: f64) -> f64 {
+    gib_per_s * GIB / 1e9
+}
+
+/// A number as a person writes it: at most six places behind the point, without zeros that say nothing.
+#[must_use]
+pub fn trim(value: f64) -> String {
+    if value.abs() >= 1e15 {
+        return format!("{value:e}");
+    }
+    let text = format!("{value:.6}");
+    let short = text.trim_end_matches('0').trim_end_matches('.');
+    if short == "-0" { "0".to_owned() } else { short.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    // Deploying NetApp EF600, Lenovo Press 2021, table 4.
+    #[test]
+    fn decimal_and_binary_units_differ_as_table_4_has_it() {
+        let ratios = [
+            (1e9 / GIB, "0.931323"),
+            (1e12 / TIB, "0.909495"),
+            (GIB / 1e9, "1.073742"),
+            (TIB / 1e12, "1.099512"),
+        ];
+        for (ratio, printed) in ratios {
+            assert_eq!(format!("{ratio:.6}"), printed);
+        }
+    }
+
+    #[test]
+    fn a_number_without_a_unit_is_refused_with_both_units_to_choose_from() {
+        let text = parse_capacity("--drive", "7.68").expect_err("no unit").to_string();
+        assert!(text.contains("7.68 of what?"), "{text}");
+        assert!(text.contains("6.98 TiB"), "{text}");
+        assert!(text.contains("--drive 7.68TB"), "{text}");
+    }
+
+    #[test]
+    fn capacities_are_read_with_their_units() {
+        for (text, bytes) in [("7.68TB", 7.68e12), ("1 TiB", TIB), ("4992GiB", 4992.0 * GIB), ("5GB", 5e9)] {
+            assert_eq!(parse_capacity("--drive", text).map(Bytes::get), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "TB", "-1TB", "0TB", "nanTB", "infTiB", "1e300TB", "1EB", "seven TB", "7,68TB"] {
+            assert!(parse_capacity("--drive", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn units_round_trip(value in 1e-6_f64..1e6) {
+            let close = |a: f64, b: f64| (a - b).abs() <= b.abs() * 1e-12;
+            prop_assert!(close(Bytes::from_tb(value).tb(), value));
+            prop_assert!(close(Bytes::from_tib(Bytes::from_tb(value).tib()).tb(), value));
+            prop_assert!(close(gbytes_per_s(gib_per_s(value)), value));
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,12}") {
+            let _ = parse_capacity("--drive", &text);
+        }
+    }
+}

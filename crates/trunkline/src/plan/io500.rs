@@ -1,0 +1,71 @@
+//! `trunkline plan io500`: scores of IO500 runs, phase by phase beside the limits of their topology.
+
+use crate::error::Error;
+use crate::output;
+use ::plan::{io500, limits, show};
+use clap::Args;
+use std::path::PathBuf;
+
+/// More runs do not fit beside each other.
+const RUNS_MAX: usize = 8;
+
+/// Score IO500 runs again, and set them beside each other and beside the limits of their topology.
+///
+/// Reads what IO500 wrote: result_summary.txt (or what it printed) and result.txt. One topology holds for all runs;
+/// several are taken in the order of the runs.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Io500Args {
+    /// result_summary.txt or result.txt of each run.
+    #[arg(value_name = "RESULT", required = true)]
+    results: Vec<PathBuf>,
+    /// The topology that the runs used, as for plan limits; repeat for one for each run.
+    #[arg(long, value_name = "TOPOLOGY.toml", conflicts_with = "preset")]
+    topology: Vec<PathBuf>,
+    /// A topology that comes along, as for plan limits; repeat for one for each run.
+    #[arg(long, value_name = "NAME")]
+    preset: Vec<String>,
+    /// Print JSON, nothing rounded.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline plan io500 result_summary.txt\n  \
+    trunkline plan io500 ddp24.txt raid6-20.txt --preset ef600-ddp24 --preset ef600-raid6-20\n  \
+    trunkline plan io500 before/result.txt after/result.txt --topology mine.toml --json";
+
+/// Scores runs.
+pub fn run(args: &Io500Args) -> Result<(), Error> {
+    let given = args.topology.len() + args.preset.len();
+    if args.results.len() > RUNS_MAX || (given > 1 && given != args.results.len()) {
+        let cause = if given > 1 {
+            format!("{given} topologies for {} runs: give one for all, or one for each", args.results.len())
+        } else {
+            format!("at most {RUNS_MAX} runs stand beside each other")
+        };
+        return Err(Error::Usage {
+            sentence: "cannot compare these runs".to_owned(),
+            cause,
+            advice: "trunkline plan io500 A.txt B.txt --preset ef600-ddp24 --preset ef600-raid6-20"
+                .to_owned(),
+        });
+    }
+    let mut runs = Vec::new();
+    for file in &args.results {
+        let name = file.display().to_string();
+        let text = super::read(file)?;
+        runs.push(io500::read(&name, &text).map_err(|cause| Error::PlanFile { file: name, cause })?);
+    }
+    let mut found = Vec::new();
+    for file in &args.topology {
+        found.extend(super::topology(Some(file), None)?);
+    }
+    for name in &args.preset {
+        found.extend(super::topology(None, Some(name))?);
+    }
+    let found = found.iter().map(limits::limits).collect::<Result<Vec<_>, _>>()?;
+    let against = io500::against(runs, &found);
+    let text = if args.json { show::json(&against) } else { show::runs(&against, output::stdout_columns()) };
+    output::print(&text)
+}

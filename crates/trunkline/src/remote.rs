@@ -1,0 +1,51 @@
+//! What `ls`, `cat` and `stat` share: places on servers as people write them, and mounting them.
+
+use crate::error::Error;
+use clap::Args;
+use client::Mount;
+
+/// The help of every command that takes such a place.
+pub const PLACES: &str = "A place on a server is nfs://HOST[:PORT]/EXPORT/PATH[?OPTIONS], where bytes other than \
+    letters may stand as %XX, or HOST:/EXPORT/PATH. Where the export ends and the path below it begins, the \
+    server is asked. Mount options (docs/MOUNT-OPTIONS.md) follow the ?, or stand in -o.";
+
+/// Mount options for all places of a command.
+#[derive(Debug, Args)]
+pub struct MountArgs {
+    /// Mount options as mount(8) takes them, for all servers of this command; repeat for more.
+    #[arg(short = 'o', long, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+}
+
+impl MountArgs {
+    /// All of them as one list.
+    pub fn joined(&self) -> String {
+        self.options.join(",")
+    }
+}
+
+/// A place on a server that has been mounted.
+#[derive(Debug)]
+pub struct Place {
+    /// As the user wrote it, without what follows a question mark.
+    pub name: String,
+    /// The export.
+    pub mount: Mount,
+    /// The path below the export.
+    pub path: Vec<u8>,
+}
+
+impl Place {
+    /// Mounts the export that a place lies in.
+    pub fn open(target: &str, options: &str) -> Result<Self, Error> {
+        let (mount, path) = Mount::connect_below(target, options)?;
+        let name = target.split_once('?').filter(|_| target.starts_with("nfs://"));
+        Ok(Self { name: name.map_or(target, |(name, _)| name).to_owned(), mount, path })
+    }
+
+    /// Wraps what goes wrong there.
+    pub fn cannot(&self, what: &str) -> impl Fn(client::Error) -> Error {
+        let sentence = format!("cannot {what} {}", self.name);
+        move |cause| Error::Remote { sentence: sentence.clone(), cause: Box::new(cause) }
+    }
+}

@@ -1,0 +1,104 @@
+//! A server with files, and runs of the program on it.
+
+use client::{Mount, Settings};
+use nfs3::{FileHandle, Sattr3};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+use testkit::{Process, Stream};
+
+/// Ends what hangs; no test here comes near it.
+pub(crate) const SOON: Duration = Duration::from_secs(120);
+
+/// A server that ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Served {
+    _process: Process,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl Served {
+    /// One node on 127.0.0.1 with room for small files.
+    pub(crate) fn start() -> Self {
+        Self::with(&["--mem", "64MiB", "--listen", "127.0.0.1:0"])
+    }
+
+    pub(crate) fn with(arguments: &[&str]) -> Self {
+        let process = Process::spawn(trunkline(&[&["serve"], arguments].concat()));
+        process.wait_for_line("ready", SOON);
+        let out = process.output(Stream::Out);
+        let said = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
+        let addresses = said.map(|address| address.parse().expect("an address")).collect();
+        Self { _process: process, addresses }
+    }
+
+    /// A path below the export as `ls` takes it.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("nfs://{}/export{path}", self.addresses[0])
+    }
+
+    /// Our client library on it, to make files with.
+    pub(crate) fn mount(&self) -> Mount {
+        let address = self.addresses[0];
+        Mount::with_settings(Settings::new(address.ip(), address.port(), "/export")).expect("it mounts")
+    }
+}
+
+pub(crate) fn make_file(mount: &Mount, path: &str, data: &[u8]) {
+    let file = mount.create_file(path.as_bytes(), 0o644).expect("a file");
+    file.write_all_at(data, 0).expect("written");
+}
+
+pub(crate) fn make_directory(mount: &Mount, parent: FileHandle, name: &[u8]) -> FileHandle {
+    let attributes = Sattr3 { mode: Some(0o755), ..Sattr3::default() };
+    mount.make_directory(parent, name, attributes).expect("a directory").0
+}
+
+pub(crate) fn trunkline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(arguments);
+    for name in ["TRUNKLINE_LOG", "TRUNKLINE_LAB", "COLUMNS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs a command that ends by itself.
+pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut process = Process::spawn(trunkline(arguments));
+    let status = process.wait(SOON);
+    (status.code(), process.output(Stream::Out), process.output(Stream::Err))
+}
+
+/// Expects status 0 and nothing on standard error; gives standard output.
+#[track_caller]
+pub(crate) fn prints(arguments: &[&str]) -> String {
+    let (code, out, err) = run(arguments);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{arguments:?}: {out}");
+    out
+}
+
+/// Expects status 1 and an error in its form; gives its text.
+#[track_caller]
+pub(crate) fn fails(arguments: &[&str]) -> String {
+    let (code, out, err) = run(arguments);
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}: {err}");
+    let lines: Vec<_> = err.lines().collect();
+    assert!(lines.first().is_some_and(|line| line.starts_with("error: ")), "{err}");
+    assert!(lines.iter().any(|line| line.starts_with("  cause: ")), "{err}");
+    assert!(lines.last().is_some_and(|line| line.starts_with("  try:   ")), "{err}");
+    assert!(!err.contains("panicked"), "{err}");
+    err
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.take(len.div_ceil(8)).flatten().take(len).collect()
+}

@@ -1,0 +1,149 @@
+//! `ls` and `stat`.
+
+use super::fixtures::{Served, fails, make_directory, make_file, prints, run, trunkline};
+use client::Mount;
+use nfs3::proc::mknod::What;
+use nfs3::{NfsTime, Sattr3, SetTime};
+
+/// A directory with one of each.
+fn tree(served: &Served) -> Mount {
+    let mount = served.mount();
+    make_file(&mount, "/plain", b"contents");
+    make_file(&mount, "/.hidden", b"");
+    let directory = make_directory(&mount, mount.root(), b"directory");
+    make_file(&mount, "/directory/below", &[1; 5000]);
+    mount.make_symlink(mount.root(), b"symbolic", b"directory/below").unwrap();
+    mount
+        .make_special(mount.root(), b"pipe", What::Fifo(Sattr3 { mode: Some(0o600), ..Sattr3::default() }))
+        .unwrap();
+    let plain = mount.resolve(b"/plain").unwrap().0;
+    mount.link(plain, directory, b"again").unwrap();
+    let mtime = SetTime::ClientTime(NfsTime { seconds: 951_782_400, nanoseconds: 5 });
+    mount.set_attributes(plain, Sattr3 { mtime, mode: Some(0o4711), ..Sattr3::default() }, None).unwrap();
+    mount
+}
+
+#[test]
+fn names_are_listed_in_their_order_and_hidden_ones_on_request() {
+    let served = Served::start();
+    let _mount = tree(&served);
+    assert_eq!(prints(&["ls", &served.url("")]), "directory\npipe\nplain\nsymbolic\n");
+    assert_eq!(prints(&["ls", "-a", &served.url("/")]), ".hidden\ndirectory\npipe\nplain\nsymbolic\n");
+    assert_eq!(prints(&["ls", &served.url("/plain")]), "plain\n");
+    assert_eq!(prints(&["ls", &served.url("/directory/../directory")]), "again\nbelow\n");
+    let source = format!("{}:/export", served.addresses[0].ip());
+    let options = format!("port={}", served.addresses[0].port());
+    assert_eq!(prints(&["ls", "-o", &options, &source]), "directory\npipe\nplain\nsymbolic\n");
+}
+
+#[test]
+fn a_long_listing_has_mode_links_owner_size_time_and_targets() {
+    let served = Served::start();
+    let _mount = tree(&served);
+    let out = prints(&["ls", "-l", &served.url("")]);
+    let line = |name: &str| out.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{out}"));
+    let words: Vec<_> = line("plain").split_whitespace().collect();
+    assert_eq!((words[0], words[1], words[4], words[5]), ("-rws--x--x", "2", "8", "2000-02-29T00:00:00Z"));
+    assert!(line("symbolic").ends_with("symbolic -> directory/below"), "{out}");
+    assert!(line("pipe").starts_with("prw-------"), "{out}");
+}
+
+#[test]
+fn a_tree_is_listed_directory_by_directory() {
+    let served = Served::start();
+    let _mount = tree(&served);
+    let url = served.url("");
+    let expected = format!("{url}:\ndirectory\npipe\nplain\nsymbolic\n\n{url}/directory:\nagain\nbelow\n");
+    assert_eq!(prints(&["ls", "-R", &url]), expected);
+    let json = prints(&["ls", "-R", "--json", &url]);
+    let paths: Vec<String> = json
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["path"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(paths, ["directory", "pipe", "plain", "symbolic", "directory/again", "directory/below"]);
+}
+
+#[test]
+fn a_name_that_is_not_text_comes_out_as_it_is_and_whole_in_json() {
+    let served = Served::start();
+    let mount = served.mount();
+    let name = b"odd \xff\n\x1b name";
+    mount.create(mount.root(), name, nfs3::proc::create::How::Unchecked(Sattr3::default())).unwrap();
+    let raw = trunkline(&["ls", &served.url("")]).output().unwrap();
+    assert_eq!(raw.stdout, [&name[..], b"\n"].concat());
+    let json: serde_json::Value = serde_json::from_str(&prints(&["ls", "--json", &served.url("")])).unwrap();
+    assert_eq!(json["path_hex"], "6f646420ff0a1b206e616d65");
+    assert_eq!(json["path"], r"odd \xff\n\u{1b} name");
+    // In an address such bytes are written as %XX.
+    assert!(prints(&["stat", &served.url("/odd%20%ff%0a%1b%20name")]).contains("type          file"));
+}
+
+#[test]
+fn stat_says_all_that_the_server_says() {
+    let served = Served::start();
+    let _mount = tree(&served);
+    let out = prints(&["stat", &served.url("/plain")]);
+    for needle in [
+        "type          file\n",
+        "mode          4711 -rws--x--x\n",
+        "size          8 bytes, ",
+        "links         2\n",
+        "modified      2000-02-29T00:00:00.000000005Z\n",
+    ] {
+        assert!(out.contains(needle), "{needle}: {out}");
+    }
+    let link = prints(&["stat", &served.url("/symbolic")]);
+    assert!(link.contains("points to     directory/below\n"), "{link}");
+    assert!(prints(&["stat", "-L", &served.url("/symbolic")]).contains("size          5000 bytes"));
+    let line = prints(&["stat", "--json", &served.url("/plain")]);
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&json["size_bytes"], &json["mode"], &json["links"]), (&8.into(), &"4711".into(), &2.into()));
+}
+
+#[test]
+fn stat_says_what_the_file_system_has_and_takes() {
+    let served = Served::start();
+    let line = prints(&["stat", "--fs", "--json", &served.url("/")]);
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(json["read_max_bytes"], 1 << 20);
+    assert!(json["total_bytes"].as_u64().unwrap() >= 32 << 20, "{line}");
+    assert_eq!(json["hard_links"], true);
+    assert!(prints(&["stat", "--fs", &served.url("/")]).contains("names         up to "));
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_to_do() {
+    let served = Served::start();
+    let _mount = tree(&served);
+    let err = fails(&["ls", &served.url("/nothing/below")]);
+    assert!(err.contains("/export/nothing/below\n") && err.contains("no such file or directory"), "{err}");
+    let err = fails(&["stat", &served.url("/plain/below")]);
+    assert!(err.contains("not a directory"), "{err}");
+    let err = fails(&["ls", &format!("nfs://{}/other/path", served.addresses[0])]);
+    assert!(err.contains("no export of") && err.contains("it exports /export\n"), "{err}");
+    let err = fails(&["cat", &served.url("/directory")]);
+    assert!(err.contains("cannot read") && err.contains("it is a directory"), "{err}");
+    let err = fails(&["cat", &served.url("/pipe")]);
+    assert!(err.contains("named pipe"), "{err}");
+    let err = fails(&["ls", "-o", "nconect=4", &served.url("")]);
+    assert!(err.contains("nconnect"), "{err}");
+    let err = fails(&["ls", "/export"]);
+    assert!(err.contains("/export"), "{err}");
+    assert_eq!(run(&["ls"]).0, Some(2));
+}
+
+#[test]
+fn a_directory_of_5000_names_is_listed_whole() {
+    let served = Served::start();
+    let mount = served.mount();
+    let mut wanted = String::new();
+    for number in 0..5000 {
+        let name = format!("name {number:05}");
+        let how = nfs3::proc::create::How::Unchecked(Sattr3::default());
+        mount.create(mount.root(), name.as_bytes(), how).unwrap();
+        wanted.push_str(&format!("{name}\n"));
+    }
+    assert_eq!(prints(&["ls", &served.url("")]), wanted);
+}
