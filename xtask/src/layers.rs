@@ -66,12 +66,13 @@ pub(crate) const RULES: &[Rule] = &[
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
     rule("bench", Layer::Tool, &["record", "plan", "nfs3", "transport", "store", "server", "client"], &[]),
+    rule("copy", Layer::Tool, &["nfs3", "client"], &["server", "store"]),
     rule("report", Layer::Tool, &["record"], &[]),
     // It prints attributes and statuses, which are nfs3's.
     rule(
         "trunkline",
         Layer::Binary,
-        &["nfs3", "record", "plan", "store", "server", "client", "lab", "bench", "report"],
+        &["nfs3", "record", "plan", "store", "server", "client", "copy", "lab", "bench", "report"],
         &["xdr", "rpc", "paths", "transport"],
     ),
 ];

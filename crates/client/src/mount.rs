@@ -170,6 +170,12 @@ impl Mount {
         &self.inner.settings.remotes
     }
 
+    /// The port of NFS.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.inner.settings.port
+    }
+
     /// What the server said of the export's file system when it was mounted (FSINFO).
     #[must_use]
     pub fn info(&self) -> &fsinfo::Success {

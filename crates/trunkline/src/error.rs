@@ -51,6 +51,35 @@ pub enum Error {
         #[source]
         cause: Box<client::Error>,
     },
+    /// Something cannot be copied at all, or all that was asked for.
+    #[error("{sentence}")]
+    Copy {
+        /// What cannot be done.
+        sentence: String,
+        /// Why.
+        #[source]
+        cause: Box<copy::Error>,
+    },
+    /// Parts of a tree were not copied.
+    #[error("{sentence}{causes}\n  try:   {advice}")]
+    CopiedInPart {
+        /// How much.
+        sentence: String,
+        /// Each cause with what leads it in.
+        causes: String,
+        /// What to do.
+        advice: String,
+    },
+    /// A signal ended the command early.
+    #[error("interrupted\n  cause: {cause}\n  try:   {advice}")]
+    Interrupted {
+        /// What there is by now.
+        cause: String,
+        /// How to go on.
+        advice: String,
+        /// The signal's number.
+        signal: u8,
+    },
     /// An experiment failed.
     #[error(transparent)]
     Bench(#[from] bench::Error),
@@ -133,6 +162,7 @@ impl Error {
         }
         match self {
             Self::Usage { .. } => ExitCode::from(BAD_USAGE),
+            Self::Interrupted { signal, .. } => ExitCode::from(128_u8.saturating_add(*signal)),
             _ => ExitCode::from(FAILED),
         }
     }
@@ -162,6 +192,8 @@ impl Error {
     fn advice(&self) -> Option<String> {
         let advice = match self {
             // Their texts have it.
+            Self::CopiedInPart { .. } | Self::Interrupted { .. } => return None,
+            Self::Copy { cause, .. } => return Some(of_copy(cause)),
             Self::Usage { .. } | Self::NoText { .. } | Self::Server(_) | Self::Config(_) => return None,
             Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,
             Self::Client(error) => return of_client(error),
@@ -176,6 +208,24 @@ impl Error {
         };
         Some(advice.to_owned())
     }
+}
+
+/// What to do about a part of a copy that failed.
+pub fn of_copy(error: &copy::Error) -> String {
+    use copy::Error;
+    let advice = match error {
+        Error::Remote(error) => return of_client(error).unwrap_or_else(|| "-v, to see more".to_owned()),
+        _ if error.is_full() => "df        to see what is free",
+        _ if error.is_not_found() => "ls        with the directory above, to see what is there",
+        _ if error.is_not_permitted() => "ls -ld        to see who may use it; or another user",
+        Error::Local { .. } => "another place",
+        Error::Conflict(_) => "another name, or trunkline cp --help",
+        Error::Changed => "the same again, when nobody writes to it",
+        Error::Damaged => "the same again; if it stays, look after memory, disks and network of both ends",
+        Error::Replaced => "the same again, when the other copy has ended",
+        Error::Interrupted => "the same again with --resume",
+    };
+    advice.to_owned()
 }
 
 fn of_client(error: &client::Error) -> Option<String> {

@@ -6,6 +6,7 @@
 mod attributes;
 mod bench;
 mod cat;
+mod cp;
 mod error;
 mod lab;
 mod logging;
@@ -43,6 +44,7 @@ enum Command {
     Report(report::ReportArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
+    Cp(cp::CpArgs),
     Stat(stat::StatArgs),
     Plan(plan::PlanArgs),
     Lab(lab::LabArgs),
@@ -64,6 +66,7 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Report(args) => report::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),
+        Command::Cp(args) => cp::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Lab(args) => lab::run(args),

@@ -1,8 +1,8 @@
-//! What `ls`, `cat` and `stat` share: places on servers as people write them, and mounting them.
+//! What `ls`, `cat`, `stat` and `cp` share: places on servers as people write them, and mounting them.
 
 use crate::error::Error;
 use clap::Args;
-use client::Mount;
+use client::{Mount, options::Target};
 
 /// The help of every command that takes such a place.
 pub const PLACES: &str = "A place on a server is nfs://HOST[:PORT]/EXPORT/PATH[?OPTIONS], where bytes other than \
@@ -47,5 +47,28 @@ impl Place {
     pub fn cannot(&self, what: &str) -> impl Fn(client::Error) -> Error {
         let sentence = format!("cannot {what} {}", self.name);
         move |cause| Error::Remote { sentence: sentence.clone(), cause: Box::new(cause) }
+    }
+}
+
+/// Whether an argument names a place on a server, as scp has it: a file with a colon in its name is written with
+/// its directory, as in `./a:/b`.
+pub fn is_remote(argument: &str) -> bool {
+    argument.starts_with("nfs://")
+        || argument.find(":/").is_some_and(|at| !argument.get(..at).is_some_and(|host| host.contains('/')))
+            && Target::parse(argument).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_told_from_a_place_on_a_server() {
+        for remote in ["nfs://h/x", "nfs://", "h:/x", "[::1]:/x", "10.0.0.1:/a:/b"] {
+            assert!(is_remote(remote), "{remote}");
+        }
+        for local in ["x", "./a:/b", "/a:/b", "a:b", "", "a b:/c", "-", ":/"] {
+            assert!(!is_remote(local), "{local}");
+        }
     }
 }

@@ -1,8 +1,11 @@
-//! `ls`, `cat` and `stat` from outside, on our own server: what they print, how they end, what they say
+//! `ls`, `cat`, `stat` and `cp` from outside, on our own server: what they print, how they end, what they say
 //! when something is wrong.
 
 mod remote {
+    mod copying;
+    mod damage;
     mod fixtures;
     mod listing;
     mod reading;
+    mod trees;
 }

@@ -1,0 +1,60 @@
+//! Bounds the bytes that all files together have in flight.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Blocks of all files: several large ones at once, or very many small ones.
+pub(crate) const BYTES_MAX: usize = 192 << 20;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    left: Mutex<usize>,
+    more: Condvar,
+}
+
+impl Budget {
+    pub(crate) const fn new() -> Self {
+        Self { left: Mutex::new(BYTES_MAX), more: Condvar::new() }
+    }
+
+    /// Waits for so many bytes; more than there are at all counts as all.
+    pub(crate) fn take(&self, bytes: usize) -> Share<'_> {
+        let bytes = bytes.min(BYTES_MAX);
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left =
+            self.more.wait_while(left, |left| *left < bytes).unwrap_or_else(PoisonError::into_inner);
+        *left -= bytes;
+        Share { budget: self, bytes }
+    }
+}
+
+/// A part of the budget, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share<'a> {
+    budget: &'a Budget,
+    bytes: usize,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        *self.budget.left.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
+        self.budget.more.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_waits_for_all_of_it() {
+        let budget = Budget::new();
+        let first = budget.take(BYTES_MAX - 1);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| budget.take(usize::MAX).bytes);
+            drop(first);
+            assert_eq!(waiter.join().unwrap(), BYTES_MAX);
+        });
+        assert_eq!(*budget.left.lock().unwrap(), BYTES_MAX);
+    }
+}

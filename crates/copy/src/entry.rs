@@ -1,0 +1,195 @@
+//! Names and attributes as both sides have them.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use nfs3::{Fattr3, FileHandle, FileType, NfsTime};
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharacterDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+impl Kind {
+    /// In a word, with its article.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::File => "a file",
+            Self::Directory => "a directory",
+            Self::Symlink => "a symbolic link",
+            Self::Fifo => "a named pipe",
+            Self::Socket => "a socket",
+            Self::CharacterDevice => "a character device",
+            Self::BlockDevice => "a block device",
+        }
+    }
+}
+
+/// A time since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Time {
+    /// Seconds.
+    pub seconds: i64,
+    /// Nanoseconds besides.
+    pub nanoseconds: u32,
+}
+
+impl Time {
+    /// As NFS version 3 can say it: from 1970 to 2106.
+    pub(crate) fn for_nfs(self) -> NfsTime {
+        NfsTime {
+            seconds: u32::try_from(self.seconds.max(0)).unwrap_or(u32::MAX),
+            nanoseconds: self.nanoseconds.min(999_999_999),
+        }
+    }
+
+    /// Whether two times are one, as far as file systems that keep no fractions can tell.
+    pub(crate) fn agrees(self, other: Self) -> bool {
+        self.seconds == other.seconds
+            && (self.nanoseconds == other.nanoseconds || self.nanoseconds == 0 || other.nanoseconds == 0)
+    }
+}
+
+/// What is known of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: Kind,
+    /// Permissions, with those for set-user-ID and the like.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Length in bytes.
+    pub size: u64,
+    /// Bytes that it occupies.
+    pub used: u64,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    /// How many names it has.
+    pub links: u32,
+    /// File system and number in it.
+    pub id: (u64, u64),
+    /// Last access.
+    pub atime: Time,
+    /// Last change of its content.
+    pub mtime: Time,
+    /// Last change of it or its attributes.
+    pub ctime: Time,
+}
+
+impl Attributes {
+    /// Whether a file has holes.
+    #[must_use]
+    pub const fn is_sparse(&self) -> bool {
+        self.used < self.size
+    }
+}
+
+impl From<&Fattr3> for Attributes {
+    fn from(of: &Fattr3) -> Self {
+        let time = |time: NfsTime| Time { seconds: time.seconds.into(), nanoseconds: time.nanoseconds };
+        Self {
+            kind: match of.file_type {
+                FileType::Regular => Kind::File,
+                FileType::Directory => Kind::Directory,
+                FileType::Symlink => Kind::Symlink,
+                FileType::Fifo => Kind::Fifo,
+                FileType::Socket => Kind::Socket,
+                FileType::CharacterDevice => Kind::CharacterDevice,
+                FileType::BlockDevice => Kind::BlockDevice,
+            },
+            mode: of.mode & 0o7777,
+            uid: of.uid,
+            gid: of.gid,
+            size: of.size,
+            used: of.used,
+            device: (of.rdev.major, of.rdev.minor),
+            links: of.nlink,
+            id: (of.fsid, of.fileid),
+            atime: time(of.atime),
+            mtime: time(of.mtime),
+            ctime: time(of.ctime),
+        }
+    }
+}
+
+impl From<&std::fs::Metadata> for Attributes {
+    fn from(of: &std::fs::Metadata) -> Self {
+        let time = |seconds, nanoseconds: i64| Time {
+            seconds,
+            nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
+        };
+        let kind = of.file_type();
+        Self {
+            kind: match kind {
+                _ if kind.is_dir() => Kind::Directory,
+                _ if kind.is_symlink() => Kind::Symlink,
+                _ if kind.is_fifo() => Kind::Fifo,
+                _ if kind.is_socket() => Kind::Socket,
+                _ if kind.is_char_device() => Kind::CharacterDevice,
+                _ if kind.is_block_device() => Kind::BlockDevice,
+                _ => Kind::File,
+            },
+            mode: of.mode() & 0o7777,
+            uid: of.uid(),
+            gid: of.gid(),
+            size: of.size(),
+            used: of.blocks().saturating_mul(512),
+            device: (rustix::fs::major(of.rdev()), rustix::fs::minor(of.rdev())),
+            links: u32::try_from(of.nlink()).unwrap_or(u32::MAX),
+            id: (of.dev(), of.ino()),
+            atime: time(of.atime(), of.atime_nsec()),
+            mtime: time(of.mtime(), of.mtime_nsec()),
+            ctime: time(of.ctime(), of.ctime_nsec()),
+        }
+    }
+}
+
+/// A name in a directory, and what it names.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The name: any bytes.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub attributes: Attributes,
+    /// How its server names it.
+    pub handle: Option<FileHandle>,
+}
+
+/// Attributes that an object is to get.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NewAttributes {
+    /// Permissions.
+    pub mode: Option<u32>,
+    /// Owner and group; left as they are where this user may not set them.
+    pub owner: Option<(u32, u32)>,
+    /// Last access and last change.
+    pub times: Option<(Time, Time)>,
+}
+
+impl NewAttributes {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.mode.is_none() && self.owner.is_none() && self.times.is_none()
+    }
+
+    /// What is left where the owner may not be set: nobody else's program gets this user's rights.
+    pub(crate) fn without_owner(self) -> Self {
+        Self { mode: self.mode.map(|mode| mode & 0o1777), owner: None, times: self.times }
+    }
+}

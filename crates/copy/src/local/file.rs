@@ -1,0 +1,202 @@
+//! Files of this machine, read around their holes and written with them.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use client::Block;
+use rustix::fs::{Advice, Gid, Mode, OFlags, SeekFrom, Uid};
+use rustix::io::Errno;
+
+use super::{timestamps, tried};
+use crate::entry::{Attributes, NewAttributes};
+use crate::error::{Error, Result};
+use crate::side::{Folder, Shape, Sink, Source};
+
+/// Where data begin and end is rounded outwards to this, so that blocks stay large.
+const GRAIN_BYTES: u64 = 64 << 10;
+
+/// A file that is read.
+#[derive(Debug)]
+pub(super) struct LocalSource {
+    file: File,
+    next: u64,
+    end: u64,
+    /// Up to where there are data, as far as it is known.
+    data_end: u64,
+    /// Whether the file system says where holes are.
+    holes: bool,
+    block_bytes: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl LocalSource {
+    pub(super) fn open(path: &Path, from: u64, size: u64, shape: Shape) -> Result<Self> {
+        // A named pipe that has taken the file's place must not hold us up.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(i32::try_from(flags).unwrap_or_default())
+            .open(path)
+            .map_err(Error::local("cannot open it"))?;
+        Ok(Self::of(file, from, size, shape))
+    }
+
+    fn of(file: File, from: u64, size: u64, shape: Shape) -> Self {
+        // Reading ahead further is all that advice changes; without it the copy is slower, not wrong.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
+        let block_bytes = shape.block_bytes;
+        Self { file, next: from, end: size, data_end: from, holes: true, block_bytes, spare: Vec::new() }
+    }
+
+    /// Moves on to where there are data.
+    fn find_data(&mut self) -> Result<()> {
+        if self.next < self.data_end {
+            return Ok(());
+        }
+        self.data_end = self.end;
+        if !self.holes {
+            return Ok(());
+        }
+        match rustix::fs::seek(&self.file, SeekFrom::Data(self.next)) {
+            Ok(data) => {
+                self.next = (data - data % GRAIN_BYTES).max(self.next);
+                let hole = tried("cannot seek", rustix::fs::seek(&self.file, SeekFrom::Hole(data)))?;
+                self.data_end = hole.next_multiple_of(GRAIN_BYTES).min(self.end);
+            }
+            Err(Errno::NXIO) => self.next = self.end,
+            Err(_) => self.holes = false,
+        }
+        Ok(())
+    }
+}
+
+impl Source for LocalSource {
+    fn next_block(&mut self) -> Result<Option<Block>> {
+        if self.next < self.end {
+            self.find_data()?;
+        }
+        let left = usize::try_from(self.data_end.saturating_sub(self.next)).unwrap_or(usize::MAX);
+        let wanted = left.min(self.block_bytes);
+        if wanted == 0 {
+            return Ok(None);
+        }
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.resize(wanted, 0);
+        let mut len = 0;
+        while len < wanted {
+            let into = buffer.get_mut(len..).unwrap_or_default();
+            match self.file.read_at(into, self.next + len as u64) {
+                Ok(0) => break,
+                Ok(got) => len += got,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::local("cannot read it")(error)),
+            }
+        }
+        let offset = self.next;
+        self.next += len as u64;
+        Ok((len > 0).then_some(Block { offset, len, buffer }))
+    }
+
+    fn give_back(&mut self, buffer: Vec<u8>) {
+        self.spare.push(buffer);
+    }
+
+    fn attributes(&self) -> Result<Attributes> {
+        let metadata = self.file.metadata().map_err(Error::local("cannot examine it"))?;
+        Ok(Attributes::from(&metadata))
+    }
+}
+
+/// A file that is written.
+#[derive(Debug)]
+pub(super) struct LocalSink {
+    file: File,
+    found: u64,
+    done: Vec<Vec<u8>>,
+}
+
+impl LocalSink {
+    pub(super) fn create(path: PathBuf) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(Error::local("cannot make the file"))?;
+        Ok(Self { file, found: 0, done: Vec::new() })
+    }
+
+    /// Opens what an earlier copy of this user left, and nothing else.
+    pub(super) fn reopen(path: PathBuf) -> Result<Option<Self>> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(i32::try_from(flags).unwrap_or_default())
+            .open(path);
+        let Ok(file) = opened else { return Ok(None) };
+        let metadata = file.metadata().map_err(Error::local("cannot examine it"))?;
+        let ours = metadata.is_file()
+            && metadata.nlink() == 1
+            && metadata.uid() == rustix::process::geteuid().as_raw();
+        Ok(ours.then(|| Self { file, found: metadata.len(), done: Vec::new() }))
+    }
+
+    pub(super) const fn found_bytes(&self) -> u64 {
+        self.found
+    }
+}
+
+impl Sink for LocalSink {
+    fn write(&mut self, offset: u64, buffer: Vec<u8>) -> Result<()> {
+        self.file.write_all_at(&buffer, offset).map_err(Error::local("cannot write it"))?;
+        self.done.push(buffer);
+        Ok(())
+    }
+
+    fn spare(&mut self) -> Option<Vec<u8>> {
+        self.done.pop()
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self, size: u64, new: NewAttributes, sync: bool) -> Result<()> {
+        self.file.set_len(size).map_err(Error::local("cannot set its length"))?;
+        let mut new = new;
+        if let Some((uid, gid)) = new.owner {
+            let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+            match rustix::fs::fchown(&self.file, uid, gid) {
+                Err(Errno::PERM) => new = new.without_owner(),
+                other => tried("cannot set its owner", other)?,
+            }
+        }
+        if let Some(mode) = new.mode {
+            tried("cannot set its mode", rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode)))?;
+        }
+        if let Some(times) = new.times {
+            tried("cannot set its times", rustix::fs::futimens(&self.file, &timestamps(times)))?;
+        }
+        if sync {
+            self.file.sync_all().map_err(Error::local("cannot write it to the disk"))?;
+        }
+        Ok(())
+    }
+
+    fn read_back(&self, size: u64, shape: Shape) -> Result<Box<dyn Source>> {
+        self.file.sync_data().map_err(Error::local("cannot write it to the disk"))?;
+        // From the disk then, where the system follows the advice.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        let file = self.file.try_clone().map_err(Error::local("cannot open it"))?;
+        Ok(Box::new(LocalSource::of(file, 0, size, shape)))
+    }
+
+    fn is_named(&self, folder: &dyn Folder, name: &[u8]) -> Result<bool> {
+        let metadata = self.file.metadata().map_err(Error::local("cannot examine it"))?;
+        let found = folder.find(name)?;
+        Ok(found.is_some_and(|found| found.attributes.id == (metadata.dev(), metadata.ino())))
+    }
+}

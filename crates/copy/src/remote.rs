@@ -1,0 +1,228 @@
+//! The side of a server.
+
+mod file;
+
+use std::sync::Arc;
+
+use client::{DirectoryEntry, Mount, Pages};
+use nfs3::proc::create::How;
+use nfs3::proc::mknod::What;
+use nfs3::{FileHandle, Sattr3, SetTime, SpecData, Status};
+
+use crate::entry::{Attributes, Entry, Kind, NewAttributes};
+use crate::error::{Error, Result};
+use crate::side::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
+use file::{RemoteSink, RemoteSource};
+
+/// A directory of a server.
+#[derive(Debug)]
+pub(crate) struct RemoteFolder {
+    mount: Mount,
+    handle: FileHandle,
+    place: String,
+}
+
+impl RemoteFolder {
+    pub(crate) fn new(mount: &Mount, handle: FileHandle, place: &str) -> Self {
+        Self { mount: mount.clone(), handle, place: place.trim_end_matches('/').to_owned() }
+    }
+
+    fn lookup(&self, name: &[u8]) -> client::Result<Entry> {
+        let (handle, attributes) = self.mount.lookup(self.handle, name)?;
+        let attributes = attributes.map_or_else(|| self.mount.attributes(handle), Ok)?;
+        Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
+    }
+
+    fn handle_of(&self, entry: &Entry) -> Result<FileHandle> {
+        match entry.handle {
+            Some(handle) => Ok(handle),
+            None => Ok(self.mount.lookup(self.handle, &entry.name)?.0),
+        }
+    }
+
+    fn sink(&self, handle: FileHandle, found: u64, shape: Shape) -> Box<dyn Sink> {
+        Box::new(RemoteSink::new(&self.mount, handle, found, shape))
+    }
+}
+
+/// The attributes as SETATTR takes them.
+pub(crate) fn sattr(new: NewAttributes) -> Sattr3 {
+    let time = |time: Option<crate::Time>| {
+        time.map_or(SetTime::DontChange, |time| SetTime::ClientTime(time.for_nfs()))
+    };
+    Sattr3 {
+        mode: new.mode,
+        uid: new.owner.map(|owner| owner.0),
+        gid: new.owner.map(|owner| owner.1),
+        size: None,
+        atime: time(new.times.map(|times| times.0)),
+        mtime: time(new.times.map(|times| times.1)),
+    }
+}
+
+/// Sets attributes, without the owner where that is not allowed.
+pub(crate) fn set(mount: &Mount, handle: FileHandle, size: Option<u64>, new: NewAttributes) -> Result<()> {
+    let attempt = |new, size| mount.set_attributes(handle, Sattr3 { size, ..sattr(new) }, None);
+    let rest = NewAttributes { owner: None, ..new };
+    // A server takes set-user-ID away with the change of the owner, even when one call sets both.
+    let apart = new.owner.is_some() && new.mode.is_some_and(|mode| mode & 0o6000 != 0);
+    let first = if apart {
+        attempt(NewAttributes { owner: new.owner, ..NewAttributes::default() }, None)
+    } else {
+        attempt(new, size)
+    };
+    match first {
+        Ok(()) if apart => Ok(attempt(rest, size)?),
+        Err(error) if new.owner.is_some() && error.status() == Some(Status::PERM) => {
+            let now = mount.attributes(handle)?;
+            let is_so_already = new.owner == Some((now.uid, now.gid));
+            Ok(attempt(if is_so_already { rest } else { rest.without_owner() }, size)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+struct RemoteEntries {
+    folder: RemoteFolder,
+    pages: Pages,
+    page: std::vec::IntoIter<DirectoryEntry>,
+}
+
+impl Iterator for RemoteEntries {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        loop {
+            let Some(found) = self.page.next() else {
+                match self.pages.next()? {
+                    Ok(page) => self.page = page.into_iter(),
+                    Err(error) => return Some(Err(error.into())),
+                }
+                continue;
+            };
+            // A server need not give attributes and handles with the names. RFC 1813 s3.3.17
+            let (Some(handle), Some(attributes)) = (found.handle, found.attributes) else {
+                match self.folder.lookup(&found.name) {
+                    // It was removed after the directory was read.
+                    Err(error) if error.status() == Some(Status::NOENT) => continue,
+                    other => return Some(other.map_err(Error::from)),
+                }
+            };
+            let attributes = Attributes::from(&attributes);
+            return Some(Ok(Entry { name: found.name, attributes, handle: Some(handle) }));
+        }
+    }
+}
+
+impl Folder for RemoteFolder {
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        Ok(Identity::Remote(self.mount.addresses().to_vec(), self.mount.port(), self.handle))
+    }
+
+    fn list(&self) -> Result<Entries> {
+        let folder = Self::new(&self.mount, self.handle, &self.place);
+        let pages = self.mount.pages(self.handle);
+        Ok(Box::new(RemoteEntries { folder, pages, page: Vec::new().into_iter() }))
+    }
+
+    fn find(&self, name: &[u8]) -> Result<Option<Entry>> {
+        match self.lookup(name) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(error) if error.status() == Some(Status::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn child(&self, entry: &Entry) -> Arc<dyn Folder> {
+        let place = if entry.name.is_empty() {
+            self.place.clone()
+        } else {
+            format!("{}/{}", self.place, String::from_utf8_lossy(&entry.name))
+        };
+        // A directory's entry always has a handle: it was listed, looked up or made.
+        Arc::new(Self::new(&self.mount, entry.handle.unwrap_or(self.handle), &place))
+    }
+
+    fn read_link(&self, entry: &Entry) -> Result<Vec<u8>> {
+        Ok(self.mount.read_link(self.handle_of(entry)?)?)
+    }
+
+    fn block_bytes(&self) -> usize {
+        let (read, write) = self.mount.transfer_sizes();
+        usize::try_from(read.min(write)).unwrap_or(usize::MAX)
+    }
+
+    fn open(&self, entry: &Entry, from: u64, shape: Shape) -> Result<Box<dyn Source>> {
+        let handle = self.handle_of(entry)?;
+        Ok(Box::new(RemoteSource::new(&self.mount, handle, from..entry.attributes.size, shape)))
+    }
+
+    fn make_folder(&self, name: &[u8], mode: u32) -> Result<Entry> {
+        let new = Sattr3 { mode: Some((mode & 0o777) | 0o700), ..Sattr3::default() };
+        let (handle, attributes) = self.mount.make_directory(self.handle, name, new)?;
+        Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
+    }
+
+    fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<Entry> {
+        let (handle, attributes) = self.mount.make_symlink(self.handle, name, target)?;
+        Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
+    }
+
+    fn make_special(&self, name: &[u8], like: &Attributes) -> Result<Entry> {
+        let new = Sattr3 { mode: Some(0o600), ..Sattr3::default() };
+        let device = SpecData { major: like.device.0, minor: like.device.1 };
+        let what = match like.kind {
+            Kind::Fifo => What::Fifo(new),
+            Kind::Socket => What::Socket(new),
+            Kind::BlockDevice => What::BlockDevice(new, device),
+            _ => What::CharacterDevice(new, device),
+        };
+        let (handle, attributes) = self.mount.make_special(self.handle, name, what)?;
+        Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
+    }
+
+    fn create(&self, name: &[u8], shape: Shape) -> Result<Box<dyn Sink>> {
+        let how = How::Guarded(Sattr3 { mode: Some(0o600), ..Sattr3::default() });
+        let (handle, _) = self.mount.create(self.handle, name, how)?;
+        Ok(self.sink(handle, 0, shape))
+    }
+
+    fn reopen(&self, name: &[u8], shape: Shape) -> Result<Option<(u64, Box<dyn Sink>)>> {
+        let Some(found) = self.find(name)? else { return Ok(None) };
+        let of = found.attributes;
+        let ours = of.kind == Kind::File && of.links == 1;
+        Ok(found.handle.filter(|_| ours).map(|handle| (of.size, self.sink(handle, of.size, shape))))
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        Ok(self.mount.rename((self.handle, from), (self.handle, to))?)
+    }
+
+    fn remove(&self, name: &[u8]) -> Result<()> {
+        Ok(self.mount.remove(self.handle, name)?)
+    }
+
+    fn anchor(&self, name: &[u8]) -> Result<Anchor> {
+        Ok(Anchor::Remote(self.mount.lookup(self.handle, name)?.0))
+    }
+
+    fn link(&self, anchor: &Anchor, name: &[u8]) -> Result<()> {
+        match anchor {
+            Anchor::Remote(file) => Ok(self.mount.link(*file, self.handle, name)?),
+            Anchor::Local(_) => Err(Error::Conflict("a link cannot lead from here to a server".into())),
+        }
+    }
+
+    fn set(&self, entry: Option<&Entry>, new: NewAttributes) -> Result<()> {
+        let handle = entry.map_or(Ok(self.handle), |entry| self.handle_of(entry))?;
+        set(&self.mount, handle, None, new)
+    }
+
+    fn boot_matters(&self) -> bool {
+        false
+    }
+}

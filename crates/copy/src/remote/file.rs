@@ -1,0 +1,138 @@
+//! Files of a server, read and written over all paths with many blocks in flight.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use client::{Block, Blocks, FileRef, Mount, Op, Pending};
+use nfs3::FileHandle;
+
+use super::set;
+use crate::entry::{Attributes, NewAttributes};
+use crate::error::Result;
+use crate::side::{Folder, Shape, Sink, Source};
+use crate::temporary::WINDOW_BYTES;
+
+/// Writes of a large file change the loop after so many bytes, so that all loops and their connections work.
+const TURN_BYTES: u64 = 4 << 20;
+
+/// A file that is read.
+#[derive(Debug)]
+pub(super) struct RemoteSource {
+    mount: Mount,
+    handle: FileHandle,
+    blocks: Blocks,
+}
+
+impl RemoteSource {
+    pub(super) fn new(mount: &Mount, handle: FileHandle, range: Range<u64>, shape: Shape) -> Self {
+        let size = range.end;
+        let blocks = mount.blocks(handle, range, size, (shape.block_bytes, shape.depth));
+        Self { mount: mount.clone(), handle, blocks }
+    }
+}
+
+impl Source for RemoteSource {
+    fn next_block(&mut self) -> Result<Option<Block>> {
+        Ok(self.blocks.next_block()?)
+    }
+
+    fn give_back(&mut self, buffer: Vec<u8>) {
+        self.blocks.give_back(buffer);
+    }
+
+    fn attributes(&self) -> Result<Attributes> {
+        Ok(Attributes::from(&self.mount.attributes(self.handle)?))
+    }
+}
+
+/// A file that is written.
+#[derive(Debug)]
+pub(super) struct RemoteSink {
+    mount: Mount,
+    handle: FileHandle,
+    /// The same file, once for each loop; or once, where it is placed.
+    files: Vec<FileRef>,
+    in_flight: VecDeque<(u64, Pending)>,
+    depth: usize,
+    /// The file's length as the server has it.
+    length: u64,
+    done: Vec<Vec<u8>>,
+}
+
+impl RemoteSink {
+    pub(super) fn new(mount: &Mount, handle: FileHandle, found: u64, shape: Shape) -> Self {
+        let files = if shape.spread {
+            (0..mount.loops()).map(|_| mount.spread_file_ref(handle)).collect()
+        } else {
+            vec![mount.file_ref(handle)]
+        };
+        let (in_flight, done) = (VecDeque::new(), Vec::new());
+        Self { mount: mount.clone(), handle, files, in_flight, depth: shape.depth, length: found, done }
+    }
+
+    fn wait_for_one(&mut self) -> Result<()> {
+        if let Some((_, pending)) = self.in_flight.pop_front() {
+            let done = pending.wait();
+            done.result?;
+            self.done.push(done.buffer);
+        }
+        Ok(())
+    }
+
+    fn file(&self, offset: u64) -> Option<FileRef> {
+        let turn = offset / TURN_BYTES % (self.files.len() as u64).max(1);
+        self.files.get(usize::try_from(turn).unwrap_or_default()).copied()
+    }
+}
+
+impl Sink for RemoteSink {
+    fn write(&mut self, offset: u64, buffer: Vec<u8>) -> Result<()> {
+        let end = offset + buffer.len() as u64;
+        let is_far = |first: &u64| end.saturating_sub(*first) > WINDOW_BYTES;
+        while self.in_flight.len() >= self.depth
+            || self.in_flight.front().is_some_and(|(first, _)| is_far(first))
+        {
+            self.wait_for_one()?;
+        }
+        let Some(file) = self.file(offset) else { return Ok(()) };
+        self.length = self.length.max(end);
+        self.in_flight.push_back((offset, self.mount.submit(Op::Write { file, offset, buffer })));
+        Ok(())
+    }
+
+    fn spare(&mut self) -> Option<Vec<u8>> {
+        self.done.pop()
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        while !self.in_flight.is_empty() {
+            self.wait_for_one()?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, size: u64, new: NewAttributes, _sync: bool) -> Result<()> {
+        self.drain()?;
+        let size = (self.length != size).then_some(size);
+        if size.is_none() && new.is_empty() {
+            return Ok(());
+        }
+        set(&self.mount, self.handle, size, new)
+    }
+
+    fn read_back(&self, size: u64, shape: Shape) -> Result<Box<dyn Source>> {
+        // What is a hole at the end has no length yet, and reads as the end of the file.
+        let range = 0..size.min(self.length);
+        Ok(Box::new(RemoteSource::new(&self.mount, self.handle, range, shape)))
+    }
+
+    fn is_named(&self, folder: &dyn Folder, name: &[u8]) -> Result<bool> {
+        Ok(folder.find(name)?.is_some_and(|found| found.handle == Some(self.handle)))
+    }
+}
+
+impl Drop for RemoteSink {
+    fn drop(&mut self) {
+        self.files.iter().filter(|file| file.home.is_some()).for_each(|file| self.mount.release(file));
+    }
+}

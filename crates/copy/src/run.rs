@@ -1,0 +1,122 @@
+//! A whole copy: one walker, some workers.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use crate::Options;
+use crate::budget::Budget;
+use crate::error::{Error, Result};
+use crate::job::{Context, Job};
+use crate::links::Links;
+use crate::progress::Progress;
+use crate::spot::{Destination, Origin};
+use crate::walk::{Walker, count, visit};
+
+/// Objects that wait for a worker.
+const QUEUE_MAX: usize = 256;
+/// Workers at most; each is a thread.
+const WORKERS_MAX: usize = 256;
+
+/// How a copy ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is copied.
+    Whole,
+    /// Some of it failed; [`Progress::take_failures`] says what.
+    Partial,
+    /// It was stopped.
+    Stopped,
+}
+
+/// Copies each source onto a place. What fails is left out and reported in `progress`; with `counted` all is counted
+/// first beside the copy. With [`Options::dry_run`] each pair of places goes to `planned` and nothing changes.
+///
+/// # Errors
+/// When nothing can be copied at all: several sources onto one name, or no threads.
+pub fn copy(
+    sources: &[Origin],
+    onto: &Destination,
+    options: &Options,
+    progress: &Progress,
+    counted: bool,
+    planned: &mut dyn FnMut(&str),
+) -> Result<Outcome> {
+    if sources.len() > 1 && !onto.is_directory() {
+        return Err(Error::Conflict("several sources need an existing directory".to_owned()));
+    }
+    if options.dry_run {
+        return plan(sources, onto, options, progress, planned);
+    }
+    let context = Context { options, progress, budget: Budget::new(), links: Links::default() };
+    let (sender, receiver) = sync_channel(QUEUE_MAX);
+    let receiver = Mutex::new(receiver);
+    std::thread::scope(|scope| {
+        let thread = |name: &str| std::thread::Builder::new().name(format!("tl-copy-{name}"));
+        for _ in 0..options.files_at_once.clamp(1, WORKERS_MAX) {
+            thread("worker")
+                .spawn_scoped(scope, || work(&context, &receiver))
+                .map_err(Error::local("cannot start a thread"))?;
+        }
+        if counted {
+            thread("count")
+                .spawn_scoped(scope, || count(sources, options.recursive, progress))
+                .map_err(Error::local("cannot start a thread"))?;
+        }
+        let walker = Walker { context: &context, jobs: &sender };
+        for (number, from) in sources.iter().enumerate() {
+            walker.walk(number, from, onto);
+        }
+        // The workers end when the queue is empty and nobody adds to it.
+        drop(sender);
+        Ok::<(), Error>(())
+    })?;
+    Ok(outcome(progress))
+}
+
+fn outcome(progress: &Progress) -> Outcome {
+    if progress.is_stopped() {
+        Outcome::Stopped
+    } else if progress.failed.load(std::sync::atomic::Ordering::SeqCst) > 0 {
+        Outcome::Partial
+    } else {
+        Outcome::Whole
+    }
+}
+
+/// Says what would be copied where.
+fn plan(
+    sources: &[Origin],
+    onto: &Destination,
+    options: &Options,
+    progress: &Progress,
+    planned: &mut dyn FnMut(&str),
+) -> Result<Outcome> {
+    for from in sources {
+        if from.kind() == crate::Kind::Directory && !options.recursive {
+            let why = "it is a directory, and -r was not given".to_owned();
+            progress.fail(from.place(), Error::Conflict(why));
+            continue;
+        }
+        let name = onto.name.as_ref().unwrap_or(&from.name);
+        let mut target = onto.folder.place();
+        if !name.is_empty() {
+            target = format!("{}/{}", target.trim_end_matches('/'), String::from_utf8_lossy(name));
+        }
+        let visited = visit(from, options.recursive, progress, &mut |below, _| {
+            let below = String::from_utf8_lossy(below);
+            planned(&format!("{}{below} -> {target}{below}", from.place().trim_end_matches('/')));
+        });
+        if let Err(error) = visited {
+            progress.fail(from.place(), error);
+        }
+    }
+    Ok(outcome(progress))
+}
+
+fn work(context: &Context<'_>, receiver: &Mutex<Receiver<Job>>) {
+    loop {
+        let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        context.work(job);
+    }
+}

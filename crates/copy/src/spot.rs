@@ -1,0 +1,208 @@
+//! Where a copy comes from and where it goes, as a command line names it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use client::Mount;
+use nfs3::FileHandle;
+
+use crate::entry::{Attributes, Entry, Kind};
+use crate::error::{Error, Result};
+use crate::local::LocalFolder;
+use crate::remote::RemoteFolder;
+use crate::side::{Folder, Identity};
+
+/// A file or directory to be copied.
+#[derive(Debug)]
+pub struct Origin {
+    pub(crate) folder: Arc<dyn Folder>,
+    pub(crate) entry: Entry,
+    /// What it is called in a directory that it is copied into; empty where its contents go there themselves.
+    pub(crate) name: Vec<u8>,
+    pub(crate) place: String,
+}
+
+impl Origin {
+    /// One of this machine; with `follow` a symbolic link stands for what it points to.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn local(path: &Path, follow: bool) -> Result<Self> {
+        let examined = if follow { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
+        let metadata = examined.map_err(Error::local("cannot examine it"))?;
+        let attributes = Attributes::from(&metadata);
+        // A link that is followed is opened as what it points to.
+        let path = if follow {
+            std::fs::canonicalize(path).ok().unwrap_or(path.to_owned())
+        } else {
+            path.to_owned()
+        };
+        Ok(match (path.file_name(), path.components().next_back()) {
+            (Some(name), Some(Component::Normal(_))) if !ends_with_dot(&path) => {
+                let parent = path.parent().unwrap_or(Path::new("."));
+                let name = name.as_bytes().to_vec();
+                let entry = Entry { name: name.clone(), attributes, handle: None };
+                Self {
+                    folder: Arc::new(LocalFolder::new(parent)),
+                    entry,
+                    name,
+                    place: path.display().to_string(),
+                }
+            }
+            _ => {
+                let entry = Entry { name: Vec::new(), attributes, handle: None };
+                Self {
+                    folder: Arc::new(LocalFolder::new(&path)),
+                    entry,
+                    name: Vec::new(),
+                    place: path.display().to_string(),
+                }
+            }
+        })
+    }
+
+    /// One of a server; `path` is below the export.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn remote(mount: &Mount, path: &[u8], place: &str, follow: bool) -> Result<Self> {
+        let (trail, attributes) = mount.resolve_trail(path, follow)?;
+        let handle = last(mount, &trail);
+        let parent = trail.len().checked_sub(2).and_then(|at| trail.get(at)).copied().unwrap_or(handle);
+        let attributes = Attributes::from(&attributes);
+        let written = path.split(|byte| *byte == b'/').rfind(|name| !name.is_empty()).unwrap_or_default();
+        let name = match written {
+            b"." | b".." => Vec::new(),
+            // The export itself is called as the export is.
+            b"" => {
+                let export = mount.name();
+                export
+                    .rsplit('/')
+                    .find(|name| !name.is_empty() && !name.contains(':'))
+                    .unwrap_or_default()
+                    .into()
+            }
+            name => name.to_vec(),
+        };
+        let base = place.trim_end_matches('/');
+        let above = base.strip_suffix(&*String::from_utf8_lossy(written)).unwrap_or(base);
+        let (above, entry_name) = if written.is_empty() || name.is_empty() {
+            (base, Vec::new())
+        } else {
+            (above, written.to_vec())
+        };
+        Ok(Self {
+            folder: Arc::new(RemoteFolder::new(mount, parent, above)),
+            entry: Entry { name: entry_name, attributes, handle: Some(handle) },
+            name,
+            place: place.to_owned(),
+        })
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.entry.attributes.kind
+    }
+
+    /// Its length, where it is a file.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.entry.attributes.size
+    }
+
+    /// Where it is, for people.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+}
+
+/// `dir/.` means what is in the directory.
+fn ends_with_dot(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/.") || bytes.ends_with(b"/./")
+}
+
+fn last(mount: &Mount, trail: &[FileHandle]) -> FileHandle {
+    trail.last().copied().unwrap_or_else(|| mount.root())
+}
+
+/// Where something is copied to.
+#[derive(Debug)]
+pub struct Destination {
+    pub(crate) folder: Arc<dyn Folder>,
+    /// What it will be called there; none where it keeps its name.
+    pub(crate) name: Option<Vec<u8>>,
+    /// The directories from the top down to `folder`.
+    pub(crate) trail: Vec<Identity>,
+}
+
+impl Destination {
+    /// Whether it is an existing directory.
+    #[must_use]
+    pub const fn is_directory(&self) -> bool {
+        self.name.is_none()
+    }
+
+    /// A place on this machine: an existing directory, or a name in one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn local(path: &Path) -> Result<Self> {
+        let at = |folder: &Path, name| Self {
+            folder: Arc::new(LocalFolder::new(folder)),
+            name,
+            trail: Vec::new(),
+        };
+        if path.is_dir() {
+            return Ok(at(path, None));
+        }
+        let name = path.file_name().ok_or_else(|| Error::Conflict("it has no name".to_owned()))?;
+        let parent = path.parent().filter(|parent| *parent != OsStr::new("")).unwrap_or(Path::new("."));
+        let metadata =
+            std::fs::metadata(parent).map_err(Error::local("cannot use the directory above it"))?;
+        if !metadata.is_dir() {
+            return Err(Error::local("cannot use the directory above it")(
+                std::io::ErrorKind::NotADirectory.into(),
+            ));
+        }
+        Ok(at(parent, Some(name.as_bytes().to_vec())))
+    }
+
+    /// A place on a server; `path` is below the export.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn remote(mount: &Mount, path: &[u8], place: &str) -> Result<Self> {
+        let at = |trail: Vec<FileHandle>, place: &str, name| {
+            let folder: Arc<dyn Folder> = Arc::new(RemoteFolder::new(mount, last(mount, &trail), place));
+            let identity = |handle| Identity::Remote(mount.addresses().to_vec(), mount.port(), handle);
+            Self { folder, name, trail: trail.into_iter().map(identity).collect() }
+        };
+        match mount.resolve_trail(path, true) {
+            Ok((trail, attributes)) if Attributes::from(&attributes).kind == Kind::Directory => {
+                return Ok(at(trail, place, None));
+            }
+            Ok(_) => {}
+            Err(error) if error.status() == Some(nfs3::Status::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+        let path = path.get(..end).unwrap_or_default();
+        let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let (above, name) = path.split_at_checked(cut).unwrap_or((&[], path));
+        if matches!(name, b"" | b"." | b"..") {
+            return Err(Error::Conflict("it has no name".to_owned()));
+        }
+        let (trail, attributes) = mount.resolve_trail(above, true)?;
+        if Attributes::from(&attributes).kind != Kind::Directory {
+            return Err(client::Error::Status { operation: "LOOKUP", status: nfs3::Status::NOTDIR }.into());
+        }
+        let place = place.trim_end_matches('/');
+        let place = place.rsplit_once('/').map_or(place, |(above, _)| above);
+        Ok(at(trail, place, Some(name.to_vec())))
+    }
+}

@@ -1,0 +1,99 @@
+//! Names that files have while they are copied.
+//!
+//! A file that is worth taking up again has a name made from what its source is: file system, number, length and
+//! times, and the name that it will have. So a partial file that is found under that name is of the same source,
+//! unchanged. How much of it is good follows from its length: writes are never further apart than a window, so
+//! all that lies further before the end than that is written and stable. Where a crash of this machine could
+//! have lost data of a file that kept its length, the name has the boot's identity too.
+//! A file that is not worth it has a random name, so that two copies at once never meet.
+
+use crate::entry::{Attributes, Entry};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Writes of one file are never further apart than this.
+pub(crate) const WINDOW_BYTES: u64 = 32 << 20;
+/// What a changed meaning of the names would change.
+const VERSION: u64 = 1;
+
+/// Whether a file of this length is taken up again.
+pub(crate) const fn is_resumable(size: u64) -> bool {
+    size > 2 * WINDOW_BYTES
+}
+
+/// How much of a partial file of this length is good.
+pub(crate) const fn good_bytes(found: u64, block_bytes: u64) -> u64 {
+    let good = found.saturating_sub(WINDOW_BYTES);
+    good - good % block_bytes
+}
+
+/// The temporary name of a copy of `entry` that will be called `name`.
+pub(crate) fn name_of(entry: &Entry, name: &[u8], boot_matters: bool) -> Vec<u8> {
+    if !is_resumable(entry.attributes.size) {
+        let mut random = [0; 8];
+        // Without random numbers a clash is an error, not a mixture: the name must be free.
+        let _ = getrandom::fill(&mut random);
+        return format!(".trunkline-{:016x}.tmp", u64::from_ne_bytes(random)).into_bytes();
+    }
+    let mut identity = identity(&entry.attributes);
+    identity.extend_from_slice(name);
+    if boot_matters {
+        identity.extend(std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default());
+    }
+    format!(".trunkline-{:016x}.part", xxh3_64_with_seed(&identity, VERSION)).into_bytes()
+}
+
+fn identity(of: &Attributes) -> Vec<u8> {
+    let times = [of.mtime, of.ctime].map(|time| (time.seconds.to_ne_bytes(), time.nanoseconds.to_ne_bytes()));
+    let mut bytes = [of.id.0, of.id.1, of.size].map(u64::to_ne_bytes).concat();
+    for (seconds, nanoseconds) in times {
+        bytes.extend(seconds);
+        bytes.extend(nanoseconds);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Kind, Time};
+
+    fn entry(size: u64, changed: i64) -> Entry {
+        let time = |seconds| Time { seconds, nanoseconds: 5 };
+        let attributes = Attributes {
+            kind: Kind::File,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size,
+            used: 0,
+            device: (0, 0),
+            links: 1,
+            id: (1, 2),
+            atime: time(0),
+            mtime: time(7),
+            ctime: time(changed),
+        };
+        Entry { name: b"x".to_vec(), attributes, handle: None }
+    }
+
+    #[test]
+    fn a_large_file_is_found_again_unless_its_source_has_changed() {
+        let name = |size, changed, to: &[u8]| name_of(&entry(size, changed), to, false);
+        assert_eq!(name(1 << 30, 9, b"a"), name(1 << 30, 9, b"a"));
+        assert_ne!(name(1 << 30, 9, b"a"), name(1 << 30, 10, b"a"));
+        assert_ne!(name(1 << 30, 9, b"a"), name((1 << 30) + 1, 9, b"a"));
+        assert_ne!(name(1 << 30, 9, b"a"), name(1 << 30, 9, b"b"));
+        assert_ne!(name_of(&entry(1 << 30, 9), b"a", true), name(1 << 30, 9, b"a"));
+    }
+
+    #[test]
+    fn a_small_file_has_a_name_of_its_own_each_time() {
+        assert_ne!(name_of(&entry(5, 9), b"a", false), name_of(&entry(5, 9), b"a", false));
+    }
+
+    #[test]
+    fn what_lies_within_a_window_of_the_end_is_written_again() {
+        assert_eq!(good_bytes(10, 1 << 20), 0);
+        assert_eq!(good_bytes(WINDOW_BYTES + (5 << 20) + 17, 1 << 20), 5 << 20);
+    }
+}

@@ -1,0 +1,205 @@
+//! Walks the source: makes its directories, and hands everything else to the workers. One page of names is held
+//! for each level of the tree.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+
+use crate::entry::{Entry, Kind, NewAttributes};
+use crate::error::{Error, Result};
+use crate::job::{Context, Job};
+use crate::progress::Progress;
+use crate::side::{Entries, Folder};
+use crate::spot::{Destination, Origin};
+use crate::tree::Target;
+
+/// A directory that is being walked.
+struct Level {
+    source: Arc<dyn Folder>,
+    entries: Entries,
+    target: Arc<Target>,
+}
+
+/// See the module's documentation.
+pub(crate) struct Walker<'a> {
+    pub context: &'a Context<'a>,
+    pub jobs: &'a SyncSender<Job>,
+}
+
+impl Walker<'_> {
+    /// Walks one source.
+    pub(crate) fn walk(&self, number: usize, from: &Origin, onto: &Destination) {
+        if let Err(error) = self.try_walk(number, from, onto) {
+            self.context.progress.fail(from.place(), error);
+        }
+    }
+
+    fn try_walk(&self, number: usize, from: &Origin, onto: &Destination) -> Result<()> {
+        let name = onto.name.clone().unwrap_or_else(|| from.name.clone());
+        let top = Target::new(Arc::clone(&onto.folder), false, NewAttributes::default(), None);
+        let walked = if from.kind() == Kind::Directory {
+            self.directory(number, from, onto, name, &top)
+        } else {
+            refuse(self.context, from).map(|()| {
+                let (source, entry) = (Arc::clone(&from.folder), from.entry.clone());
+                self.send(Job { number, source, entry, target: Arc::clone(&top), name });
+            })
+        };
+        top.end(self.context.progress);
+        walked
+    }
+
+    fn directory(
+        &self,
+        number: usize,
+        from: &Origin,
+        onto: &Destination,
+        name: Vec<u8>,
+        top: &Arc<Target>,
+    ) -> Result<()> {
+        if !self.context.options.recursive {
+            return Err(Error::Conflict("it is a directory, and -r was not given".to_owned()));
+        }
+        let source = from.folder.child(&from.entry);
+        let itself = source.identity()?;
+        if onto.trail.iter().any(|above| above.is(&itself)) {
+            return Err(Error::Conflict("a directory cannot be copied into itself".to_owned()));
+        }
+        let target = if name.is_empty() {
+            // The contents go into the directory that is there, which becomes what the source is.
+            let new = self.attributes_of_existing(&from.entry);
+            Target::new(Arc::clone(&onto.folder), false, new, Some(top))
+        } else {
+            self.target(top, &name, &from.entry)?
+        };
+        let mut levels = Vec::new();
+        self.descend(&mut levels, source, target);
+        while let Some(level) = levels.last_mut() {
+            let next = if self.context.progress.is_stopped() { None } else { level.entries.next() };
+            match next {
+                None => {
+                    level.target.end(self.context.progress);
+                    levels.pop();
+                }
+                // The listing ends with it.
+                Some(Err(error)) => self.context.progress.fail(&level.source.place(), error),
+                Some(Ok(entry)) if entry.attributes.kind == Kind::Directory => {
+                    let source = level.source.child(&entry);
+                    let target = Arc::clone(&level.target);
+                    match self.target(&target, &entry.name, &entry) {
+                        Ok(target) => self.descend(&mut levels, source, target),
+                        Err(error) => self.context.progress.fail(&source.place(), error),
+                    }
+                }
+                Some(Ok(entry)) => {
+                    let (source, target) = (Arc::clone(&level.source), Arc::clone(&level.target));
+                    let name = entry.name.clone();
+                    self.send(Job { number, source, entry, target, name });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn descend(&self, levels: &mut Vec<Level>, source: Arc<dyn Folder>, target: Arc<Target>) {
+        match source.list() {
+            Ok(entries) => {
+                Progress::add(&self.context.progress.files_done, 1);
+                levels.push(Level { source, entries, target });
+            }
+            Err(error) => {
+                self.context.progress.fail(&source.place(), error);
+                target.end(self.context.progress);
+            }
+        }
+    }
+
+    /// What a directory gets that was there before.
+    fn attributes_of_existing(&self, like: &Entry) -> NewAttributes {
+        let new = self.context.new_attributes(&like.attributes);
+        NewAttributes { mode: new.mode.filter(|_| self.context.options.mode), ..new }
+    }
+
+    /// The directory of that name, made where it is not there.
+    fn target(&self, parent: &Arc<Target>, name: &[u8], like: &Entry) -> Result<Arc<Target>> {
+        let folder = &parent.folder;
+        let existing = if parent.made { None } else { folder.find(name)? };
+        let mut new = self.context.new_attributes(&like.attributes);
+        let (entry, made) = match existing {
+            Some(found) if found.attributes.kind == Kind::Directory => {
+                new = self.attributes_of_existing(like);
+                (found, false)
+            }
+            Some(found) => {
+                let words = found.attributes.kind.words();
+                return Err(Error::Conflict(format!("a directory cannot replace {words} of that name")));
+            }
+            None => (folder.make_folder(name, like.attributes.mode)?, true),
+        };
+        Ok(Target::new(folder.child(&entry), made, new, Some(parent)))
+    }
+
+    fn send(&self, job: Job) {
+        job.target.begin();
+        // The workers outlive the walker.
+        let _ = self.jobs.send(job);
+    }
+}
+
+/// Whether something that is no directory is copied when it is named itself.
+fn refuse(context: &Context<'_>, from: &Origin) -> Result<()> {
+    match from.kind() {
+        Kind::File | Kind::Symlink => Ok(()),
+        _ if context.options.recursive => Ok(()),
+        kind => Err(Error::Conflict(format!("it is {}, which -r would make anew", kind.words()))),
+    }
+}
+
+/// Visits all that a source has, the directories too, with their places relative to it.
+pub(crate) fn visit(
+    from: &Origin,
+    recursive: bool,
+    progress: &Progress,
+    visit: &mut dyn FnMut(&[u8], &Entry),
+) -> Result<()> {
+    visit(b"", &from.entry);
+    if from.kind() != Kind::Directory || !recursive {
+        return Ok(());
+    }
+    let top = from.folder.child(&from.entry);
+    let mut levels = vec![(top.list()?, top, Vec::new())];
+    while let Some((entries, folder, path)) = levels.last_mut() {
+        match entries.next() {
+            Some(Ok(entry)) => {
+                let below = [path.as_slice(), b"/", &entry.name].concat();
+                visit(&below, &entry);
+                if entry.attributes.kind == Kind::Directory {
+                    let child = folder.child(&entry);
+                    levels.push((child.list()?, child, below));
+                }
+            }
+            Some(Err(error)) => return Err(error),
+            None => {
+                levels.pop();
+            }
+        }
+        if progress.is_stopped() {
+            return Err(Error::Interrupted);
+        }
+    }
+    Ok(())
+}
+
+/// Counts what there is to do, for who wants to see how far it is.
+pub(crate) fn count(sources: &[Origin], recursive: bool, progress: &Progress) {
+    for from in sources {
+        // The walk meets the same errors, and reports them.
+        let _ = visit(from, recursive, progress, &mut |_, entry| {
+            Progress::add(&progress.files_found, 1);
+            if entry.attributes.kind == Kind::File {
+                Progress::add(&progress.bytes_found, entry.attributes.size);
+            }
+        });
+    }
+    progress.counted.store(true, Ordering::SeqCst);
+}

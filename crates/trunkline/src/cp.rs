@@ -1,0 +1,294 @@
+//! `trunkline cp`: files and trees to, from and between servers, over all paths at once.
+
+mod show;
+
+use crate::error::{Error, of_copy};
+use crate::output;
+use crate::remote::{MountArgs, PLACES, Place, is_remote};
+use ::copy::{Destination, Options, Origin, Outcome, Progress};
+use clap::{Args, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Failures that are told at the end; -v tells each as it happens.
+const FAILURES_SHOWN: usize = 20;
+
+/// Copy files and trees to, from and between NFS servers.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "trunkline cp [OPTIONS] SOURCE... DEST",
+    long_about = format!(
+        "Copy files and trees to, from and between NFS servers.\n\nFiles are copied over all connections and \
+        addresses, many at once, under a temporary name until they are whole and stable. What fails is left out and \
+        told at the end.\n\n{PLACES} What has neither form is a file of this machine."
+    ),
+    after_help = EXAMPLES
+)]
+pub struct CpArgs {
+    /// What to copy, and last where to: an existing directory, or a name in one.
+    #[arg(value_name = "PLACE", num_args = 2.., required = true)]
+    places: Vec<OsString>,
+    #[command(flatten)]
+    mount: MountArgs,
+    /// Directories with all that is in them; symbolic links, pipes and devices as such.
+    #[arg(short, short_alias = 'R', long)]
+    recursive: bool,
+    /// As -r --preserve=all.
+    #[arg(short, long)]
+    archive: bool,
+    /// What copies take over from their sources.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_values = ["mode", "times", "links"])]
+    preserve: Vec<Preserve>,
+    /// Read back each copy and compare it with its source, by hash, before it gets its name.
+    #[arg(long)]
+    verify: bool,
+    /// Go on with a copy that was interrupted: leave out what is there with the same size and time, take up
+    /// partial files.
+    #[arg(long)]
+    resume: bool,
+    /// Don't wait until files are on this machine's disks before they get their names.
+    #[arg(long)]
+    no_sync: bool,
+    /// Change nothing; print what would be copied where.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Files that are copied at once.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    files: u16,
+}
+
+/// What copies take over from their sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Preserve {
+    /// Permissions; without it those that the umask leaves.
+    Mode,
+    /// Times of last access and last change.
+    #[value(alias = "timestamps")]
+    Times,
+    /// Owner and group, where this user may set them.
+    #[value(alias = "ownership")]
+    Owner,
+    /// Several names of one file.
+    Links,
+    /// All of these.
+    All,
+    /// None of these.
+    None,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline cp -r projects nas:/data/backup\n  \
+    trunkline cp --verify 'nfs://10.0.0.1/data/disk.img?nconnect=8&remoteports=10.0.0.1-10.0.0.4' /var/tmp\n  \
+    trunkline cp -a --resume nas:/data/ 'nfs://10.0.0.9:2050/export/copy'";
+
+impl CpArgs {
+    fn options(&self) -> Options {
+        let has =
+            |what| self.archive || self.preserve.contains(&what) || self.preserve.contains(&Preserve::All);
+        Options {
+            recursive: self.recursive || self.archive,
+            mode: has(Preserve::Mode),
+            umask: umask(),
+            times: has(Preserve::Times),
+            owner: has(Preserve::Owner),
+            links: has(Preserve::Links),
+            verify: self.verify,
+            resume: self.resume,
+            sync: !self.no_sync,
+            dry_run: self.dry_run,
+            files_at_once: usize::from(self.files),
+        }
+    }
+}
+
+/// The umask can only be read by setting it; no file is made yet.
+fn umask() -> u32 {
+    let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::umask(umask);
+    umask.as_raw_mode()
+}
+
+/// The text of an argument that names a place on a server.
+fn remote(argument: &OsStr) -> Option<&str> {
+    argument.to_str().filter(|text| is_remote(text))
+}
+
+/// Copies, shows how far it is, and tells what failed.
+pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
+    let Some((last, sources)) = args.places.split_last() else { return Ok(ExitCode::FAILURE) };
+    check_usage(args, sources, last)?;
+    let options = args.options();
+    let onto = destination(last, &args.mount.joined())?;
+    let progress = Arc::new(Progress::default());
+    let sources = origins(args, sources, options.recursive, &progress)?;
+    let watch = Watch::start(&progress)?;
+    let shown = io::stderr().is_terminal() && !options.dry_run;
+    let bar = show::Bar::start(shown, &progress);
+    let mut lost = None;
+    let mut planned = |line: &str| {
+        if lost.is_none() {
+            lost = output::print(&format!("{}\n", crate::names::escaped(line.as_bytes()))).err();
+        }
+    };
+    let outcome = ::copy::copy(&sources, &onto, &options, &progress, shown, &mut planned);
+    bar.finish();
+    let signal = watch.end();
+    if let Some(error) = lost {
+        return Err(error);
+    }
+    let outcome = outcome.map_err(|cause| Error::Copy {
+        sentence: format!("cannot copy to {}", last.display()),
+        cause: Box::new(cause),
+    })?;
+    if outcome == Outcome::Stopped {
+        return Err(interrupted(&progress, signal));
+    }
+    told(&progress)
+}
+
+fn check_usage(args: &CpArgs, sources: &[OsString], last: &OsStr) -> Result<(), Error> {
+    let usage = |cause: &str, advice: &str| {
+        Err(Error::Usage {
+            sentence: "cannot copy like this".to_owned(),
+            cause: cause.to_owned(),
+            advice: advice.to_owned(),
+        })
+    };
+    if remote(last).is_none() && sources.iter().any(|source| remote(source).is_none()) {
+        return usage(
+            "source and destination are both on this machine",
+            "cp, or nfs://HOST/EXPORT/PATH for one of them",
+        );
+    }
+    if args.preserve.contains(&Preserve::None) && args.preserve.len() > 1 {
+        return usage("--preserve=none excludes all others", "trunkline cp --help");
+    }
+    if args.resume
+        && !args.archive
+        && !args.preserve.iter().any(|what| matches!(what, Preserve::Times | Preserve::All))
+    {
+        return usage("--resume knows whole copies by their times", "--preserve=times besides");
+    }
+    Ok(())
+}
+
+fn destination(argument: &OsStr, options: &str) -> Result<Destination, Error> {
+    let cannot = |cause| Error::Copy {
+        sentence: format!("cannot copy to {}", argument.display()),
+        cause: Box::new(cause),
+    };
+    match remote(argument) {
+        Some(target) => {
+            let place = Place::open(target, options)?;
+            Destination::remote(&place.mount, &place.path, &place.name).map_err(cannot)
+        }
+        None => Destination::local(Path::new(argument)).map_err(cannot),
+    }
+}
+
+/// The sources; those that cannot be found are noted and left out, unless there are no others.
+fn origins(
+    args: &CpArgs,
+    sources: &[OsString],
+    recursive: bool,
+    progress: &Progress,
+) -> Result<Vec<Origin>, Error> {
+    let mut found = Vec::new();
+    for source in sources {
+        let origin = match remote(source) {
+            Some(target) => {
+                let place = Place::open(target, &args.mount.joined())?;
+                Origin::remote(&place.mount, &place.path, &place.name, !recursive)
+            }
+            None => Origin::local(Path::new(source), !recursive),
+        };
+        match origin {
+            Ok(origin) => found.push(origin),
+            Err(error) => progress.fail(&source.to_string_lossy(), error),
+        }
+    }
+    Ok(found)
+}
+
+fn interrupted(progress: &Progress, signal: i32) -> Error {
+    let done = progress.files_done.load(Ordering::SeqCst);
+    Error::Interrupted {
+        cause: format!(
+            "a signal came when {done} files and directories were copied; no partial file has its name"
+        ),
+        advice: "the same command with --resume        to go on from there".to_owned(),
+        signal: u8::try_from(signal).unwrap_or_default(),
+    }
+}
+
+fn told(progress: &Progress) -> Result<ExitCode, Error> {
+    let failed = progress.failed.load(Ordering::SeqCst);
+    let mut failures = progress.take_failures();
+    if failed == 1
+        && let Some(only) = failures.pop()
+    {
+        let sentence = format!("cannot copy {}", only.place);
+        return Err(Error::Copy { sentence, cause: Box::new(only.error) });
+    }
+    if failed == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut causes: String = failures
+        .iter()
+        .take(FAILURES_SHOWN)
+        .map(|failure| {
+            let place = crate::names::escaped(failure.place.as_bytes());
+            format!("\n  cause: {place}: {}", failure.error)
+        })
+        .collect();
+    let left = failed.saturating_sub(FAILURES_SHOWN as u64);
+    if left > 0 {
+        causes.push_str(&format!("\n  cause: and {left} more; -v tells each"));
+    }
+    let done = progress.files_done.load(Ordering::SeqCst) + progress.files_skipped.load(Ordering::SeqCst);
+    let sentence = format!("cannot copy {failed} of {} files and directories", failed + done);
+    let advice = failures.first().map_or_else(String::new, |failure| of_copy(&failure.error));
+    Err(Error::CopiedInPart { sentence, causes, advice })
+}
+
+/// Waits for signals: the first stops the copy in good order, a second ends the program at once.
+struct Watch {
+    handle: signal_hook::iterator::Handle,
+    thread: std::thread::JoinHandle<()>,
+    seen: Arc<AtomicI32>,
+}
+
+impl Watch {
+    fn start(progress: &Arc<Progress>) -> Result<Self, Error> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Error::Signals)?;
+        let (handle, seen) = (signals.handle(), Arc::new(AtomicI32::new(0)));
+        let (progress, first) = (Arc::clone(progress), Arc::clone(&seen));
+        let thread = std::thread::Builder::new()
+            .name("tl-signals".to_owned())
+            .spawn(move || {
+                for signal in &mut signals {
+                    if first.swap(signal, Ordering::SeqCst) != 0 {
+                        std::process::exit(128 + signal);
+                    }
+                    tracing::warn!("stopping; a second signal ends it at once");
+                    progress.stop();
+                }
+            })
+            .map_err(Error::Signals)?;
+        Ok(Self { handle, thread, seen })
+    }
+
+    /// Stops waiting; gives the signal that came, or 0.
+    fn end(self) -> i32 {
+        self.handle.close();
+        // It ends with its signals; a panic in it has been told already.
+        let _ = self.thread.join();
+        self.seen.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,82 @@
+//! The progress of a copy, on a terminal only.
+
+use ::copy::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const STEP: Duration = Duration::from_millis(100);
+/// Rate and time left are shown once all that there is to do is counted.
+const WHOLE: &str = "[{bar:24}] {percent:>3} % {decimal_bytes} of {decimal_total_bytes}  \
+    {decimal_bytes_per_sec}  {eta} left  {msg}";
+const COUNTING: &str = "{spinner} {decimal_bytes}  {decimal_bytes_per_sec}  {msg}";
+
+/// A bar that follows a copy until it is finished.
+pub struct Bar {
+    running: Option<(Sender<()>, JoinHandle<()>)>,
+    progress: Arc<Progress>,
+    started: Instant,
+}
+
+impl Bar {
+    /// Starts to show it, or not.
+    pub fn start(shown: bool, progress: &Arc<Progress>) -> Self {
+        let (sender, stop) = channel();
+        let of = Arc::clone(progress);
+        let follow = move || {
+            let bar = ProgressBar::new(0);
+            style(&bar, COUNTING);
+            let mut counted = false;
+            while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(STEP) {
+                if !counted && of.counted.load(Relaxed) {
+                    counted = true;
+                    bar.set_length(of.bytes_found.load(Relaxed));
+                    style(&bar, WHOLE);
+                }
+                let done = of.files_done.load(Relaxed) + of.files_skipped.load(Relaxed);
+                let failed = of.failed.load(Relaxed);
+                let total =
+                    if counted { format!(" of {}", of.files_found.load(Relaxed)) } else { String::new() };
+                let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+                bar.set_message(format!("{done}{total} files{failed}"));
+                bar.set_position(of.bytes_done.load(Relaxed) + of.bytes_skipped.load(Relaxed));
+                bar.tick();
+            }
+            bar.finish_and_clear();
+        };
+        // A copy that nobody can watch is a copy all the same.
+        let thread = shown.then(|| std::thread::Builder::new().name("tl-bar".to_owned()).spawn(follow));
+        let running = thread.and_then(Result::ok).map(|thread| (sender, thread));
+        Self { running, progress: Arc::clone(progress), started: Instant::now() }
+    }
+
+    /// Takes the bar away and says how much was copied, and how fast.
+    pub fn finish(self) {
+        let Some((stop, thread)) = self.running else { return };
+        drop(stop);
+        // A panic in it has been told already.
+        let _ = thread.join();
+        let of = &self.progress;
+        let seconds = self.started.elapsed().as_secs_f64();
+        let gigabytes = of.bytes_done.load(Relaxed) as f64 / 1e9;
+        let skipped = match of.files_skipped.load(Relaxed) {
+            0 => String::new(),
+            skipped => format!(", {skipped} were there already"),
+        };
+        crate::output::tell(&format!(
+            "{} files and directories, {gigabytes:.3} GB in {seconds:.1} s ({:.3} GB/s){skipped}\n",
+            of.files_done.load(Relaxed),
+            gigabytes / seconds.max(1e-9),
+        ));
+    }
+}
+
+fn style(bar: &ProgressBar, template: &str) {
+    // The templates are constants that parse.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("##-"));
+    }
+}

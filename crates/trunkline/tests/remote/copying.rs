@@ -1,0 +1,274 @@
+//! `cp`: trees there and back, what stands in the way, what goes wrong.
+
+use super::fixtures::{SOON, Served, fails, make_directory, make_file, pattern, prints, run, trunkline};
+use super::trees::{compare, plant, snapshot};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use testkit::{Deadline, Process, Stream, temp_dir};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Names that a copy has left behind.
+fn leftovers(served: &Served) -> Vec<String> {
+    let listed = prints(&["ls", "-a", "-R", &served.url("")]);
+    listed.lines().filter(|line| line.contains(".trunkline-")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_tree_with_links_holes_and_odd_names_goes_there_and_back() {
+    let served = Served::with(&["--mem", "256MiB", "--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
+    let place = temp_dir("cp");
+    let tree = place.path().join("tree");
+    plant(&tree);
+    prints(&["cp", "-a", text(&tree), &served.url("/")]);
+    prints(&[
+        "cp",
+        "-a",
+        "-o",
+        "nconnect=4,rsize=65536",
+        &served.url("/tree"),
+        text(&place.path().join("back")),
+    ]);
+    compare(&snapshot(&tree), &snapshot(&place.path().join("back")));
+    let (data, hole) =
+        (place.path().join("back/sparse"), fs::metadata(place.path().join("back/sparse")).unwrap());
+    assert!(hole.blocks() * 512 < 2 << 20, "{} has no holes: {} blocks", data.display(), hole.blocks());
+    // Again over what is there, and as the contents of a directory that is there.
+    prints(&["cp", "-a", &format!("{}/.", text(&tree)), &served.url("/tree")]);
+    prints(&["cp", "-a", "--verify", &served.url("/tree/."), text(&place.path().join("back"))]);
+    compare(&snapshot(&tree), &snapshot(&place.path().join("back")));
+    assert_eq!(leftovers(&served), [""; 0]);
+}
+
+#[test]
+fn a_tree_goes_from_server_to_server_and_beside_itself() {
+    let (one, other) = (Served::start(), Served::start());
+    let place = temp_dir("cp");
+    let tree = place.path().join("tree");
+    plant(&tree);
+    prints(&["cp", "-a", text(&tree), &one.url("/first")]);
+    prints(&["cp", "-a", "--verify", &one.url("/first"), &other.url("/second")]);
+    prints(&["cp", "-a", &one.url("/first"), &one.url("/third")]);
+    prints(&["cp", "-a", &one.url("/third"), text(&place.path().join("back"))]);
+    compare(&snapshot(&tree), &snapshot(&place.path().join("back")));
+    prints(&["cp", "-a", &other.url("/second"), text(&place.path().join("again"))]);
+    compare(&snapshot(&tree), &snapshot(&place.path().join("again")));
+}
+
+#[test]
+fn names_and_directories_are_chosen_as_cp_chooses_them() {
+    let served = Served::start();
+    let place = temp_dir("cp");
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("a"), b"first").unwrap();
+    fs::write(at("b"), b"second").unwrap();
+    let mount = served.mount();
+    make_directory(&mount, mount.root(), b"directory");
+    prints(&["cp", text(&at("a")), text(&at("b")), &served.url("/directory")]);
+    prints(&["cp", text(&at("a")), &served.url("/new name")]);
+    prints(&["cp", text(&at("b")), &served.url("/new%20name")]);
+    assert_eq!(prints(&["cat", &served.url("/new name")]), "second\n");
+    assert_eq!(
+        prints(&["ls", "-R", &served.url("")]).lines().skip(1).collect::<Vec<_>>()[..2],
+        ["directory", "new name"]
+    );
+    assert_eq!(prints(&["ls", &served.url("/directory")]), "a\nb\n");
+    let out = prints(&["cp", "-rn", &served.url("/directory"), text(&at("copy"))]);
+    assert!(out.contains("/directory/a -> ") && out.contains("copy/a\n"), "{out}");
+    assert!(!at("copy").exists());
+    // A link that is named itself is followed, without -r.
+    std::os::unix::fs::symlink("a", at("link")).unwrap();
+    prints(&["cp", text(&at("link")), &served.url("/")]);
+    assert_eq!(prints(&["cat", &served.url("/a")]), "first\n");
+}
+
+#[test]
+fn what_stands_in_the_way_is_said_and_the_rest_is_copied() {
+    let served = Served::start();
+    let place = temp_dir("cp");
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir_all(at("tree/inner")).unwrap();
+    fs::write(at("tree/plain"), b"new").unwrap();
+    fs::write(at("tree/inner/below"), b"new").unwrap();
+    fs::write(at("file"), b"new").unwrap();
+    let mount = served.mount();
+    let target = make_directory(&mount, mount.root(), b"tree");
+    make_directory(&mount, target, b"plain");
+    make_file(&mount, "/tree/inner", b"old");
+    make_file(&mount, "/taken", b"old");
+
+    let err = fails(&["cp", "-r", text(&at("tree")), &served.url("/")]);
+    assert!(err.starts_with("error: cannot copy 2 of "), "{err}");
+    assert!(err.contains("a file cannot replace the directory of that name"), "{err}");
+    assert!(err.contains("a directory cannot replace a file of that name"), "{err}");
+    let err = fails(&["cp", text(&at("tree")), &served.url("/x")]);
+    assert!(err.contains("-r was not given"), "{err}");
+    let err = fails(&["cp", "-r", text(&at("tree")), &served.url("/taken")]);
+    assert!(err.contains("a directory cannot replace a file"), "{err}");
+    let err = fails(&["cp", "-r", &served.url("/tree"), &served.url("/tree/inside")]);
+    assert!(err.contains("cannot be copied into itself"), "{err}");
+    let err = fails(&["cp", &served.url("/taken"), &served.url("/taken")]);
+    assert!(err.contains("onto itself"), "{err}");
+    let err = fails(&["cp", text(&at("file")), text(&at("tree/plain")), &served.url("/taken")]);
+    assert!(err.contains("several sources need an existing directory"), "{err}");
+    let err = fails(&["cp", text(&at("file")), &served.url("/no/such/place")]);
+    assert!(err.contains("no such file or directory"), "{err}");
+    let err = fails(&["cp", &served.url("/nothing"), text(&at("x"))]);
+    assert!(err.contains("cannot copy nfs://") && err.contains("no such file"), "{err}");
+    // The one that is there is copied all the same.
+    let err = fails(&["cp", text(&at("nothing")), text(&at("file")), &served.url("/tree")]);
+    assert!(err.contains("nothing"), "{err}");
+    assert_eq!(prints(&["cat", &served.url("/tree/file")]), "new\n");
+    assert_eq!(prints(&["cat", &served.url("/taken")]), "old\n");
+    for usage in [vec!["cp"], vec!["cp", "a"], vec!["cp", "a", "b"], vec!["cp", "--preserve=x", "a", "h:/b"]]
+    {
+        assert_eq!(run(&usage).0, Some(2), "{usage:?}");
+    }
+    assert_eq!(leftovers(&served), [""; 0]);
+}
+
+#[test]
+fn a_full_server_fails_the_file_and_keeps_nothing_of_it() {
+    let served = Served::with(&["--mem", "8MiB", "--listen", "127.0.0.1:0"]);
+    let place = temp_dir("cp");
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("large"), pattern(20 << 20, 1)).unwrap();
+    fs::write(at("small"), b"fits").unwrap();
+    let err = fails(&["cp", text(&at("large")), text(&at("small")), &served.url("/")]);
+    assert!(err.contains("no space left on the server"), "{err}");
+    assert!(err.contains("trunkline stat --fs"), "{err}");
+    assert_eq!(prints(&["ls", "-a", &served.url("")]), "small\n");
+}
+
+#[test]
+fn what_a_server_forbids_is_said() {
+    let place = temp_dir("cp");
+    let at = |name: &str| place.path().join(name);
+    let text_of = |more: &str| {
+        format!(
+            "[[node]]\nname = \"one\"\nlisten = [\"127.0.0.1:0\"]\n\
+            [[export]]\npath = \"/export\"\nmem = \"8MiB\"\nallow = [\"127.0.0.0/8\"]\n{more}"
+        )
+    };
+    fs::write(at("file"), b"data").unwrap();
+    // Whoever comes is squashed, and the root directory is somebody else's.
+    for (more, needle) in [
+        ("rw = true\nall_squash = true\nowner_uid = 4321\n", "permission denied"),
+        ("rw = false\n", "read-only file system"),
+    ] {
+        fs::write(at("server.toml"), text_of(more)).unwrap();
+        let served = Served::with(&["-c", text(&at("server.toml"))]);
+        let err = fails(&["cp", text(&at("file")), &served.url("/")]);
+        assert!(err.contains(needle), "{err}");
+        assert!(err.contains("cannot copy ") && err.contains("/file\n"), "{err}");
+    }
+}
+
+#[test]
+fn many_small_files_arrive_with_their_times() {
+    let served = Served::start();
+    let place = temp_dir("cp");
+    let tree = place.path().join("many");
+    for directory in 0..20 {
+        let directory = tree.join(format!("directory {directory}"));
+        fs::create_dir_all(&directory).unwrap();
+        for file in 0..100 {
+            fs::write(directory.join(format!("file {file}")), pattern(file * 37, 1)).unwrap();
+        }
+    }
+    prints(&["cp", "-r", "--files", "32", text(&tree), &served.url("/")]);
+    prints(&["cp", "-r", "--no-sync", "--verify", &served.url("/many"), text(&place.path().join("back"))]);
+    compare(&snapshot(&tree), &snapshot(&place.path().join("back")));
+    // All is there: nothing is copied again.
+    let (code, _, err) = run(&["cp", "-v", "-r", "--resume", text(&tree), &served.url("/")]);
+    assert_eq!(code, Some(0), "{err}");
+}
+
+/// A server that sends 40 MB a second at most, with a file that takes several seconds.
+fn slow() -> (Served, testkit::TempDir, Vec<u8>) {
+    let place = temp_dir("slow");
+    let text = "[[node]]\nname = \"slow\"\nlisten = [\"127.0.0.1:0\"]\npace = \"320Mbit\"\n\
+        [[export]]\npath = \"/export\"\nmem = \"512MiB\"\nrw = true\nallow = [\"127.0.0.0/8\"]\nroot_squash = false\n";
+    let file = place.path().join("slow.toml");
+    fs::write(&file, text).unwrap();
+    let served = Served::with(&["-c", file.to_str().unwrap()]);
+    let data = pattern(180 << 20, 7);
+    make_file(&served.mount(), "/data", &data);
+    (served, place, data)
+}
+
+/// The partial file in a directory, and its length.
+fn partial(directory: &Path) -> Option<u64> {
+    let mut names = fs::read_dir(directory).unwrap().flatten();
+    let part = names.find(|name| name.file_name().to_string_lossy().ends_with(".part"))?;
+    part.metadata().ok().map(|metadata| metadata.len())
+}
+
+#[test]
+fn an_interrupted_copy_leaves_no_file_and_is_taken_up_where_it_was() {
+    let (served, place, data) = slow();
+    let at = |name: &str| place.path().join(name);
+    let mut first = Process::spawn(trunkline(&["cp", &served.url("/data"), text(&at("copy"))]));
+    let enough = || partial(place.path()).filter(|bytes| *bytes > 80 << 20);
+    Deadline::wait_until("a good part of the copy", SOON, enough);
+    first.signal(Signal::INT);
+    assert_eq!(first.wait(SOON).code(), Some(130), "{}", first.all_output());
+    let said = first.output(Stream::Err);
+    assert!(said.contains("error: interrupted\n") && said.contains("--resume"), "{said}");
+    assert!(!at("copy").exists());
+    let (code, _, err) = run(&["cp", "-v", "--resume", "--verify", &served.url("/data"), text(&at("copy"))]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("taking up a partial copy"), "{err}");
+    assert!(fs::read(at("copy")).unwrap() == data);
+    assert_eq!(partial(place.path()), None);
+}
+
+#[test]
+fn a_copy_that_was_killed_is_taken_up_on_the_other_server() {
+    let (served, _place, data) = slow();
+    let target = Served::with(&["--mem", "512MiB", "--listen", "127.0.0.1:0"]);
+    let mount = target.mount();
+    let part = || {
+        let names = mount.read_directory(mount.root()).unwrap();
+        let part = names.into_iter().find(|entry| entry.name.ends_with(b".part"))?;
+        part.attributes.map(|attributes| attributes.size)
+    };
+    let mut first = Process::spawn(trunkline(&["cp", &served.url("/data"), &target.url("/copy")]));
+    Deadline::wait_until("a good part of the copy", SOON, || part().filter(|bytes| *bytes > 80 << 20));
+    first.kill();
+    assert!(mount.resolve(b"/copy").is_err());
+    // A source that has changed since is not mixed with what was copied.
+    let (code, _, err) = run(&["cp", "-v", "--resume", &served.url("/data"), &target.url("/copy")]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("taking up a partial copy"), "{err}");
+    assert_eq!(part(), None);
+    let file = mount.open(b"/copy").unwrap();
+    let mut found = vec![0; data.len() + 1];
+    assert_eq!(file.read_all_at(&mut found, 0).unwrap(), data.len());
+    assert!(found[..data.len()] == data);
+}
+
+#[test]
+fn a_byte_that_changes_on_its_way_is_found_when_asked_for() {
+    let served = Served::start();
+    let place = temp_dir("cp");
+    let file = place.path().join("data");
+    let mut data = pattern(3 << 20, 9);
+    data[2_000_000..][..super::damage::MARK.len()].copy_from_slice(super::damage::MARK);
+    fs::write(&file, &data).unwrap();
+    let port = super::damage::flipping_proxy(served.addresses[0]);
+    let url = format!("nfs://127.0.0.1:{port}/export/copy");
+    let err = fails(&["cp", "--verify", text(&file), &url]);
+    assert!(err.contains("the copy differs from its source"), "{err}");
+    assert_eq!(prints(&["ls", "-a", &served.url("")]), "");
+    // Without it nobody notices; a later look does, and mends it.
+    prints(&["cp", text(&file), &url]);
+    let stored = || trunkline(&["cat", &served.url("/copy")]).output().unwrap().stdout;
+    assert!(stored() != data);
+    prints(&["cp", "--resume", "--verify", text(&file), &served.url("/copy")]);
+    assert!(stored() == data);
+}
