@@ -28,6 +28,22 @@ impl Limit {
     fn best(&self) -> Option<&Try> {
         self.tries.iter().max_by(|one, other| one.gbytes_per_s.total_cmp(&other.gbytes_per_s))
     }
+
+    /// The workload and the shape of its traffic in a line.
+    fn describe(&self) -> String {
+        let Shape { block_bytes, depth, connections, direction, .. } = &self.shape;
+        let way = match direction {
+            Direction::Read => "reads",
+            Direction::Write => "writes",
+            Direction::Mixed => "reads and writes at once",
+        };
+        let block = match block_bytes {
+            bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+            bytes => format!("{} KiB", bytes >> 10),
+        };
+        let name = &self.name;
+        format!("{name}: {way}, {block} blocks, depth {depth} on each of {connections} connections")
+    }
 }
 
 impl Limits {
@@ -69,7 +85,7 @@ impl Limits {
         limits
             .map(|limit| {
                 let tries = limit.tries.iter().map(tried).collect();
-                record::Calibration::of(limit.name.clone(), None, tries)
+                record::Calibration::of(limit.describe(), None, tries)
             })
             .collect()
     }

@@ -81,6 +81,13 @@ pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<St
         ("paced_window_ms".into(), experiment.paced_window.as_millis().to_string()),
         ("repeats".into(), experiment.repeats.to_string()),
     ]);
+    let each = experiment.routes.iter().map(|route| (&route.name, connections(&route.options)));
+    let each: Vec<(&String, u32)> = each.collect();
+    if each.iter().any(|(_, number)| Some(*number) != each.first().map(|(_, first)| *first)) {
+        // More connections are an advantage that no verdict tells from more paths.
+        let each: Vec<String> = each.iter().map(|(name, number)| format!("{name}: {number}")).collect();
+        options.insert("connections".into(), each.join(", "));
+    }
     if let Some(congestion) = congestion {
         options.insert("congestion".into(), congestion.into());
     }
@@ -126,8 +133,7 @@ pub fn build(known: &Known<'_>, samples: &[Sample]) -> Workload {
 }
 
 /// Reads and writes together.
-#[must_use]
-pub fn bytes_per_s(sample: &Sample) -> f64 {
+fn bytes_per_s(sample: &Sample) -> f64 {
     let speed = |flow: &Option<Flow>| flow.as_ref().map_or(0.0, |flow| flow.bytes_per_s);
     speed(&sample.read) + speed(&sample.write)
 }
@@ -206,3 +212,6 @@ fn set_shares(cell: &mut Cell, known: &Known<'_>, samples: &[Sample], direction:
     }
     cell.set_shares(&by_node, &by_path);
 }
+
+#[cfg(test)]
+mod tests;

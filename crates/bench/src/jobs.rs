@@ -16,6 +16,13 @@ use record::{Direction, Pattern};
 pub use self::tally::{Moments, Tally};
 use crate::stamps;
 
+/// Operations that each direction has finished on each loop before a window ends: fewer are no speed. On a machine
+/// that is emulated or overloaded a window of some tenths of a second may hold none.
+const OPS_MIN: u64 = 2;
+/// Such a window ends after so many times its length all the same.
+const EXTENDED_WINDOWS_MAX: u32 = 50;
+/// A rate that is too high is given up when so many times the window have passed since the start.
+const LATE_WINDOWS_MAX: u32 = 2;
 /// How late a timer of a loop with a rate may be: the default of 50 us would show in its latencies.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 
@@ -58,8 +65,16 @@ pub struct Schedule {
 pub struct Window {
     /// Operations that finish before this only warm up.
     pub warm: Duration,
-    /// No operation is meant to start after this.
+    /// No operation is meant to start after this, unless too few have finished by then.
     pub end: Duration,
+}
+
+impl Window {
+    /// When the last operation is started at the latest.
+    #[must_use]
+    pub fn latest(&self) -> Duration {
+        self.end * EXTENDED_WINDOWS_MAX
+    }
 }
 
 /// What a loop's load did.
@@ -75,6 +90,22 @@ pub struct Outcome {
     pub stamps: u64,
     /// The first thing that went wrong.
     pub error: Option<String>,
+}
+
+impl Outcome {
+    fn tally(&self, direction: Direction) -> &Tally {
+        match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        }
+    }
+
+    fn tally_mut(&mut self, direction: Direction) -> &mut Tally {
+        match direction {
+            Direction::Read => &mut self.read,
+            Direction::Write => &mut self.write,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -187,6 +218,9 @@ impl Load {
         if self.failed() {
             return;
         }
+        if since_start > self.window.end * LATE_WINDOWS_MAX {
+            self.give_up(job, since_start);
+        }
         while let Some(running) = self.jobs.get_mut(job)
             && let Some(due) = running.due(self.window.end)
             && due <= since_start
@@ -197,6 +231,29 @@ impl Load {
         }
     }
 
+    /// What should have been started long ago never will be: it counts as late as it is by now.
+    fn give_up(&mut self, job: usize, since_start: Duration) {
+        let (Some(outcome), Some(running)) = (&mut self.outcome, self.jobs.get_mut(job)) else { return };
+        while let Some(due) = running.due(self.window.end) {
+            running.started += 1;
+            if due >= self.window.warm {
+                let late = since_start.saturating_sub(due);
+                outcome.tally_mut(running.job.direction).time(late);
+            }
+        }
+    }
+
+    /// Whether the window has not ended: its time is not over, or too little was done in it.
+    fn is_open(&self, since_start: Duration) -> bool {
+        let few = |direction| {
+            let tally = self.outcome.as_ref().map(|outcome| outcome.tally(direction));
+            tally.is_some_and(|tally| tally.ops < OPS_MIN)
+        };
+        since_start <= self.window.end
+            || since_start <= self.window.latest()
+                && self.jobs.iter().any(|it| it.job.schedule.is_none() && few(it.job.direction))
+    }
+
     fn failed(&self) -> bool {
         self.outcome.as_ref().is_none_or(|outcome| outcome.error.is_some())
     }
@@ -204,6 +261,7 @@ impl Load {
     /// Counts a finished operation and checks what was read.
     fn account(&mut self, now: Duration, slot: usize, done: &Done) -> Result<(), String> {
         let since_start = now.saturating_sub(self.started_at);
+        let counts = since_start >= self.window.warm && self.is_open(since_start);
         let Some(outcome) = &mut self.outcome else { return Ok(()) };
         let Some(running) = self.jobs.get_mut(slot / self.depth_max) else { return Ok(()) };
         let Flight { offset, meant } = self.flights.get(slot).copied().unwrap_or_default();
@@ -223,19 +281,15 @@ impl Load {
             }
             Ok(Answer::Written | Answer::Results(_)) => {}
         }
-        let tally = match running.job.direction {
-            Direction::Read => &mut outcome.read,
-            Direction::Write => &mut outcome.write,
-        };
-        let in_window = |at: Duration| at >= self.window.warm && at <= self.window.end;
+        let tally = outcome.tally_mut(running.job.direction);
         // What was meant to start in the window counts however late it was.
         match meant {
-            Some(meant) if in_window(meant) => tally.time(since_start.saturating_sub(meant)),
-            None if in_window(since_start) => tally.time(done.latency),
+            Some(meant) if meant >= self.window.warm => tally.time(since_start.saturating_sub(meant)),
+            None if counts => tally.time(done.latency),
             _ => {}
         }
-        if in_window(since_start) {
-            tally.count(since_start, bytes);
+        if counts {
+            tally.count(since_start, bytes, since_start <= self.window.end);
             outcome.moments.note(since_start);
         }
         Ok(())
@@ -290,7 +344,7 @@ impl Task for Load {
         {
             running.idle.push((token, done.buffer));
             self.start_due(io, job);
-        } else if now.saturating_sub(self.started_at) < self.window.end && !self.failed() {
+        } else if self.is_open(now.saturating_sub(self.started_at)) && !self.failed() {
             self.submit(io, token, done.buffer, None);
         }
         self.end_if_done();

@@ -25,7 +25,7 @@ pub struct Flow {
     pub ops: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// All operations that finished in the window: those that its processor time was used for.
+    /// All operations that finished before the window was to end: those that its processor time was used for.
     pub finished: u64,
     /// First and last operation, from the start.
     pub span: Option<(Duration, Duration)>,
@@ -87,7 +87,7 @@ pub fn run(
     std::thread::sleep(window.end.saturating_sub(window.warm));
     let (client_after, server_after) = cpu(mount);
     let busy = busy.share();
-    let outcomes = collect(&receiver)?;
+    let outcomes = collect(&receiver, window.latest() + DRAIN_PATIENCE)?;
     let server_cpu = server_before.zip(server_after);
     Ok(Sample {
         began,
@@ -139,14 +139,14 @@ fn deal(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<
 }
 
 /// What the loops' loads did, once all of them have ended.
-fn collect(receiver: &Receiver<Outcome>) -> Result<Vec<Outcome>, String> {
+fn collect(receiver: &Receiver<Outcome>, patience: Duration) -> Result<Vec<Outcome>, String> {
     let mut outcomes = Vec::new();
     loop {
-        match receiver.recv_timeout(DRAIN_PATIENCE) {
+        match receiver.recv_timeout(patience) {
             Ok(outcome) => outcomes.push(outcome),
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                return Err(format!("operations were still unanswered after {DRAIN_PATIENCE:?}"));
+                return Err(format!("operations were still unanswered after {patience:?}"));
             }
         }
     }

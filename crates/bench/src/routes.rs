@@ -43,13 +43,15 @@ impl Ready {
     }
 }
 
-/// Adds what a mount's paths have counted.
-pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount) {
+/// Adds what a mount's paths have counted. The port of an embedded group, another one in each half, is left out of
+/// their names.
+pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&Group>) {
+    let port = group.map(|group| format!(":{}", group.port)).unwrap_or_default();
     let paths = mount.statistics().paths;
     sum.resize_with(paths.len().max(sum.len()), PathCounters::default);
     for (sum, path) in sum.iter_mut().zip(paths) {
         let counters = &path.counters;
-        sum.path = path.name;
+        sum.path = path.name.strip_suffix(&port).unwrap_or(&path.name).to_owned();
         sum.state = path
             .status
             .first()

@@ -14,7 +14,7 @@ use crate::files::Files;
 use crate::group::Group;
 use crate::jobs::Window;
 use crate::machine;
-use crate::measure::{self, Sample};
+use crate::measure::{self, Flow, Sample};
 use crate::progress::Progress;
 use crate::routes::{self, Ready};
 
@@ -182,11 +182,14 @@ fn half(
     files.remove(&widest.mount()?)
 }
 
-/// Whether the last rounds show neither excursion nor slope (SNIA PTS: five rounds, data within 20 %, slope within
-/// 10 % of the mean).
+/// Whether the last rounds show neither excursion nor slope in any direction (SNIA PTS: five rounds, data within 20 %,
+/// slope within 10 % of the mean).
 fn is_steady(samples: &[Sample]) -> bool {
-    let speeds: Vec<f64> = samples.iter().map(cells::bytes_per_s).collect();
-    record::stats::steadiness(&speeds).is_some_and(|found| found.is_steady())
+    let directions: [fn(&Sample) -> Option<&Flow>; 2] = [|it| it.read.as_ref(), |it| it.write.as_ref()];
+    directions.into_iter().all(|of| {
+        let speeds: Vec<f64> = samples.iter().filter_map(of).map(|flow| flow.bytes_per_s).collect();
+        speeds.is_empty() || record::stats::steadiness(&speeds).is_some_and(|found| found.is_steady())
+    })
 }
 
 /// What one route's repeats gave, and what its paths counted.
@@ -210,10 +213,9 @@ impl HalfContext<'_> {
         let mut done: Vec<RouteSamples> = vec![Default::default(); self.ready.len()];
         let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
         let repeats = self.experiment.repeats;
-        self.progress
-            .stage(&format!("{name}: {}", workload.name), u64::from(repeats) * self.ready.len() as u64);
         // The thorough procedure goes on until every route is steady, the others take a fixed number.
         let most = if self.experiment.procedure == Procedure::Thorough { repeats * 3 } else { repeats };
+        self.progress.stage(&format!("{name}: {}", workload.name), u64::from(most) * self.ready.len() as u64);
         for repeat in 0..most {
             if repeat >= repeats && done.iter().all(|(samples, _)| is_steady(samples)) {
                 break;
@@ -236,7 +238,7 @@ impl HalfContext<'_> {
                     workload: workload.name.clone(),
                     reason,
                 })?);
-                routes::add_counters(paths, &mount);
+                routes::add_counters(paths, &mount, self.group);
                 self.progress.advance(1);
             }
         }

@@ -30,6 +30,7 @@ pub(crate) const TERMS: &[Term] = &[
     Term { name: "p50 ... p99.99, max", meaning: "Latency: half of the calls, ..., 9,999 in ten thousand took no longer; the slowest. Of all repeats together, in microseconds, from when a call was meant to start until its answer was complete. p99.99 needs 10,000 calls." },
     Term { name: "CPU us/op, ns/byte", meaning: "CPU time of the client and of all nodes together for each operation and each byte of payload. Where reads and writes run at once, it is the time of both over the amount of both." },
     Term { name: "first and last done", meaning: "When the first and the last worker ran out of work. Far apart, some had much less than others, and the average flatters." },
+    Term { name: "longest time without a completed call", meaning: "Within a measured window, over all repeats, to the millisecond. Where a path died meanwhile it is what the failover cost." },
     Term { name: "steady", meaning: "With --thorough: over the last five rounds greatest and least lie within 20 % of the mean, and the fitted line rises or falls by at most 10 % (SNIA)." },
     Term { name: "verified", meaning: "Each 4 KiB of data carries a stamp of its own that was checked while timing; the whole payload was compared in an untimed pass. A wrong block fails the record." },
     Term { name: "failed", meaning: "Something makes these numbers untrustworthy: a result above its limit, a wrong block. They are shown to find out why, not to be used." },

@@ -75,7 +75,11 @@ fn speeds(out: &mut String, block: &Block<'_>, group: &Group<'_>) {
     for verdict in &group.verdicts {
         out.push_str(&format!("- **{}: {}**\n", group.half(), escape(&view::sentence(verdict))));
     }
-    if !group.verdicts.is_empty() {
+    let gaps = group.longest_gaps();
+    if let Some(gaps) = &gaps {
+        out.push_str(&format!("- longest time without a completed call: {}\n", escape(gaps)));
+    }
+    if !group.verdicts.is_empty() || gaps.is_some() {
         out.push('\n');
     }
 }

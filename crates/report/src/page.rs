@@ -72,6 +72,7 @@ struct Panel {
     directions: Vec<Lines>,
     findings: Vec<Finding>,
     has_done_times: bool,
+    gaps: Option<String>,
 }
 
 /// All routes in one direction.
@@ -181,6 +182,7 @@ fn panel(group: &Group<'_>) -> Panel {
         directions: directions.into_iter().filter(|lines| !lines.lines.is_empty()).collect(),
         findings: group.verdicts.iter().map(|verdict| finding(group, verdict)).collect(),
         has_done_times: cells().any(|cell| cell.last_done_s.is_some()),
+        gaps: group.longest_gaps(),
     }
 }
 

@@ -139,6 +139,13 @@ impl Group<'_> {
         paced.into_iter().chain(simulated).collect()
     }
 
+    /// The longest time without a completed call of each route: `tcp 812 ms, tcp-mp 3 ms`; nothing where it is unknown.
+    pub(crate) fn longest_gaps(&self) -> Option<String> {
+        let known = self.rows.iter().filter_map(|row| Some((&row.route.name, row.workload.longest_gap_ms?)));
+        let told: Vec<String> = known.map(|(name, gap)| format!("{name} {} ms", number::us(gap))).collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
+
     /// The greatest speed among the rows, to which bars are drawn.
     pub(crate) fn fastest(&self) -> f64 {
         let cells = self.rows.iter().flat_map(|row| row.workload.cells());

@@ -13,7 +13,7 @@ pub struct Tally {
     pub ops: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// All operations that finished in the window.
+    /// All operations that finished before the window was to end.
     pub finished: u64,
     /// When the first and the last of them finished, from the loop's start on.
     pub span: Option<(Duration, Duration)>,
@@ -34,8 +34,8 @@ impl Tally {
     }
 
     /// Counts a finished operation. The first one opens the span and is not counted among the bytes.
-    pub(super) fn count(&mut self, at: Duration, bytes: u64) {
-        self.finished += 1;
+    pub(super) fn count(&mut self, at: Duration, bytes: u64, in_time: bool) {
+        self.finished += u64::from(in_time);
         self.line.add(at.as_secs_f64(), bytes as f64);
         match &mut self.span {
             None => self.span = Some((at, at)),
@@ -144,7 +144,7 @@ mod tests {
         let mut tally = Tally::new();
         for burst in 0..6 {
             for _ in 0..8 {
-                tally.count(Duration::from_millis(100 * burst), 1000);
+                tally.count(Duration::from_millis(100 * burst), 1000, true);
             }
         }
         let (bytes_per_s, iops) = tally.rates();

@@ -1,0 +1,136 @@
+//! Cells and what binds them, from samples that are made up.
+
+use record::{Pattern, Stage};
+
+use super::*;
+use crate::machine::BusyShare;
+
+const BLOCK: u64 = 4096;
+/// Operations of each direction in a sample, in a second.
+const OPS: u64 = 10_000;
+
+fn flow(ops: u64) -> Flow {
+    let mut latency = Latency::new();
+    (0..ops).for_each(|_| latency.record_ns(500_000));
+    Flow {
+        bytes_per_s: (ops * BLOCK) as f64,
+        iops: ops as f64,
+        ops: ops - 1,
+        bytes: (ops - 1) * BLOCK,
+        finished: ops,
+        span: Some((Duration::ZERO, Duration::from_secs(1))),
+        latency,
+    }
+}
+
+/// Three quarters of the operations are reads. The client used 0.4 s of processor time, the server 0.2 s.
+fn sample(busy: f64) -> Sample {
+    Sample {
+        began: Instant::now(),
+        read: Some(flow(OPS / 4 * 3)),
+        write: Some(flow(OPS / 4)),
+        bytes_by_path: [vec![3, 1], vec![0, 0]],
+        loops: 2,
+        longest_gap: Duration::from_millis(7),
+        stamps: 0,
+        client_cpu: Duration::from_millis(400),
+        server_cpu: Some(Duration::from_millis(200)),
+        window: Duration::from_secs(1),
+        busy: BusyShare { busy, stolen: 0.0 },
+    }
+}
+
+fn workload(rate: Option<f64>) -> WorkloadSpec {
+    WorkloadSpec {
+        name: "mix".into(),
+        pattern: Pattern::Random,
+        block: BLOCK,
+        depth: 2,
+        readers: 3,
+        writers: 1,
+        file: 1 << 20,
+        rate,
+    }
+}
+
+fn known(workload: &WorkloadSpec) -> Known<'_> {
+    Known {
+        workload,
+        pace: None,
+        nodes_of_paths: &[0, 2],
+        nodes: 2,
+        all_nodes: 4,
+        loops: 2,
+        calibrated: None,
+        links_gbytes_per_s: None,
+        began: Instant::now(),
+        thorough: false,
+    }
+}
+
+fn cells(known: &Known<'_>, busy: f64) -> (Cell, Cell) {
+    let built = build(known, &[sample(busy), sample(busy)]);
+    assert_eq!(built.longest_gap_ms, Some(7.0));
+    (built.read.unwrap(), built.write.unwrap())
+}
+
+#[test]
+fn processor_time_of_a_mix_is_that_of_both_over_the_operations_of_both() {
+    let workload = workload(None);
+    let (read, write) = cells(&known(&workload), 0.5);
+    assert_eq!((read.cpu_us_per_op.client, read.cpu_us_per_op.server), (40.0, Some(20.0)));
+    assert_eq!(read.cpu_ns_per_byte.client, 40_000.0 / BLOCK as f64);
+    assert_eq!((read.cpu_us_per_op, read.cpu_ns_per_byte), (write.cpu_us_per_op, write.cpu_ns_per_byte));
+}
+
+#[test]
+fn processor_time_of_somebodys_server_is_absent_when_any_repeat_lacks_it() {
+    let workload = workload(None);
+    let elsewhere = Sample { server_cpu: None, ..sample(0.5) };
+    let built = build(&known(&workload), &[sample(0.5), elsewhere]);
+    assert_eq!(built.read.unwrap().cpu_us_per_op.server, None);
+}
+
+#[test]
+fn directions_at_once_share_what_the_machine_carries_and_each_has_its_own_link() {
+    let workload = workload(None);
+    let (read, write) = cells(&Known { calibrated: Some(0.08), ..known(&workload) }, 0.5);
+    assert_eq!((read.limit_gbytes_per_s, write.limit_gbytes_per_s), (Some(0.06), Some(0.02)));
+    let (read, write) = cells(&Known { links_gbytes_per_s: Some(0.5), ..known(&workload) }, 0.5);
+    assert_eq!((read.limit_gbytes_per_s, write.limit_gbytes_per_s), (Some(0.5), Some(0.5)));
+    assert_eq!(read.share_by_node, [0.75, 0.0, 0.25, 0.0]);
+}
+
+#[test]
+fn what_binds_is_the_limit_that_was_reached() {
+    let plain = workload(None);
+    let asked = workload(Some(OPS as f64));
+    let pace = |speed: f64| Some(Pace { gbit_per_s_per_node: speed * 8.0 / 2.0 });
+    let reads = (OPS / 4 * 3 * BLOCK) as f64 / 1e9;
+    for (known, busy, stage, evidence) in [
+        (Known { pace: pace(reads), ..known(&plain) }, 0.5, Stage::Pace, "the pace of each node: 100 %"),
+        (Known { pace: pace(1.0), ..known(&plain) }, 0.5, Stage::Slots, "6 in flight at 500 us allow 1"),
+        (Known { links_gbytes_per_s: Some(reads), ..known(&plain) }, 0.5, Stage::Link, "100 % of the 0.2"),
+        (known(&asked), 0.99, Stage::Rate, "100 % of the 7500 operations a second"),
+        (known(&plain), 0.99, Stage::Cpu, "cores at 99 % (client 0.40, server 0.20"),
+        (Known { loops: 0, ..known(&plain) }, 0.5, Stage::ClientCpu, "use 0.40 cores"),
+        (known(&plain), 0.5, Stage::Slots, "7500 were done"),
+    ] {
+        let (read, _) = cells(&known, busy);
+        assert_eq!(read.binding.stage, stage, "{:?}", read.binding);
+        assert!(read.binding.evidence.contains(evidence), "{:?}", read.binding);
+    }
+}
+
+#[test]
+fn routes_with_unlike_numbers_of_connections_are_told_in_the_options() {
+    let routes = |options: [&str; 2]| {
+        let route = |options: &str| format!("[[route]]\nname = 'r{0}'\noptions = '{0}'\n", options);
+        format!("{}{}", route(options[0]), route(options[1]))
+    };
+    let experiment = |text: String| Experiment::from_toml(&text, record::Procedure::Standard).unwrap();
+    let alike = options(&experiment(routes(["nconnect=4", "nconnect=4,hard"])), None);
+    assert!(!alike.contains_key("connections"));
+    let unlike = options(&experiment(routes(["", "nconnect=8"])), None);
+    assert_eq!(unlike["connections"], "r: 1, rnconnect=8: 8");
+}
