@@ -215,6 +215,9 @@ fn notes(request: &Request, groups: &[Group], stripe: &Stripe) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if request.drive.is_none() && request.volume.is_none() {
+        notes.push("capacity: --drive-tb fills the drives, --volume gives each volume its own".to_owned());
+    }
     notes.push(stripe.why.clone());
     if request.scheme == Scheme::Ddp {
         notes.push("the pool sets its own segments; none is given".to_owned());
@@ -235,8 +238,8 @@ fn warnings(request: &Request, stripe: &Stripe) -> Vec<String> {
     }
     if request.drive.is_some() {
         warnings.push(format!(
-            "SMcli sets no optimization capacity aside: what volumes leave free is not the same, as it is not trimmed ({TITLE}, \
-             section EF600 Optimization Capacity)"
+            "SMcli sets no optimization capacity aside, and space that volumes leave free is not trimmed; System Manager sets \
+             it when it makes the pool or group ({TITLE}, section EF600 Optimization Capacity)"
         ));
     }
     warnings

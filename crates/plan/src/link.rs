@@ -198,7 +198,7 @@ impl FromStr for Link {
 #[must_use]
 pub fn describe(link: Link) -> String {
     format!(
-        "{} signals {} Gbit/s, {} leaves {} Gbit/s",
+        "{} signals {} Gbit/s, {} leaves {}",
         link.name,
         trim(link.signal_gbit_per_s),
         link.encoding.name(),

@@ -130,7 +130,15 @@ pub fn size(request: &Request) -> Result<Sizing> {
     steps.add("configuration data", kept, each.times(drives));
     let spread = each.times(drives - facts.spares);
     if facts.spares > 0.0 {
-        steps.add("spare capacity", format!("- {} drives' worth", trim(facts.spares)), spread);
+        steps.add(
+            "spare capacity",
+            if facts.spares == 1.0 {
+                "- 1 drive's worth".to_owned()
+            } else {
+                format!("- {} drives' worth", trim(facts.spares))
+            },
+            spread,
+        );
     }
     let coded = spread.times(f64::from(data)).times(1.0 / segments);
     steps.add("protection", format!("x {data}/{}", data + parity), coded);
@@ -177,7 +185,7 @@ fn warnings(request: &Request, facts: &check::Facts) -> Vec<String> {
     let array = ef600();
     if request.scheme == Scheme::Ddp && facts.drives == array.pool.drives_min {
         warnings.push(format!(
-            "a pool of {}: the guide names both {} and {} as the least; its drives cannot lie evenly on the two PCIe \
+            "a pool of {}: the EF600 guide names both {} and {} as the least; its drives cannot lie evenly on the two PCIe \
              buses, so `plan layout` refuses it; {} drives give the same capacity",
             array.pool.drives_min, array.pool.drives_min, array.pool.drives_min_layout, array.pool.drives_min_layout
         ));
@@ -191,7 +199,7 @@ fn warnings(request: &Request, facts: &check::Facts) -> Vec<String> {
     }
     if request.scheme == Scheme::Raid6 && facts.hot_spares > 0 {
         warnings.push(
-            "RAID 6 with hot spares: the guide keeps cold spares on site instead, which saves copying back"
+            "RAID 6 with hot spares: the EF600 guide keeps cold spares on site instead, which saves copying back"
                 .to_owned(),
         );
     }

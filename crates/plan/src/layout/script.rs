@@ -14,7 +14,7 @@ pub(super) fn script(layout: &Layout) -> Result<String> {
     if layout.groups.iter().any(|group| group.scheme == Scheme::Raid1) {
         return refuse(
             "cannot write the commands for mirrored pairs",
-            "the guide shows commands for pools and RAID 6 groups only",
+            "the EF600 guide shows commands for pools and RAID 6 groups only",
             cite("figures 11 and 13"),
             "leave --mirrors out, and make the pairs by hand",
         );

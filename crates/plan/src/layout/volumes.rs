@@ -72,7 +72,7 @@ fn capacity(request: &Request, groups: u32, of_group: u32) -> Result<Option<u64>
         format!("cannot fit {of_group} volumes of {asked} GiB ({:.2} TB) into a group", volume.tb()),
         format!(
             "the group has {} TB usable ({:.1} GiB), after configuration data, spares, protection and optimization capacity; \
-             SMcli's GB are GiB, so decimal TB taken for them over-commit by 7 %",
+             SMcli's GB are GiB: decimal GB taken for them over-commit by 7 %",
             trim((usable.tb() * 1000.0).round() / 1000.0),
             usable.gib()
         ),

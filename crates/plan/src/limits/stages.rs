@@ -135,14 +135,10 @@ impl Stage {
 pub(super) fn stages(topology: &Topology) -> Result<Vec<Stage>> {
     let mut stages = storage(topology)?;
     let (Some(server), Some(clients)) = (&topology.server, &topology.clients) else { return Ok(stages) };
-    let share = match (topology.transport(), topology.mtu()) {
-        (Some(transport), Some(mtu)) => efficiency(transport, mtu)?,
-        _ => 1.0,
-    };
-    let wire = Wire { share, words: wire_words(topology) };
+    let wire = wire(topology)?;
     stages.extend(at_server(server, clients, &wire));
     if let Some(switch) = topology.switch {
-        let words = format!("{} Gbit/s / 8 {}", trim(switch.gbit_per_s), wire.words);
+        let words = format!("{} GB/s {}", trim(switch.gbit_per_s / 8.0), wire.words);
         let stage = Stage::new(StageName::Switch, 1, "switches", words, "as given".to_owned());
         let line = switch.gbit_per_s / 8.0;
         stages.push(Stage { line_gbytes_per_s: Some(line), ..stage.both(line * wire.share) });
@@ -155,17 +151,19 @@ pub(super) fn stages(topology: &Topology) -> Result<Vec<Stage>> {
 struct Wire {
     share: f64,
     words: String,
+    source: String,
 }
 
-fn wire_words(topology: &Topology) -> String {
-    match (topology.transport(), topology.mtu()) {
-        (Some(transport), Some(mtu)) => {
-            let framing =
-                crate::link::framing(transport, mtu).map(|one| format!("{}/{}", one.payload, one.wire));
-            format!("x {} ({transport}, MTU {mtu})", framing.unwrap_or_default())
-        }
-        _ => String::new(),
-    }
+fn wire(topology: &Topology) -> Result<Wire> {
+    let (Some(transport), Some(mtu)) = (topology.transport(), topology.mtu()) else {
+        return Ok(Wire { share: 1.0, words: String::new(), source: String::new() });
+    };
+    let framing = crate::link::framing(transport, mtu)?;
+    Ok(Wire {
+        share: efficiency(transport, mtu)?,
+        words: format!("x {}/{}", framing.payload, framing.wire),
+        source: format!("; payload of a packet of {transport}, MTU {mtu}"),
+    })
 }
 
 /// Drives, RAID and controllers of all arrays.
@@ -253,10 +251,14 @@ fn at_controller(controller: &Controller, raid: Option<&Raid>, stripe: Option<&S
 }
 
 fn ports(name: StageName, count: u32, link: Link, wire: &Wire) -> Stage {
-    let line = link.line_gbit_per_s() / 8.0 * f64::from(count);
-    let words = format!("{count} x {link} of {} Gbit/s / 8 {}", trim(link.line_gbit_per_s()), wire.words);
-    let stage = Stage::new(name, count, "ports", words, crate::link::describe(link));
-    Stage { line_gbytes_per_s: Some(line), ..stage.both(line * wire.share) }
+    let each = link.line_gbit_per_s() / 8.0;
+    let line = each * f64::from(count);
+    let words = format!("{count} x {} GB/s {}", trim(each), wire.words);
+    let source = format!("{}{}", crate::link::describe(link), wire.source);
+    Stage {
+        line_gbytes_per_s: Some(line),
+        ..Stage::new(name, count, "ports", words, source).both(line * wire.share)
+    }
 }
 
 fn slots(name: StageName, machines: u32, pcie: &Pcie) -> Stage {

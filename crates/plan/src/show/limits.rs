@@ -10,7 +10,7 @@ pub fn limits(limits: &Limits, columns: usize) -> String {
     let mut text = format!("{}\n", printable(&limits.name));
     for (what, bound) in [("read ", &limits.read), ("write", &limits.write)] {
         let line =
-            format!("{:.2} GB/s = {:.2} GiB/s, bound by {}", bound.gbytes_per_s, bound.gib_per_s, bound.why);
+            format!("{:.3} GB/s = {:.3} GiB/s, bound by {}", bound.gbytes_per_s, bound.gib_per_s, bound.why);
         text.push_str(&wrap(&format!("  {what}  "), &line, columns));
     }
     text.push('\n');
@@ -68,9 +68,9 @@ pub fn curve(curve: &Curve) -> String {
     for point in &curve.points {
         table.row(vec![
             point.count.to_string(),
-            format!("{:.2}", point.read.gbytes_per_s),
+            format!("{:.3}", point.read.gbytes_per_s),
             stages(&point.read.binds),
-            format!("{:.2}", point.write.gbytes_per_s),
+            format!("{:.3}", point.write.gbytes_per_s),
             stages(&point.write.binds),
         ]);
     }

@@ -90,5 +90,5 @@ pub(super) fn printable(text: &str) -> String {
 
 /// A speed or nothing.
 pub(super) fn rate(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"))
 }

@@ -58,7 +58,13 @@ pub(crate) fn drives(scheme: Scheme, drives: i64) -> Result<u32> {
                     raid6.data, raid6.parity
                 ),
                 "section Configuring the EF600 Storage Volumes",
-                format!("--drives {}", if count < one + one / 2 { one } else { most }),
+                if count > most {
+                    format!(
+                        "--drives {most}        the other slots take mirrored pairs (plan layout --mirrors) or hot spares"
+                    )
+                } else {
+                    format!("--drives {}", if count < one + one / 2 { one } else { most })
+                },
             )
         }
         Scheme::Raid1 => {

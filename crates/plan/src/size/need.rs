@@ -122,7 +122,7 @@ fn check(need: &Need) -> Result<()> {
     if let Some(scheme @ (Scheme::Raid1 | Scheme::Coded { .. })) = need.scheme {
         return refuse(
             format!("cannot count arrays of {}", scheme.title()),
-            "the guide measures DDP and RAID 6; RAID 1 is for metadata only, and of other codes no speed is known",
+            "the EF600 guide measures DDP and RAID 6; RAID 1 is for metadata only, and of other codes no speed is known",
             crate::ef600::cite("sections RAID Overhead and EF600 Bandwidth"),
             "--scheme ddp, or raid6",
         );
@@ -239,11 +239,12 @@ fn loses(other: &Candidate, best: &Candidate) -> String {
 
 fn notes(need: &Need) -> Vec<String> {
     let speed = ef600().drive_speed;
-    let mut notes =
-        vec!["ranked by arrays, then drives, then flash; arrays alike, as the guide advises".to_owned()];
+    let mut notes = vec![
+        "ranked by arrays, then drives, then flash; arrays alike, as the EF600 guide advises".to_owned(),
+    ];
     if need.drive_read_gbytes_per_s.is_none() || need.drive_write_gbytes_per_s.is_none() {
         notes.push(format!(
-            "every drive taken as the guide's PM1725b of 1.92 TB: {} GB/s read, {} GB/s write \
+            "every drive taken as the PM1725b of 1.92 TB that the EF600 guide measured: {} GB/s read, {} GB/s write \
              (--drive-read-gbytes, --drive-write-gbytes)",
             speed.read_gbytes_per_s, speed.write_gbytes_per_s
         ));

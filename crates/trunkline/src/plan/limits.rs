@@ -22,8 +22,6 @@ pub struct LimitsArgs {
     /// sun-7410-ddr.
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     preset: Option<String>,
-    #[command(flatten)]
-    stages: StageArgs,
     /// Show the limit as these are added: clients, drives, paths, tasks or nodes.
     #[arg(long, value_name = "WHAT")]
     curve: Option<String>,
@@ -45,6 +43,8 @@ pub struct LimitsArgs {
     /// Print JSON.
     #[arg(long, conflicts_with = "svg")]
     json: bool,
+    #[command(flatten)]
+    stages: StageArgs,
 }
 
 /// Stages from the command line.
@@ -54,10 +54,10 @@ struct StageArgs {
     /// Drives of each array or node.
     #[arg(long, value_name = "N")]
     drives: Option<u32>,
-    /// What a drive reads, in GB/s [default: 3.5, the guide's drive].
+    /// What a drive reads, in GB/s [default: 3.5, a PM1725b].
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true)]
     drive_read_gbytes: Option<f64>,
-    /// What a drive writes, in GB/s [default: 2.0, the guide's drive].
+    /// What a drive writes, in GB/s [default: 2.0, a PM1725b].
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true)]
     drive_write_gbytes: Option<f64>,
     /// How drives are protected: ddp, raid6, raid1, K+M.
@@ -127,10 +127,15 @@ const EXAMPLES: &str = "Examples:\n  \
 /// Finds limits.
 pub fn run(args: &LimitsArgs) -> Result<(), Error> {
     let base = super::topology(args.file.as_deref(), args.preset.as_deref())?;
-    let topology = args.stages.over(base.unwrap_or_else(|| Topology {
+    let has_base = base.is_some();
+    let base = base.unwrap_or_else(|| Topology {
         name: "topology from the command line".to_owned(),
         ..Topology::default()
-    }))?;
+    });
+    let mut topology = args.stages.over(base.clone())?;
+    if has_base && topology != base {
+        topology.name.push_str(", changed by options");
+    }
     let found = limits::limits(&topology)?;
     if args.toml {
         return output::print(&topology.to_toml());

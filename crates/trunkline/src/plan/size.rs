@@ -51,7 +51,7 @@ pub struct SizeArgs {
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
     metadata_percent: Option<f64>,
     /// Capacity that is needed, in TiB.
-    #[arg(long, value_name = "TIB", allow_negative_numbers = true, group = "need")]
+    #[arg(long, value_name = "TIB", allow_negative_numbers = true, group = "need", value_parser = tib)]
     need_tib: Option<f64>,
     /// Reading speed that is needed, in GB/s.
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true, group = "need")]
@@ -59,10 +59,10 @@ pub struct SizeArgs {
     /// Writing speed that is needed, in GB/s.
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true, group = "need")]
     need_write_gbytes: Option<f64>,
-    /// What one drive reads [default: 3.5, the guide's drive]; only with --need-....
+    /// What one drive reads [default: 3.5, a PM1725b]; only with --need-....
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true, requires = "need")]
     drive_read_gbytes: Option<f64>,
-    /// What one drive writes [default: 2.0, the guide's drive]; only with --need-....
+    /// What one drive writes [default: 2.0, a PM1725b]; only with --need-....
     #[arg(long, value_name = "GB/S", allow_negative_numbers = true, requires = "need")]
     drive_write_gbytes: Option<f64>,
     /// Show every way to meet the need.
@@ -86,6 +86,12 @@ pub(super) fn tb(text: &str) -> Result<f64, String> {
     number
         .parse()
         .map_err(|_| "a number of decimal TB, as in 7.68; --drive 6.98TiB takes other units".to_owned())
+}
+
+/// Reads a capacity in TiB; the unit may stand behind it, another may not.
+fn tib(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("TiB").unwrap_or(text).trim();
+    number.parse().map_err(|_| "a number of binary TiB, as in 500; a PiB is 1024 of them".to_owned())
 }
 
 /// Sizes an array, or counts arrays.
