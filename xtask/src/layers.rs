@@ -54,6 +54,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure("rpc", &["xdr"], &["thiserror", "smallvec", "xxhash-rust"]),
     // The golden bytes of its tests are whole calls and replies, so the tests read RPC first.
     Rule { ours_in_tests: &["rpc"], ..pure("nfs3", &["xdr"], &["thiserror", "smallvec"]) },
+    pure("rpcrdma", &["xdr"], &["thiserror", "smallvec"]),
     pure("paths", &[], &["thiserror", "smallvec"]),
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
     pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),

@@ -1,0 +1,469 @@
+//! The requester: frames calls, keeps to the server's credits, takes replies apart.
+//!
+//! Memory is registered by the driver: [`Client::forms`] says what a call needs, the driver registers that, and
+//! [`Client::call`] takes the segments. A reply, or a failure, ends the server's right to the call's memory, but only
+//! as the protocol sees it: before a buffer goes back to its owner the driver fences it (its registration invalidated,
+//! or the queue pair gone). Whether a completion says that the server invalidated something is never relied upon.
+
+use crate::connect::{Agreed, INLINE_BYTES_DEFAULT};
+use crate::header::{
+    Body, Chunk, Chunks, DecodeError, HEADER_BYTES_MIN, Header, HeaderError, ReadSegment, bytes_of,
+};
+use crate::placement::used;
+use crate::{CALL, message_type, message_xid};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use xdr::{Reader, Writer, padding};
+
+/// Calls that may wait for credits on one connection. The caller bounds what it has in flight; this bounds a caller
+/// that doesn't.
+pub const WAITING_MAX: usize = 4096;
+
+/// What is known of a call before it is framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// Bytes of its RPC message, without the payload.
+    pub message: usize,
+    /// Bytes of its payload, which ends the message.
+    pub payload: Option<u32>,
+    /// Whether its result lands in memory of the caller's.
+    pub lands: bool,
+    /// The most bytes that the reply has, without what lands. Where nothing lands, that includes the payload.
+    pub reply_max: u32,
+    /// In how many segments the driver registers one piece of memory.
+    pub segments: usize,
+}
+
+/// What the driver must register for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forms {
+    /// The message itself, to be read by the server. RFC 8166 s3.5.3
+    pub message_chunk: bool,
+    /// The payload, to be read by the server; otherwise it goes inline.
+    pub payload_chunk: bool,
+    /// Memory for the whole reply: it may not fit inline. RFC 8166 s4.3.3
+    pub reply_chunk: bool,
+}
+
+/// A call with what was registered for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Its number, not in use by another call of this connection.
+    pub xid: u32,
+    /// The RPC message, without the payload.
+    pub message: Vec<u8>,
+    /// The message once more, registered, where it does not fit.
+    pub message_chunk: Option<Chunk>,
+    /// The payload: how many bytes, and where it is registered; without that it goes inline.
+    pub payload: Option<(u32, Option<Chunk>)>,
+    /// Where the result lands.
+    pub landing: Option<Chunk>,
+    /// Where a reply goes that does not fit.
+    pub reply_chunk: Option<Chunk>,
+}
+
+/// Where the message of a reply is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// In the receive buffer just handled, at this range.
+    Received(Range<usize>),
+    /// In the call's chunk for replies, so many bytes.
+    InChunk(u32),
+}
+
+/// What the driver is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Post so many more receives of the agreed size.
+    PostReceives(u32),
+    /// Send this: a header, the message where it is inline, and behind it so many bytes of the call's payload and so
+    /// many zeroes.
+    Send {
+        /// The call's number.
+        xid: u32,
+        /// Header and message.
+        bytes: Vec<u8>,
+        /// Bytes of payload and of padding.
+        payload: Option<(u32, usize)>,
+    },
+    /// A call is answered; its credit is free.
+    Reply {
+        /// The call's number.
+        xid: u32,
+        /// The RPC message, without what landed.
+        message: Message,
+        /// How many bytes landed.
+        landed: u32,
+    },
+    /// A call failed; its credit is free. The server did not execute it, or cannot say what came of it.
+    Failed {
+        /// The call's number.
+        xid: u32,
+        /// Why.
+        error: CallError,
+    },
+    /// A call of the server's, in the receive buffer just handled. RFC 8167 s4
+    Reverse(Range<usize>),
+    /// Close the connection, then tell so with [`Client::handle_disconnected`].
+    Close(CloseReason),
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The server could not use the memory it was offered: too little for the reply, or nothing it can read.
+    #[error("the server refuses the memory that was offered for the call")]
+    Chunk,
+    /// The server speaks other versions.
+    #[error("the server speaks RPC-over-RDMA versions {low} to {high}; only version 1 is spoken here")]
+    Version {
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// The server said something about it that nobody understands.
+    #[error("the server refuses the call with an unknown error {0}")]
+    Unknown(u32),
+    /// The server claims to have used memory in a way that cannot be.
+    #[error("the server's answer about the memory it used cannot be true")]
+    Misused,
+    /// The connection ended first.
+    #[error("the connection ended before the answer")]
+    Disconnected,
+}
+
+/// Why a connection is not worth keeping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// What came is no message.
+    #[error("the server sends what is no header")]
+    NoHeader,
+    /// Another version, or answers that cannot be true.
+    #[error("the server breaks the protocol")]
+    Protocol,
+}
+
+/// Why a call could not be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Misuse {
+    /// Its number is in use.
+    #[error("call {0:#010x} is outstanding already")]
+    Outstanding(u32),
+    /// Its pieces do not fit and were not registered, or were registered too small.
+    #[error("call {0:#010x} lacks memory that `forms` asked for")]
+    Forms(u32),
+    /// Too many wait.
+    #[error("{WAITING_MAX} calls wait for credits")]
+    Full,
+    /// The connection is gone.
+    #[error("the connection is closed")]
+    Closed,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    landing: Option<Chunk>,
+    reply_chunk: Option<Chunk>,
+    /// Nobody waits for the answer any more; its credit is still in use.
+    abandoned: bool,
+}
+
+/// The requester of one connection.
+#[derive(Debug)]
+pub struct Client {
+    agreed: Agreed,
+    wanted: u32,
+    granted: u32,
+    outstanding: BTreeMap<u32, Waiting>,
+    queue: VecDeque<Call>,
+    outputs: VecDeque<Output>,
+    closed: bool,
+    unmatched: u64,
+}
+
+impl Client {
+    /// Begins with the receives to post: as many as credits are wanted, at least one.
+    #[must_use]
+    pub fn new(agreed: Agreed, credits_wanted: u32) -> Self {
+        let wanted = credits_wanted.max(1);
+        Self {
+            agreed,
+            wanted,
+            // Until the first reply. RFC 8166 s3.3.3
+            granted: 1,
+            outstanding: BTreeMap::new(),
+            queue: VecDeque::new(),
+            outputs: VecDeque::from([Output::PostReceives(wanted)]),
+            closed: false,
+            unmatched: 0,
+        }
+    }
+
+    /// The next thing to do; none until the next input.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// What must be registered for a call of these sizes.
+    #[must_use]
+    pub fn forms(&self, sizes: &Sizes) -> Forms {
+        let chunk = 4 + 16 * sizes.segments;
+        let landing = if sizes.lands { 4 + chunk } else { 0 };
+        let reply_max = usize::try_from(sizes.reply_max).unwrap_or(usize::MAX);
+        // The receiver's and the sender's limit may differ; what comes is bounded by what we can receive.
+        let reply_chunk = reply_max.saturating_add(HEADER_BYTES_MIN + landing) > self.receive_bytes();
+        let header = HEADER_BYTES_MIN + landing + if reply_chunk { chunk } else { 0 };
+        let payload = sizes.payload.map_or(0, padded);
+        let send_bytes = usize::try_from(self.agreed.send_bytes).unwrap_or(usize::MAX);
+        if header + sizes.message + payload <= send_bytes {
+            return Forms { message_chunk: false, payload_chunk: false, reply_chunk };
+        }
+        let payload_chunk = sizes.payload.is_some_and(|bytes| bytes > 0);
+        let reads = if payload_chunk { 24 * sizes.segments } else { 0 };
+        Forms { message_chunk: header + reads + sizes.message > send_bytes, payload_chunk, reply_chunk }
+    }
+
+    /// Takes a call: sent at once, or when credits allow it.
+    ///
+    /// # Errors
+    /// Misuse by the caller; the call is not taken then.
+    pub fn call(&mut self, call: Call) -> Result<(), Misuse> {
+        if self.closed {
+            return Err(Misuse::Closed);
+        }
+        let queued = self.queue.iter().any(|waiting| waiting.xid == call.xid);
+        if queued || self.outstanding.contains_key(&call.xid) {
+            return Err(Misuse::Outstanding(call.xid));
+        }
+        if self.queue.len() >= WAITING_MAX {
+            return Err(Misuse::Full);
+        }
+        let send_bytes = usize::try_from(self.agreed.send_bytes).unwrap_or(usize::MAX);
+        let pieces = [(&call.message_chunk, call.message.len() as u64)];
+        let covered =
+            pieces.iter().all(|(chunk, bytes)| chunk.as_ref().is_none_or(|chunk| bytes_of(chunk) >= *bytes));
+        let payload = call.payload.as_ref();
+        let payload_covered = payload.is_none_or(|(bytes, chunk)| {
+            chunk.as_ref().is_none_or(|chunk| bytes_of(chunk) >= u64::from(*bytes))
+        });
+        // A payload inline behind a message that is not would be nowhere.
+        let inline_payload = payload.is_some_and(|(bytes, chunk)| chunk.is_none() && *bytes > 0);
+        let scattered = call.message_chunk.is_some() && inline_payload;
+        if !covered || !payload_covered || scattered || self.sent_bytes(&call) > send_bytes {
+            return Err(Misuse::Forms(call.xid));
+        }
+        self.queue.push_back(call);
+        self.send_waiting();
+        Ok(())
+    }
+
+    /// Nobody waits for this call any more. One that was not sent is forgotten; of one that was, the credit comes back
+    /// with its reply, and its memory must be fenced before it is used again. True when it was sent.
+    pub fn abandon(&mut self, xid: u32) -> bool {
+        self.queue.retain(|call| call.xid != xid);
+        match self.outstanding.get_mut(&xid) {
+            Some(waiting) => {
+                waiting.abandoned = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// How many calls the server allows now.
+    #[must_use]
+    pub fn credits(&self) -> u32 {
+        self.granted
+    }
+
+    /// Calls that were sent and have no answer, and calls that wait for credits.
+    #[must_use]
+    pub fn in_flight(&self) -> (usize, usize) {
+        (self.outstanding.len(), self.queue.len())
+    }
+
+    /// Replies to no call of ours, dropped.
+    #[must_use]
+    pub fn unmatched(&self) -> u64 {
+        self.unmatched
+    }
+
+    /// A message was received.
+    pub fn handle_receive(&mut self, bytes: &[u8]) {
+        if self.closed {
+            return;
+        }
+        self.outputs.push_back(Output::PostReceives(1));
+        let mut reader = Reader::new(bytes);
+        match Header::decode(&mut reader) {
+            Ok(header) => {
+                let message = bytes.len() - reader.remaining()..bytes.len();
+                self.handle_header(header, bytes, message);
+            }
+            Err(DecodeError::Done) => {}
+            // A reply whose lists make no sense, or of a version that we did not speak.
+            Err(DecodeError::Chunks { xid } | DecodeError::Version { xid, .. }) => {
+                if self.outstanding.contains_key(&xid) {
+                    self.fail(xid, CallError::Misused);
+                }
+                self.close(CloseReason::Protocol);
+            }
+            Err(DecodeError::Short(_)) => self.close(CloseReason::NoHeader),
+        }
+        self.send_waiting();
+    }
+
+    /// The connection is gone: all its calls fail, sent or not.
+    pub fn handle_disconnected(&mut self) {
+        self.closed = true;
+        let sent: Vec<_> = self.outstanding.keys().copied().collect();
+        sent.into_iter().for_each(|xid| self.fail(xid, CallError::Disconnected));
+        for call in std::mem::take(&mut self.queue) {
+            self.outputs.push_back(Output::Failed { xid: call.xid, error: CallError::Disconnected });
+        }
+    }
+
+    fn handle_header(&mut self, header: Header, bytes: &[u8], message: Range<usize>) {
+        let inline = bytes.get(message.clone()).unwrap_or_default();
+        let xid = header.xid;
+        let inline_call = matches!(header.body, Body::Message(_)) && message_type(inline) == Some(CALL);
+        if inline_call {
+            // Its credits are for the other direction. RFC 8167 s4
+            return self.outputs.push_back(Output::Reverse(message));
+        }
+        // A server that grants nothing would stop us for good, so one call goes on; and more than we have receives
+        // posted for would be dropped on the floor. RFC 8166 s3.3.1
+        self.granted = header.credits.clamp(1, self.wanted);
+        let mismatch = matches!(header.body, Body::Message(_)) && message_xid(inline) != Some(xid);
+        let Some(waiting) = self.outstanding.get(&xid).filter(|_| !mismatch) else {
+            self.unmatched += 1;
+            return;
+        };
+        match header.body {
+            Body::Error(error) => self.refused(xid, error),
+            Body::Message(chunks) => match landed(waiting, &chunks) {
+                Some(landed) => self.answered(xid, Message::Received(message), landed),
+                None => self.misused(xid),
+            },
+            Body::NoMessage(chunks) => {
+                let offered = waiting.reply_chunk.as_ref();
+                let said = offered.zip(chunks.reply.as_ref()).and_then(|(ours, theirs)| used(ours, theirs));
+                let said = said.and_then(|bytes| u32::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+                match said.zip(landed(waiting, &chunks)) {
+                    Some((bytes, landed)) => self.answered(xid, Message::InChunk(bytes), landed),
+                    None => self.misused(xid),
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, xid: u32, message: Message, landed: u32) {
+        if self.outstanding.remove(&xid).is_some_and(|waiting| !waiting.abandoned) {
+            self.outputs.push_back(Output::Reply { xid, message, landed });
+        }
+    }
+
+    fn refused(&mut self, xid: u32, error: HeaderError) {
+        match error {
+            HeaderError::Chunk => self.fail(xid, CallError::Chunk),
+            HeaderError::Other(code) => self.fail(xid, CallError::Unknown(code)),
+            HeaderError::Version { low, high } => {
+                self.fail(xid, CallError::Version { low, high });
+                self.close(CloseReason::Protocol);
+            }
+        }
+    }
+
+    /// What it wrote, and where, is anybody's guess.
+    fn misused(&mut self, xid: u32) {
+        self.fail(xid, CallError::Misused);
+        self.close(CloseReason::Protocol);
+    }
+
+    fn fail(&mut self, xid: u32, error: CallError) {
+        if self.outstanding.remove(&xid).is_some_and(|waiting| !waiting.abandoned) {
+            self.outputs.push_back(Output::Failed { xid, error });
+        }
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        if !self.closed {
+            self.closed = true;
+            self.outputs.push_back(Output::Close(reason));
+        }
+    }
+
+    fn receive_bytes(&self) -> usize {
+        usize::try_from(self.agreed.receive_bytes.max(INLINE_BYTES_DEFAULT)).unwrap_or(usize::MAX)
+    }
+
+    fn send_waiting(&mut self) {
+        while !self.closed && self.outstanding.len() < usize::try_from(self.granted).unwrap_or(usize::MAX) {
+            let Some(call) = self.queue.pop_front() else { return };
+            self.send(call);
+        }
+    }
+
+    fn send(&mut self, call: Call) {
+        let header = self.header(&call);
+        let mut bytes = Vec::with_capacity(header.encoded_bytes() + call.message.len());
+        header.encode(&mut Writer::new(&mut bytes));
+        let mut payload = None;
+        if call.message_chunk.is_none() {
+            bytes.extend_from_slice(&call.message);
+            payload = inline_payload(&call).map(|bytes| (bytes, padded(bytes) - to_usize(bytes)));
+        }
+        let waiting = Waiting { landing: call.landing, reply_chunk: call.reply_chunk, abandoned: false };
+        self.outstanding.insert(call.xid, waiting);
+        self.outputs.push_back(Output::Send { xid: call.xid, bytes, payload });
+    }
+
+    fn header(&self, call: &Call) -> Header {
+        let mut chunks = Chunks::default();
+        let reads = |position, chunk: &Chunk| -> Vec<_> {
+            chunk.iter().map(|segment| ReadSegment { position, segment: *segment }).collect()
+        };
+        if let Some(chunk) = &call.message_chunk {
+            chunks.reads.extend(reads(0, chunk));
+        }
+        if let Some((_, Some(chunk))) = &call.payload {
+            // Messages are far below 4 GiB. RFC 8166 s3.4.5
+            let position = u32::try_from(call.message.len()).unwrap_or(u32::MAX);
+            chunks.reads.extend(reads(position, chunk));
+        }
+        chunks.writes.extend(call.landing.clone());
+        chunks.reply.clone_from(&call.reply_chunk);
+        let body = if call.message_chunk.is_some() { Body::NoMessage(chunks) } else { Body::Message(chunks) };
+        Header { xid: call.xid, credits: self.wanted, body }
+    }
+
+    fn sent_bytes(&self, call: &Call) -> usize {
+        let header = self.header(call).encoded_bytes();
+        let inline = if call.message_chunk.is_none() { call.message.len() } else { 0 };
+        header + inline + inline_payload(call).map_or(0, padded)
+    }
+}
+
+/// What landed, by the server's answer; none where that cannot be true. A server that leaves the list out has put
+/// nothing there.
+fn landed(waiting: &Waiting, chunks: &Chunks) -> Option<u32> {
+    match (&waiting.landing, chunks.writes.first()) {
+        (_, None) => Some(0),
+        (Some(ours), Some(theirs)) if chunks.writes.len() == 1 => used(ours, theirs)?.try_into().ok(),
+        _ => None,
+    }
+}
+
+fn inline_payload(call: &Call) -> Option<u32> {
+    call.payload.as_ref().filter(|(_, chunk)| chunk.is_none()).map(|(bytes, _)| *bytes)
+}
+
+fn padded(bytes: u32) -> usize {
+    let bytes = to_usize(bytes);
+    bytes + padding(bytes)
+}
+
+fn to_usize(bytes: u32) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

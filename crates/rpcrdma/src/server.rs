@@ -1,0 +1,414 @@
+//! The responder: takes calls apart, says which memory of the client to read and to write, and frames replies.
+//!
+//! A request goes through these states: received; its chunks are being read ([`Output::Read`], then
+//! [`Server::handle_read_done`]); handed out ([`Output::Call`]); answered ([`Server::reply`]), with
+//! [`Output::Write`] before [`Output::Send`], which one queue pair carries out in this order.
+//!
+//! The message of a reply is the bare RPC message: whoever keeps it for a call that comes again (a reply cache) keeps
+//! no framing, as the second call has chunks of its own.
+
+use crate::connect::Agreed;
+use crate::header::{
+    Body, Chunk, Chunks, DecodeError, Header, HeaderError, ReadSegment, Segment, VERSION, bytes_of,
+};
+use crate::placement::{fill, pieces};
+use crate::{CALL, message_type, message_xid};
+use std::collections::VecDeque;
+use std::ops::Range;
+use xdr::{Reader, Writer, padding};
+
+/// What a server allows a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How many calls a client may have outstanding; so many receives are posted. At least 1.
+    pub credits: u32,
+    /// The most that a call's payload has, in bytes, and also a call that is read whole.
+    pub payload_bytes: u32,
+}
+
+/// A call that has not been answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId {
+    slot: u32,
+    /// So that a late completion of an earlier request in the same slot is told apart.
+    generation: u32,
+}
+
+/// Where a call's message is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// In the receive buffer just handled, at this range.
+    Received(Range<usize>),
+    /// Here: its receive buffer has been given back while chunks were read.
+    Kept(Vec<u8>),
+    /// In the memory that [`ReadInto::Message`] filled, so many bytes.
+    Read(u32),
+}
+
+/// What a read fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadInto {
+    /// The call itself.
+    Message,
+    /// The payload of the call.
+    Payload,
+}
+
+/// Payload that was read from the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Payload {
+    /// Where in the message it belongs.
+    pub position: u32,
+    /// How many bytes, with or without those that pad it to four ([`crate::nfs::holds`]).
+    pub bytes: u32,
+}
+
+/// Where the bytes of a reply come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The reply's message.
+    Message,
+    /// The reply's payload.
+    Payload,
+    /// Zeroes.
+    Padding,
+}
+
+/// A piece of a reply and where it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// From what.
+    pub source: Source,
+    /// From which byte of that on.
+    pub start: u32,
+    /// The client's memory, and how many bytes.
+    pub to: Segment,
+}
+
+/// What the driver is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Post so many more receives of the agreed size.
+    PostReceives(u32),
+    /// Read this memory of the client, one segment after the other; then [`Server::handle_read_done`].
+    Read {
+        /// For which call.
+        request: RequestId,
+        /// What is read.
+        into: ReadInto,
+        /// The client's memory.
+        chunk: Chunk,
+    },
+    /// A call is whole: answer it with [`Server::reply`], or [`Server::forget`] it.
+    Call {
+        /// To be named in the answer.
+        request: RequestId,
+        /// The call's number.
+        xid: u32,
+        /// The RPC message, without the payload.
+        message: Message,
+        /// Its payload, where that came in a chunk.
+        payload: Option<Payload>,
+        /// How many bytes of a result may be put into the client's memory; none where it offers none.
+        room: Option<u64>,
+    },
+    /// Write these into the client's memory; no need to wait for that before the next output.
+    Write {
+        /// For which call.
+        request: RequestId,
+        /// The message of the reply, where pieces of it are written.
+        message: Vec<u8>,
+        /// What goes where.
+        pieces: Vec<Piece>,
+    },
+    /// Send this.
+    Send {
+        /// The call that it answers; none for an answer to a header that made no sense.
+        request: Option<RequestId>,
+        /// The header, and the message where it is inline.
+        bytes: Vec<u8>,
+        /// So many bytes of payload behind it, and so many zeroes behind those.
+        payload: Option<(u32, usize)>,
+        /// A registration of the client that this send invalidates.
+        invalidate: Option<u32>,
+    },
+    /// A message in the reverse direction, in the receive buffer just handled. RFC 8167 s4
+    Reverse(Range<usize>),
+    /// Close the connection.
+    Close(CloseReason),
+}
+
+/// Why a connection is not worth keeping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// Not even a header.
+    #[error("the client sends what is no header")]
+    NoHeader,
+    /// More calls than it was granted.
+    #[error("the client has more calls outstanding than it was granted")]
+    TooManyCalls,
+}
+
+#[derive(Debug)]
+struct Request {
+    xid: u32,
+    chunks: Chunks,
+    reads_left: u8,
+    message: Message,
+    payload: Option<Payload>,
+}
+
+/// The responder of one connection.
+#[derive(Debug)]
+pub struct Server {
+    agreed: Agreed,
+    limits: Limits,
+    granted: u32,
+    slots: Vec<(u32, Option<Request>)>,
+    outputs: VecDeque<Output>,
+}
+
+impl Server {
+    /// Begins with the receives to post.
+    #[must_use]
+    pub fn new(agreed: Agreed, limits: Limits) -> Self {
+        let limits = Limits { credits: limits.credits.max(1), ..limits };
+        let outputs = VecDeque::from([Output::PostReceives(limits.credits)]);
+        Self { agreed, limits, granted: 1, slots: Vec::new(), outputs }
+    }
+
+    /// The next thing to do; none until the next input.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// How many calls have not been answered.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.slots.iter().filter(|(_, request)| request.is_some()).count()
+    }
+
+    /// A message was received.
+    pub fn handle_receive(&mut self, bytes: &[u8]) {
+        self.outputs.push_back(Output::PostReceives(1));
+        let mut reader = Reader::new(bytes);
+        match Header::decode(&mut reader) {
+            Ok(header) => {
+                let message = bytes.len() - reader.remaining()..bytes.len();
+                self.handle_header(header, bytes, message);
+            }
+            // RFC 8166 s4.5.1
+            Err(DecodeError::Version { xid, .. }) => {
+                self.refuse(None, xid, HeaderError::Version { low: VERSION, high: VERSION });
+            }
+            // RFC 8166 s4.5.2
+            Err(DecodeError::Chunks { xid }) => self.refuse(None, xid, HeaderError::Chunk),
+            // RFC 8166 s4.6.2
+            Err(DecodeError::Done) => {}
+            Err(DecodeError::Short(_)) => self.outputs.push_back(Output::Close(CloseReason::NoHeader)),
+        }
+    }
+
+    /// One [`Output::Read`] is done. A read that fails breaks the connection; nothing is to be told here then.
+    pub fn handle_read_done(&mut self, id: RequestId) {
+        let Some(request) = self.request(id) else { return };
+        request.reads_left = request.reads_left.saturating_sub(1);
+        if request.reads_left == 0 {
+            self.hand_out(id);
+        }
+    }
+
+    /// Answers a call. The payload, where there is one, ends the message: it is put into the client's memory where
+    /// that was offered, else it travels with the message. What has no room is refused, never cut. The driver has the
+    /// payload; the message comes back with the outputs that need it.
+    pub fn reply(&mut self, id: RequestId, message: Vec<u8>, payload: Option<u32>) {
+        let Some(request) = self.take(id) else { return };
+        let Chunks { reads, writes, reply } = request.chunks;
+        let offers = Chunks { reads, writes: writes.clone(), reply: reply.clone() };
+        let placed = payload.filter(|_| !writes.is_empty());
+        let mut answers = Chunks::default();
+        for (at, chunk) in writes.iter().enumerate() {
+            // The first one takes the payload; what is unused says 0. RFC 8166 s4.3.2
+            let bytes = if at == 0 { placed.unwrap_or(0) } else { 0 };
+            match fill(chunk, u64::from(bytes)) {
+                Some(filled) => answers.writes.push(filled),
+                None => return self.refuse(Some(id), request.xid, HeaderError::Chunk),
+            }
+        }
+        if let (Some(bytes), Some(filled)) = (placed, answers.writes.first()) {
+            let pieces = pieces(filled, &[(Source::Payload, bytes)]);
+            self.outputs.push_back(Output::Write { request: id, message: Vec::new(), pieces });
+        }
+        let inline = payload.filter(|_| placed.is_none());
+        let invalidate = if self.agreed.may_invalidate { offers.first_handle() } else { None };
+        self.send(id, request.xid, message, inline, answers, reply, invalidate);
+    }
+
+    /// Drops a call without an answer.
+    pub fn forget(&mut self, id: RequestId) {
+        drop(self.take(id));
+    }
+
+    fn handle_header(&mut self, header: Header, bytes: &[u8], message: Range<usize>) {
+        let inline = bytes.get(message.clone()).unwrap_or_default();
+        let xid = header.xid;
+        let (chunks, whole) = match header.body {
+            Body::Message(chunks) => (chunks, None),
+            Body::NoMessage(chunks) => {
+                let at_0 = read_chunk(&chunks, 0);
+                (chunks, Some(at_0))
+            }
+            // Only a responder sends these; ours has nothing to do with one.
+            Body::Error(_) => return,
+        };
+        if whole.is_none() {
+            if message_xid(inline) != Some(xid) {
+                return self.refuse(None, xid, HeaderError::Chunk);
+            }
+            if message_type(inline) != Some(CALL) {
+                return self.outputs.push_back(Output::Reverse(message));
+            }
+        }
+        if self.outstanding() >= usize::try_from(self.limits.credits).unwrap_or(usize::MAX) {
+            return self.outputs.push_back(Output::Close(CloseReason::TooManyCalls));
+        }
+        // Never 0, which would stop the client for good, and never more than receives are posted. RFC 8166 s3.3.1
+        self.granted = header.credits.clamp(1, self.limits.credits);
+        let message_bytes = whole.as_ref().map_or(inline.len() as u64, |chunk| bytes_of(chunk));
+        let Ok(payload) = self.payload_of(&chunks, whole.is_some(), message_bytes) else {
+            return self.refuse(None, xid, HeaderError::Chunk);
+        };
+        let kept = match &whole {
+            Some(_) => Message::Read(u32::try_from(message_bytes).unwrap_or(u32::MAX)),
+            None if payload.is_some() => Message::Kept(inline.to_vec()),
+            None => Message::Received(message),
+        };
+        let payload_chunk = payload.map(|payload| read_chunk(&chunks, payload.position));
+        let reads = [(ReadInto::Message, whole), (ReadInto::Payload, payload_chunk)];
+        let request = Request { xid, chunks, reads_left: 0, message: kept, payload };
+        let id = self.insert(request);
+        for (into, chunk) in reads {
+            let Some(chunk) = chunk.filter(|chunk| bytes_of(chunk) > 0) else { continue };
+            self.outputs.push_back(Output::Read { request: id, into, chunk });
+            if let Some(request) = self.request(id) {
+                request.reads_left += 1;
+            }
+        }
+        if self.request(id).is_some_and(|request| request.reads_left == 0) {
+            self.hand_out(id);
+        }
+    }
+
+    /// The one chunk of arguments that a call of ours may have, checked; or a complaint. RFC 8166 s3.4.5
+    fn payload_of(&self, chunks: &Chunks, whole: bool, message_bytes: u64) -> Result<Option<Payload>, ()> {
+        let at_0 = chunks.reads.iter().any(|read| read.position == 0);
+        // A call is either inline or in the chunk at position 0. RFC 8166 s3.5.3
+        if whole != at_0
+            || message_bytes > u64::from(self.limits.payload_bytes)
+            || (whole && message_bytes < 8)
+        {
+            return Err(());
+        }
+        let mut positions = chunks.reads.iter().map(|read| read.position).filter(|position| *position != 0);
+        let Some(position) = positions.next() else { return Ok(None) };
+        let bytes = bytes_of(&read_chunk(chunks, position));
+        let misplaced = position % 4 != 0 || u64::from(position) > message_bytes;
+        if misplaced
+            || positions.any(|other| other != position)
+            || bytes > u64::from(self.limits.payload_bytes)
+        {
+            return Err(());
+        }
+        Ok(Some(Payload { position, bytes: u32::try_from(bytes).map_err(drop)? }))
+    }
+
+    fn hand_out(&mut self, id: RequestId) {
+        let Some(request) = self.request(id) else { return };
+        let message = std::mem::replace(&mut request.message, Message::Read(0));
+        let room = request.chunks.writes.first().map(|chunk| bytes_of(chunk));
+        let call = Output::Call { request: id, xid: request.xid, message, payload: request.payload, room };
+        self.outputs.push_back(call);
+    }
+
+    /// Inline where it fits, else into the chunk for replies, else not at all.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one reply, taken apart by its one caller")]
+    fn send(
+        &mut self,
+        id: RequestId,
+        xid: u32,
+        message: Vec<u8>,
+        payload: Option<u32>,
+        mut chunks: Chunks,
+        reply_chunk: Option<Chunk>,
+        invalidate: Option<u32>,
+    ) {
+        let payload_bytes = payload.unwrap_or(0);
+        let pad = padding(usize::try_from(payload_bytes).unwrap_or(0));
+        let stream = message.len() as u64 + u64::from(payload_bytes) + pad as u64;
+        let credits = self.granted;
+        if 16 + chunks.encoded_bytes() as u64 + stream <= u64::from(self.agreed.send_bytes) {
+            let mut bytes = encoded(&Header { xid, credits, body: Body::Message(chunks) });
+            bytes.extend_from_slice(&message);
+            let payload = payload.map(|bytes| (bytes, pad));
+            return self.outputs.push_back(Output::Send { request: Some(id), bytes, payload, invalidate });
+        }
+        // A reply that was not foreseen to be so long is refused. RFC 8166 s4.5.3
+        let Some(filled) = reply_chunk.and_then(|chunk| fill(&chunk, stream)) else {
+            return self.refuse(Some(id), xid, HeaderError::Chunk);
+        };
+        let message_bytes = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        let pad = u32::try_from(pad).unwrap_or(0);
+        let sources =
+            [(Source::Message, message_bytes), (Source::Payload, payload_bytes), (Source::Padding, pad)];
+        let pieces = pieces(&filled, &sources);
+        self.outputs.push_back(Output::Write { request: id, message, pieces });
+        chunks.reply = Some(filled);
+        let bytes = encoded(&Header { xid, credits, body: Body::NoMessage(chunks) });
+        self.outputs.push_back(Output::Send { request: Some(id), bytes, payload: None, invalidate });
+    }
+
+    fn refuse(&mut self, request: Option<RequestId>, xid: u32, error: HeaderError) {
+        let bytes = encoded(&Header { xid, credits: self.granted, body: Body::Error(error) });
+        self.outputs.push_back(Output::Send { request, bytes, payload: None, invalidate: None });
+    }
+
+    fn insert(&mut self, request: Request) -> RequestId {
+        let free = self.slots.iter().position(|(_, slot)| slot.is_none());
+        let at = free.unwrap_or(self.slots.len());
+        if at == self.slots.len() {
+            self.slots.push((0, None));
+        }
+        let mut generation = 0;
+        if let Some((age, slot)) = self.slots.get_mut(at) {
+            *age = age.wrapping_add(1);
+            generation = *age;
+            *slot = Some(request);
+        }
+        RequestId { slot: u32::try_from(at).unwrap_or(u32::MAX), generation }
+    }
+
+    fn slot(&mut self, id: RequestId) -> Option<&mut Option<Request>> {
+        let (generation, slot) = self.slots.get_mut(usize::try_from(id.slot).ok()?)?;
+        (*generation == id.generation).then_some(slot)
+    }
+
+    fn request(&mut self, id: RequestId) -> Option<&mut Request> {
+        self.slot(id)?.as_mut()
+    }
+
+    fn take(&mut self, id: RequestId) -> Option<Request> {
+        self.slot(id)?.take()
+    }
+}
+
+/// The segments of the read list with this position, in order.
+fn read_chunk(chunks: &Chunks, position: u32) -> Chunk {
+    let here = |read: &&ReadSegment| read.position == position;
+    chunks.reads.iter().filter(here).map(|read| read.segment).collect()
+}
+
+fn encoded(header: &Header) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(header.encoded_bytes());
+    header.encode(&mut Writer::new(&mut bytes));
+    bytes
+}

@@ -1,0 +1,6 @@
+//! What a server of RPC-over-RDMA sends to a client.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| rpcrdma::fuzzing::to_a_client(bytes));
