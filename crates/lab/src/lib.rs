@@ -4,7 +4,9 @@
 //! that owns it, removed when that process is done with it, and collected by the next lab should the owner
 //! have been killed.
 //!
-//! Left out for now: virtual machines with Soft-RoCE.
+//! [`vm`] boots one or two virtual machines with a stock kernel, this machine's files and Soft-RoCE devices. They
+//! end with the process that owns them and leave nothing behind.
 #![forbid(unsafe_code)]
 
 pub mod net;
+pub mod vm;

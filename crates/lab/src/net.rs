@@ -26,6 +26,7 @@ mod state;
 mod system;
 
 pub use error::Error;
+pub(crate) use leftovers::Owner;
 pub use leftovers::collect;
 pub use link::{Condition, Link};
 pub use run::{exec, run};

@@ -7,15 +7,22 @@ const ROOT_PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// The Debian package of each program that our suites use.
 const PACKAGES: &[(&str, &str)] = &[
+    ("busybox", "busybox-static"),
     ("cc", "gcc"),
+    ("depmod", "kmod"),
+    ("exportfs", "nfs-kernel-server"),
+    ("fio", "fio"),
     ("gcc", "gcc"),
     ("ganesha.nfsd", "nfs-ganesha"),
     ("ip", "iproute2"),
     ("nfs-cat", "libnfs-utils"),
     ("nfs-cp", "libnfs-utils"),
     ("nfs-ls", "libnfs-utils"),
+    ("mount.nfs", "nfs-common"),
     ("nft", "nftables"),
     ("ping", "iputils-ping"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("rpc.nfsd", "nfs-kernel-server"),
     ("rpcbind", "rpcbind"),
     ("rpcinfo", "rpcbind"),
     ("setpriv", "util-linux"),

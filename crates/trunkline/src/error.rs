@@ -108,6 +108,9 @@ pub enum Error {
         /// Why.
         cause: String,
     },
+    /// A lab of virtual machines failed.
+    #[error(transparent)]
+    Vm(#[from] lab::vm::Error),
     /// A file is no record that we can read.
     #[error("cannot use {file} as a record")]
     Record {
@@ -200,6 +203,7 @@ impl Error {
             Self::Remote { cause, .. } => return of_client(cause),
             Self::Bench(error) => return of_bench(error),
             Self::Lab(error) => return of_lab(error),
+            Self::Vm(error) => return of_vm(error),
             Self::Record { cause, .. } => of_record(cause),
             Self::Read { file, cause } => return Some(of_file(file, cause)),
             Self::Write { file, cause } => return Some(of_file(file, cause)),
@@ -334,6 +338,28 @@ fn of_lab(error: &lab::net::Error) -> Option<String> {
         Error::Refused { .. } => "the same command by hand, as root",
         Error::Io { .. } => "trunkline lab list        to see the labs that run",
         Error::Timeout(_) => "the server's command by hand, to see what it waits for",
+        // The crate may add some; they come without advice until they are named here.
+        _ => return None,
+    };
+    Some(advice.to_owned())
+}
+
+fn of_vm(error: &lab::vm::Error) -> Option<String> {
+    use lab::vm::Error;
+    let advice = match error {
+        // Its sentence says what to do.
+        Error::Missing { .. } => return None,
+        Error::Misuse(_) => "trunkline lab vm --help",
+        Error::NoKernel(_) => {
+            "apt-get update, or --kernel with a package that `apt-cache search linux-image` shows"
+        }
+        Error::Unsupported(_) => "the same on another machine",
+        Error::Boot { .. } => "--accel tcg, or another --kernel; the end of the guest's console is above",
+        Error::Refused { .. } => "the program's whole path; guests see this machine's files",
+        Error::Gone { .. } => "more --memory, where it ran out of it",
+        Error::Io { .. } => "the same again with -vv",
+        Error::Timeout(_) => "the server's command by hand, to see what it waits for",
+        Error::Interrupted => "the same again, and more patience",
         // The crate may add some; they come without advice until they are named here.
         _ => return None,
     };

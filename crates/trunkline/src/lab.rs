@@ -1,4 +1,6 @@
-//! `trunkline lab`: networks that aren't there.
+//! `trunkline lab`: networks and machines that aren't there.
+
+mod vm;
 
 use crate::error::Error;
 use crate::output;
@@ -9,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
-/// Try things on networks with slow, cut and silent links, on this machine (needs root).
+/// Try things without the hardware: networks with slow, cut and silent links (needs root), virtual machines.
 #[derive(Debug, Args)]
 pub struct LabArgs {
     #[command(subcommand)]
@@ -24,6 +26,10 @@ enum LabCommand {
     /// Show the labs that run, with their links and how each is.
     List,
     Exec(ExecArgs),
+    Vm(vm::VmArgs),
+    /// The agent in a guest of `lab vm`; of no use elsewhere.
+    #[command(hide = true)]
+    Guest,
 }
 
 /// Build a client, nodes and a shaped link to each, run a command as the client, and clean up.
@@ -141,6 +147,11 @@ pub fn run(args: LabArgs) -> Result<ExitCode, Error> {
         LabCommand::Exec(ExecArgs { namespace, which, command }) => {
             let status = net::exec(&which.find()?, &namespace, &command_of(command))?;
             Ok(passed_on(status))
+        }
+        LabCommand::Vm(args) => vm::run(args),
+        LabCommand::Guest => {
+            ::lab::vm::serve_as_guest()?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }

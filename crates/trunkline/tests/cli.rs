@@ -414,3 +414,31 @@ fn the_document_of_the_configuration_has_every_key() {
         }
     }
 }
+
+#[test]
+fn a_lab_of_machines_that_makes_no_sense_is_refused_before_anything_is_started() {
+    let wrong: [(&[&str], &str); 4] = [
+        (&["--write", "/no/such/directory", "--", "true"], "/no/such/directory is no directory"),
+        (&["--memory", "100MiB", "--", "true"], "512 MiB"),
+        (&["--cpus", "99", "--", "true"], "1 to 16 processors"),
+        (&["--shell"], "a shell needs a terminal"),
+    ];
+    for (arguments, said) in wrong {
+        let (code, out, err) = run(&[&["lab", "vm"], arguments].concat());
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+        assert!(err.starts_with("error: ") && err.contains(said) && err.contains("\n  try:   "), "{err}");
+    }
+    let usage: [&[&str]; 4] = [
+        &[],
+        &["--guests", "3", "--", "true"],
+        &["--accel", "fast", "--", "true"],
+        &["--memory", "4", "--", "true"],
+    ];
+    for arguments in usage {
+        let (code, _, err) = run(&[&["lab", "vm"], arguments].concat());
+        assert_eq!(code, Some(2), "{arguments:?}: {err}");
+    }
+    let (code, _, err) = run(&["lab", "guest"]);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("no guest of `trunkline lab vm`"), "{err}");
+}

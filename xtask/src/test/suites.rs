@@ -96,4 +96,23 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
         needs: &[Need::Root],
     },
+    // Last: it has a processor to itself for minutes.
+    Suite {
+        name: "vm",
+        about: "a stock kernel in a virtual machine: its NFS client on our server, our client on its server",
+        tier: Tier::Ci,
+        minutes: 6,
+        command: &["test", "--package", "trunkline", "--test", "vm"],
+        packages: &[
+            "busybox-static",
+            "fio",
+            "iproute2",
+            "kmod",
+            "nfs-common",
+            "nfs-kernel-server",
+            "qemu-system-x86",
+            "rpcbind",
+        ],
+        needs: &[],
+    },
 ];

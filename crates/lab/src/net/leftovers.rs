@@ -18,14 +18,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The process that owns a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner {
-    pub(super) pid: u32,
+pub(crate) struct Owner {
+    pub(crate) pid: u32,
     /// When it started, in ticks since boot.
-    pub(super) started: u64,
+    pub(crate) started: u64,
 }
 
 impl Owner {
-    pub(super) fn this_process() -> Result<Self, Error> {
+    pub(crate) fn this_process() -> Result<Self, Error> {
         let pid = std::process::id();
         match start_of(pid) {
             Some(started) => Ok(Self { pid, started }),
@@ -34,12 +34,12 @@ impl Owner {
     }
 
     /// From the identity of a lab.
-    pub(super) fn of(id: &str) -> Option<Self> {
+    pub(crate) fn of(id: &str) -> Option<Self> {
         let mut parts = id.split('-');
         Some(Self { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? })
     }
 
-    pub(super) fn lives(self) -> bool {
+    pub(crate) fn lives(self) -> bool {
         start_of(self.pid) == Some(self.started)
     }
 }

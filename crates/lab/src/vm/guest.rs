@@ -1,0 +1,405 @@
+//! A guest from outside: commands in it, their streams, and how they end.
+
+use super::frame::{Frame, Kind, PIECE_BYTES, Start};
+use super::machine::{Hardware, Machine};
+use super::{Accel, Error};
+use rustix::process::Signal;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Output};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a guest may take to come up under emulation, on a machine that has other things to do.
+const UP_WITHIN: Duration = Duration::from_secs(600);
+
+/// How long we hope for the processor before we take the emulation.
+const UP_WITHIN_ON_KVM: Duration = Duration::from_secs(20);
+
+/// Between two looks at whether we are to stop waiting.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What a command does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Standard output.
+    Out(Vec<u8>),
+    /// Standard error.
+    Err(Vec<u8>),
+}
+
+/// What the thread that reads the port hands over.
+#[derive(Debug)]
+enum Told {
+    Event(Event),
+    Ended(i32),
+    Refused(String),
+}
+
+#[derive(Debug)]
+struct Shared {
+    port: Mutex<UnixStream>,
+    commands: Mutex<HashMap<u32, Sender<Told>>>,
+    next: AtomicU32,
+}
+
+impl Shared {
+    fn say(&self, frame: &Frame) -> std::io::Result<()> {
+        frame.write(&mut *self.port.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn commands(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Sender<Told>>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A virtual machine that is up. It ends when dropped, and with the process that owns it.
+#[derive(Debug)]
+pub struct Guest {
+    name: &'static str,
+    shared: Arc<Shared>,
+    machine: Machine,
+    reader: Option<JoinHandle<()>>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Guest {
+    /// Starts QEMU; [`Guest::wait_until_up`] says whether anybody is in.
+    pub(super) fn start(
+        name: &'static str,
+        hardware: Hardware<'_>,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Result<(Self, Receiver<()>), Error> {
+        let (machine, port) = Machine::start(hardware)?;
+        let from = port.try_clone().map_err(Error::io("use the guest's port twice"))?;
+        let shared =
+            Arc::new(Shared { port: Mutex::new(port), commands: Mutex::default(), next: AtomicU32::new(1) });
+        let (tell_up, up) = channel();
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || read_port(from, &shared, &tell_up))
+        };
+        Ok((Self { name, shared, machine, reader: Some(reader), environment }, up))
+    }
+
+    /// Waits for the agent.
+    pub(super) fn wait_until_up(
+        &self,
+        up: &Receiver<()>,
+        accel: Accel,
+        stop: &AtomicBool,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        let within = if accel == Accel::Tcg { UP_WITHIN } else { UP_WITHIN_ON_KVM };
+        loop {
+            match up.recv_timeout(LOOK_EVERY) {
+                Ok(()) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    return Err(Error::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) if start.elapsed() < within && !self.machine.has_ended() => {}
+                Err(_) => {
+                    let why = if self.machine.has_ended() {
+                        "QEMU ended".to_owned()
+                    } else {
+                        format!("not within {within:?}")
+                    };
+                    let said = format!("{why}; it said: {}", self.machine.last_words());
+                    return Err(Error::Boot { guest: self.name, said });
+                }
+            }
+        }
+    }
+
+    /// `client` or `server`; `guest` where it is alone.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Variables that every command in this guest finds, besides its own.
+    #[must_use]
+    pub fn environment(&self) -> &[(OsString, OsString)] {
+        &self.environment
+    }
+
+    /// Starts a command: program, arguments, directory and variables of it are kept. It runs as root in the
+    /// guest, in the caller's directory when it names none, with the caller's PATH behind root's.
+    ///
+    /// # Errors
+    /// A guest that is gone. A command that cannot be started tells so when it is waited for.
+    pub fn spawn(&self, command: &Command) -> Result<Running, Error> {
+        self.spawn_on(command, None)
+    }
+
+    pub(super) fn spawn_on(&self, command: &Command, terminal: Option<(u16, u16)>) -> Result<Running, Error> {
+        let here = || std::env::current_dir().map(OsString::from).unwrap_or_default();
+        let mut environment = self.environment.clone();
+        let given = command.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        environment.extend(given);
+        let start = Start {
+            directory: command.get_current_dir().map_or_else(here, OsString::from),
+            terminal,
+            words: [command.get_program()]
+                .into_iter()
+                .chain(command.get_args())
+                .map(OsStr::to_owned)
+                .collect(),
+            environment,
+        };
+        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        let (tell, told) = channel();
+        self.shared.commands().insert(id, tell);
+        let running = Running {
+            name: command.get_program().to_string_lossy().into_owned(),
+            guest: self.name,
+            shared: Arc::clone(&self.shared),
+            id,
+            told,
+            status: None,
+        };
+        match self.shared.say(&Frame::new(Kind::Start, id, start.encode())) {
+            Ok(()) => Ok(running),
+            Err(_) => Err(self.gone()),
+        }
+    }
+
+    /// Runs a command to its end, without input, and gives its output.
+    ///
+    /// # Errors
+    /// A command that cannot be started, or a guest that is gone.
+    pub fn output(&self, command: &Command) -> Result<Output, Error> {
+        let running = self.spawn(command)?;
+        running.end_input();
+        running
+            .output()
+            .map_err(|error| if matches!(error, Error::Gone { .. }) { self.gone() } else { error })
+    }
+
+    /// Runs a shell script to its end.
+    ///
+    /// # Errors
+    /// A guest that is gone.
+    pub fn sh(&self, script: &str) -> Result<Output, Error> {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", script]);
+        self.output(&shell)
+    }
+
+    /// What was last seen of the guest.
+    pub(super) fn gone(&self) -> Error {
+        Error::Gone { guest: self.name, said: self.machine.last_words() }
+    }
+
+    /// Whether it has ended by itself.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.machine.has_ended()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.machine.kill();
+        // The reader has seen the end by now, unless somebody else holds QEMU's end of the port.
+        let _ = self.shared.port.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Both);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}
+
+/// Sorts what comes from the guest until it ends; then all commands learn that by a closed channel.
+fn read_port(mut port: UnixStream, shared: &Shared, up: &Sender<()>) {
+    while let Ok(Some(frame)) = Frame::read(&mut port) {
+        let id = frame.command;
+        let told = match frame.kind {
+            Kind::Ready => {
+                // Nobody waits when we have given up on it.
+                let _ = up.send(());
+                continue;
+            }
+            Kind::Out => Told::Event(Event::Out(frame.payload)),
+            Kind::Err => Told::Event(Event::Err(frame.payload)),
+            Kind::Ended => {
+                let status = frame.payload.as_slice().try_into().map(i32::from_be_bytes);
+                Told::Ended(status.unwrap_or(0xff00))
+            }
+            Kind::Refused => Told::Refused(String::from_utf8_lossy(&frame.payload).into_owned()),
+            // These go the other way.
+            Kind::Start | Kind::Input | Kind::EndOfInput | Kind::Signal => continue,
+        };
+        let mut commands = shared.commands();
+        let last = matches!(told, Told::Ended(_) | Told::Refused(_));
+        let listener = if last { commands.remove(&id) } else { commands.get(&id).cloned() };
+        // Output of a child that outlived its command, or of a command that nobody waits for.
+        let _ = listener.map(|listener| listener.send(told));
+    }
+    shared.commands().clear();
+}
+
+/// A command in a guest; killed with its children when dropped before its end. Its output is kept in memory until
+/// it is read.
+#[derive(Debug)]
+pub struct Running {
+    name: String,
+    guest: &'static str,
+    shared: Arc<Shared>,
+    id: u32,
+    told: Receiver<Told>,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    /// The next piece of output; none once the command has ended.
+    ///
+    /// # Errors
+    /// A command that could not be started, a guest that is gone, or nothing within this time.
+    pub fn next_within(&mut self, time: Duration) -> Result<Option<Event>, Error> {
+        if self.status.is_some() {
+            return Ok(None);
+        }
+        match self.told.recv_timeout(time) {
+            Ok(Told::Event(event)) => Ok(Some(event)),
+            Ok(Told::Ended(status)) => {
+                self.status = Some(ExitStatus::from_raw(status));
+                Ok(None)
+            }
+            Ok(Told::Refused(said)) => Err(Error::Refused { command: self.name.clone(), said }),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Error::Timeout(format!("{} did nothing within {time:?}", self.name)))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Error::Gone { guest: self.guest, said: format!("while {} ran", self.name) })
+            }
+        }
+    }
+
+    /// Passes each piece of output on until the command ends; gives how it ended.
+    ///
+    /// # Errors
+    /// A command that could not be started, or a guest that is gone.
+    pub fn wait(&mut self, mut pass: impl FnMut(Event)) -> Result<ExitStatus, Error> {
+        loop {
+            match self.next_within(Duration::from_secs(3600)) {
+                Ok(Some(event)) => pass(event),
+                // A silent hour is nothing unusual for a server.
+                Err(Error::Timeout(_)) => {}
+                outcome => {
+                    outcome?;
+                    return Ok(self.status.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// Waits for the end and gives all its output.
+    ///
+    /// # Errors
+    /// A command that could not be started, or a guest that is gone.
+    pub fn output(mut self) -> Result<Output, Error> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let status = self.wait(|event| match event {
+            Event::Out(bytes) => stdout.extend(bytes),
+            Event::Err(bytes) => stderr.extend(bytes),
+        })?;
+        Ok(Output { status, stdout, stderr })
+    }
+
+    /// Waits for a line of standard output that begins so; gives all output until then.
+    ///
+    /// # Errors
+    /// Not within the time, the command's end before it, or a guest that is gone.
+    pub fn wait_for_line(&mut self, start: &str, within: Duration) -> Result<String, Error> {
+        let began = Instant::now();
+        let (mut seen, mut told) = (String::new(), String::new());
+        loop {
+            let left = within.saturating_sub(began.elapsed());
+            match self.next_within(left)? {
+                Some(Event::Out(bytes)) => {
+                    seen.push_str(&String::from_utf8_lossy(&bytes));
+                    if seen.lines().any(|line| line.starts_with(start)) {
+                        return Ok(seen);
+                    }
+                }
+                Some(Event::Err(bytes)) => told.push_str(&String::from_utf8_lossy(&bytes)),
+                None => {
+                    let why = format!("{} ended before it said {start:?}; it said: {seen}{told}", self.name);
+                    return Err(Error::Timeout(why));
+                }
+            }
+        }
+    }
+
+    /// Something to read for the command.
+    pub fn input(&self, bytes: &[u8]) {
+        for piece in bytes.chunks(PIECE_BYTES) {
+            // A guest that is gone tells so when the command is waited for.
+            let _ = self.shared.say(&Frame::new(Kind::Input, self.id, piece));
+        }
+    }
+
+    /// Nothing more to read for the command.
+    pub fn end_input(&self) {
+        let _ = self.shared.say(&Frame::new(Kind::EndOfInput, self.id, []));
+    }
+
+    /// A signal for the command and its children.
+    pub fn signal(&self, signal: Signal) {
+        self.remote().signal(signal);
+    }
+
+    /// What another thread needs to send it input and signals.
+    pub(super) fn remote(&self) -> Remote {
+        Remote { shared: Arc::clone(&self.shared), id: self.id }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.status.is_none() && self.shared.commands().remove(&self.id).is_some() {
+            self.signal(Signal::KILL);
+        }
+    }
+}
+
+/// Reaches a running command from another thread.
+#[derive(Debug, Clone)]
+pub(super) struct Remote {
+    shared: Arc<Shared>,
+    id: u32,
+}
+
+impl Remote {
+    pub(super) fn signal(&self, signal: Signal) {
+        let number = u8::try_from(signal.as_raw()).unwrap_or(0);
+        // A guest that is gone tells so when the command is waited for.
+        let _ = self.shared.say(&Frame::new(Kind::Signal, self.id, [number]));
+    }
+
+    pub(super) fn input(&self, bytes: &[u8]) -> std::io::Result<()> {
+        self.shared.say(&Frame::new(Kind::Input, self.id, bytes))
+    }
+
+    pub(super) fn end_input(&self) {
+        let _ = self.shared.say(&Frame::new(Kind::EndOfInput, self.id, []));
+    }
+}
+
+/// Flushes what was passed on; a terminal that is gone must not hold a guest up.
+pub(super) fn show(event: &Event) {
+    let _ = match event {
+        Event::Out(bytes) => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush())
+        }
+        Event::Err(bytes) => std::io::stderr().lock().write_all(bytes),
+    };
+}

@@ -1,0 +1,197 @@
+//! One QEMU process: started so that it ends with us whatever happens, and leaves no file behind.
+//!
+//! - The kernel ends it when the thread that started it does (`setpriv --pdeathsig`), so a thread of its own starts
+//!   it and waits for it.
+//! - What it reads and writes besides sockets are files in our memory (`memfd`), reached through /proc.
+
+use super::{Accel, Error, programs};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// How much of a console's end is shown when a guest fails.
+const CONSOLE_BYTES: u64 = 1500;
+
+/// The maximum transmission unit of the links: RDMA's 4096 and its headers fit.
+const LINK_MTU: u32 = 9000;
+
+/// What QEMU is told.
+#[derive(Debug)]
+pub(super) struct Hardware<'a> {
+    pub(super) accel: Accel,
+    pub(super) memory_mib: u32,
+    pub(super) cpus: u8,
+    pub(super) kernel: &'a Path,
+    pub(super) initramfs: &'a [u8],
+    pub(super) writable: &'a [PathBuf],
+    /// Our end of each link, and the last byte of its hardware address.
+    pub(super) links: Vec<(UnixStream, u8)>,
+}
+
+/// A running QEMU; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pidfd: OwnedFd,
+    /// QEMU opens it at some time during its start.
+    _initramfs: File,
+    console: File,
+    complaints: Arc<Mutex<String>>,
+    waiter: Option<JoinHandle<()>>,
+}
+
+impl Machine {
+    /// Starts QEMU; the stream is the host's end of the agent's port.
+    pub(super) fn start(hardware: Hardware<'_>) -> Result<(Self, UnixStream), Error> {
+        let initramfs = memory_file("initramfs")?;
+        (&initramfs)
+            .write_all(hardware.initramfs)
+            .map_err(Error::io("keep the guest's first files in memory"))?;
+        let console = memory_file("console")?;
+        let (ours, theirs) = UnixStream::pair().map_err(Error::io("make a pair of sockets"))?;
+        let mut command = wrapped()?;
+        command.args(arguments(&hardware, &ours_in_proc(&initramfs), &ours_in_proc(&console)));
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+        // An interrupt from the terminal is ours to handle.
+        command.process_group(0);
+        let links = hardware.links.into_iter().map(|(stream, _)| stream).collect();
+        let machine = Self::spawn(command, links, initramfs, console)?;
+        Ok((machine, ours))
+    }
+
+    fn spawn(
+        mut command: Command,
+        links: Vec<UnixStream>,
+        initramfs: File,
+        console: File,
+    ) -> Result<Self, Error> {
+        let (tell_started, started) = channel();
+        let complaints = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&complaints);
+        let waiter = thread::spawn(move || {
+            // The child inherits its ends of the links; no other child of ours should, so they are closed to
+            // others again at once. One started right now by another thread does no harm with them.
+            let pass = |flags| links.iter().try_for_each(|link| fcntl_setfd(link, flags));
+            let spawned = pass(FdFlags::empty()).map_err(std::io::Error::from).and_then(|()| command.spawn());
+            drop(links);
+            drop(command);
+            let mut child = match spawned {
+                Ok(child) => child,
+                Err(error) => return drop(tell_started.send(Err(error))),
+            };
+            let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+            let _ = tell_started.send(pidfd.map_err(std::io::Error::from));
+            if let Some(mut stderr) = child.stderr.take() {
+                let mut said = Vec::new();
+                // Reads until QEMU has ended; it says little.
+                let _ = stderr.read_to_end(&mut said);
+                let text = String::from_utf8_lossy(&said).trim().to_owned();
+                *kept.lock().unwrap_or_else(PoisonError::into_inner) = text;
+            }
+            // An error would mean that somebody else has waited for it: it is gone then too.
+            let _ = child.wait();
+        });
+        let pidfd =
+            started.recv().unwrap_or_else(|_| Err(std::io::Error::other("no answer from its thread")));
+        let pidfd = pidfd.map_err(Error::io("start QEMU"))?;
+        Ok(Self { pidfd, _initramfs: initramfs, console, complaints, waiter: Some(waiter) })
+    }
+
+    /// Whether QEMU has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.waiter.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// What was last seen of it: QEMU's own complaints and the end of the guest's console.
+    pub(super) fn last_words(&self) -> String {
+        let complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let length = self.console.metadata().map_or(0, |metadata| metadata.len());
+        let mut end = vec![0; usize::try_from(length.min(CONSOLE_BYTES)).unwrap_or(0)];
+        // A console that cannot be read has nothing to tell.
+        let read = self.console.read_at(&mut end, length.saturating_sub(CONSOLE_BYTES)).unwrap_or(0);
+        end.truncate(read);
+        let console = String::from_utf8_lossy(&end).replace('\r', "");
+        let words: Vec<_> =
+            [complaints.trim(), console.trim()].into_iter().filter(|text| !text.is_empty()).collect();
+        if words.is_empty() { "without a word".to_owned() } else { words.join("\n") }
+    }
+
+    /// Ends it at once and waits until it is gone.
+    pub(super) fn kill(&mut self) {
+        // An error means that it is gone already.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        if let Some(waiter) = self.waiter.take() {
+            let _ = waiter.join();
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The words before QEMU's own: no core file should it abort, and its end with ours.
+fn wrapped() -> Result<Command, Error> {
+    let qemu = programs::find("qemu-system-x86_64", "qemu-system-x86")?;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "ulimit -c 0; exec \"$@\"", "sh"]);
+    command.arg(programs::find("setpriv", "util-linux")?).args(["--pdeathsig", "KILL"]).arg(qemu);
+    Ok(command)
+}
+
+fn arguments(hardware: &Hardware<'_>, initramfs: &str, console: &str) -> Vec<String> {
+    let accel = match hardware.accel {
+        Accel::Kvm | Accel::Auto => ["-accel", "kvm", "-cpu", "host"],
+        Accel::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+    };
+    let mut words: Vec<String> = accel.map(str::to_owned).to_vec();
+    let mut add = |option: &str, value: String| words.extend([format!("-{option}"), value]);
+    add("smp", hardware.cpus.to_string());
+    add("m", format!("{}M", hardware.memory_mib));
+    add("display", "none".to_owned());
+    add("monitor", "none".to_owned());
+    add("chardev", format!("file,id=console,path={console},append=on"));
+    add("serial", "chardev:console".to_owned());
+    add("chardev", "socket,id=agent,fd=0".to_owned());
+    add("device", "virtio-serial-pci".to_owned());
+    add("device", "virtserialport,chardev=agent,name=trunkline".to_owned());
+    add("nic", "none".to_owned());
+    for (number, (link, last)) in (1..).zip(&hardware.links) {
+        add("netdev", format!("socket,id=n{number},fd={}", link.as_raw_fd()));
+        let mac = format!("52:54:00:77:{number:02x}:{last:02x}");
+        add("device", format!("virtio-net-pci,netdev=n{number},mac={mac},host_mtu={LINK_MTU}"));
+    }
+    let share = "security_model=none,multidevs=remap";
+    add("virtfs", format!("local,path=/,mount_tag=root,readonly=on,{share}"));
+    for (number, directory) in hardware.writable.iter().enumerate() {
+        add("virtfs", format!("local,path={},mount_tag=write{number},{share}", directory.display()));
+    }
+    add("kernel", hardware.kernel.display().to_string());
+    add("initrd", initramfs.to_owned());
+    add("append", "console=ttyS0 quiet panic=-1 rdinit=/init".to_owned());
+    words.push("-no-reboot".to_owned());
+    words
+}
+
+/// A file that exists in our memory only.
+fn memory_file(name: &str) -> Result<File, Error> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
+    file.map(File::from).map_err(Error::io("make a file in memory"))
+}
+
+/// How another process of this user opens it while we have it open.
+fn ours_in_proc(file: &File) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_fd().as_raw_fd())
+}

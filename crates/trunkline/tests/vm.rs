@@ -1,0 +1,57 @@
+//! A stock kernel in a virtual machine: its NFS client on our server, our client on its server, and the lab itself
+//! with nothing left behind. One boot serves all cases but those that end a lab. `cargo xtask test vm` runs it.
+
+#[path = "vm/kernel_client.rs"]
+mod kernel_client;
+#[path = "vm/kernel_server.rs"]
+mod kernel_server;
+#[path = "vm/lifetime.rs"]
+mod lifetime;
+
+use lab::vm::{Accel, Spec, Vm};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use testkit::require_program;
+
+/// Emulated everywhere, so that the suite shows the same on each machine.
+fn spec() -> Spec {
+    Spec { accel: Accel::Tcg, ..Spec::new(env!("CARGO_BIN_EXE_trunkline")) }
+}
+
+/// The lab that all cases share; its guest ends with the test program.
+fn lab() -> &'static Vm {
+    static LAB: OnceLock<Vm> = OnceLock::new();
+    LAB.get_or_init(|| {
+        for program in ["busybox", "fio", "mount.nfs", "qemu-system-x86_64", "rpc.nfsd", "rpcbind"] {
+            let _ = require_program(program);
+        }
+        match Vm::start(&spec()) {
+            Ok(vm) => vm,
+            Err(error) => panic!("cannot start a lab: {error}"),
+        }
+    })
+}
+
+/// One case at a time: emulation has this machine's processors to itself, and a client that moves calls off a path
+/// that answers late would take a crowded guest for a broken one.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a shell script in the guest; it must succeed. Gives its output.
+#[track_caller]
+fn sh(script: &str) -> String {
+    let output = match lab().client().sh(&format!("set -e\n{script}")) {
+        Ok(output) => output,
+        Err(error) => panic!("{script}\n{error}"),
+    };
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\n{}\n{out}\n{err}", output.status);
+    out.into_owned()
+}
+
+/// Our program, by its whole path.
+fn trunkline() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_trunkline"))
+}

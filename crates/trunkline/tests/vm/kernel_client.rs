@@ -1,0 +1,119 @@
+//! The Linux kernel's NFS client on our server, over TCP.
+
+use crate::{alone, lab, sh, trunkline};
+use lab::vm::Running;
+use std::process::Command;
+use std::time::Duration;
+
+/// How long the server may take to listen, in an emulated machine.
+const READY_WITHIN: Duration = Duration::from_secs(300);
+
+/// A server of its own, mounted by the kernel with these options, until dropped.
+struct Mounted {
+    directory: String,
+    _server: Running,
+}
+
+impl Mounted {
+    fn new(name: &str, port: u16, options: &str) -> Self {
+        let mut command = Command::new(trunkline());
+        command.args(["serve", "--mem", "256MiB", "--listen", &format!("10.77.1.2:{port}")]).current_dir("/");
+        let mut server = lab().server().spawn(&command).expect("the guest is there");
+        server.wait_for_line("ready", READY_WITHIN).expect("it serves");
+        let directory = format!("/mnt/{name}");
+        sh(&format!(
+            "mkdir -p {directory}
+             mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,{options} \
+             10.77.1.2:/export {directory}"
+        ));
+        Self { directory, _server: server }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Before its server ends; a failed test must not hang here.
+        let _ = lab().client().sh(&format!("umount -f -l {}", self.directory));
+    }
+}
+
+fn fio_finds_what_it_wrote(mounted: &Mounted) {
+    for (block, size) in [("4k", "2m"), ("64k", "8m"), ("1m", "16m")] {
+        let directory = &mounted.directory;
+        sh(&format!(
+            "fio --name=f{block} --directory={directory} --rw=randwrite --bs={block} --size={size} --direct=1 \
+             --ioengine=libaio --iodepth=8 --verify=crc32c --do_verify=1 --verify_fatal=1 --randseed=7"
+        ));
+    }
+}
+
+#[test]
+fn the_kernel_finds_what_it_wrote_over_one_connection() {
+    let _turn = alone();
+    fio_finds_what_it_wrote(&Mounted::new("one", 12049, "nconnect=1"));
+}
+
+#[test]
+fn the_kernel_finds_what_it_wrote_over_four_connections() {
+    let _turn = alone();
+    let mounted = Mounted::new("four", 12050, "nconnect=4");
+    fio_finds_what_it_wrote(&mounted);
+    let established = sh("ss -Htn state established dport = 12050 | wc -l");
+    assert_eq!(established.trim(), "4");
+}
+
+#[test]
+fn a_tree_of_small_files_is_copied_in_and_compared() {
+    let _turn = alone();
+    let Mounted { directory, .. } = &Mounted::new("tree", 12051, "nconnect=2");
+    let differing = sh(&format!(
+        "mkdir /tmp/tree-here
+         for d in 1 2 3 4 5 6 7 8; do
+           mkdir -p /tmp/tree-here/$d/below
+           for f in $(seq 25); do head -c $((f * d * 37)) /dev/urandom > /tmp/tree-here/$d/below/file-$f; done
+         done
+         cp -a /tmp/tree-here {directory}/tree
+         echo 3 > /proc/sys/vm/drop_caches
+         diff -r /tmp/tree-here {directory}/tree
+         find {directory}/tree -type f | wc -l
+         rm -r {directory}/tree
+         ls -A {directory}"
+    ));
+    assert_eq!(differing.trim(), "200", "all files, no difference, and nothing left");
+}
+
+#[test]
+fn names_links_and_sizes_are_as_on_any_file_system() {
+    let _turn = alone();
+    let Mounted { directory, .. } = &Mounted::new("names", 12052, "nconnect=1,noac");
+    sh(&format!(
+        "cd {directory}
+         echo one > a; mv a b; [ ! -e a ]; [ \"$(cat b)\" = one ]
+         echo two > c; mv c b; [ \"$(cat b)\" = two ]
+         mkdir d; mv b d/b; [ \"$(cat d/b)\" = two ]
+         ln d/b hard; [ $(stat -c %h hard) = 2 ]; rm d/b; [ $(stat -c %h hard) = 1 ]; [ \"$(cat hard)\" = two ]
+         ln -s hard soft; [ \"$(readlink soft)\" = hard ]; [ \"$(cat soft)\" = two ]
+         ! rmdir nothing 2>/dev/null; rmdir d; ! ls d 2>/dev/null
+         truncate -s 1000000 hole; [ $(stat -c %s hole) = 1000000 ]
+         printf x | dd of=hole bs=1 seek=900000 conv=notrunc 2>/dev/null
+         [ $(tr -d '\\0' < hole) = x ]; [ $(stat -c %s hole) = 1000000 ]
+         [ $(stat -c %b hole) -lt 1000 ]
+         truncate -s 10 hole; truncate -s 20 hole; [ $(stat -c %s hole) = 20 ]; [ -z \"$(tr -d '\\0' < hole)\" ]
+         chmod 640 hard; [ $(stat -c %a hard) = 640 ]; touch -d @1000000000 hard; [ $(stat -c %Y hard) = 1000000000 ]"
+    ));
+}
+
+#[test]
+fn a_large_directory_is_read_whole_and_df_knows_the_size() {
+    let _turn = alone();
+    let Mounted { directory, .. } = &Mounted::new("large", 12053, "nconnect=1");
+    let said = sh(&format!(
+        "mkdir {directory}/d; cd {directory}/d
+         seq -f name-%05g 2000 | xargs touch
+         echo 3 > /proc/sys/vm/drop_caches
+         ls -f | grep -c name-; ls | sort -u | wc -l
+         df -B1 --output=size {directory} | tail -1"
+    ));
+    let lines: Vec<_> = said.lines().map(str::trim).collect();
+    assert_eq!(lines, ["2000", "2000", "268435456"], "each name once, and the size of the store");
+}
