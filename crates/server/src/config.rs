@@ -83,6 +83,8 @@ pub enum StoreConfig {
         path: PathBuf,
         /// Where its handles' key is kept over restarts; absent: the default place.
         state: Option<PathBuf>,
+        /// Whether callers whose call has no room for more groups have those of the system's user database.
+        server_groups: bool,
     },
 }
 
@@ -169,7 +171,11 @@ impl Config {
         let mut config = Self::quick(0, export, listens);
         let root = rustix::process::geteuid().is_root();
         for export in &mut config.exports {
-            export.store = StoreConfig::Dir { path: path.to_owned(), state: state.map(Path::to_owned) };
+            export.store = StoreConfig::Dir {
+                path: path.to_owned(),
+                state: state.map(Path::to_owned),
+                server_groups: false,
+            };
             if root {
                 (export.anonuid, export.anongid) = (ANONYMOUS_ID, ANONYMOUS_ID);
             }

@@ -68,8 +68,9 @@ fn open_store(config: &ExportConfig) -> Result<Box<dyn Store>, Error> {
         StoreConfig::Mem { bytes, owner_uid, owner_gid } => {
             Ok(Box::new(MemStore::new(*bytes, *owner_uid, *owner_gid)))
         }
-        StoreConfig::Dir { path, state } => {
-            let options = DirOptions { path: path.clone(), state: state.clone() };
+        StoreConfig::Dir { path, state, server_groups } => {
+            let options =
+                DirOptions { path: path.clone(), state: state.clone(), server_groups: *server_groups };
             let opened = DirStore::open(&options);
             let store = opened.map_err(|error| Error::Store { export: config.path.clone(), error })?;
             for note in store.notes() {

@@ -17,6 +17,7 @@ mod create;
 mod data;
 mod fault;
 mod find;
+mod groups;
 mod identity;
 mod listing;
 mod map;
@@ -35,6 +36,7 @@ use crate::interface::{
 };
 use crate::payload::{Landing, Place, Segment};
 use cache::Cache;
+use groups::Groups;
 use identity::Identity;
 use map::Map;
 use name::Naming;
@@ -70,6 +72,8 @@ pub struct DirOptions {
     pub path: PathBuf,
     /// Where to keep what outlives the process, outside of the directory; absent: the default place.
     pub state: Option<PathBuf>,
+    /// Whether the groups of a caller whose call has no room for more come from the system's user database.
+    pub server_groups: bool,
 }
 
 /// Why a directory cannot be served.
@@ -105,6 +109,7 @@ pub enum OpenError {
 /// A directory of a file system, served to callers.
 pub struct DirStore {
     shared: Arc<Shared>,
+    groups: Option<Groups>,
     /// Dropped, it ends the thread that closes what is idle.
     stop: Option<mpsc::Sender<()>>,
     sweeper: Option<JoinHandle<()>>,
@@ -163,7 +168,30 @@ impl DirStore {
         };
         let thread = std::thread::Builder::new().name("tl-dir-idle".into()).spawn(sweep);
         let sweeper = Some(thread.map_err(in_root)?);
-        Ok(Self { shared, stop: Some(stop), sweeper })
+        // Whoever acts as itself alone has no use for callers' groups.
+        let switches = matches!(shared.identity, Identity::Callers { .. });
+        let groups = (options.server_groups && switches).then(Groups::default);
+        Ok(Self { shared, groups, stop: Some(stop), sweeper })
+    }
+
+    /// Does something for a caller with all of its groups.
+    fn with_groups<T>(&self, caller: Caller<'_>, act: impl FnOnce(Caller<'_>) -> T) -> T {
+        let groups = self.groups.as_ref().filter(|_| Groups::concerns(&caller));
+        match groups.and_then(|groups| groups.of(caller.uid)) {
+            Some(gids) => act(Caller { gids: &gids, ..caller }),
+            None => act(caller),
+        }
+    }
+
+    /// As [`with_groups`](Self::with_groups), if they are known already.
+    fn with_groups_now<T>(&self, caller: Caller<'_>, act: impl FnOnce(Caller<'_>) -> Option<T>) -> Option<T> {
+        match self.groups.as_ref().filter(|_| Groups::concerns(&caller)) {
+            None => act(caller),
+            Some(groups) => match groups.known(caller.uid)? {
+                Some(gids) => act(Caller { gids: &gids, ..caller }),
+                None => act(caller),
+            },
+        }
     }
 
     /// What an administrator should know about how this directory is served, in sentences.
@@ -315,7 +343,7 @@ impl Store for DirStore {
         set: &SetAttributes,
         guard: Option<Time>,
     ) -> (Change, Result<()>) {
-        self.shared.set(caller, object, set, guard)
+        self.with_groups(caller, |caller| self.shared.set(caller, object, set, guard))
     }
 
     fn lookup(
@@ -324,11 +352,11 @@ impl Store for DirStore {
         directory: ObjectId,
         name: &[u8],
     ) -> (Option<Attributes>, Result<Attributes>) {
-        self.shared.find(caller, directory, name)
+        self.with_groups(caller, |caller| self.shared.find(caller, directory, name))
     }
 
     fn access(&self, caller: Caller<'_>, object: ObjectId, wanted: u32) -> Result<(u32, Attributes)> {
-        self.shared.rights(caller, object, wanted)
+        self.with_groups(caller, |caller| self.shared.rights(caller, object, wanted))
     }
 
     fn read_link(&self, object: ObjectId, out: &mut Vec<u8>) -> Result<Attributes> {
@@ -343,7 +371,7 @@ impl Store for DirStore {
         count: u32,
         out: &mut SmallVec<[Segment; 1]>,
     ) -> Result<ReadEnd> {
-        self.shared.read_data(caller, object, offset, count, out)
+        self.with_groups(caller, |caller| self.shared.read_data(caller, object, offset, count, out))
     }
 
     fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
@@ -359,7 +387,7 @@ impl Store for DirStore {
         data: &[u8],
         stability: Stability,
     ) -> (Change, Result<Written>) {
-        self.shared.write_data(caller, object, offset, data, stability)
+        self.with_groups(caller, |caller| self.shared.write_data(caller, object, offset, data, stability))
     }
 
     fn write_landed(
@@ -370,7 +398,9 @@ impl Store for DirStore {
         stability: Stability,
     ) -> (Change, Result<Written>) {
         match landing.0 {
-            Place::Buffer(data, offset) => self.shared.write_data(caller, object, offset, &data, stability),
+            Place::Buffer(data, offset) => self.with_groups(caller, |caller| {
+                self.shared.write_data(caller, object, offset, &data, stability)
+            }),
             // Made by another store, which a caller has no reason to mix up with this one.
             Place::Pages(_) => (Change::default(), Err(crate::Error::Invalid)),
         }
@@ -387,15 +417,15 @@ impl Store for DirStore {
         name: &[u8],
         new: NewObject<'_>,
     ) -> (Change, Result<Attributes>) {
-        self.shared.make(caller, directory, name, new)
+        self.with_groups(caller, |caller| self.shared.make(caller, directory, name, new))
     }
 
     fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
-        self.shared.unlink(caller, directory, name, false)
+        self.with_groups(caller, |caller| self.shared.unlink(caller, directory, name, false))
     }
 
     fn remove_directory(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
-        self.shared.unlink(caller, directory, name, true)
+        self.with_groups(caller, |caller| self.shared.unlink(caller, directory, name, true))
     }
 
     fn rename(
@@ -404,7 +434,7 @@ impl Store for DirStore {
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
     ) -> (Change, Change, Result<()>) {
-        self.shared.move_name(caller, from, to)
+        self.with_groups(caller, |caller| self.shared.move_name(caller, from, to))
     }
 
     fn link(
@@ -414,7 +444,7 @@ impl Store for DirStore {
         directory: ObjectId,
         name: &[u8],
     ) -> (Option<Attributes>, Change, Result<()>) {
-        self.shared.make_link(caller, object, directory, name)
+        self.with_groups(caller, |caller| self.shared.make_link(caller, object, directory, name))
     }
 
     fn read_directory(
@@ -424,7 +454,7 @@ impl Store for DirStore {
         cookie: u64,
         visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd> {
-        self.shared.list(caller, directory, cookie, visit)
+        self.with_groups(caller, |caller| self.shared.list(caller, directory, cookie, visit))
     }
 
     fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
@@ -437,7 +467,7 @@ impl Store for DirStore {
         directory: ObjectId,
         name: &[u8],
     ) -> Option<(Option<Attributes>, Result<Attributes>)> {
-        self.shared.find_now(caller, directory, name)
+        self.with_groups_now(caller, |caller| self.shared.find_now(caller, directory, name))
     }
 
     fn access_now(
@@ -446,7 +476,7 @@ impl Store for DirStore {
         object: ObjectId,
         wanted: u32,
     ) -> Option<Result<(u32, Attributes)>> {
-        self.shared.rights_now(caller, object, wanted)
+        self.with_groups_now(caller, |caller| self.shared.rights_now(caller, object, wanted))
     }
 
     fn read_now(
@@ -457,7 +487,7 @@ impl Store for DirStore {
         count: u32,
         out: &mut SmallVec<[Segment; 1]>,
     ) -> Option<Result<ReadEnd>> {
-        self.shared.read_data_now(caller, object, offset, count, out)
+        self.with_groups_now(caller, |caller| self.shared.read_data_now(caller, object, offset, count, out))
     }
 
     fn write_now(
@@ -468,7 +498,9 @@ impl Store for DirStore {
         data: &[u8],
         stability: Stability,
     ) -> Option<(Change, Result<Written>)> {
-        self.shared.write_data_now(caller, object, offset, data, stability)
+        self.with_groups_now(caller, |caller| {
+            self.shared.write_data_now(caller, object, offset, data, stability)
+        })
     }
 
     fn write_landed_now(
@@ -479,7 +511,9 @@ impl Store for DirStore {
         stability: Stability,
     ) -> Option<(Change, Result<Written>)> {
         let Some(Landing(Place::Buffer(data, offset))) = &*landing else { return None };
-        let written = self.shared.write_data_now(caller, object, *offset, data, stability)?;
+        let written = self.with_groups_now(caller, |caller| {
+            self.shared.write_data_now(caller, object, *offset, data, stability)
+        })?;
         *landing = None;
         Some(written)
     }

@@ -222,7 +222,7 @@ impl Subject {
         if let Subject::Dir(home, store) = self {
             drop(store.take());
             let (path, state) = (home.path().join("export"), Some(home.path().join("state")));
-            *store = Some(DirStore::open(&DirOptions { path, state }).unwrap());
+            *store = Some(DirStore::open(&DirOptions { path, state, server_groups: false }).unwrap());
         }
     }
 }

@@ -142,6 +142,8 @@ struct Export {
     dir: Option<PathBuf>,
     state: Option<PathBuf>,
     #[serde(default)]
+    server_groups: bool,
+    #[serde(default)]
     rw: bool,
     #[serde(default = "yes")]
     root_squash: bool,
@@ -200,17 +202,24 @@ impl Export {
             Err(ConfigError::without_line(format!("export {} {what}", self.path.escape_debug()), advice))
         };
         match (&self.mem, &self.dir) {
-            (Some(mem), None) if self.state.is_none() => Ok(StoreConfig::Mem {
+            (Some(mem), None) if self.state.is_none() && !self.server_groups => Ok(StoreConfig::Mem {
                 bytes: mem.0,
                 owner_uid: self.owner_uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
                 owner_gid: self.owner_gid.unwrap_or_else(|| rustix::process::getegid().as_raw()),
             }),
-            (Some(_), None) => fault("has `state` but nothing to keep", "remove it: it belongs to `dir`"),
+            (Some(_), None) => fault(
+                "has `state` or `server_groups` with a store in memory",
+                "remove it: it belongs to `dir`",
+            ),
             (None, Some(path)) if self.owner_uid.is_some() || self.owner_gid.is_some() => fault(
                 "has an owner given and a directory, which has its own",
                 &format!("remove `owner_uid` and `owner_gid`; chown {}", path.display()),
             ),
-            (None, Some(path)) => Ok(StoreConfig::Dir { path: path.clone(), state: self.state.clone() }),
+            (None, Some(path)) => Ok(StoreConfig::Dir {
+                path: path.clone(),
+                state: self.state.clone(),
+                server_groups: self.server_groups,
+            }),
             (Some(_), Some(_)) => fault("has `mem` and `dir`", "keep one of them"),
             (None, None) => {
                 fault("does not say what is behind it", "add `dir = \"/srv/data\"` or `mem = \"2GiB\"`")

@@ -45,13 +45,15 @@ fn a_directory_is_one_store_and_memory_another() {
         let text = format!("[[node]]\nlisten = [\"127.0.0.1:1\"]\n\n[[export]]\npath = \"/data\"\n{export}");
         Config::from_toml(&text, "x.toml")
     };
-    let config = file("dir = \"/srv/data\"\nstate = \"/srv/state\"").unwrap();
-    let expected = StoreConfig::Dir { path: "/srv/data".into(), state: Some("/srv/state".into()) };
+    let config = file("dir = \"/srv/data\"\nstate = \"/srv/state\"\nserver_groups = true").unwrap();
+    let expected =
+        StoreConfig::Dir { path: "/srv/data".into(), state: Some("/srv/state".into()), server_groups: true };
     assert_eq!(config.exports[0].store, expected);
     for (export, cause) in [
         ("", "does not say what is behind it"),
         ("dir = \"/a\"\nmem = \"1MiB\"", "has `mem` and `dir`"),
         ("mem = \"1MiB\"\nstate = \"/b\"", "`state`"),
+        ("mem = \"1MiB\"\nserver_groups = true", "`server_groups`"),
         ("dir = \"/a\"\nowner_uid = 7", "owner"),
     ] {
         let error = file(export).unwrap_err();
@@ -64,7 +66,9 @@ fn the_example_is_right_and_its_comments_are_the_defaults() {
     let config = Config::from_toml(EXAMPLE, "example.toml").unwrap();
     let uncommented: String = EXAMPLE
         .lines()
-        .filter(|line| !["#pace", "#owner", "#dir", "#state"].iter().any(|key| line.starts_with(key)))
+        .filter(|line| {
+            !["#pace", "#owner", "#dir", "#state", "#server_groups"].iter().any(|key| line.starts_with(key))
+        })
         .map(|line| {
             line.strip_prefix('#').filter(|line| !line.starts_with(' ')).unwrap_or(line).to_owned() + "\n"
         })

@@ -38,30 +38,12 @@ pub(super) fn must_number(kind: rustix::fs::FsWord) -> bool {
     }
 }
 
-/// How far a directory is listed, and the names that we numbered.
-pub(super) struct Listing {
-    buffer: Box<[MaybeUninit<u8>]>,
-    numbers: Option<Numbers>,
-}
-
-struct Numbers {
+/// The names of a directory that we numbered, where we do.
+pub(super) struct Numbers {
     tag: u64,
     next: u64,
     by_name: HashMap<CString, u64>,
     by_number: BTreeMap<u64, CString>,
-}
-
-impl Listing {
-    fn new(numbered: bool) -> Self {
-        let numbers = numbered.then(|| Numbers {
-            // 31 bits: cookies stay positive for clients that take them for signed.
-            tag: RandomState::new().hash_one(0) >> 33 << NUMBER_BITS,
-            next: 1,
-            by_name: HashMap::new(),
-            by_number: BTreeMap::new(),
-        });
-        Self { buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into_boxed_slice(), numbers }
-    }
 }
 
 impl Shared {
@@ -80,8 +62,9 @@ impl Shared {
         }
         let own = attributes(directory, &stat);
         let fd = node.to_read()?;
-        let mut listing = node.listing.lock().unwrap_or_else(PoisonError::into_inner);
-        let listing = listing.get_or_insert_with(|| Listing::new(self.number_names));
+        let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER_BYTES);
+        // Also held for the position of the descriptor, which all who list share.
+        let mut numbers = node.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut show = |name: &CStr, cookie: u64| {
             // A name that went meanwhile, or a mount point, is not shown.
             match self.attributes_of(&node, fd, name, &own) {
@@ -89,17 +72,16 @@ impl Shared {
                 None => true,
             }
         };
-        let eof = match &mut listing.numbers {
-            None => list_by_offset(fd, &mut listing.buffer, cookie, &mut show)?,
-            Some(numbers) => {
-                if cookie == 0 || !numbers.gave(cookie) {
-                    if cookie != 0 {
-                        return Err(Error::BadCookie);
-                    }
-                    numbers.refresh(fd, &mut listing.buffer)?;
-                }
-                numbers.list(cookie, &mut show)
+        let eof = if self.number_names {
+            let numbers = numbers.get_or_insert_with(Numbers::new);
+            if cookie == 0 {
+                numbers.refresh(fd, buffer.spare_capacity_mut())?;
+            } else if !numbers.gave(cookie) {
+                return Err(Error::BadCookie);
             }
+            numbers.list(cookie, &mut show)
+        } else {
+            list_by_offset(fd, buffer.spare_capacity_mut(), cookie, &mut show)?
         };
         Ok(DirectoryEnd { eof, attributes: own })
     }
@@ -153,6 +135,16 @@ fn list_by_offset(
 }
 
 impl Numbers {
+    fn new() -> Self {
+        Self {
+            // 31 bits: cookies stay positive for clients that take them for signed.
+            tag: RandomState::new().hash_one(0) >> 33 << NUMBER_BITS,
+            next: 1,
+            by_name: HashMap::new(),
+            by_number: BTreeMap::new(),
+        }
+    }
+
     fn gave(&self, cookie: u64) -> bool {
         let number = cookie & ((1 << NUMBER_BITS) - 1);
         cookie - number == self.tag && number < self.next

@@ -49,8 +49,8 @@ pub(super) struct Node {
     pub place: OwnedFd,
     readable: OnceLock<OwnedFd>,
     writable: OnceLock<OwnedFd>,
-    /// Of a directory: the descriptor that it is listed through, whose position is shared.
-    pub listing: Mutex<Option<super::listing::Listing>>,
+    /// Of a directory: held while it is listed, because the position of its descriptor is shared.
+    pub numbers: Mutex<Option<super::listing::Numbers>>,
     change: Mutex<()>,
     grants: Mutex<[Option<Grant>; GRANTS]>,
     /// Written to since the last sync.
@@ -69,7 +69,7 @@ impl Node {
             place,
             readable: OnceLock::new(),
             writable: OnceLock::new(),
-            listing: Mutex::new(None),
+            numbers: Mutex::new(None),
             change: Mutex::new(()),
             grants: Mutex::new([None; GRANTS]),
             dirty: AtomicBool::new(false),

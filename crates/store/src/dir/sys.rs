@@ -139,3 +139,37 @@ pub(super) fn obey_quotas() -> Result<(), Errno> {
     // SAFETY: as above.
     checked(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
 }
+
+/// The groups that the system's user database has for a user, its own first. May wait for a directory service.
+pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {
+    /// Far more than a line of any database.
+    const TEXT_BYTES: usize = 64 << 10;
+    /// What the kernel takes (`NGROUPS_MAX`).
+    const GROUPS_MAX: usize = 65_536;
+    let mut text = vec![0; TEXT_BYTES];
+    let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+    let mut found = std::ptr::null_mut();
+    // SAFETY: all pointers are to memory of ours that outlives the call, and `text` is as long as it is said to be.
+    let status =
+        unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), text.as_mut_ptr(), text.len(), &raw mut found) };
+    if status != 0 || found.is_null() {
+        return None;
+    }
+    let mut groups = vec![0_u32; 256];
+    loop {
+        let mut count = i32::try_from(groups.len()).ok()?;
+        // SAFETY: `found` says that `entry` was filled; its name lies in `text`. `groups` has room for `count`.
+        let fits = unsafe {
+            let entry = entry.assume_init_ref();
+            libc::getgrouplist(entry.pw_name, entry.pw_gid, groups.as_mut_ptr(), &raw mut count)
+        };
+        if fits >= 0 {
+            groups.truncate(usize::try_from(count).ok()?);
+            return Some(groups);
+        }
+        if groups.len() >= GROUPS_MAX {
+            return None;
+        }
+        groups.resize(groups.len() * 2, 0);
+    }
+}

@@ -43,7 +43,7 @@ impl Home {
     }
 
     pub fn open_at(&self, path: PathBuf) -> DirStore {
-        DirStore::open(&DirOptions { path, state: Some(self.state()) }).unwrap()
+        DirStore::open(&DirOptions { path, state: Some(self.state()), server_groups: false }).unwrap()
     }
 }
 

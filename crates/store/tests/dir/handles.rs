@@ -163,7 +163,9 @@ fn made_up_names_are_stale() {
 #[test]
 fn what_cannot_be_served_is_refused() {
     let home = Home::new();
-    let open = |path, state| DirStore::open(&DirOptions { path, state: Some(state) }).err().unwrap();
+    let open = |path, state| {
+        DirStore::open(&DirOptions { path, state: Some(state), server_groups: false }).err().unwrap()
+    };
     assert!(matches!(open(home.path("absent"), home.state()), OpenError::Root { .. }));
     std::fs::write(home.path("file"), b"").unwrap();
     assert!(matches!(open(home.path("file"), home.state()), OpenError::Root { .. }));

@@ -1,9 +1,9 @@
 //! Who may do what: each caller as itself where root serves, everybody as one where somebody else does.
 
-use crate::again::{as_root, as_root_and_not};
+use crate::again::{as_root, as_root_and_not, with_own_mounts};
 use crate::fixture::{Home, ROOT, directory, file, list, mode, read, size, write};
 use std::os::unix::fs::MetadataExt;
-use store::{Caller, DirStore, Error, Kind, NewObject, SetAttributes, SetTime, Store, Time};
+use store::{Caller, DirOptions, DirStore, Error, Kind, NewObject, SetAttributes, SetTime, Store, Time};
 
 const ANN: Caller<'static> = Caller { uid: 1001, gid: 1001, gids: &[] };
 const BEN: Caller<'static> = Caller { uid: 1002, gid: 1002, gids: &[] };
@@ -184,5 +184,78 @@ fn who_is_not_root_serves_everybody_as_itself_and_says_so() {
         assert_eq!(store.attributes(made).unwrap().uid, own);
         assert_eq!(write(&store, BEN, made, b"one for all"), Ok(11));
         assert_eq!(list(&store, store.root(), 10).unwrap().len(), 3);
+    });
+}
+
+#[test]
+fn a_caller_with_as_many_groups_as_fit_has_those_of_the_database() {
+    with_own_mounts("identities::a_caller_with_as_many_groups_as_fit_has_those_of_the_database", || {
+        let home = Home::new();
+        let mut groups = String::from("root:x:0:\nann:x:1001:\n");
+        (0..40).for_each(|number| groups.push_str(&format!("team{number}:x:{}:ann\n", 5000 + number)));
+        let users = "root:x:0:0::/:/bin/sh\nann:x:1001:1001::/:/bin/sh\n";
+        for (name, text) in [("passwd", users), ("group", &groups)] {
+            std::fs::write(home.beside(name), text).unwrap();
+            let mut mount = std::process::Command::new("mount");
+            mount.arg("--bind").arg(home.beside(name)).arg(format!("/etc/{name}"));
+            assert!(mount.status().unwrap().success());
+        }
+        let options = DirOptions { path: home.path(""), state: Some(home.state()), server_groups: true };
+        let store = DirStore::open(&options).unwrap();
+        let made = file(&store, ROOT, store.root(), "f", 0o640);
+        let group = SetAttributes { gid: Some(5039), ..SetAttributes::default() };
+        store.set_attributes(ROOT, made, &group, None).1.unwrap();
+        let brought: Vec<u32> = (5000..5016).collect();
+        let ann = Caller { gids: &brought, ..ANN };
+        assert!(read(&store, ann, made).is_ok(), "the fortieth group counts");
+        assert_eq!(read(&store, Caller { gids: &brought[..15], ..ANN }, made), Err(Error::Access));
+        let unknown = Caller { gids: &brought, ..BEN };
+        assert_eq!(
+            read(&store, unknown, made),
+            Err(Error::Access),
+            "who is not known has what the call says"
+        );
+        assert_eq!(read(&home.open(), ann, made), Err(Error::Access), "and where it is not wanted all have");
+    });
+}
+
+#[test]
+fn threads_that_act_for_different_users_at_once_never_mix_them_up() {
+    const USERS: u32 = 4;
+    const ROUNDS: usize = 150;
+    as_root("identities::threads_that_act_for_different_users_at_once_never_mix_them_up", || {
+        let home = Home::new();
+        let store = open_to_all(&home);
+        let root = store.root();
+        std::thread::scope(|scope| {
+            for thread in 0..2 * USERS {
+                let store = &store;
+                scope.spawn(move || {
+                    let before = identity();
+                    let (uid, gids) = (2000 + thread % USERS, [3000 + thread % USERS]);
+                    let caller = Caller { uid, gid: uid, gids: &gids };
+                    let other = Caller { uid: 2000 + (thread + 1) % USERS, gid: 1, gids: &[] };
+                    for round in 0..ROUNDS {
+                        let name = format!("{thread}-{round}");
+                        let made = file(store, caller, root, &name, 0o600);
+                        let found = store.attributes(made).unwrap();
+                        assert_eq!((found.uid, found.gid), (uid, uid));
+                        assert_eq!(write(store, caller, made, name.as_bytes()), Ok(name.len() as u32));
+                        assert_eq!(read(store, other, made), Err(Error::Access));
+                        assert_eq!(read(store, caller, made).unwrap(), name.as_bytes());
+                        let group = SetAttributes { gid: Some(gids[0]), ..SetAttributes::default() };
+                        assert_eq!(store.set_attributes(caller, made, &group, None).1, Ok(()));
+                        let not_ours = SetAttributes { gid: Some(9), ..SetAttributes::default() };
+                        let refused = store.set_attributes(caller, made, &not_ours, None).1;
+                        assert_eq!(refused, Err(Error::NotPermitted));
+                        let renamed = format!("{name}-moved");
+                        store.rename(caller, (root, name.as_bytes()), (root, renamed.as_bytes())).2.unwrap();
+                        store.remove(caller, root, renamed.as_bytes()).1.unwrap();
+                    }
+                    assert_eq!(identity(), before);
+                });
+            }
+        });
+        assert_eq!(list(&store, root, 10).unwrap().len(), 2);
     });
 }
