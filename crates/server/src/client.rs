@@ -15,6 +15,9 @@ pub(crate) struct Client {
     pub node: usize,
     pub peer: SocketAddr,
     pub local: SocketAddr,
+    /// The exports as they were when it came, or when their rules changed last.
+    pub exports: Arc<Exports>,
+    /// Which of them it may use.
     pub admitted: Admitted,
     pub identities: IdentityCache,
     /// What the reply cache knows of it, when it is one of our own clients and has changed something.
@@ -22,9 +25,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub fn new(id: u64, node: usize, peer: SocketAddr, local: SocketAddr, exports: &Exports) -> Self {
+    pub fn new(id: u64, node: usize, peer: SocketAddr, local: SocketAddr, exports: Arc<Exports>) -> Self {
         let admitted = exports.admitted(peer);
-        Self { id, node, peer, local, admitted, identities: IdentityCache::default(), window: None }
+        Self { id, node, peer, local, exports, admitted, identities: IdentityCache::default(), window: None }
+    }
+
+    /// The exports or their rules have changed.
+    pub fn readmit(&mut self, exports: &Arc<Exports>) {
+        self.exports = Arc::clone(exports);
+        self.admitted = exports.admitted(self.peer);
     }
 
     /// The same client for one call that a worker executes; the worker finds the identity again.
@@ -34,6 +43,7 @@ impl Client {
             node: self.node,
             peer: self.peer,
             local: self.local,
+            exports: Arc::clone(&self.exports),
             admitted: self.admitted,
             identities: IdentityCache::default(),
             window: self.window.clone(),

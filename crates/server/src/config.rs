@@ -283,6 +283,29 @@ impl Config {
         Ok(())
     }
 
+    /// Puts back into `new` what cannot change while a server runs by this configuration, and tells of it.
+    pub(crate) fn keep(&self, new: &mut Self, told: &mut crate::export::Reloaded) {
+        let mut keep = |what: &str, same: bool| {
+            if !same {
+                told.refused.push(format!("{what} stays as it was: it changes only by a restart"));
+            }
+        };
+        let shape = |config: &Self| -> Vec<(String, Vec<SocketAddr>)> {
+            config.nodes.iter().map(|node| (node.name.clone(), node.listen.clone())).collect()
+        };
+        let same_nodes = shape(self) == shape(new);
+        keep("where nodes listen, and their names,", same_nodes);
+        keep("`loops`", self.loops == new.loops);
+        keep("`workers`", self.workers == new.workers);
+        keep("`congestion`", self.congestion == new.congestion);
+        keep("[limits]", self.limits == new.limits);
+        if !same_nodes {
+            new.nodes.clone_from(&self.nodes);
+        }
+        new.congestion.clone_from(&self.congestion);
+        (new.loops, new.workers, new.limits) = (self.loops, self.workers, self.limits);
+    }
+
     /// Checks what depends on this host: memory exports must fit into its memory, or their bound would be none.
     pub(crate) fn check_host(&self) -> Result<(), ConfigError> {
         let sum = self.exports.iter().filter_map(ExportConfig::mem_bytes).fold(0, u64::saturating_add);

@@ -415,6 +415,9 @@ impl EventLoop {
                     self.close(place.key, Close::Forsaken);
                 }
             }
+            Message::Exports(exports, _done) => {
+                self.connections.iter_mut().for_each(|(_, connection)| connection.readmit(&exports));
+            }
             Message::Report(sender) => {
                 // Nobody waits any more: then nobody misses it.
                 let _ = sender.send(self.report());

@@ -4,15 +4,17 @@ use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
 use crate::handle::{HandleError, HandleKey, fsid_of};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use store::{DirOptions, DirStore, MemStore, ObjectId, Store};
 
 /// Ports below this one only a privileged program can come from.
 const PRIVILEGED_PORTS: u16 = 1024;
 
 /// One export.
+#[derive(Clone)]
 pub(crate) struct Export {
     pub config: ExportConfig,
-    pub store: Box<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// Whether the store's operations may wait, so that they run off the loops.
     pub may_block: bool,
     /// The write verifier at the start.
@@ -45,9 +47,14 @@ impl Export {
             config: config.clone(),
             first_verifier: store.verifier(),
             may_block: store.may_block(),
-            store,
+            store: store.into(),
             key,
         })
+    }
+
+    /// The same files and handles under other rules.
+    fn under(&self, rules: &ExportConfig) -> Self {
+        Self { config: rules.clone(), ..self.clone() }
     }
 
     /// The handle of one of its objects.
@@ -103,6 +110,15 @@ impl Admitted {
     }
 }
 
+/// What a new configuration changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reloaded {
+    /// What is other now, a sentence each.
+    pub changed: Vec<String>,
+    /// What stays as it was, and why.
+    pub refused: Vec<String>,
+}
+
 /// All exports of a group.
 #[derive(Debug)]
 pub(crate) struct Exports(Vec<Export>);
@@ -127,6 +143,64 @@ impl Exports {
             .map(|export| Export::new(export, own(export)))
             .collect::<Result<_, _>>()
             .map(Self)
+    }
+
+    /// What they become when a new configuration is read: exports with new rules, and new exports. What cannot change
+    /// while it runs stays as it is, and is told as such.
+    pub fn reloaded(&self, config: &Config) -> (Self, Reloaded) {
+        let (mut exports, mut told) = (Vec::new(), Reloaded::default());
+        for old in &self.0 {
+            let path = &old.config.path;
+            let Some(new) = config.exports.iter().find(|new| new.path == *path) else {
+                told.refused.push(format!(
+                    "export {path} stays, though it is not in the file any more: its clients have its files open; \
+                     close it by allow = [], or restart"
+                ));
+                exports.push(old.clone());
+                continue;
+            };
+            let mut rules = new.clone();
+            if new.store != old.config.store {
+                told.refused.push(format!("export {path} keeps its store: another needs a restart"));
+                rules.store.clone_from(&old.config.store);
+            }
+            if new.fsid != old.config.fsid {
+                told.refused.push(format!(
+                    "export {path} keeps its fsid {}: clients' handles bear it; another needs a restart",
+                    old.config.fsid
+                ));
+                rules.fsid = old.config.fsid;
+            }
+            if rules != old.config {
+                told.changed.push(format!("export {path} has other rules"));
+            }
+            exports.push(old.under(&rules));
+        }
+        for new in &config.exports {
+            if self.0.iter().any(|old| old.config.path == new.path) {
+                continue;
+            }
+            let refused = match () {
+                () if exports.len() >= EXPORTS_MAX => Err(format!("there are {EXPORTS_MAX} already")),
+                () if exports.iter().any(|other| other.config.fsid == new.fsid) => {
+                    Err(format!("its fsid {} is another's; give it one of its own", new.fsid))
+                }
+                () => Export::new(new, None).map_err(|error| error.to_string()),
+            };
+            match refused {
+                Ok(export) => {
+                    told.changed.push(format!("export {} is new", new.path));
+                    exports.push(export);
+                }
+                Err(why) => told.refused.push(format!("export {} is not added: {why}", new.path)),
+            }
+        }
+        (Self(exports), told)
+    }
+
+    /// The configurations that they have now.
+    pub fn configs(&self) -> Vec<ExportConfig> {
+        self.0.iter().map(|export| export.config.clone()).collect()
     }
 
     /// Whether any export's store may block.

@@ -6,12 +6,14 @@ use crate::export::Exports;
 use crate::mounts::MountTable;
 use crate::replays::Replays;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use store::Store;
 
 /// One server identity while it runs.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pace_bytes_per_s: Option<u64>,
+    /// 0 for none.
+    pace_bytes_per_s: AtomicU64,
     connections: AtomicUsize,
 }
 
@@ -27,21 +29,28 @@ impl Node {
     }
 
     /// Whether it has a pace to divide.
-    pub const fn is_paced(&self) -> bool {
-        self.pace_bytes_per_s.is_some()
+    pub fn is_paced(&self) -> bool {
+        self.pace_bytes_per_s.load(Ordering::Relaxed) > 0
+    }
+
+    /// Gives it another pace.
+    pub fn set_pace(&self, bytes_per_s: Option<u64>) {
+        self.pace_bytes_per_s.store(bytes_per_s.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// One connection's share of the node's pace: the option is per socket, the pace is per node.
     pub fn share(&self) -> Option<u64> {
         let connections = self.connections.load(Ordering::Relaxed).max(1) as u64;
-        self.pace_bytes_per_s.map(|pace| (pace / connections).max(1))
+        let pace = self.pace_bytes_per_s.load(Ordering::Relaxed);
+        (pace > 0).then(|| (pace / connections).max(1))
     }
 }
 
 /// What all loops share.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub exports: Exports,
+    /// What a new connection gets; replaced when the configuration is read again.
+    exports: RwLock<Arc<Exports>>,
     pub mounts: MountTable,
     pub replays: Replays,
     pub nodes: Vec<Node>,
@@ -58,12 +67,12 @@ impl Group {
         config: &Config,
         own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
     ) -> Result<Self, Error> {
-        let nodes = config
-            .nodes
-            .iter()
-            .map(|node| Node { pace_bytes_per_s: node.pace_bytes_per_s, connections: AtomicUsize::new(0) });
+        let nodes = config.nodes.iter().map(|node| Node {
+            pace_bytes_per_s: AtomicU64::new(node.pace_bytes_per_s.unwrap_or(0)),
+            connections: AtomicUsize::new(0),
+        });
         Ok(Self {
-            exports: Exports::new(config, own)?,
+            exports: RwLock::new(Arc::new(Exports::new(config, own)?)),
             mounts: MountTable::default(),
             replays: Replays::new(),
             nodes: nodes.collect(),
@@ -72,5 +81,16 @@ impl Group {
             congestion: config.congestion.clone(),
             next_connection: AtomicU64::new(1),
         })
+    }
+
+    /// The exports as they are now.
+    pub fn exports(&self) -> Arc<Exports> {
+        // Only whole values are put in.
+        Arc::clone(&self.exports.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces them; connections that are there learn of it by a message.
+    pub fn set_exports(&self, exports: Arc<Exports>) {
+        *self.exports.write().unwrap_or_else(PoisonError::into_inner) = exports;
     }
 }

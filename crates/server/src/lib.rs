@@ -7,7 +7,7 @@
 //! the connection's queue; payload stays in the store's memory both ways. A call whose store would have to wait
 //! goes to a worker of `off_loop` instead, which does the same with it.
 //!
-//! Left out: rpcbind, reload.
+//! Left out: rpcbind.
 
 mod attributes;
 mod client;
@@ -32,5 +32,6 @@ mod status;
 
 pub use config::{Config, ConfigError, ExportConfig, Limits, Network, NodeConfig, StoreConfig};
 pub use error::Error;
+pub use export::Reloaded;
 pub use server::{NodeId, Server};
 pub use statistics::Statistics;

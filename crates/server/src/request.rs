@@ -6,7 +6,6 @@
 
 use crate::client::Client;
 use crate::export::{Export, OpenError};
-use crate::group::Group;
 use crate::identity::{Identity, Who};
 use crate::replies::Payload;
 use crate::status;
@@ -17,7 +16,6 @@ use store::{Attributes, Change, Landing, ObjectId, ReadEnd, Stability, Written};
 /// One call's surroundings.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
-    pub group: &'a Group,
     pub client: &'a Client,
     pub identity: &'a Identity,
     /// Whether this thread may wait for a store.
@@ -76,7 +74,7 @@ impl<'a> Request<'a> {
     /// Opens a handle for what the target's own methods do.
     #[inline]
     pub fn open_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
-        let opened = self.group.exports.open(handle.as_slice(), &self.client.admitted);
+        let opened = self.client.exports.open(handle.as_slice(), &self.client.admitted);
         let (export, object) = opened.map_err(|error| {
             Stop::Status(match error {
                 OpenError::Handle(error) => status::of_handle(error),

@@ -4,13 +4,14 @@ use crate::clock;
 use crate::config::{Config, ExportConfig, LOOPS_MAX};
 use crate::error::Error;
 use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind};
+use crate::export::Reloaded;
 use crate::group::Group;
 use crate::off_loop::OffLoop;
 use crate::statistics::Statistics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use store::Store;
@@ -31,8 +32,9 @@ pub struct NodeId(pub usize);
 #[derive(Debug)]
 pub struct Server {
     names: Vec<String>,
-    #[cfg(test)]
     group: Arc<Group>,
+    /// As it was read last, where it could be taken over.
+    config: Mutex<Config>,
     peers: Arc<Peers>,
     off_loop: Arc<OffLoop>,
     threads: Vec<JoinHandle<()>>,
@@ -93,15 +95,15 @@ impl Server {
         let peers = Arc::new(Peers::new(wakers));
         let off_loop = Arc::new(OffLoop::new(Arc::clone(&group), Arc::clone(&peers)));
         let mut server = Self {
-            #[cfg(test)]
             group: Arc::clone(&group),
+            config: Mutex::new(config),
             names,
             peers,
             off_loop,
             threads: Vec::with_capacity(loops),
             addresses,
         };
-        if group.exports.may_block() {
+        if group.exports().may_block() {
             server.off_loop.start().map_err(|error| Error::System { what: "a thread", error })?;
         }
         for (index, poller) in pollers.into_iter().enumerate() {
@@ -176,6 +178,39 @@ impl Server {
             Ok(Err(error)) => Err(Error::System { what: "waiting for connections", error }),
             Ok(Ok(())) | Err(mpsc::RecvError) => Ok(()),
         }
+    }
+
+    /// Takes over what can change while it runs, and drops no client: exports added, the rules of all, the nodes' paces.
+    /// What cannot is told, and stays as it was.
+    ///
+    /// # Errors
+    /// [`Error`]: the configuration makes no sense, or workers cannot be started. Then nothing has changed.
+    pub fn reload(&self, mut config: Config) -> Result<Reloaded, Error> {
+        config.check()?;
+        config.check_host()?;
+        let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let (exports, mut told) = self.group.exports().reloaded(&config);
+        if exports.may_block() {
+            self.off_loop.start().map_err(|error| Error::System { what: "a thread", error })?;
+        }
+        config.exports = exports.configs();
+        current.keep(&mut config, &mut told);
+        for (index, (old, new)) in current.nodes.iter().zip(&config.nodes).enumerate() {
+            if old.pace_bytes_per_s != new.pace_bytes_per_s
+                && let Some(node) = self.group.nodes.get(index)
+            {
+                told.changed.push(format!("node {} has another pace", new.name));
+                node.set_pace(new.pace_bytes_per_s);
+                self.peers.send_all(|| Message::Repace(index));
+            }
+        }
+        let exports = Arc::new(exports);
+        self.group.set_exports(Arc::clone(&exports));
+        self.tell_and_wait(|done| {
+            self.peers.send_all(|| Message::Exports(Arc::clone(&exports), done.clone()));
+        });
+        *current = config;
+        Ok(told)
     }
 
     /// Ends in good order: stops accepting, answers what has been received, closes, and joins its threads. What

@@ -273,10 +273,10 @@ impl Sink for Service<'_> {
         {
             return None;
         }
-        let Executor { group, client, .. } = &mut self.executor;
+        let Executor { client, .. } = &mut self.executor;
         client.identities.identify(header.credential_flavor, header.credential_body).ok()?;
         let identity = client.identities.current()?;
-        let request = Request { group, client, identity, may_wait: false };
+        let request = Request { client, identity, may_wait: false };
         let target = request.open_for_change_at_once(&args.file).ok()?;
         let landing = target.export.store.landing(args.offset, args.data_len)?;
         Some(PayloadPlace { at, len, landing: Incoming(landing) })

@@ -108,6 +108,10 @@ impl<L: Landing> Inbound<L> {
         }
     }
 
+    pub(crate) const fn set_record_bound(&mut self, record_bytes_max: usize) {
+        self.record_bytes_max = record_bytes_max;
+    }
+
     /// The landing of a payload that was not received to its end, when the connection is given up.
     pub(crate) fn into_landing(self) -> Option<L> {
         match self.state {

@@ -49,6 +49,11 @@ impl<P, L: Landing> Stream<P, L> {
         self.inbound.held_bytes()
     }
 
+    /// Changes the bound of the records that begin from now on.
+    pub const fn set_record_bound(&mut self, record_bytes_max: usize) {
+        self.inbound.set_record_bound(record_bytes_max);
+    }
+
     /// Memory of the sink's that a payload is being received into.
     #[must_use]
     pub fn landing_bytes(&self) -> usize {

@@ -1,6 +1,8 @@
 //! The TOML form of a configuration, and its errors: file, line, what is wrong, what to do.
 
-use super::{ANONYMOUS_ID, Config, ExportConfig, Limits, Network, NodeConfig, StoreConfig, WORKERS, size};
+use super::{
+    ANONYMOUS_ID, Config, ExportConfig, Limits, Network, NodeConfig, StoreConfig, WORKERS, network, size,
+};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::fmt;
@@ -93,9 +95,13 @@ impl<'de> Deserialize<'de> for Rate {
     }
 }
 
-impl<'de> Deserialize<'de> for Network {
+/// Who one entry of `allow` stands for.
+struct Clients(Vec<Network>);
+
+impl<'de> Deserialize<'de> for Clients {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, str::parse)
+        let text = String::deserialize(deserializer)?;
+        network::clients(&text).map(Self).map_err(D::Error::custom)
     }
 }
 
@@ -155,7 +161,7 @@ struct Export {
     anongid: u32,
     /// Without it nobody may come: nothing is open by default.
     #[serde(default)]
-    allow: Vec<Network>,
+    allow: Vec<Clients>,
     #[serde(default)]
     secure: bool,
     fsid: Option<u32>,
@@ -238,7 +244,7 @@ impl Export {
             all_squash: self.all_squash,
             anonuid: self.anonuid,
             anongid: self.anongid,
-            allow: self.allow,
+            allow: self.allow.into_iter().flat_map(|clients| clients.0).collect(),
             secure: self.secure,
             fsid: self.fsid.unwrap_or(place),
         })

@@ -1,7 +1,7 @@
-//! A network: an address and the bits of it that count.
+//! Who may come: a network, which is an address and the bits of it that count; or a host by its name.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::str::FromStr;
 
 /// An address (`10.0.0.7`, `::1`) or a network (`10.0.0.0/8`, `fd00::/8`).
@@ -17,9 +17,42 @@ pub enum NetworkError {
     /// Not an address.
     #[error("\"{0}\" is neither an address nor a network; write 10.0.0.7, 10.0.0.0/8, fd00::/8")]
     Address(String),
+    /// A host's name that leads to no address.
+    #[error("\"{0}\" is no address, and as a host's name it is not known here: {1}")]
+    Name(String, String),
+    /// A pattern of names.
+    #[error("\"{0}\" is a pattern of names; name each host, or its network: 10.0.0.0/8")]
+    Pattern(String),
     /// The prefix is longer than the address.
     #[error("\"{0}\" has a prefix outside 0 to {1}")]
     Prefix(String, u8),
+}
+
+/// Reads an address, a network, or the name of a host, which stands for the addresses that it has now.
+///
+/// # Errors
+/// [`NetworkError`].
+pub fn clients(text: &str) -> Result<Vec<Network>, NetworkError> {
+    let text = text.trim();
+    if text.contains(['*', '?', '@']) {
+        return Err(NetworkError::Pattern(text.to_owned()));
+    }
+    let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    let is_name = text.chars().all(letter) && text.chars().any(|c| c.is_ascii_alphabetic());
+    if !is_name {
+        return Ok(vec![text.parse()?]);
+    }
+    let unknown = |error: std::io::Error| NetworkError::Name(text.to_owned(), error.to_string());
+    // The port is only there because the system's resolver wants one.
+    let found = (text, 0).to_socket_addrs().map_err(unknown)?;
+    let mut networks = Vec::new();
+    for address in found {
+        let network = Network::host(address.ip());
+        if !networks.contains(&network) {
+            networks.push(network);
+        }
+    }
+    Ok(networks)
 }
 
 const fn bits(address: IpAddr) -> u8 {
@@ -114,6 +147,19 @@ mod tests {
         assert!(admits("::1", "::1"));
         assert!(admits("fd00::/8", "fd12::9"));
         assert!(admits("127.0.0.0/8", "::ffff:127.0.0.1"), "mapped IPv4 is IPv4");
+    }
+
+    #[test]
+    fn a_name_stands_for_its_addresses() {
+        let local = clients("localhost").unwrap();
+        assert!(local.iter().any(|network| network.contains([127, 0, 0, 1].into())), "{local:?}");
+        assert!(local.iter().all(|network| !network.contains([10, 0, 0, 1].into())), "{local:?}");
+        assert_eq!(clients("fd00::/8").unwrap(), ["fd00::/8".parse().unwrap()]);
+        assert_eq!(clients("10.0.0.7").unwrap(), ["10.0.0.7".parse().unwrap()]);
+        assert!(matches!(clients("no-such-host.invalid"), Err(NetworkError::Name(..))));
+        assert!(matches!(clients("*.example.net"), Err(NetworkError::Pattern(_))));
+        assert!(matches!(clients("10.0.0"), Err(NetworkError::Address(_))));
+        assert!(matches!(clients("host/8"), Err(NetworkError::Address(_))));
     }
 
     #[test]

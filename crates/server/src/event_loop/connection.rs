@@ -6,12 +6,14 @@
 
 use super::messages::{Accepted, Peers, Place};
 use crate::client::Client;
+use crate::export::Exports;
 use crate::group::Group;
 use crate::off_loop::{Flight, Landed, LandedEnd, OffLoop};
 use crate::replies::{Payload, Pinned, Replies};
 use crate::service::{Executor, IO_BYTES_MAX, Incoming, Service};
 use crate::statistics::{ConnectionStatistics, Counters};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 use transport::poll::Interest;
 use transport::{Scratch, Stream, Transport, socket};
@@ -163,6 +165,10 @@ pub(super) struct Connection {
     unsent: bool,
 }
 
+fn record_bytes_max(client: &Client) -> usize {
+    if client.admitted.is_empty() { STRANGER_RECORD_BYTES_MAX } else { RECORD_BYTES_MAX }
+}
+
 impl Connection {
     pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
         let fd = std::os::fd::AsFd::as_fd(&accepted.socket);
@@ -171,10 +177,8 @@ impl Connection {
         if let Some(name) = &group.congestion {
             let _ = socket::set_congestion(fd, name);
         }
-        let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, &group.exports);
-        let stranger = client.admitted.is_empty();
-        let record_bytes_max = if stranger { STRANGER_RECORD_BYTES_MAX } else { RECORD_BYTES_MAX };
-        let limits = transport::Limits { record_bytes_max };
+        let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, group.exports());
+        let limits = transport::Limits { record_bytes_max: record_bytes_max(&client) };
         let connection = Self {
             stream: Stream::new(accepted.socket, limits),
             client,
@@ -196,6 +200,12 @@ impl Connection {
             connection.set_pace(Some(share));
         }
         connection
+    }
+
+    /// The exports or their rules have changed; calls that come from now on are held to them.
+    pub fn readmit(&mut self, exports: &Arc<Exports>) {
+        self.client.readmit(exports);
+        self.stream.set_record_bound(record_bytes_max(&self.client));
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {

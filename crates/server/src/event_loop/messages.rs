@@ -1,6 +1,7 @@
 //! What loops are told by others: an inbox for each loop, with the waker that rings it.
 
 use super::listeners::BoundListener;
+use crate::export::Exports;
 use crate::group::Group;
 use crate::off_loop::Landed;
 use crate::statistics::LoopReport;
@@ -9,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use transport::poll::Waker;
 
@@ -50,6 +51,8 @@ pub(crate) enum Message {
     Landed(Landed),
     /// This connection waits for an answer that will not come: end it, so that its client sends the call again.
     Forsake { place: Place, connection: u32 },
+    /// The exports or their rules have changed.
+    Exports(Arc<Exports>, Sender<()>),
     /// Say what you have counted.
     Report(Sender<LoopReport>),
     /// The connections of a node have changed in number: divide its pace anew.

@@ -96,9 +96,9 @@ pub(super) struct Call<'s, 'r> {
 
 /// What surrounds a call, for its handler.
 #[inline]
-pub(super) fn request<'a>(group: &'a Group, client: &'a Client, mode: Mode) -> Result<Request<'a>, Answered> {
+pub(super) fn request(client: &Client, mode: Mode) -> Result<Request<'_>, Answered> {
     let identity = client.identities.current().ok_or(Answered::Reject(Reject::Auth(AuthStat::FAILED)))?;
-    Ok(Request { group, client, identity, may_wait: mode != Mode::Loop })
+    Ok(Request { client, identity, may_wait: mode != Mode::Loop })
 }
 
 /// Writes a whole reply, and tells its status.
@@ -135,7 +135,7 @@ impl<'r> Call<'_, 'r> {
         F: Wire<'r>,
     {
         let args = self.args::<A>()?;
-        let outcome = run(&request(self.group, self.client, self.mode)?, &args)?;
+        let outcome = run(&request(self.client, self.mode)?, &args)?;
         Ok(Answered::reply(write(self.out, self.header.xid, &outcome) != Status::OK))
     }
 
@@ -180,7 +180,7 @@ impl<'r> Call<'_, 'r> {
         hold_window(self.client, &self.group.replays, self.now)
             .map_err(|_| Answered::Accept(Accept::SystemErr))?;
         let client = &*self.client;
-        let request = request(self.group, client, self.mode)?;
+        let request = request(client, self.mode)?;
         let (replays, identity) = (&self.group.replays, request.identity);
         let mut guard = Guard::new(replays, self.peers, client, identity, self.header, args_hash, self.now);
         let begin = match self.mode {

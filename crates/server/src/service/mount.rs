@@ -34,7 +34,7 @@ fn try_serve(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     match procedure {
         Procedure::Dump => dump::run(group, call.client, &mut writer),
         Procedure::UmntAll => umntall::run(group, call.client),
-        Procedure::Export => export::run(group, call.client, &mut writer),
+        Procedure::Export => export::run(call.client, &mut writer),
         Procedure::Null | Procedure::Mnt | Procedure::Umnt => {}
     }
     Ok(Answered::reply(false))

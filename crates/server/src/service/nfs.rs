@@ -53,7 +53,7 @@ pub(super) fn serve(call: Call<'_, '_>, landing: Option<Landing>) -> Answered {
 fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     let args = call.args::<proc::read::Args>()?;
     let mut payload = Payload::new();
-    let outcome = read::run(&request(call.group, call.client, call.mode)?, &args, &mut payload)?;
+    let outcome = read::run(&request(call.client, call.mode)?, &args, &mut payload)?;
     let error = write(call.out, call.header.xid, &outcome) != Status::OK;
     let payload_len = match &outcome {
         Outcome::Ok(head) => usize::try_from(head.count).unwrap_or(0),
@@ -116,20 +116,20 @@ fn hash_of_write(head: &[u8], slice: &[u8], landing: Option<&mut Landing>, len: 
 
 fn serve_readlink(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     let args = call.args::<proc::readlink::Args>()?;
-    let outcome = readlink::run(&request(call.group, call.client, call.mode)?, &args, call.text)?;
+    let outcome = readlink::run(&request(call.client, call.mode)?, &args, call.text)?;
     Ok(Answered::reply(write(call.out, call.header.xid, &outcome) != Status::OK))
 }
 
 fn serve_readdir(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     let args = call.args::<proc::readdir::Args>()?;
     encode_success(&mut Writer::new(call.out), call.header.xid);
-    let status = readdir::run(&request(call.group, call.client, call.mode)?, &args, call.out)?;
+    let status = readdir::run(&request(call.client, call.mode)?, &args, call.out)?;
     Ok(Answered::reply(status != Status::OK))
 }
 
 fn serve_readdirplus(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
     let args = call.args::<proc::readdirplus::Args>()?;
     encode_success(&mut Writer::new(call.out), call.header.xid);
-    let status = readdirplus::run(&request(call.group, call.client, call.mode)?, &args, call.out)?;
+    let status = readdirplus::run(&request(call.client, call.mode)?, &args, call.out)?;
     Ok(Answered::reply(status != Status::OK))
 }

@@ -129,3 +129,54 @@ fn nobody_may_mount_but_needs_a_name_for_files() {
     let object = peer.mnt(b"/export").unwrap();
     assert!(matches!(peer.getattr(object), Outcome::Ok(_)));
 }
+
+/// The owner of a file that this user makes, as the server shows it.
+fn owner_of_what_is_made(address: SocketAddr, uid: u32, gid: u32) -> (u32, u32) {
+    let mut peer = Peer::with_credential(address, credential(1, b"host", uid, gid));
+    let root = peer.mnt(b"/export").unwrap();
+    let name = format!("{uid}-{gid}");
+    let made = peer.create(root, name.as_bytes()).attributes.unwrap();
+    (made.uid, made.gid)
+}
+
+/// A root directory that everybody may write to.
+fn open_to_all(config: &mut Config) {
+    config.exports[0].store = server::StoreConfig::Mem { bytes: 1 << 20, owner_uid: 7, owner_gid: 7 };
+}
+
+#[test]
+fn root_alone_is_squashed_to_the_anonymous_user_that_the_export_names() {
+    let (_server, address) = serve(|config| {
+        open_to_all(config);
+        let export = &mut config.exports[0];
+        (export.root_squash, export.anonuid, export.anongid) = (true, 7, 8);
+    });
+    assert_eq!(owner_of_what_is_made(address, 0, 0), (7, 8));
+    assert_eq!(owner_of_what_is_made(address, 7, 12), (7, 12), "nobody else is");
+}
+
+#[test]
+fn everybody_is_squashed_where_the_export_says_so() {
+    let (_server, address) = serve(|config| {
+        open_to_all(config);
+        let export = &mut config.exports[0];
+        (export.all_squash, export.anonuid, export.anongid) = (true, 7, 8);
+    });
+    for (uid, gid) in [(0, 0), (7, 12), (1000, 1000)] {
+        assert_eq!(owner_of_what_is_made(address, uid, gid), (7, 8));
+    }
+}
+
+#[test]
+fn without_squashing_root_is_root() {
+    let (_server, address) = serve(|config| config.exports[0].root_squash = false);
+    assert_eq!(owner_of_what_is_made(address, 0, 0), (0, 0));
+}
+
+#[test]
+fn the_file_system_is_named_by_the_fsid_of_the_configuration() {
+    let (_server, address) = serve(|config| config.exports[0].fsid = 4711);
+    let mut peer = Peer::new(address);
+    let root = peer.mnt(b"/export").unwrap();
+    assert_eq!(peer.getattr(root).into_result().unwrap().attributes.fsid, 4711);
+}

@@ -7,4 +7,5 @@ mod life;
 mod load;
 mod mount;
 mod peer;
+mod reload;
 mod replay;

@@ -3,7 +3,7 @@
 //! A stranger, whom no export admits, is told the same of every path.
 
 use crate::client::Client;
-use crate::export::Export;
+use crate::export::{Export, Exports};
 use crate::group::Group;
 use crate::request::Unanswered;
 use crate::status;
@@ -19,7 +19,7 @@ pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> R
     if client.admitted.is_empty() {
         return Ok(Outcome::Fail(Status::ACCES, ()));
     }
-    let Some((index, export, rest)) = find(group, args.path) else {
+    let Some((index, export, rest)) = find(&client.exports, args.path) else {
         return Ok(Outcome::Fail(Status::NOENT, ()));
     };
     if !client.admitted.contains(index) {
@@ -42,14 +42,13 @@ pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> R
 }
 
 /// The export with the longest path that `path` begins with, and what is left of it.
-fn find<'g, 'p>(group: &'g Group, path: &'p [u8]) -> Option<(usize, &'g Export, &'p [u8])> {
+fn find<'e, 'p>(exports: &'e Exports, path: &'p [u8]) -> Option<(usize, &'e Export, &'p [u8])> {
     let below = |export: &Export| {
         let prefix = export.config.path.trim_end_matches('/').as_bytes();
         let rest = path.strip_prefix(prefix)?;
         (rest.is_empty() && !path.is_empty() || rest.first() == Some(&b'/')).then_some(rest)
     };
-    let found =
-        group.exports.iter().filter_map(|(index, export)| below(export).map(|rest| (index, export, rest)));
+    let found = exports.iter().filter_map(|(index, export)| below(export).map(|rest| (index, export, rest)));
     found.min_by_key(|(_, _, rest)| rest.len())
 }
 
