@@ -55,6 +55,15 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+    /// Misuse: a socket was passed on for an address that no node has.
+    #[error(
+        "cannot use the socket on {address} that was passed on\n  cause: no node of the configuration listens \
+         there\n  try:   listen = [\"{address}\"] in a node, or another ListenStream= in the socket unit"
+    )]
+    Unclaimed {
+        /// Its address.
+        address: SocketAddr,
+    },
     /// Misuse: there is no such node.
     #[error("there is no node {0}\n  cause: nodes are numbered from 0\n  try:   Server::addresses")]
     NoSuchNode(usize),

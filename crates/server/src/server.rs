@@ -10,7 +10,7 @@ use crate::off_loop::OffLoop;
 use crate::statistics::Statistics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -60,16 +60,28 @@ impl Server {
         config: Config,
         own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
     ) -> Result<Self, Error> {
+        Self::launch(config, own, Vec::new())
+    }
+
+    /// Starts all nodes as [`start`](Self::start) does, on sockets that listen already, where there is one for an address
+    /// of the configuration. Each must be for one.
+    ///
+    /// # Errors
+    /// [`Error`]: each says what to do about it. Nothing runs then.
+    pub fn start_on(config: Config, sockets: Vec<TcpListener>) -> Result<Self, Error> {
+        Self::launch(config, |_| None, sockets)
+    }
+
+    fn launch(
+        config: Config,
+        own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
+        sockets: Vec<TcpListener>,
+    ) -> Result<Self, Error> {
         config.check()?;
         config.check_host()?;
         let group = Arc::new(Group::new(&config, own)?);
         raise_descriptor_limit(config.limits.connections_max);
-        let mut bound = Vec::new();
-        for (node, of_node) in config.nodes.iter().enumerate() {
-            for address in &of_node.listen {
-                bound.push(bind(node, *address)?);
-            }
-        }
+        let mut bound = listen(&config, sockets)?;
         if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
             check_congestion(first, name)?;
         }
@@ -82,15 +94,7 @@ impl Server {
         let loops =
             config.loops.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let loops = loops.min(LOOPS_MAX);
-        let mut pollers = Vec::with_capacity(loops);
-        let mut wakers = Vec::with_capacity(loops);
-        for _ in 0..loops {
-            let poller =
-                Poller::new().map_err(|error| Error::System { what: "an epoll descriptor", error })?;
-            let waker = Waker::new(&poller, EventLoop::waker_token());
-            wakers.push(waker.map_err(|error| Error::System { what: "an event descriptor", error })?);
-            pollers.push(poller);
-        }
+        let (pollers, wakers) = pollers(loops)?;
         let names = config.nodes.iter().map(|node| node.name.clone()).collect();
         let peers = Arc::new(Peers::new(wakers));
         let off_loop = Arc::new(OffLoop::new(Arc::clone(&group), Arc::clone(&peers)));
@@ -244,6 +248,43 @@ impl Drop for Server {
         self.peers.send_all(|| Message::Stop);
         self.join(clock::now() + PATIENCE);
     }
+}
+
+/// Listens on all addresses, by the sockets that are there already where one is.
+fn listen(config: &Config, sockets: Vec<TcpListener>) -> Result<Vec<BoundListener>, Error> {
+    let mut given = Vec::new();
+    for socket in sockets {
+        let address = socket.local_addr();
+        let address = address.map_err(|error| Error::System { what: "a socket's address", error })?;
+        given.push((address, socket));
+    }
+    let mut bound = Vec::new();
+    for (node, of_node) in config.nodes.iter().enumerate() {
+        for address in &of_node.listen {
+            let place = given.iter().position(|(other, _)| other == address);
+            bound.push(match place {
+                Some(place) => BoundListener::on(node, given.swap_remove(place).1)?,
+                None => bind(node, *address)?,
+            });
+        }
+    }
+    match given.first() {
+        Some((address, _)) => Err(Error::Unclaimed { address: *address }),
+        None => Ok(bound),
+    }
+}
+
+/// For each loop what it waits with, and what wakes it.
+fn pollers(loops: usize) -> Result<(Vec<Poller>, Vec<Waker>), Error> {
+    let mut pollers = Vec::with_capacity(loops);
+    let mut wakers = Vec::with_capacity(loops);
+    for _ in 0..loops {
+        let poller = Poller::new().map_err(|error| Error::System { what: "an epoll descriptor", error })?;
+        let waker = Waker::new(&poller, EventLoop::waker_token());
+        wakers.push(waker.map_err(|error| Error::System { what: "an event descriptor", error })?);
+        pollers.push(poller);
+    }
+    Ok((pollers, wakers))
 }
 
 /// Tries a congestion control on a listener, so that a wrong name is an error at the start and not a silence

@@ -19,6 +19,15 @@ pub struct LoggingArgs {
     /// Show messages of this level and above [default: warn, or what TRUNKLINE_LOG says].
     #[arg(long, value_name = "LEVEL", global = true)]
     log_level: Option<Level>,
+    /// How messages are written: as text for people, or as JSON with one object a line for programs.
+    #[arg(long, value_name = "FORMAT", global = true, default_value = "text")]
+    log_format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -68,11 +77,14 @@ pub fn start(args: &LoggingArgs) -> Result<(), Error> {
         })?,
     };
     // A message that cannot be written is dropped: complaining about it would go to the same place.
-    tracing_subscriber::fmt()
+    let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(output::stderr_has_colour())
-        .log_internal_errors(false)
-        .init();
+        .log_internal_errors(false);
+    match args.log_format {
+        Format::Text => builder.init(),
+        Format::Json => builder.json().flatten_event(true).init(),
+    }
     Ok(())
 }

@@ -1,18 +1,20 @@
 //! `trunkline serve`: a node, or a whole group of them.
 
 mod statistics;
+mod systemd;
 
 use crate::error::Error;
 use crate::output;
 use clap::Args;
-use server::config::network::{Network, NetworkError};
+use server::config::network::{self, Network, NetworkError};
 use server::config::size;
 use server::{Config, NodeId, Server};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long calls in progress may take to be answered once the server was asked to end.
@@ -24,9 +26,12 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// one node for each --listen.
 /// The quick export is writable and admits loopback and the subnets of the listeners.
 ///
-/// SIGTERM and SIGINT answer what has been received (10 s at most) and end; a second one ends at once.
-/// SIGUSR1 prints statistics to standard error.
-#[derive(Debug, Args)]
+/// SIGHUP reads the configuration file again and drops no client: exports are added, rules changed; what cannot change
+/// while it serves stays, and is told. SIGTERM and SIGINT answer what has been received (10 s at most) and end; a
+/// second one ends at once. SIGUSR1 prints statistics to standard error.
+///
+/// A service manager is told by sd_notify(3); sockets that it passes on are used (docs/SERVE.md).
+#[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     /// The configuration, a TOML file.
@@ -46,12 +51,13 @@ pub struct ServeArgs {
     /// Quick: the path that clients mount.
     #[arg(long, value_name = "PATH", default_value = "/export")]
     export: String,
-    /// Quick: where a node listens, `10.0.0.1:2049` or `[fd00::1]:2049`; each is a node of the group.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen, default_value = "127.0.0.1:2049")]
+    /// Quick: where a node listens, `10.0.0.1:2049` or `[fd00::1]:2049`; each is a node of the group
+    /// [default: 127.0.0.1:2049, or the sockets that were passed on].
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen)]
     listen: Vec<SocketAddr>,
-    /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8); repeat for more.
-    #[arg(long, value_name = "NET", value_parser = network)]
-    allow: Vec<Network>,
+    /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8, a host's name); repeat for more.
+    #[arg(long, value_name = "CLIENT", value_parser = clients)]
+    allow: Vec<Allowed>,
     /// TCP congestion control [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -69,22 +75,34 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an address and a port, like 10.0.0.1:2049 or [fd00::1]:2049".to_owned())
 }
 
-fn network(text: &str) -> Result<Network, NetworkError> {
-    text.parse()
+/// Who one `--allow` stands for.
+type Allowed = std::sync::Arc<[Network]>;
+
+fn clients(text: &str) -> Result<Allowed, NetworkError> {
+    network::clients(text).map(Into::into)
 }
 
+/// Where a quick node listens unless it is told.
+const QUICK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
+
 impl ServeArgs {
-    fn config(self) -> Result<Config, Error> {
+    /// The configuration. `passed` are the addresses of sockets that were passed on.
+    fn config(&self, passed: &[SocketAddr]) -> Result<Config, Error> {
+        let listen = match (self.listen.as_slice(), passed) {
+            ([], []) => &[QUICK],
+            ([], passed) => passed,
+            (listen, _) => listen,
+        };
         let mut config = match (&self.config, &self.dir) {
             (Some(file), _) => Config::from_file(file)?,
-            (None, Some(dir)) => Config::quick_dir(dir, self.state.as_deref(), &self.export, &self.listen),
-            (None, None) => Config::quick(self.mem.unwrap_or_default(), &self.export, &self.listen),
+            (None, Some(dir)) => Config::quick_dir(dir, self.state.as_deref(), &self.export, listen),
+            (None, None) => Config::quick(self.mem.unwrap_or_default(), &self.export, listen),
         };
         if let Some(export) = config.exports.first_mut() {
             // Empty where the configuration is a file.
-            export.allow.extend(self.allow);
+            export.allow.extend(self.allow.iter().flat_map(|allowed| allowed.iter().copied()));
         }
-        config.congestion = self.congestion.or(config.congestion);
+        config.congestion = self.congestion.clone().or(config.congestion);
         config.loops = self.loops.or(config.loops);
         Ok(config)
     }
@@ -92,11 +110,13 @@ impl ServeArgs {
 
 /// Serves until a signal ends it.
 pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
-    let config = args.config()?;
+    let sockets = systemd::sockets();
+    let passed: Vec<SocketAddr> = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
+    let config = args.config(&passed)?;
     let names: Vec<String> = config.nodes.iter().map(|node| node.name.clone()).collect();
     // Before the start, so that a signal during it is not lost.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1]).map_err(Error::Signals)?;
-    let server = Server::start(config)?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map_err(Error::Signals)?;
+    let server = Server::start_on(config, sockets)?;
     let mut told = String::new();
     for (index, name) in names.iter().enumerate() {
         for address in server.node_addresses(NodeId(index)) {
@@ -105,25 +125,53 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     }
     told.push_str("ready\n");
     output::print(&told)?;
-    Ok(attend(server, signals))
+    systemd::ready("serving");
+    let server = Arc::new(Mutex::new(Some(server)));
+    systemd::watch(&server);
+    Ok(attend(&server, signals, &args))
+}
+
+/// Reads the configuration file again.
+fn reload(server: &Server, args: &ServeArgs) {
+    if args.config.is_none() {
+        tracing::warn!(
+            "asked to read the configuration again, and there is no file: it was given by options"
+        );
+        return;
+    }
+    systemd::reloading();
+    let told = args.config(&[]).and_then(|config| Ok(server.reload(config)?));
+    match told {
+        Err(error) => tracing::error!("the configuration stays as it was: {error}"),
+        Ok(told) => {
+            told.refused.iter().for_each(|refused| tracing::warn!("not taken over: {refused}"));
+            told.changed.iter().for_each(|changed| tracing::info!("{changed}"));
+            let (changed, refused) = (told.changed.len(), told.refused.len());
+            output::tell(&format!("reloaded: {changed} changed, {refused} not taken over\n"));
+        }
+    }
+    systemd::ready("serving");
 }
 
 /// Does what signals ask for, until the server has ended.
-fn attend(server: Server, mut signals: Signals) -> ExitCode {
+fn attend(server: &systemd::Shared, mut signals: Signals, args: &ServeArgs) -> ExitCode {
     let handle = signals.handle();
-    let mut server = Some(server);
+    let lock = || server.lock().unwrap_or_else(PoisonError::into_inner);
     for signal in signals.forever() {
-        if signal == SIGUSR1 {
-            match &server {
+        if signal == SIGUSR1 || signal == SIGHUP {
+            match &*lock() {
+                Some(server) if signal == SIGHUP => reload(server, args),
                 Some(server) => output::tell(&statistics::table(&server.statistics())),
-                None => output::tell("draining: no statistics any more\n"),
+                None => output::tell("draining: no statistics and no configuration any more\n"),
             }
             continue;
         }
-        let Some(server) = server.take() else {
+        let server = lock().take();
+        let Some(server) = server else {
             // The second one. As a shell tells the end by a signal.
             return ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
         };
+        systemd::notify("STOPPING=1");
         tracing::info!("draining: what has been received is answered, within {DRAIN:?}");
         let handle = handle.clone();
         std::thread::spawn(move || {

@@ -3,6 +3,7 @@
 
 use lab::net::{Condition, Layout, Net, Rate, Spec};
 use rustix::process::Signal;
+use std::io::{Read, Write};
 use std::process::Command;
 use std::time::Duration;
 use testkit::{Deadline, Process, require_program};
@@ -218,4 +219,101 @@ fn a_rate_is_shown_in_the_list_as_it_was_given() {
     let net = start(&Spec { rate: Some(rate), ..spec(1) });
     let listed = lab::net::list().expect("the list").into_iter().find(|lab| lab.id() == net.id());
     assert_eq!(listed.and_then(|lab| lab.rate()), Some(rate));
+}
+
+/// Mounts a path by MOUNT's own call and prints the status. Run by the test below, within a namespace.
+#[test]
+#[ignore = "another test runs it in a namespace"]
+fn mount_as_the_environment_says() {
+    let Ok(line) = std::env::var("TRUNKLINE_TEST_MOUNT") else { return };
+    let (address, path) = line.split_once(' ').expect("an address and a path");
+    let mut call: Vec<u8> =
+        [7, 0, 2, 100_005, 3, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    call.extend(u32::try_from(path.len()).expect("short").to_be_bytes());
+    call.extend(path.as_bytes());
+    call.resize(call.len().next_multiple_of(4), 0);
+    let mark = 0x8000_0000 | u32::try_from(call.len()).expect("short");
+    let mut stream = std::net::TcpStream::connect(address).expect("it accepts");
+    stream.write_all(&[&mark.to_be_bytes()[..], &call].concat()).expect("it receives");
+    // A record mark, an accepted reply's six words, and the status.
+    let mut reply = [0; 32];
+    stream.read_exact(&mut reply).expect("it answers");
+    println!("status {}", u32::from_be_bytes(reply[28..].try_into().expect("a word")));
+}
+
+/// MOUNT's status for a path that a client in a namespace asks for.
+fn mount_from(net: &Net, namespace: &str, address: &str, path: &str) -> u32 {
+    let mut itself = Command::new(std::env::current_exe().expect("this program"));
+    itself.args(["--ignored", "--exact", "mount_as_the_environment_says", "--nocapture"]);
+    itself.env("TRUNKLINE_TEST_MOUNT", format!("{address} {path}"));
+    let output = net.exec_in(namespace, &itself).expect("the namespace is there").output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let status = text.lines().find_map(|line| line.split_once("status ")?.1.parse().ok());
+    status.unwrap_or_else(|| panic!("{namespace}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// A server in the namespace `client` of a lab, where links to several hosts end.
+fn serve_in(net: &Net, arguments: &[&str]) -> Process {
+    let command = net.exec_in("client", &trunkline(arguments)).expect("the namespace is there");
+    let process = Process::spawn(command);
+    process.wait_for_line("ready", SOON);
+    process
+}
+
+const OK: u32 = 0;
+/// RFC 1813 s5.1.5
+const ACCES: u32 = 13;
+
+#[test]
+fn export_rules_hold_for_hosts_with_other_addresses() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(2) });
+    wait_for_answer(&net, "10.77.1.2");
+    wait_for_answer(&net, "10.77.2.2");
+    let dir = testkit::temp_dir("rules");
+    let file = dir.path().join("rules.toml");
+    let mut text = "[[node]]\nlisten = [\"0.0.0.0:2049\"]\n".to_owned();
+    for (path, rules) in [
+        ("/network", "allow = [\"10.77.1.0/24\"]"),
+        ("/host", "allow = [\"10.77.2.2\"]"),
+        ("/both", "allow = [\"10.77.0.0/16\"]"),
+        ("/nobody", ""),
+        ("/secure", "allow = [\"10.77.0.0/16\"]\nsecure = true"),
+    ] {
+        text.push_str(&format!("[[export]]\npath = \"{path}\"\nmem = \"1MiB\"\n{rules}\n"));
+    }
+    std::fs::write(&file, &text).expect("a file");
+    let process = serve_in(&net, &["serve", "-c", file.to_str().expect("UTF-8")]);
+    let check = |expected: [(&str, u32, u32); 5]| {
+        for (path, first, second) in expected {
+            assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", path), first, "{path} from 10.77.1.2");
+            assert_eq!(mount_from(&net, "node2", "10.77.2.1:2049", path), second, "{path} from 10.77.2.2");
+        }
+    };
+    check([
+        ("/network", OK, ACCES),
+        ("/host", ACCES, OK),
+        ("/both", OK, OK),
+        ("/nobody", ACCES, ACCES),
+        ("/secure", ACCES, ACCES),
+    ]);
+    std::fs::write(&file, text.replace("10.77.1.0/24", "10.77.2.0/24")).expect("a file");
+    process.signal(Signal::HUP);
+    process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
+    assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", "/network"), ACCES, "the rules of now");
+    assert_eq!(mount_from(&net, "node2", "10.77.2.1:2049", "/network"), OK);
+}
+
+#[test]
+fn a_quick_server_admits_its_own_subnet_and_others_when_it_is_told() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(2) });
+    wait_for_answer(&net, "10.77.1.2");
+    wait_for_answer(&net, "10.77.2.2");
+    output_in(&net, "node2", "ip route add 10.77.1.0/24 via 10.77.2.1");
+    let quick = ["serve", "--mem", "1MiB", "--listen", "10.77.1.1:2049"];
+    let mut process = serve_in(&net, &quick);
+    assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", "/export"), OK, "the listener's subnet");
+    assert_eq!(mount_from(&net, "node2", "10.77.1.1:2049", "/export"), ACCES, "another");
+    process.terminate(SOON);
+    let _process = serve_in(&net, &[&quick[..], &["--allow", "10.77.2.2"]].concat());
+    assert_eq!(mount_from(&net, "node2", "10.77.1.1:2049", "/export"), OK);
 }

@@ -5,7 +5,7 @@ use super::{LISTENERS, TICK};
 use crate::error::Error;
 use crate::group::Group;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,6 +24,14 @@ pub(crate) struct BoundListener {
 }
 
 impl BoundListener {
+    /// On a socket that listens already.
+    pub fn on(node: usize, socket: TcpListener) -> Result<Self, Error> {
+        let failed = |error| Error::System { what: "a socket that was passed on", error };
+        let address = socket.local_addr().map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { node, address, socket: socket.into() })
+    }
+
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -1,0 +1,189 @@
+//! `trunkline serve` under a service manager: its configuration read again, what it tells, the sockets it is given, and
+//! log messages for programs.
+
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use testkit::{Process, Stream, temp_dir};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn trunkline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(arguments);
+    for name in ["TRUNKLINE_LOG", "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_USEC"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn address_of(process: &Process) -> SocketAddr {
+    process.wait_for_line("ready", SOON);
+    let out = process.output(Stream::Out);
+    let line = out.lines().find_map(|line| line.strip_prefix("listening on ")).expect("an address");
+    line.split(' ').next().expect("a word").parse().expect("an address")
+}
+
+fn exports(paths: &[&str]) -> String {
+    let mut text = "[[node]]\nlisten = [\"127.0.0.1:0\"]\n".to_owned();
+    for path in paths {
+        text.push_str(&format!("[[export]]\npath = \"{path}\"\nmem = \"1MiB\"\nallow = [\"127.0.0.0/8\"]\n"));
+    }
+    text
+}
+
+fn write(file: &Path, text: &str) {
+    std::fs::write(file, text).expect("a file");
+}
+
+/// Mounts a path and gives MOUNT's status. RFC 5531 s9, RFC 1813 s5.2.1
+fn mnt(stream: &mut TcpStream, path: &str) -> u32 {
+    let mut call: Vec<u8> =
+        [7, 0, 2, 100_005, 3, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    call.extend(u32::try_from(path.len()).expect("short").to_be_bytes());
+    call.extend(path.as_bytes());
+    call.resize(call.len().next_multiple_of(4), 0);
+    let mark = 0x8000_0000 | u32::try_from(call.len()).expect("short");
+    stream.write_all(&[&mark.to_be_bytes()[..], &call].concat()).expect("it receives");
+    let mut word = [0; 4];
+    stream.read_exact(&mut word).expect("it answers");
+    let mut reply = vec![0; (u32::from_be_bytes(word) & 0x7fff_ffff) as usize];
+    stream.read_exact(&mut reply).expect("it answers whole");
+    u32::from_be_bytes(reply[24..28].try_into().expect("a status"))
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it accepts");
+    stream.set_read_timeout(Some(SOON)).expect("a timeout");
+    stream
+}
+
+#[test]
+fn a_hangup_reads_the_configuration_again_and_drops_no_client() {
+    const NOENT: u32 = 2;
+    let dir = temp_dir("reload");
+    let file = dir.path().join("group.toml");
+    write(&file, &exports(&["/one"]));
+    let process = Process::spawn(trunkline(&["serve", "-c", file.to_str().expect("UTF-8")]));
+    let mut client = connect(address_of(&process));
+    assert_eq!((mnt(&mut client, "/one"), mnt(&mut client, "/two")), (0, NOENT));
+
+    write(&file, &exports(&["/one", "/two"]));
+    process.signal(Signal::HUP);
+    process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
+    assert_eq!((mnt(&mut client, "/one"), mnt(&mut client, "/two")), (0, 0));
+
+    write(&file, &exports(&["/one", "/two"]).replace("1MiB", "2MiB"));
+    process.signal(Signal::HUP);
+    process.wait_for_line("reloaded: 0 changed, 2 not taken over", SOON);
+    assert!(process.output(Stream::Err).contains("export /two keeps its store"), "{}", process.all_output());
+
+    write(&file, "[[node]\n");
+    process.signal(Signal::HUP);
+    let error = process.wait_for_line("the configuration stays as it was", SOON);
+    assert!(error.contains("group.toml"), "{error}");
+    assert_eq!(mnt(&mut client, "/two"), 0);
+}
+
+#[test]
+fn a_quick_server_has_nothing_to_read_again_and_says_so() {
+    let process = Process::spawn(trunkline(&["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0"]));
+    let mut client = connect(address_of(&process));
+    process.signal(Signal::HUP);
+    process.wait_for_line("there is no file", SOON);
+    assert_eq!(mnt(&mut client, "/export"), 0);
+}
+
+#[test]
+fn a_service_manager_is_told_when_it_serves_reloads_lives_and_stops() {
+    let dir = temp_dir("notify");
+    let (socket, file) = (dir.path().join("notify"), dir.path().join("group.toml"));
+    write(&file, &exports(&["/one"]));
+    let manager = UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(SOON)).expect("a timeout");
+    let hear = |what: &str| {
+        loop {
+            let mut text = [0; 256];
+            let len = manager.recv(&mut text).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let text = String::from_utf8_lossy(&text[..len]).into_owned();
+            if text.starts_with(what) {
+                return text;
+            }
+        }
+    };
+    let mut command = trunkline(&["serve", "-c", file.to_str().expect("UTF-8")]);
+    command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "100000");
+    let mut process = Process::spawn(command);
+    hear("READY=1");
+    hear("WATCHDOG=1");
+    hear("WATCHDOG=1");
+    process.signal(Signal::HUP);
+    assert!(hear("RELOADING=1").contains("\nMONOTONIC_USEC="));
+    hear("READY=1");
+    process.signal(Signal::TERM);
+    hear("STOPPING=1");
+    assert!(process.wait(SOON).success(), "{}", process.all_output());
+}
+
+/// Runs the server with a listening socket as a service manager passes it: descriptor 3, and who it is for.
+fn with_socket(listener: &TcpListener, arguments: &str) -> Process {
+    // Inherited under its own number; the shell gives it the one that is due.
+    rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty()).expect("a descriptor");
+    let script = format!(
+        "exec 3<&{}; export LISTEN_FDS=1 LISTEN_PID=$$; exec {} serve {arguments}",
+        listener.as_fd().as_raw_fd(),
+        env!("CARGO_BIN_EXE_trunkline")
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]);
+    Process::spawn(shell)
+}
+
+#[test]
+fn sockets_that_are_passed_on_are_served() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let process = with_socket(&listener, "--mem 1MiB");
+    assert_eq!(address_of(&process), address);
+    assert_eq!(mnt(&mut connect(address), "/export"), 0);
+}
+
+#[test]
+fn a_socket_that_no_node_claims_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let mut process = with_socket(&listener, "--mem 1MiB --listen 127.0.0.1:0");
+    assert_eq!(process.wait(SOON).code(), Some(1));
+    let error = process.output(Stream::Err);
+    assert!(error.contains(&address) && error.contains("\n  try:   "), "{error}");
+}
+
+#[test]
+fn log_messages_can_be_json_with_one_object_a_line() {
+    let arguments = ["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0", "-v", "--log-format", "json"];
+    let mut process = Process::spawn(trunkline(&arguments));
+    address_of(&process);
+    process.terminate(SOON);
+    let err = process.output(Stream::Err);
+    let lines: Vec<serde_json::Value> =
+        err.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let draining = |line: &serde_json::Value| {
+        line["level"] == "INFO" && line["message"].as_str().is_some_and(|text| text.starts_with("draining"))
+    };
+    assert!(lines.iter().any(draining), "{err}");
+}
+
+#[test]
+fn exports_of_nothing_or_of_more_than_memory_are_refused() {
+    for (size, cause) in [("0", "0 bytes of memory"), ("999TiB", "more than this host has")] {
+        let mut process = Process::spawn(trunkline(&["serve", "--mem", size, "--listen", "127.0.0.1:0"]));
+        assert_eq!(process.wait(SOON).code(), Some(1));
+        let error = process.output(Stream::Err);
+        assert!(error.contains(cause) && error.contains("\n  try:   "), "{error}");
+    }
+}
