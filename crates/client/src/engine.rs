@@ -40,6 +40,8 @@ use stable::Groups;
 
 /// How often connections are looked at for silence and soft mounts for their time.
 const TICK: Duration = Duration::from_millis(50);
+/// A mount without a path for this long says so. What is shorter is a reset and a new connection, or a busy machine.
+const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
 /// NFS3ERR_JUKEBOX asks for patience (RFC 1813 s2.6); Linux waits as long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
 
@@ -119,6 +121,8 @@ pub(crate) struct Engine {
     dirty: Vec<ConnId>,
     next_tick: Duration,
     said_all_down: bool,
+    /// Since when calls wait for a path.
+    down_since: Option<Duration>,
 }
 
 impl Engine {
@@ -158,6 +162,7 @@ impl Engine {
             dirty: Vec::new(),
             next_tick: TICK,
             said_all_down: false,
+            down_since: None,
         }
     }
 
@@ -319,13 +324,20 @@ impl Engine {
 
     /// A hard mount without a path waits, and says so once.
     fn say_when_all_are_down(&mut self) {
-        let down = !self.core.table.usable() && !self.waiting.is_empty();
-        if down && !self.said_all_down {
-            tracing::warn!(server = %self.setup.route.server, "no path answers; calls wait until one does");
-        } else if !down && self.said_all_down {
-            tracing::info!(server = %self.setup.route.server, "a path answers again");
+        if self.core.table.usable() || self.waiting.is_empty() {
+            if std::mem::take(&mut self.said_all_down) {
+                tracing::info!(server = %self.setup.route.server, "a path answers again");
+            }
+            self.down_since = None;
+            return;
         }
-        self.said_all_down = down;
+        let since = *self.down_since.get_or_insert(self.core.now);
+        let seconds = self.core.now.saturating_sub(since).as_secs();
+        if seconds >= SAY_DOWN_AFTER.as_secs() && !self.said_all_down {
+            let server = &self.setup.route.server;
+            tracing::warn!(%server, "no path has answered for {seconds} s; calls wait until one does");
+            self.said_all_down = true;
+        }
     }
 
     /// Ends calls of a soft mount that were tried for long enough.

@@ -317,3 +317,38 @@ fn a_quick_server_admits_its_own_subnet_and_others_when_it_is_told() {
     let _process = serve_in(&net, &[&quick[..], &["--allow", "10.77.2.2"]].concat());
     assert_eq!(mount_from(&net, "node2", "10.77.1.1:2049", "/export"), OK);
 }
+
+#[test]
+fn a_copy_over_ipv6_uses_both_of_two_paths() {
+    let program = env!("CARGO_BIN_EXE_trunkline");
+    let serve = format!("exec {program} serve --mem 64MiB $TRUNKLINE_LAB_LISTEN");
+    // What each link has sent, by the client's count, stands in the tenth column.
+    let script = "set -e; dir=$(mktemp -d); trap 'rm -r $dir' EXIT
+        head -c 16000000 /dev/urandom > $dir/data
+        place='nfs://[fd77:1::2]/export'; more='proto=tcp6,nconnect=2,remoteports=fd77:1::2~fd77:2::2'
+        \"$0\" cp --verify -o $more $dir/data $place/copy
+        \"$0\" cat -o $more $place/copy | cmp - $dir/data
+        \"$0\" ls -o $more $place
+        awk '/^ *n[12]:/ { sub(\":\", \" \"); print $1, $2, $10 }' /proc/net/dev";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, program]);
+    let net = start(&spec(2));
+    for link in net.links() {
+        wait_for_answer(&net, &link.node_v6.to_string());
+    }
+    let mut serving = Command::new("sh");
+    serving
+        .args(["-c", &serve])
+        .env("TRUNKLINE_LAB_LISTEN", "--listen [fd77:1::2]:2049 --listen [fd77:2::2]:2049");
+    let server = Process::spawn(net.exec_in("nodes", &serving).expect("the namespace is there"));
+    server.wait_for_line("ready", SOON);
+    let output = net.exec_in("client", &shell).expect("a client").output().expect("it runs");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    assert!(out.starts_with("copy\n"), "{out}");
+    for link in ["n1", "n2"] {
+        let line = out.lines().find(|line| line.starts_with(link)).unwrap_or_else(|| panic!("{out}"));
+        let bytes: Vec<u64> = line.split(' ').skip(1).map(|word| word.parse().expect("a number")).collect();
+        assert!(bytes.iter().all(|bytes| *bytes > 3_000_000), "received and sent by {line}");
+    }
+}

@@ -3,6 +3,8 @@
 
 #[path = "peers/capture.rs"]
 mod capture;
+#[path = "peers/commands.rs"]
+mod commands;
 #[path = "peers/fixtures.rs"]
 mod fixtures;
 #[path = "peers/ganesha.rs"]
@@ -13,5 +15,7 @@ mod libnfs;
 mod our_client;
 #[path = "peers/our_server.rs"]
 mod our_server;
+#[path = "remote/trees.rs"]
+mod trees;
 #[path = "peers/wire.rs"]
 mod wire;
