@@ -111,11 +111,19 @@ impl Shared {
         };
         // Before the data: a loss in between then counts against them.
         let verifier = self.state.verifier();
-        let written = self.write_in(caller, &node, &before, offset, data, stability);
+        let written = self.write_in(caller, &node, &before, offset, data);
         let change = node.change_since(&before);
+        // Others may write while this waits for the disk.
         drop(held);
-        let done = |count| Written { count, committed: stability, verifier };
-        (change, written.map(done))
+        let synced = written.and_then(|count| {
+            match (stability, node.opened_to_write()) {
+                (Stability::Unstable, _) | (_, None) => {}
+                (Stability::DataSync, Some(fd)) => self.sync(&node, fd, true)?,
+                (Stability::FileSync, Some(fd)) => self.sync(&node, fd, false)?,
+            }
+            Ok(Written { count, committed: stability, verifier })
+        });
+        (change, synced)
     }
 
     fn write_in(
@@ -125,7 +133,6 @@ impl Shared {
         stat: &Stat,
         offset: u64,
         data: &[u8],
-        stability: Stability,
     ) -> Result<u32> {
         let count = self.may_write(caller, node, stat, offset, data.len())?;
         if count == 0 {
@@ -139,11 +146,6 @@ impl Shared {
             let _acting = self.identity.act_as_user(caller)?;
             write_all(fd, offset, data)?
         };
-        match stability {
-            Stability::Unstable => {}
-            Stability::DataSync => self.sync(node, fd, true)?,
-            Stability::FileSync => self.sync(node, fd, false)?,
-        }
         Ok(done as u32)
     }
 

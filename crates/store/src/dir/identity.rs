@@ -12,6 +12,8 @@ use std::io::Write;
 
 thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
+    /// The user that this thread was last seen to become; root stands for none.
+    static SEEN_TO_WORK: Cell<u32> = const { Cell::new(0) };
 }
 
 /// On whose behalf a store acts.
@@ -60,11 +62,19 @@ impl Identity {
     /// [`Error::Access`] when the system has no such user.
     pub fn act_as_user(&self, caller: Caller<'_>) -> Result<ActingUser> {
         if caller.uid == 0 || matches!(self, Self::Own { .. }) {
-            return Ok(ActingUser(false));
+            return Ok(ActingUser(None));
         }
-        let acting = ActingUser(true);
+        // Most writes of a thread are one user's, and what worked once works again: the next is not looked at
+        // before it acts, but when it ends.
+        if SEEN_TO_WORK.get() == caller.uid {
+            sys::switch_fs_user(caller.uid);
+            return Ok(ActingUser(Some(caller.uid)));
+        }
         match sys::set_fs_user(caller.uid) {
-            Ok(()) => Ok(acting),
+            Ok(()) => {
+                SEEN_TO_WORK.set(caller.uid);
+                Ok(ActingUser(Some(caller.uid)))
+            }
             Err(_) => Err(Error::Access),
         }
     }
@@ -94,11 +104,12 @@ impl Identity {
 
 /// As [`Acting`], for the user alone.
 #[must_use]
-pub(super) struct ActingUser(bool);
+pub(super) struct ActingUser(Option<u32>);
 
 impl Drop for ActingUser {
     fn drop(&mut self) {
-        if self.0 && sys::set_fs_user(0).is_err() {
+        // Root may always become root again; that it was the user until now is what is checked.
+        if self.0.is_some_and(|uid| sys::switch_fs_user(0) != Some(uid)) {
             end();
         }
     }

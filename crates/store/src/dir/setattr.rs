@@ -24,13 +24,13 @@ impl Shared {
             Err(error) => return (Change::default(), Err(error)),
         };
         let checked = self.check_set(caller, &node, &before, set, guard);
-        let result = checked.and_then(|()| {
-            self.apply(caller, &node, set)?;
-            if *set == SetAttributes::default() { Ok(()) } else { self.sync_attributes(&node) }
-        });
+        let result = checked.and_then(|()| self.apply(caller, &node, set));
         let change = node.change_since(&before);
         drop(held);
-        (change, result)
+        let synced = result.and_then(|()| {
+            if *set == SetAttributes::default() { Ok(()) } else { self.sync_attributes(&node) }
+        });
+        (change, synced)
     }
 
     fn check_set(
