@@ -16,10 +16,8 @@ use record::{Direction, Pattern};
 pub use self::tally::{Moments, Tally};
 use crate::stamps;
 
-/// Operations that each direction has finished on each loop before a window ends: fewer are no speed. On a machine
-/// that is emulated or overloaded a window of some tenths of a second may hold none.
-const OPS_MIN: u64 = 2;
-/// Such a window ends after so many times its length all the same.
+/// A window in which each direction has finished less than it has in flight tells no speed: on a machine that is
+/// emulated or overloaded some tenths of a second may hold nothing. It is extended, up to so many times its length.
 const EXTENDED_WINDOWS_MAX: u32 = 50;
 /// A rate that is too high is given up when so many times the window have passed since the start.
 const LATE_WINDOWS_MAX: u32 = 2;
@@ -93,13 +91,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn tally(&self, direction: Direction) -> &Tally {
-        match direction {
-            Direction::Read => &self.read,
-            Direction::Write => &self.write,
-        }
-    }
-
     fn tally_mut(&mut self, direction: Direction) -> &mut Tally {
         match direction {
             Direction::Read => &mut self.read,
@@ -173,6 +164,8 @@ pub struct Load {
     flights: Vec<Flight>,
     depth_max: usize,
     in_flight: u32,
+    /// Operations that reads and writes without a schedule keep in flight.
+    wanted: [u64; 2],
 }
 
 impl Load {
@@ -180,6 +173,10 @@ impl Load {
     #[must_use]
     pub fn new(jobs: Vec<Job>, window: Window, report: Sender<Outcome>) -> Self {
         let depth_max = jobs.iter().map(|job| job.depth as usize).max().unwrap_or(1);
+        let wanted = [Direction::Read, Direction::Write].map(|direction| {
+            let closed = jobs.iter().filter(|job| job.schedule.is_none() && job.direction == direction);
+            closed.map(|job| u64::from(job.depth)).sum()
+        });
         let (read, write, moments) = (Tally::new(), Tally::new(), Moments::new(window));
         Self {
             flights: vec![Flight::default(); jobs.len() * depth_max],
@@ -190,6 +187,7 @@ impl Load {
             report: Some(report),
             depth_max,
             in_flight: 0,
+            wanted,
         }
     }
 
@@ -245,13 +243,12 @@ impl Load {
 
     /// Whether the window has not ended: its time is not over, or too little was done in it.
     fn is_open(&self, since_start: Duration) -> bool {
-        let few = |direction| {
-            let tally = self.outcome.as_ref().map(|outcome| outcome.tally(direction));
-            tally.is_some_and(|tally| tally.ops < OPS_MIN)
+        let too_little = || {
+            let [reads, writes] = self.wanted;
+            let outcome = self.outcome.as_ref();
+            outcome.is_some_and(|outcome| outcome.read.ops < reads || outcome.write.ops < writes)
         };
-        since_start <= self.window.end
-            || since_start <= self.window.latest()
-                && self.jobs.iter().any(|it| it.job.schedule.is_none() && few(it.job.direction))
+        since_start <= self.window.end || since_start <= self.window.latest() && too_little()
     }
 
     fn failed(&self) -> bool {
