@@ -62,5 +62,6 @@ fn topology(file: Option<&Path>, preset: Option<&str>) -> Result<Option<::plan::
         return Ok(Some(::plan::limits::preset(name)?));
     }
     let Some(file) = file else { return Ok(None) };
-    Ok(Some(::plan::limits::Topology::from_toml(&read(file)?)?))
+    let wrap = |cause| Error::PlanFile { file: file.display().to_string(), cause };
+    Ok(Some(::plan::limits::Topology::from_toml(&read(file)?).map_err(wrap)?))
 }

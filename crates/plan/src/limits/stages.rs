@@ -206,7 +206,7 @@ fn drives_and_raid(drives: &Drives, raid: &Raid, nodes: u32) -> [Stage; 2] {
             count,
             "drives",
             words,
-            cite("section EF600 Bandwidth: reduced by 20 % for RAID 6"),
+            cite("section EF600 Bandwidth: drives' writes less the share of parity"),
         )
     };
     [stage, cost]

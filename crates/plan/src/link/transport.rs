@@ -181,7 +181,7 @@ pub fn framing(transport: Transport, mtu: u32) -> Result<Framing> {
             refuse(
                 format!("cannot use an MTU of {mtu} for infiniband"),
                 "InfiniBand's MTU is 256, 512, 1024, 2048 or 4096",
-                "InfiniBand Architecture Specification, volume 1, section 7.7.8",
+                "InfiniBand Architecture Specification, volume 1",
                 format!("--mtu {below}"),
             )
         }

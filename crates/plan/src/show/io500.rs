@@ -10,7 +10,7 @@ pub fn runs(against: &Against, columns: usize) -> String {
     let mut text = String::new();
     let letters: Vec<_> = ('A'..='Z').take(against.runs.len()).map(String::from).collect();
     for ((run, letter), topology) in against.runs.iter().zip(&letters).zip(&against.topologies) {
-        text.push_str(&head(run, letter, topology.as_ref()));
+        text.push_str(&head(run, letter, topology.as_ref(), columns));
         if let Some(on) = topology {
             text.push_str(&wrap("   limits  ", &limits(on), columns));
         }
@@ -59,7 +59,7 @@ pub fn runs(against: &Against, columns: usize) -> String {
     text
 }
 
-fn head(run: &Run, letter: &str, topology: Option<&On>) -> String {
+fn head(run: &Run, letter: &str, topology: Option<&On>, columns: usize) -> String {
     let version =
         run.version.as_ref().map_or_else(String::new, |version| format!(", {}", printable(version)));
     let on = topology.map_or_else(String::new, |topology| format!(", on {}", printable(&topology.name)));
@@ -70,7 +70,7 @@ fn head(run: &Run, letter: &str, topology: Option<&On>) -> String {
             Some(true) => "the same within rounding",
             _ => "NOT the same",
         };
-        let _ = writeln!(text, "   stated  {}: {verdict}", scores(stated));
+        text.push_str(&wrap("   stated  ", &format!("{}: {verdict}", scores(stated)), columns));
     }
     text
 }
