@@ -59,6 +59,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure("record", &[], &["thiserror", "serde", "serde_json", "hdrhistogram"]),
     pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
     rule("testkit", Layer::Tool, &[], &[]),
+    rule("verbs", Layer::Io, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc"], &[]),
     rule("store", Layer::Runtime, &[], &[]),
     rule("server", Layer::Runtime, &["xdr", "rpc", "nfs3", "transport", "store"], &[]),
@@ -74,7 +75,7 @@ pub(crate) const RULES: &[Rule] = &[
         "trunkline",
         Layer::Binary,
         &["nfs3", "record", "plan", "store", "server", "client", "copy", "lab", "bench", "report"],
-        &["xdr", "rpc", "paths", "transport"],
+        &["xdr", "rpc", "paths", "verbs", "transport"],
     ),
 ];
 

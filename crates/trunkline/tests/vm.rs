@@ -7,6 +7,8 @@ mod kernel_client;
 mod kernel_server;
 #[path = "vm/lifetime.rs"]
 mod lifetime;
+#[path = "vm/soft_roce.rs"]
+mod soft_roce;
 
 use lab::vm::{Accel, Spec, Vm};
 use std::path::Path;

@@ -1,0 +1,213 @@
+//! The RDMA libraries over Soft-RoCE: both ends of a connection in one guest, every kind of work, everything freed.
+//!
+//! The test asks for itself to be run in the guest, where it does the work.
+
+use crate::{alone, lab};
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use testkit::Deadline;
+use verbs::{
+    Access, Alive, Capacity, Completion, Domain, Event, EventChannel, EventKind, Identifier, Queue, Region,
+    Slice, Terms, Work, alive, devices,
+};
+
+const SOON: Duration = Duration::from_secs(120);
+
+const CAPACITY: Capacity = Capacity { work: 16, receives: 16, slices: 4 };
+
+fn terms(private_data: &[u8]) -> Terms<'_> {
+    Terms { private_data, reads_served: 4, reads_made: 4 }
+}
+
+#[test]
+fn every_kind_of_work_is_done_and_every_object_is_freed() {
+    if std::path::Path::new("/run/enter").exists() {
+        the_device_is_described();
+        exchange();
+        assert_eq!(alive(), Alive::default());
+        refused_where_nobody_listens();
+        assert_eq!(alive(), Alive::default());
+        // The kernel counts too: what stays are the objects of its own management datagrams.
+        let held =
+            Command::new("rdma").args(["resource", "show", "qp", "type", "RC"]).output().expect("rdma runs");
+        assert_eq!(String::from_utf8_lossy(&held.stdout).trim(), "");
+        return;
+    }
+    let _turn = alone();
+    let mut again = Command::new(std::env::current_exe().expect("it has a path"));
+    again.args(["--exact", "--nocapture", "soft_roce::every_kind_of_work_is_done_and_every_object_is_freed"]);
+    let output = lab().client().output(&again).expect("the guest is there");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn the_device_is_described() {
+    let found = devices().expect("the libraries are here");
+    let device = found.iter().find(|device| device.name == "rxe1").expect("the guest has it");
+    let port = device.ports.first().expect("it has a port");
+    assert!(port.active && port.ethernet);
+    assert_eq!(port.mtu_bytes, 4096, "the link takes 9000 bytes");
+    let address = "10.77.1.2".parse::<std::net::IpAddr>().expect("an address");
+    assert!(port.addresses.iter().any(|one| one.address == address && one.roce_v2), "{port:?}");
+}
+
+/// The next event, which must be this.
+#[track_caller]
+fn expect(channel: &Arc<EventChannel>, kind: EventKind) -> Event {
+    let event =
+        Deadline::wait_until(&format!("{kind:?}"), SOON, || channel.poll().expect("an event or none"));
+    assert_eq!(event.kind, kind, "{event:?}");
+    event
+}
+
+/// So many completions, in order; all must have succeeded.
+#[track_caller]
+fn complete(queue: &Queue, count: usize) -> Vec<Completion> {
+    let mut done = Vec::new();
+    Deadline::wait_until("completions", SOON, || {
+        queue.poll(&mut done).expect("the device works");
+        (done.len() >= count).then_some(())
+    });
+    assert!(done.len() == count && done.iter().all(|one| one.failure.is_none()), "{done:?}");
+    done
+}
+
+/// One end of a connection.
+struct End {
+    domain: Arc<Domain>,
+    queue: Arc<Queue>,
+}
+
+impl End {
+    fn of(identifier: &mut Identifier) -> Self {
+        let domain = Domain::on(identifier).expect("a domain");
+        let queue = Queue::on(identifier, 64).expect("a queue");
+        identifier.create_queue_pair(&domain, &queue, &queue, CAPACITY).expect("a queue pair");
+        Self { domain, queue }
+    }
+
+    fn region(&self, bytes: usize, access: Access) -> Region {
+        Region::new(&self.domain, bytes, access).expect("memory")
+    }
+}
+
+fn whole(region: &Region) -> Slice<'_> {
+    Slice { region, offset: 0, bytes: u32::try_from(region.bytes()).expect("small") }
+}
+
+fn listening(channel: &Arc<EventChannel>, address: SocketAddr) -> Identifier {
+    let listener = Identifier::new(channel).expect("an identifier");
+    listener.listen(address, 4).expect("it listens");
+    listener
+}
+
+/// A connecting identifier whose way is known.
+fn on_its_way(channel: &Arc<EventChannel>, to: SocketAddr) -> Identifier {
+    let identifier = Identifier::new(channel).expect("an identifier");
+    identifier.resolve(None, to, SOON).expect("it looks for a device");
+    assert_eq!(expect(channel, EventKind::AddressResolved).token, identifier.token());
+    identifier.resolve_route(SOON).expect("it looks for the way");
+    expect(channel, EventKind::RouteResolved);
+    identifier
+}
+
+fn exchange() {
+    let address: SocketAddr = "10.77.1.2:20999".parse().expect("an address");
+    let (ours, theirs) = (EventChannel::new().expect("a channel"), EventChannel::new().expect("a channel"));
+    let listener = listening(&theirs, address);
+    let mut client = on_its_way(&ours, address);
+    let client_end = End::of(&mut client);
+    client.connect(&terms(b"hello")).expect("it connects");
+
+    let request = expect(&theirs, EventKind::ConnectRequest);
+    assert_eq!(request.token, listener.token());
+    assert_eq!(&request.private_data[..5], b"hello");
+    let mut server = request.incoming.expect("a connection");
+    let server_end = End::of(&mut server);
+    let inbox = server_end.region(64, Access::Local);
+    server.post_receive(7, whole(&inbox)).expect("posted");
+    server.accept(&terms(b"welcome")).expect("it accepts");
+    assert_eq!(&expect(&ours, EventKind::Established).private_data[..7], b"welcome");
+    expect(&theirs, EventKind::Established);
+
+    send_and_wake(&client, &client_end, &server_end, &inbox);
+    write_and_read(&server, &server_end, &client_end);
+    a_wrong_key_ends_the_connection(&server, &server_end, &client_end);
+
+    client.disconnect().expect("it was connected");
+    expect(&ours, EventKind::Disconnected);
+    expect(&theirs, EventKind::Disconnected);
+}
+
+/// A message from two slices; its arrival wakes who waits at the queue's descriptor.
+fn send_and_wake(client: &Identifier, client_end: &End, server_end: &End, inbox: &Region) {
+    server_end.queue.arm().expect("armed");
+    let outbox = client_end.region(100, Access::Local);
+    outbox.write(0, b"first").expect("room");
+    outbox.write(50, b"second").expect("room");
+    let slices = [(0, 5), (50, 6)].map(|(offset, bytes)| Slice { region: &outbox, offset, bytes });
+    client.post(1, Work::Send { invalidate: None }, &slices, true, false).expect("posted");
+    complete(&client_end.queue, 1);
+    Deadline::wait_until("a notice", SOON, || {
+        (server_end.queue.take_notices().expect("it works") > 0).then_some(())
+    });
+    let received = complete(&server_end.queue, 1);
+    assert_eq!((received[0].id, received[0].received, received[0].bytes), (7, true, 11));
+    let mut bytes = [0; 11];
+    inbox.read(0, &mut bytes).expect("in there");
+    assert_eq!(&bytes, b"firstsecond");
+}
+
+/// The server writes into the client's memory and reads from it, as it does for READ and WRITE.
+fn write_and_read(server: &Identifier, server_end: &End, client_end: &End) {
+    const BYTES: usize = 1 << 20;
+    let landing = client_end.region(BYTES, Access::RemoteWrite);
+    let source = client_end.region(BYTES, Access::RemoteRead);
+    let pattern: Vec<u8> = (0..BYTES).map(|at| u8::try_from(at % 251).expect("small")).collect();
+    source.write(0, &pattern).expect("room");
+    let pool = server_end.region(BYTES, Access::Local);
+    let read = Work::Read { address: source.address(), key: source.remote_key() };
+    server.post(2, read, &[whole(&pool)], true, false).expect("posted");
+    assert_eq!(complete(&server_end.queue, 1)[0].id, 2);
+    // With a completion for the last only: the others come first.
+    let half = u32::try_from(BYTES / 2).expect("small");
+    for (offset, last) in [(0, false), (BYTES / 2, true)] {
+        let write = Work::Write { address: landing.address() + offset as u64, key: landing.remote_key() };
+        let slice = Slice { region: &pool, offset, bytes: half };
+        server.post(3, write, &[slice], last, true).expect("posted");
+    }
+    complete(&server_end.queue, 1);
+    let mut bytes = vec![0; BYTES];
+    landing.read(0, &mut bytes).expect("in there");
+    assert!(bytes == pattern);
+}
+
+fn a_wrong_key_ends_the_connection(server: &Identifier, server_end: &End, client_end: &End) {
+    let landing = client_end.region(64, Access::RemoteRead);
+    let pool = server_end.region(64, Access::Local);
+    let write = Work::Write { address: landing.address(), key: landing.remote_key() };
+    server.post(4, write, &[whole(&pool)], true, false).expect("posted");
+    let mut done = Vec::new();
+    Deadline::wait_until("a completion", SOON, || {
+        server_end.queue.poll(&mut done).expect("the device works");
+        (!done.is_empty()).then_some(())
+    });
+    assert!(done[0].failure.is_some(), "memory that may be read must not be written: {done:?}");
+    let mut bytes = [1; 64];
+    landing.read(0, &mut bytes).expect("in there");
+    assert_eq!(bytes, [0; 64]);
+}
+
+fn refused_where_nobody_listens() {
+    let channel = EventChannel::new().expect("a channel");
+    let mut client = on_its_way(&channel, "10.77.1.2:20998".parse().expect("an address"));
+    let _end = End::of(&mut client);
+    client.connect(&terms(&[])).expect("it tries");
+    expect(&channel, EventKind::Rejected);
+}
