@@ -61,6 +61,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[],
     },
     Suite {
+        name: "dir",
+        about: "a directory served by root: identities, full and read-only file systems, overlays",
+        tier: Tier::Ci,
+        minutes: 1,
+        command: &["test", "--package", "trunkline-store", "--test", "privileged"],
+        packages: &[],
+        needs: &[Need::Root],
+    },
+    Suite {
         name: "lab",
         about: "links shaped, cut and silenced on this kernel, nothing left behind",
         tier: Tier::Ci,

@@ -1,5 +1,6 @@
 //! Runs one test of this program again, in a child with another user or with mounts of its own.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -11,47 +12,49 @@ fn is_again() -> bool {
     std::env::var_os(AGAIN).is_some()
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+fn need_root() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "these tests need root; `cargo test --test dir` has those that do not"
+    );
 }
 
-fn run(mut command: Command, test: &str, why: &str) {
+fn run(command: &mut Command, test: &str, why: &str) {
     let command = command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(AGAIN, "1");
-    match command.env("TMPDIR", std::env::temp_dir()).output() {
-        Ok(output) => {
-            let said = [output.stdout, output.stderr].concat();
-            let said = String::from_utf8_lossy(&said);
-            assert!(output.status.success() && said.contains("1 passed"), "{why}: {said}");
-        }
-        Err(error) => eprintln!("skipped: {test}, {why}: {error}"),
-    }
+    let output = command.output().unwrap_or_else(|error| panic!("{test} {why}: {error}"));
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.contains("1 passed"), "{why}: {said}");
 }
 
-/// Runs a test as the user that runs the tests, and where that is root as an ordinary one too.
+/// Runs a test as root, and as an ordinary user.
 pub fn as_root_and_not(test: &str, body: impl FnOnce()) {
-    body();
-    if is_root() && !is_again() {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+    if !is_again() {
+        need_root();
+        // Where the program lies others may not be able to go.
+        let place = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let program = place.path().join("program");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         // The standard library drops the groups, too.
-        command.uid(SOMEBODY).gid(SOMEBODY);
-        run(command, test, "as an ordinary user");
+        run(Command::new(program).uid(SOMEBODY).gid(SOMEBODY), test, "as an ordinary user");
     }
+    body();
 }
 
 /// Runs a test as root only.
-pub fn as_root(test: &str, body: impl FnOnce()) {
-    if is_root() { body() } else { eprintln!("skipped: {test} needs root") }
+pub fn as_root(body: impl FnOnce()) {
+    need_root();
+    body();
 }
 
 /// Runs a test in a mount namespace of its own, as root.
 pub fn with_own_mounts(test: &str, body: impl FnOnce()) {
     if is_again() {
-        body();
-    } else if is_root() {
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation=private", "--"]).arg(std::env::current_exe().unwrap());
-        run(command, test, "with mounts of its own");
-    } else {
-        eprintln!("skipped: {test} needs root, to mount a file system");
+        return body();
     }
+    need_root();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation=private", "--"]).arg(std::env::current_exe().unwrap());
+    run(&mut command, test, "with mounts of its own");
 }

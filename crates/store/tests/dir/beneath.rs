@@ -1,7 +1,7 @@
 //! Random operations through the store, compared after each step with the directory beneath, name by name; the
 //! store is closed and opened again in between, and the names that objects had still hold.
 
-use crate::again::{as_root_and_not, with_own_mounts};
+use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, mode, read};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -156,7 +156,7 @@ fn run(home: &Home, steps: &[Step]) {
     }
 }
 
-fn many(cases: u32, steps: usize, home: impl Fn() -> Home) {
+pub fn many(cases: u32, steps: usize, home: impl Fn() -> Home) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let steps = proptest::collection::vec(any::<Step>(), 1..steps);
     TestRunner::new(config)
@@ -176,27 +176,5 @@ fn the_store_and_the_directory_beneath_never_differ() {
 fn nor_do_they_on_a_disk() {
     as_root_and_not("beneath::nor_do_they_on_a_disk", || {
         many(2, 40, || Home::in_place(std::env::temp_dir()));
-    });
-}
-
-/// An overlay without handles of its own: objects are named by when they were made, and found by the map.
-#[test]
-fn nor_do_they_where_the_file_system_has_no_handles() {
-    with_own_mounts("beneath::nor_do_they_where_the_file_system_has_no_handles", || {
-        let overlaid = || {
-            let home = Home::new();
-            for name in ["lower", "upper", "work"] {
-                std::fs::create_dir(home.beside(name)).unwrap();
-            }
-            let beside = |name| home.beside(name).display().to_string();
-            let options = ["lower", "upper", "work"].map(beside);
-            let options = format!("lowerdir={},upperdir={},workdir={}", options[0], options[1], options[2]);
-            let mut mount = std::process::Command::new("mount");
-            mount.args(["-t", "overlay", "overlay", "-o", &options]).arg(home.path(""));
-            mount.status().is_ok_and(|status| status.success()).then_some(home)
-        };
-        let Some(home) = overlaid() else { return eprintln!("skipped: overlayfs cannot be mounted") };
-        assert!(home.open().notes()[0].contains("a map in"), "{:?}", home.open().notes());
-        many(12, 60, || overlaid().unwrap());
     });
 }

@@ -1,4 +1,5 @@
 //! A directory to serve, and short forms of what tests do with it.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use smallvec::SmallVec;
 use std::path::PathBuf;
@@ -96,4 +97,11 @@ pub fn list(store: &DirStore, object: ObjectId, page: usize) -> Result<Vec<(Vec<
             return Ok(found);
         }
     }
+}
+
+/// Opens a directory that everybody may write to.
+pub fn open_to_all(home: &Home) -> DirStore {
+    let store = home.open();
+    store.set_attributes(ROOT, store.root(), &mode(0o777), None).1.unwrap();
+    store
 }

@@ -1,7 +1,7 @@
 //! Who may do what: each caller as itself where root serves, everybody as one where somebody else does.
 
-use crate::again::{as_root, as_root_and_not, with_own_mounts};
-use crate::fixture::{Home, ROOT, directory, file, list, mode, read, size, write};
+use crate::again::{as_root, with_own_mounts};
+use crate::fixture::{Home, ROOT, directory, file, list, mode, open_to_all, read, size, write};
 use std::os::unix::fs::MetadataExt;
 use store::{Caller, DirOptions, DirStore, Error, Kind, NewObject, SetAttributes, SetTime, Store, Time};
 
@@ -21,15 +21,9 @@ fn identity() -> Vec<String> {
     status.lines().filter(of_interest).map(str::to_owned).collect()
 }
 
-fn open_to_all(home: &Home) -> DirStore {
-    let store = home.open();
-    store.set_attributes(ROOT, store.root(), &mode(0o777), None).1.unwrap();
-    store
-}
-
 #[test]
 fn two_users_do_not_see_each_others_files() {
-    as_root("identities::two_users_do_not_see_each_others_files", || {
+    as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
         let root = store.root();
@@ -70,7 +64,7 @@ fn two_users_do_not_see_each_others_files() {
 
 #[test]
 fn sticky_directories_and_groups_are_the_kernels_rules() {
-    as_root("identities::sticky_directories_and_groups_are_the_kernels_rules", || {
+    as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
         let root = store.root();
@@ -100,33 +94,8 @@ fn sticky_directories_and_groups_are_the_kernels_rules() {
 }
 
 #[test]
-fn the_owner_may_always_read_and_write_its_own_file() {
-    // RFC 1813 s4.4
-    as_root_and_not("identities::the_owner_may_always_read_and_write_its_own_file", || {
-        let home = Home::new();
-        let store = open_to_all(&home);
-        let made = file(&store, ANN, store.root(), "object", 0o444);
-        assert_eq!(write(&store, ANN, made, b"git"), Ok(3));
-        drop(store);
-        let store = home.open();
-        assert_eq!(
-            write(&store, ANN, made, b"GIT"),
-            Ok(3),
-            "also when the descriptor it was made through is gone"
-        );
-        store.set_attributes(ANN, made, &mode(0), None).1.unwrap();
-        drop(store);
-        let store = home.open();
-        assert_eq!(read(&store, ANN, made).unwrap(), b"GIT");
-        assert_eq!(store.attributes(made).unwrap().mode, 0);
-        store.set_attributes(ANN, made, &mode(0o111), None).1.unwrap();
-        assert_eq!(read(&store, BEN, made).unwrap(), b"GIT", "who may run it may read it: RFC 1813 s3.3.6");
-    });
-}
-
-#[test]
 fn privileges_of_a_file_end_when_it_is_written_to() {
-    as_root("identities::privileges_of_a_file_end_when_it_is_written_to", || {
+    as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
         let made = file(&store, ANN, store.root(), "program", 0o755);
@@ -148,7 +117,7 @@ fn privileges_of_a_file_end_when_it_is_written_to() {
 
 #[test]
 fn times_are_set_by_the_owner_and_touched_by_who_may_write() {
-    as_root("identities::times_are_set_by_the_owner_and_touched_by_who_may_write", || {
+    as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
         let made = file(&store, ANN, store.root(), "f", 0o666);
@@ -166,24 +135,6 @@ fn times_are_set_by_the_owner_and_touched_by_who_may_write() {
             SetAttributes { modified: SetTime::Now, accessed: SetTime::Now, ..SetAttributes::default() };
         store.set_attributes(BEN, made, &touch, None).1.unwrap();
         assert!(store.attributes(made).unwrap().modified > to);
-    });
-}
-
-#[test]
-fn who_is_not_root_serves_everybody_as_itself_and_says_so() {
-    as_root_and_not("identities::who_is_not_root_serves_everybody_as_itself_and_says_so", || {
-        let home = Home::new();
-        let store = home.open();
-        let own = rustix::process::geteuid().as_raw();
-        if own == 0 {
-            assert_eq!(store.notes(), Vec::<String>::new());
-            return;
-        }
-        assert!(store.notes()[0].contains(&format!("user {own}")), "{:?}", store.notes());
-        let made = file(&store, ANN, store.root(), "f", 0o600);
-        assert_eq!(store.attributes(made).unwrap().uid, own);
-        assert_eq!(write(&store, BEN, made, b"one for all"), Ok(11));
-        assert_eq!(list(&store, store.root(), 10).unwrap().len(), 3);
     });
 }
 
@@ -223,7 +174,7 @@ fn a_caller_with_as_many_groups_as_fit_has_those_of_the_database() {
 fn threads_that_act_for_different_users_at_once_never_mix_them_up() {
     const USERS: u32 = 4;
     const ROUNDS: usize = 150;
-    as_root("identities::threads_that_act_for_different_users_at_once_never_mix_them_up", || {
+    as_root(|| {
         let home = Home::new();
         let store = open_to_all(&home);
         let root = store.root();
