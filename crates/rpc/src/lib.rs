@@ -13,6 +13,7 @@
 
 pub mod auth;
 pub mod call;
+pub mod portmap;
 pub mod record;
 pub mod replay;
 pub mod reply;

@@ -1,0 +1,284 @@
+//! Where programs listen: the port mapper (version 2) and rpcbind (versions 3 and 4). RFC 1833
+//!
+//! [`answer`] is a server's side without a socket: a call's header and arguments in, a reply out. It answers from a
+//! list that its owner gives and takes no registrations: SET and UNSET are told no, and calls are not passed on (CALLIT),
+//! which only ever served attackers. [`encode_mapping`] is the arguments by which a program registers with another's
+//! port mapper (version 2).
+//!
+//! Invariants: what a stranger sends costs a reply that is bounded by the list; nothing is remembered.
+
+use crate::call::CallHeader;
+use crate::reply::{Accept, encode_accept, encode_success};
+use std::net::{IpAddr, SocketAddr};
+use xdr::{Reader, Writer};
+
+/// Program number. RFC 1833 s2
+pub const PROGRAM: u32 = 100_000;
+/// Where it listens. RFC 1833 s3
+pub const PORT: u16 = 111;
+/// The version of the port mapper. RFC 1833 s3
+pub const VERSION_PORTMAP: u32 = 2;
+/// The newest version of rpcbind. RFC 1833 s2
+pub const VERSION_MAX: u32 = 4;
+/// SET of version 2: registers a mapping. RFC 1833 s3.2
+pub const SET: u32 = 1;
+/// UNSET of version 2: removes all mappings of a program's version. RFC 1833 s3.2
+pub const UNSET: u32 = 2;
+
+const NULL: u32 = 0;
+/// GETPORT in version 2, GETADDR in versions 3 and 4.
+const GET: u32 = 3;
+const DUMP: u32 = 4;
+const GETVERSADDR: u32 = 9;
+const GETADDRLIST: u32 = 11;
+
+// RFC 1833 s3.1 (IPPROTO_TCP, IPPROTO_UDP)
+const TCP: u32 = 6;
+const UDP: u32 = 17;
+/// Netids, addresses and owners are short; the RFC gives no bound.
+const STRING_BYTES_MAX: u32 = 256;
+/// How RFC 1833 s2.1 shows that entries follow one another, and who owns them.
+const OWNER: &[u8] = b"superuser";
+
+/// What a program's version is reached by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// A stream.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// One version of a program, and where it listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The program.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// How it is reached.
+    pub protocol: Protocol,
+    /// Where. A wildcard stands for whatever address the caller reached us by.
+    pub address: SocketAddr,
+}
+
+impl Protocol {
+    const fn number(self) -> u32 {
+        match self {
+            Self::Tcp => TCP,
+            Self::Udp => UDP,
+        }
+    }
+}
+
+impl Entry {
+    /// The name of its transport. RFC 5665 s5.1.1
+    #[must_use]
+    pub const fn netid(&self) -> &'static str {
+        match (self.protocol, self.address.is_ipv4()) {
+            (Protocol::Tcp, true) => "tcp",
+            (Protocol::Tcp, false) => "tcp6",
+            (Protocol::Udp, true) => "udp",
+            (Protocol::Udp, false) => "udp6",
+        }
+    }
+
+    /// Whether one who came to `local` reaches it.
+    fn is_at(&self, local: IpAddr) -> bool {
+        let own = self.address.ip();
+        own == local || own.is_unspecified() && own.is_ipv4() == local.is_ipv4()
+    }
+
+    /// Its universal address, for one who came to `local`. RFC 5665 s5.2.3
+    fn universal_address(&self, local: IpAddr) -> String {
+        let own = self.address.ip();
+        let ip = if own.is_unspecified() && own.is_ipv4() == local.is_ipv4() { local } else { own };
+        let [high, low] = self.address.port().to_be_bytes();
+        format!("{ip}.{high}.{low}")
+    }
+}
+
+/// How a call came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Via {
+    /// The transport.
+    pub protocol: Protocol,
+    /// The address of ours that it came to.
+    pub local: IpAddr,
+}
+
+/// Answers a call of [`PROGRAM`]: appends the whole reply to `out`. `reader` is at the arguments.
+pub fn answer(
+    header: &CallHeader<'_>,
+    mut reader: Reader<'_>,
+    via: Via,
+    entries: &[Entry],
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    let local = via.local.to_canonical();
+    let answer = Answer { local, entries, writer: Writer::new(out) };
+    if let Err(refused) = answer.call(header, &mut reader, via.protocol) {
+        out.truncate(start);
+        encode_accept(&mut Writer::new(out), header.xid, refused);
+    }
+}
+
+struct Answer<'a> {
+    local: IpAddr,
+    entries: &'a [Entry],
+    writer: Writer<'a>,
+}
+
+impl Answer<'_> {
+    fn call(
+        mut self,
+        header: &CallHeader<'_>,
+        reader: &mut Reader<'_>,
+        protocol: Protocol,
+    ) -> Result<(), Accept> {
+        if !(VERSION_PORTMAP..=VERSION_MAX).contains(&header.version) {
+            return Err(Accept::ProgMismatch { low: VERSION_PORTMAP, high: VERSION_MAX });
+        }
+        encode_success(&mut self.writer, header.xid);
+        match (header.version, header.procedure) {
+            (_, NULL) => return Ok(()),
+            (VERSION_PORTMAP, GET) => {
+                let mapping = Mapping::decode(reader)?;
+                let port = self.find(mapping.program, mapping.version, |entry| {
+                    entry.protocol.number() == mapping.protocol
+                });
+                self.writer.u32(port.map_or(0, |entry| u32::from(entry.address.port())));
+            }
+            (VERSION_PORTMAP, SET | UNSET) => {
+                Mapping::decode(reader)?;
+                self.writer.bool(false);
+            }
+            (VERSION_PORTMAP, DUMP) => self.dump_mappings(),
+            (3 | 4, SET | UNSET) => {
+                Binding::decode(reader)?;
+                self.writer.bool(false);
+            }
+            (3 | 4, DUMP) => self.dump_bindings(),
+            (3 | 4, GET) | (4, GETVERSADDR) => {
+                let binding = Binding::decode(reader)?;
+                let exact = header.procedure == GETVERSADDR;
+                self.address_of(&binding, exact, protocol);
+            }
+            (4, GETADDRLIST) => {
+                let binding = Binding::decode(reader)?;
+                self.addresses_of(&binding);
+            }
+            _ => return Err(Accept::ProcUnavail),
+        }
+        reader.finish().map_err(|_| Accept::GarbageArgs)
+    }
+
+    /// The entry of this version, or of another version of the program: who asks is told by the program itself then
+    /// which versions there are. One at the address that the caller reached comes first.
+    fn find(&self, program: u32, version: u32, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+        let of_program = self.entries.iter().filter(|entry| entry.program == program && wanted(entry));
+        of_program.min_by_key(|entry| (entry.version != version, !entry.is_at(self.local)))
+    }
+
+    /// Entries of version 2, which knows IPv4 only.
+    fn dump_mappings(&mut self) {
+        for entry in self.entries.iter().filter(|entry| entry.address.is_ipv4()) {
+            self.writer.bool(true);
+            let mapping = [entry.program, entry.version, entry.protocol.number()];
+            mapping.iter().for_each(|word| self.writer.u32(*word));
+            self.writer.u32(u32::from(entry.address.port()));
+        }
+        self.writer.bool(false);
+    }
+
+    fn dump_bindings(&mut self) {
+        for entry in self.entries {
+            self.writer.bool(true);
+            self.writer.u32(entry.program);
+            self.writer.u32(entry.version);
+            self.writer.opaque(entry.netid().as_bytes());
+            self.writer.opaque(entry.universal_address(self.local).as_bytes());
+            self.writer.opaque(OWNER);
+        }
+        self.writer.bool(false);
+    }
+
+    /// GETADDR and GETVERSADDR: the universal address, empty when there is none. RFC 1833 s2.2.1
+    fn address_of(&mut self, binding: &Binding<'_>, exact: bool, protocol: Protocol) {
+        let is_v4 = self.local.is_ipv4();
+        let fits = |entry: &Entry| match binding.netid {
+            b"" => entry.protocol == protocol && entry.address.is_ipv4() == is_v4,
+            netid => entry.netid().as_bytes() == netid,
+        };
+        let found = self.find(binding.program, binding.version, fits);
+        let found = found.filter(|entry| !exact || entry.version == binding.version);
+        let text = found.map(|entry| entry.universal_address(self.local)).unwrap_or_default();
+        self.writer.opaque(text.as_bytes());
+    }
+
+    /// GETADDRLIST: all transports of a program's version. RFC 1833 s2.2.1 (rpcb_entry)
+    fn addresses_of(&mut self, binding: &Binding<'_>) {
+        // TPI's kinds of service, as netconfig(5) numbers them: datagrams, and streams with an orderly end.
+        let semantics = |protocol| if protocol == Protocol::Udp { 1 } else { 3 };
+        let wanted = |entry: &&Entry| entry.program == binding.program && entry.version == binding.version;
+        for entry in self.entries.iter().filter(wanted) {
+            let family: &[u8] = if entry.address.is_ipv4() { b"inet" } else { b"inet6" };
+            let protocol: &[u8] = if entry.protocol == Protocol::Udp { b"udp" } else { b"tcp" };
+            self.writer.bool(true);
+            self.writer.opaque(entry.universal_address(self.local).as_bytes());
+            self.writer.opaque(entry.netid().as_bytes());
+            self.writer.u32(semantics(entry.protocol));
+            self.writer.opaque(family);
+            self.writer.opaque(protocol);
+        }
+        self.writer.bool(false);
+    }
+}
+
+/// `mapping` of version 2. RFC 1833 s3.1
+struct Mapping {
+    program: u32,
+    version: u32,
+    protocol: u32,
+}
+
+impl Mapping {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Accept> {
+        let mut word = || reader.u32().map_err(|_| Accept::GarbageArgs);
+        let mapping = Self { program: word()?, version: word()?, protocol: word()? };
+        // The port, which only SET has a use for.
+        word()?;
+        Ok(mapping)
+    }
+}
+
+/// `rpcb` of versions 3 and 4. RFC 1833 s2.1
+struct Binding<'a> {
+    program: u32,
+    version: u32,
+    netid: &'a [u8],
+}
+
+impl<'a> Binding<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, Accept> {
+        let garbage = |_| Accept::GarbageArgs;
+        let (program, version) = (reader.u32().map_err(garbage)?, reader.u32().map_err(garbage)?);
+        let netid = reader.opaque(STRING_BYTES_MAX).map_err(garbage)?;
+        // The address, and who owns it, which only SET has a use for.
+        reader.opaque(STRING_BYTES_MAX).map_err(garbage)?;
+        reader.opaque(STRING_BYTES_MAX).map_err(garbage)?;
+        Ok(Self { program, version, netid })
+    }
+}
+
+/// The arguments of version 2's SET and UNSET for an entry.
+pub fn encode_mapping(writer: &mut Writer<'_>, entry: &Entry) {
+    writer.u32(entry.program);
+    writer.u32(entry.version);
+    writer.u32(entry.protocol.number());
+    writer.u32(u32::from(entry.address.port()));
+}
+
+#[cfg(test)]
+mod tests;
