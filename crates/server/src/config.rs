@@ -48,6 +48,9 @@ pub struct Config {
     pub loops: Option<usize>,
     /// Threads for calls that wait for their stores.
     pub workers: usize,
+    /// Being found by a program's number: the port of rpcbind, [`rpc::portmap::PORT`] unless for a test. It is answered
+    /// on, or registered with where another program has it.
+    pub rpcbind: Option<u16>,
     /// TCP congestion control of the connections; absent: the system's.
     pub congestion: Option<String>,
     /// Bounds that keep one client's trouble its own.
@@ -212,6 +215,7 @@ impl Config {
             exports: vec![export],
             loops: None,
             workers: WORKERS,
+            rpcbind: None,
             congestion: None,
             limits: Limits::default(),
         }
@@ -298,12 +302,14 @@ impl Config {
         keep("`loops`", self.loops == new.loops);
         keep("`workers`", self.workers == new.workers);
         keep("`congestion`", self.congestion == new.congestion);
+        keep("`rpcbind`", self.rpcbind == new.rpcbind);
         keep("[limits]", self.limits == new.limits);
         if !same_nodes {
             new.nodes.clone_from(&self.nodes);
         }
         new.congestion.clone_from(&self.congestion);
-        (new.loops, new.workers, new.limits) = (self.loops, self.workers, self.limits);
+        (new.loops, new.workers, new.rpcbind) = (self.loops, self.workers, self.rpcbind);
+        new.limits = self.limits;
     }
 
     /// Checks what depends on this host: memory exports must fit into its memory, or their bound would be none.

@@ -55,6 +55,18 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+    /// The host's rpcbind does not take our programs.
+    #[error(
+        "cannot register with the rpcbind on {host}\n  cause: {error}\n  try:   stop that server or rpcbind, or serve \
+         without --rpcbind and mount with port= and mountport="
+    )]
+    Rpcbind {
+        /// Where it is.
+        host: SocketAddr,
+        /// What it said, or the system.
+        #[source]
+        error: io::Error,
+    },
     /// Misuse: a socket was passed on for an address that no node has.
     #[error(
         "cannot use the socket on {address} that was passed on\n  cause: no node of the configuration listens \

@@ -6,7 +6,7 @@ use crate::export::Exports;
 use crate::mounts::MountTable;
 use crate::replays::Replays;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use store::Store;
 
 /// One server identity while it runs.
@@ -58,6 +58,8 @@ pub(crate) struct Group {
     /// Threads for calls that wait for their stores.
     pub workers: usize,
     pub congestion: Option<String>,
+    /// Where programs are found, when this server tells.
+    pub portmap: OnceLock<Vec<rpc::portmap::Entry>>,
     /// Numbers connections, over all nodes and loops.
     pub next_connection: AtomicU64,
 }
@@ -79,6 +81,7 @@ impl Group {
             limits: config.limits,
             workers: config.workers,
             congestion: config.congestion.clone(),
+            portmap: OnceLock::new(),
             next_connection: AtomicU64::new(1),
         })
     }

@@ -6,13 +6,12 @@
 //! `service` (RPC checks, reply cache), to its file under `procedures` (the store and back), and its reply to
 //! the connection's queue; payload stays in the store's memory both ways. A call whose store would have to wait
 //! goes to a worker of `off_loop` instead, which does the same with it.
-//!
-//! Left out: rpcbind.
 
 mod attributes;
 mod client;
 mod clock;
 pub mod config;
+mod datagram;
 mod error;
 mod event_loop;
 mod export;
@@ -25,6 +24,7 @@ mod procedures;
 mod replays;
 mod replies;
 mod request;
+mod rpcbind;
 mod server;
 mod service;
 pub mod statistics;
@@ -33,5 +33,6 @@ mod status;
 pub use config::{Config, ConfigError, ExportConfig, Limits, Network, NodeConfig, StoreConfig};
 pub use error::Error;
 pub use export::Reloaded;
+pub use rpc::portmap::PORT as RPCBIND_PORT;
 pub use server::{NodeId, Server};
 pub use statistics::Statistics;

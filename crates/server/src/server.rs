@@ -2,11 +2,13 @@
 
 use crate::clock;
 use crate::config::{Config, ExportConfig, LOOPS_MAX};
+use crate::datagram::Datagrams;
 use crate::error::Error;
 use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind};
 use crate::export::Reloaded;
 use crate::group::Group;
 use crate::off_loop::OffLoop;
+use crate::rpcbind::Rpcbind;
 use crate::statistics::Statistics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -38,6 +40,9 @@ pub struct Server {
     peers: Arc<Peers>,
     off_loop: Arc<OffLoop>,
     threads: Vec<JoinHandle<()>>,
+    datagrams: Option<Datagrams>,
+    /// Unregisters at the end.
+    rpcbind: Option<Rpcbind>,
     /// By node; ports are as they were given out at the start.
     addresses: Vec<Vec<SocketAddr>>,
 }
@@ -82,11 +87,13 @@ impl Server {
         let group = Arc::new(Group::new(&config, own)?);
         raise_descriptor_limit(config.limits.connections_max);
         let mut bound = listen(&config, sockets)?;
+        let (listeners, config_has_rpcbind) = (bound.len(), config.rpcbind.is_some());
+        let mut rpcbind = Rpcbind::start(&config, &mut bound)?;
         if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
             check_congestion(first, name)?;
         }
         let mut addresses = vec![Vec::new(); config.nodes.len()];
-        for listener in &bound {
+        for listener in bound.iter().take(listeners) {
             if let Some(of_node) = addresses.get_mut(listener.node) {
                 of_node.push(listener.address);
             }
@@ -106,9 +113,19 @@ impl Server {
             off_loop,
             threads: Vec::with_capacity(loops),
             addresses,
+            datagrams: None,
+            rpcbind: None,
         };
         if group.exports().may_block() {
             server.off_loop.start().map_err(|error| Error::System { what: "a thread", error })?;
+        }
+        if config_has_rpcbind {
+            // Nobody else sets it.
+            let _ = group.portmap.set(std::mem::take(&mut rpcbind.entries));
+            let sockets = std::mem::take(&mut rpcbind.sockets);
+            let peers = Arc::clone(&server.peers);
+            server.datagrams = Some(Datagrams::start(sockets, Arc::clone(&group), peers)?);
+            server.rpcbind = Some(rpcbind);
         }
         for (index, poller) in pollers.into_iter().enumerate() {
             let (peers, off_loop) = (Arc::clone(&server.peers), Arc::clone(&server.off_loop));
@@ -234,6 +251,9 @@ impl Server {
 
     /// Joins all threads; a worker that waits for its store longer than that is left behind.
     fn join(&mut self, deadline: Duration) {
+        // First nobody is sent here any more.
+        self.rpcbind = None;
+        self.datagrams = None;
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a loop of the server ended by a panic");

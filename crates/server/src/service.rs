@@ -22,6 +22,7 @@ use nfs3::proc::{read, readdir, readdirplus};
 use nfs3::{Procedure, Wire};
 use rpc::Xid;
 use rpc::call::{CallError, CallHeader};
+use rpc::portmap;
 use rpc::reply::{Accept, Reject, encode_accept, encode_reject, encode_success};
 use std::time::Duration;
 use transport::{Place as PayloadPlace, Sink, SlicesMut};
@@ -60,6 +61,8 @@ pub(crate) enum Taken {
     Answered(CallEnd),
     /// It was answered and reached no procedure.
     Refused,
+    /// It was answered by the port mapper, which counts nothing.
+    PortMap,
     /// Its answer goes elsewhere, or it has none.
     Elsewhere,
     /// It must wait for its store: to be given to a worker.
@@ -95,6 +98,14 @@ impl Executor<'_> {
         received_bytes: usize,
         mode: Mode,
     ) -> Taken {
+        if header.program == portmap::PROGRAM
+            && let Some(entries) = self.group.portmap.get()
+        {
+            let via = portmap::Via { protocol: portmap::Protocol::Tcp, local: self.client.local.ip() };
+            portmap::answer(header, reader, via, entries, self.replies.heads());
+            self.replies.push(Payload::new(), 0);
+            return Taken::PortMap;
+        }
         let slot = match slot_of(header) {
             Ok(slot) => slot,
             Err(accept) => return self.refuse(header.xid, accept),
@@ -195,7 +206,7 @@ impl Service<'_> {
         match self.executor.take(record, landing, record_len, Mode::Loop) {
             Taken::Answered(end) => self.counters.count(&end),
             Taken::Refused => self.counters.count_refused(),
-            Taken::Elsewhere => {}
+            Taken::Elsewhere | Taken::PortMap => {}
             Taken::MustWait(handover) => self.hand_over(record, handover, record_len),
             Taken::Garbage(what) => self.garbage = Some(what),
         }

@@ -58,6 +58,10 @@ pub struct ServeArgs {
     /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8, a host's name); repeat for more.
     #[arg(long, value_name = "CLIENT", value_parser = clients)]
     allow: Vec<Allowed>,
+    /// Be found by program number, as `showmount` and kernel clients look for servers: answer on port 111 (UDP and TCP),
+    /// or register with the rpcbind that has it. Also answers MOUNT over UDP.
+    #[arg(long)]
+    rpcbind: bool,
     /// TCP congestion control [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -101,6 +105,9 @@ impl ServeArgs {
         if let Some(export) = config.exports.first_mut() {
             // Empty where the configuration is a file.
             export.allow.extend(self.allow.iter().flat_map(|allowed| allowed.iter().copied()));
+        }
+        if self.rpcbind {
+            config.rpcbind = Some(server::RPCBIND_PORT);
         }
         config.congestion = self.congestion.clone().or(config.congestion);
         config.loops = self.loops.or(config.loops);

@@ -352,3 +352,26 @@ fn a_copy_over_ipv6_uses_both_of_two_paths() {
         assert!(bytes.iter().all(|bytes| *bytes > 3_000_000), "received and sent by {line}");
     }
 }
+
+#[test]
+fn other_hosts_find_the_server_by_its_program_number_and_list_its_exports() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
+    wait_for_answer(&net, "10.77.1.2");
+    wait_for_answer(&net, "fd77:1::2");
+    let quick = ["serve", "--mem", "1MiB", "--rpcbind", "--listen", "0.0.0.0:4049", "--listen", "[::]:4049"];
+    let _process = serve_in(&net, &quick);
+    let listed = output_in(&net, "node1", "showmount -e --no-headers 10.77.1.1");
+    assert!(listed.starts_with("/export "), "{listed}");
+    // Each transport and version of its own: the port mapper, rpcbind, and IPv6.
+    for line in [
+        "rpcinfo -p 10.77.1.1",
+        "rpcinfo -t 10.77.1.1 nfs 3",
+        "rpcinfo -u 10.77.1.1 mountd 3",
+        "rpcinfo -T tcp 10.77.1.1 nfs 3",
+        "rpcinfo -T tcp6 fd77:1::1 mountd 3",
+        "rpcinfo -s 10.77.1.1",
+    ] {
+        let found = output_in(&net, "node1", line);
+        assert!(found.contains("100003") || found.contains("ready and waiting"), "{line}: {found}");
+    }
+}

@@ -75,7 +75,7 @@ pub(crate) const SUITES: &[Suite] = &[
         tier: Tier::Ci,
         minutes: 2,
         command: &["test", "--package", "trunkline", "--test", "lab"],
-        packages: &["iproute2", "iputils-ping"],
+        packages: &["iproute2", "iputils-ping", "nfs-common", "rpcbind"],
         needs: &[Need::Root, Need::NetNamespaces],
     },
     Suite {

@@ -127,6 +127,8 @@ struct File {
     export: Vec<Spanned<Export>>,
     loops: Option<usize>,
     workers: Option<usize>,
+    #[serde(default)]
+    rpcbind: bool,
     congestion: Option<String>,
     #[serde(default)]
     limits: LimitsSection,
@@ -286,6 +288,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         exports: Vec::new(),
         loops: read.loops,
         workers: read.workers.unwrap_or(WORKERS),
+        rpcbind: read.rpcbind.then_some(rpc::portmap::PORT),
         congestion: read.congestion,
         limits: read.limits.resolve(),
     };

@@ -77,7 +77,7 @@ fn answer(shared: &Shared, job: &mut Job, work: &mut Workspace) -> LandedEnd {
     work.identities = std::mem::take(&mut job.client.identities);
     let counted = match taken {
         Taken::Answered(end) => Some(end),
-        Taken::Refused => None,
+        Taken::Refused | Taken::PortMap => None,
         Taken::Elsewhere => return LandedEnd::Elsewhere,
         // Its loop has read the same record as a call, and here nothing must wait elsewhere.
         Taken::Garbage(_) | Taken::MustWait(_) => return LandedEnd::Bug,

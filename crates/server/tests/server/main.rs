@@ -9,3 +9,4 @@ mod mount;
 mod peer;
 mod reload;
 mod replay;
+mod rpcbind;

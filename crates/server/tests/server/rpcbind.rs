@@ -1,0 +1,144 @@
+//! Found by program number: over TCP and UDP, here or at the host's rpcbind.
+
+use crate::peer::{PATIENCE, Peer, config, credential};
+use rpc::Xid;
+use rpc::portmap;
+use server::Server;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use testkit::free_port;
+use xdr::{Reader, Writer};
+
+const TCP: u32 = 6;
+const UDP: u32 = 17;
+const GETPORT: u32 = 3;
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn call(program: u32, version: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
+    let (mut out, credential) = (Vec::new(), credential(1, b"host", 0, 0));
+    rpc::call::encode(&mut Writer::new(&mut out), Xid(5), program, version, procedure, &credential);
+    out.extend_from_slice(args);
+    out
+}
+
+/// Sends a datagram and gives the reply.
+fn exchange(address: SocketAddr, call: &[u8]) -> Vec<u8> {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.send_to(call, address).unwrap();
+    let mut reply = vec![0; 10_000];
+    let (len, from) = socket.recv_from(&mut reply).unwrap();
+    assert_eq!((from, &reply[..4]), (address, &words(&[5])[..]));
+    reply.truncate(len);
+    reply
+}
+
+fn local(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
+}
+
+#[test]
+fn ports_are_told_over_udp_and_tcp_and_mount_answers_datagrams() {
+    let mut config = config();
+    let port = free_port();
+    config.rpcbind = Some(port);
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    assert_eq!(server.addresses().len(), 1, "port 111 is no node's");
+    let asked = |program, protocol| words(&[program, 3, protocol, 0]);
+    for (program, protocol, expected) in [
+        (nfs3::PROGRAM, TCP, address.port()),
+        (nfs3::mount::PROGRAM, TCP, address.port()),
+        (nfs3::mount::PROGRAM, UDP, address.port()),
+        (nfs3::PROGRAM, UDP, 0),
+        (100_021, TCP, 0),
+    ] {
+        let args = asked(program, protocol);
+        let reply = exchange(local(port), &call(portmap::PROGRAM, 2, GETPORT, &args));
+        assert_eq!(reply[24..], words(&[expected.into()]), "{program} by {protocol}");
+        let mut peer = Peer::new(local(port));
+        let (_, results) = peer.call_any(portmap::PROGRAM, 2, GETPORT, &args);
+        assert_eq!(results, words(&[expected.into()]), "{program} by {protocol}");
+    }
+    let mount =
+        exchange(address, &call(nfs3::mount::PROGRAM, 3, 1, &[&words(&[7])[..], b"/export\0"].concat()));
+    assert_eq!(mount[20..28], [0; 8], "accepted, and OK");
+    let exports = exchange(address, &call(nfs3::mount::PROGRAM, 3, 5, &[]));
+    assert!(exports.windows(7).any(|bytes| bytes == b"/export"));
+    let nfs = exchange(address, &call(nfs3::PROGRAM, 3, 0, &[]));
+    assert_eq!(nfs[20..24], words(&[1]), "PROG_UNAVAIL");
+    // What is no call has no answer, and does no harm.
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[1; 7], address).unwrap();
+    exchange(address, &call(nfs3::mount::PROGRAM, 3, 0, &[]));
+}
+
+#[test]
+fn an_export_that_admits_nobody_is_not_told_to_datagrams_either() {
+    let mut config = config();
+    config.rpcbind = Some(free_port());
+    config.exports[0].allow.clear();
+    let server = Server::start(config).unwrap();
+    let path = [&words(&[7])[..], b"/export\0"].concat();
+    let mount = exchange(server.addresses()[0], &call(nfs3::mount::PROGRAM, 3, 1, &path));
+    assert_eq!(mount[24..28], words(&[nfs3::Status::ACCES.0]));
+}
+
+#[test]
+fn without_rpcbind_no_port_is_told() {
+    let server = Server::start(config()).unwrap();
+    let mut peer = Peer::new(server.addresses()[0]);
+    let (body, _) = peer.call_any(portmap::PROGRAM, 2, GETPORT, &words(&[nfs3::PROGRAM, 3, TCP, 0]));
+    assert_eq!(body, rpc::reply::Body::Accepted(rpc::reply::Accept::ProgUnavail));
+}
+
+/// Another program's rpcbind, which says `yes` to everything: returns the procedures and programs it was asked for.
+fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u32, u32)>>) {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let socket = UdpSocket::bind(local(port)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let serve = move || {
+        let _listener = listener;
+        let mut seen = Vec::new();
+        while seen.len() < asked {
+            let mut bytes = [0; 1000];
+            let (len, from) = socket.recv_from(&mut bytes).unwrap();
+            let mut reader = Reader::new(&bytes[..len]);
+            let header = rpc::call::decode(&mut reader).unwrap();
+            assert_eq!((header.program, header.version), (portmap::PROGRAM, 2));
+            seen.push((header.procedure, reader.u32().unwrap()));
+            let mut reply = Vec::new();
+            rpc::reply::encode_success(&mut Writer::new(&mut reply), header.xid);
+            reply.extend(words(&[yes.into()]));
+            socket.send_to(&reply, from).unwrap();
+        }
+        seen
+    };
+    (port, std::thread::spawn(serve))
+}
+
+#[test]
+fn where_the_host_has_an_rpcbind_programs_register_there_and_leave_at_the_end() {
+    let (port, host) = host_rpcbind(true, 6);
+    let mut config = config();
+    config.rpcbind = Some(port);
+    let server = Server::start(config).unwrap();
+    assert!(Peer::new(server.addresses()[0]).mnt(b"/export").is_ok());
+    drop(server);
+    let (nfs, mount) = (nfs3::PROGRAM, nfs3::mount::PROGRAM);
+    let (set, unset) = (portmap::SET, portmap::UNSET);
+    let expected = [(set, nfs), (set, mount), (set, mount), (unset, nfs), (unset, mount), (unset, mount)];
+    assert_eq!(host.join().unwrap(), expected);
+}
+
+#[test]
+fn a_host_rpcbind_that_has_another_server_is_an_error_that_says_so() {
+    let (port, host) = host_rpcbind(false, 1);
+    let mut config = config();
+    config.rpcbind = Some(port);
+    let text = Server::start(config).unwrap_err().to_string();
+    assert!(text.contains("cannot register with the rpcbind") && text.contains("program 100003"), "{text}");
+    host.join().unwrap();
+}
