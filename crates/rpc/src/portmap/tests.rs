@@ -160,6 +160,6 @@ proptest! {
     ) {
         let reply = whole_reply(version, procedure, &args, "10.0.0.1");
         prop_assert_eq!(&reply[..4], &9_u32.to_be_bytes());
-        prop_assert!(reply.len() % 4 == 0 && reply.len() < 1024);
+        prop_assert!(reply.len().is_multiple_of(4) && reply.len() < 1024);
     }
 }
