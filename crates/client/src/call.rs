@@ -1,6 +1,7 @@
 //! Calls on their way: what was asked, for whom, and where it is.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nfs3::proc::write::Stable;
@@ -138,10 +139,23 @@ pub(crate) enum Body {
     Prove,
 }
 
+/// For whom a call is made, where that is not the mount's own user.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Caller {
+    /// The effective user.
+    pub uid: u32,
+    /// The effective group.
+    pub gid: u32,
+    /// Further groups; AUTH_SYS carries the first 16.
+    pub gids: Vec<u32>,
+}
+
 /// One call, from its submission to its end.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub body: Body,
+    /// Whose credential it carries; the mount's where absent.
+    pub caller: Option<Arc<Caller>>,
     pub owner: Owner,
     /// Kept over every retransmission; absent until the xid space has room.
     pub xid: Option<Xid>,

@@ -21,12 +21,13 @@ use std::time::{Duration, Instant};
 use nfs3::{Fattr3, FileHandle, Procedure, Wire};
 use paths::{ConnId, NodeId, Output, PathId, Table};
 use rpc::Xid;
+use rpc::auth::AuthSys;
 use rpc::replay::{XidClass, XidSpace};
 use transport::Scratch;
 use transport::poll::Poller;
 use xdr::Writer;
 
-use crate::call::{Answer, Body, Call, CallKey, Calls, Done, Op, Owner};
+use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner};
 use crate::error::{Error, Result};
 use crate::options::SIZE_MAX;
 use crate::route::Route;
@@ -68,8 +69,10 @@ impl Hasher for XidHasher {
 pub(crate) struct Setup {
     pub route: Arc<Route>,
     pub table: paths::Config,
-    /// Flavour, length and body, as every call carries it.
+    /// Flavour, length and body, as every call carries it that names no caller.
     pub credential: Vec<u8>,
+    /// By which the server knows this loop, whoever calls.
+    pub identity: u64,
     /// Changes are refused before they are sent.
     pub read_only: bool,
     pub first_xid: u32,
@@ -117,6 +120,8 @@ pub(crate) struct Engine {
     /// Calls whose data have not all left on the connection that is received from.
     unsent: Vec<CallKey>,
     scratch: Scratch,
+    /// The credential of the call that is being sent, where it names its caller.
+    caller_credential: Vec<u8>,
     /// Connections with something queued in this round.
     dirty: Vec<ConnId>,
     next_tick: Duration,
@@ -159,6 +164,7 @@ impl Engine {
             oldest: Vec::new(),
             unsent: Vec::new(),
             scratch: Scratch::new(),
+            caller_credential: Vec::new(),
             dirty: Vec::new(),
             next_tick: TICK,
             said_all_down: false,
@@ -176,7 +182,7 @@ impl Engine {
     }
 
     /// Takes an operation; it is sent by the next [`Engine::settle`].
-    pub(crate) fn submit(&mut self, op: Op, owner: Owner) {
+    pub(crate) fn submit(&mut self, op: Op, caller: Option<Arc<Caller>>, owner: Owner) {
         if let Some(error) = self.refusal(&op) {
             let (buffer, latency) = (op.into_buffer(), Duration::ZERO);
             self.core.finished.push((owner, Done { result: Err(error), buffer, latency }));
@@ -191,6 +197,9 @@ impl Engine {
             Op::Call { procedure, args } => Body::Call { procedure, args },
         };
         let key = self.core.insert(body, owner);
+        if let Some(call) = self.core.calls.0.get_mut(key) {
+            call.caller = caller;
+        }
         self.start(key);
     }
 
@@ -247,7 +256,15 @@ impl Engine {
         call.sent_at = self.core.now;
         table.sent(self.core.now, conn, call.class(), call.bytes());
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        line.push(key, call, xid, &self.setup.credential);
+        let credential = match &call.caller {
+            None => &self.setup.credential,
+            Some(caller) => {
+                self.caller_credential.clear();
+                encode_credential(&mut self.caller_credential, self.setup.identity, caller);
+                &self.caller_credential
+            }
+        };
+        line.push(key, call, xid, credential);
         self.mark_dirty(conn);
     }
 
@@ -446,6 +463,7 @@ impl Core {
     fn insert(&mut self, body: Body, owner: Owner) -> CallKey {
         self.calls.0.insert(Call {
             body,
+            caller: None,
             owner,
             xid: None,
             line: None,
@@ -507,6 +525,19 @@ impl Core {
             self.finished.push((call.owner, Done { result, buffer, latency }));
         }
     }
+}
+
+/// Writes a credential with the mark by which our server knows its own clients: flavour, length and body.
+pub(crate) fn encode_credential(into: &mut Vec<u8>, identity: u64, caller: &Caller) {
+    let machine = rpc::replay::machine_name(identity);
+    let sys = AuthSys {
+        stamp: identity as u32,
+        machine: &machine,
+        uid: caller.uid,
+        gid: caller.gid,
+        gids: caller.gids.iter().copied().take(rpc::auth::GIDS_MAX as usize).collect(),
+    };
+    sys.encode_opaque(&mut Writer::new(into));
 }
 
 /// Encodes the head of a call: everything but the payload of a WRITE.

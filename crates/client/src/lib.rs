@@ -28,7 +28,7 @@ mod statistics;
 mod tree;
 
 pub use blocks::{Block, Blocks};
-pub use call::{Answer, Done, FileRef, Op};
+pub use call::{Answer, Caller, Done, FileRef, Op};
 pub use error::{Error, MountError, Result, status_words};
 pub use file::File;
 pub use listing::{DirectoryEntry, Pages};

@@ -8,11 +8,9 @@ use std::time::Duration;
 use nfs3::FileHandle;
 use nfs3::proc::fsinfo;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
-use rpc::auth::AuthSys;
-use xdr::Writer;
 
 use crate::bootstrap::{Place, Root, bootstrap};
-use crate::call::{Answer, FileRef, Op};
+use crate::call::{Answer, Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::route::{PathEnd, Proof, Proofs, Route};
@@ -107,6 +105,7 @@ impl Mount {
         let mut shards = Vec::new();
         for (index, connections) in by_loop.into_iter().enumerate() {
             // Each loop is a client of its own to the server's reply cache: it has an xid space of its own.
+            let loop_identity = crate::random_u64();
             let setup = Setup {
                 table: paths::Config {
                     paths: route.paths.iter().map(|end| PathSpec { node: end.node }).collect(),
@@ -118,7 +117,8 @@ impl Mount {
                     seed: crate::random_u64(),
                 },
                 route: Arc::clone(&route),
-                credential: credential(&settings, crate::random_u64()),
+                credential: credential(&settings, loop_identity),
+                identity: loop_identity,
                 read_only: settings.read_only,
                 first_xid: crate::random_u64() as u32,
                 root: root.handle,
@@ -229,6 +229,11 @@ impl Mount {
 
     /// Submits an operation from any thread.
     pub fn submit(&self, op: Op) -> Pending {
+        self.submit_as(op, None)
+    }
+
+    /// Submits an operation from any thread, for `caller` where it is not the mount's own user.
+    pub fn submit_as(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         // What belongs to a file goes to one loop, so that one COMMIT can speak for all of its writes.
         let turn = match &op {
             Op::Read { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),
@@ -237,7 +242,7 @@ impl Mount {
         let count = self.inner.shards.len() as u64;
         let index = usize::try_from(turn % count.max(1)).unwrap_or(0);
         match self.inner.shards.get(index) {
-            Some(shard) => shard.submit(op),
+            Some(shard) => shard.submit(op, caller),
             None => unreachable_pending(),
         }
     }
@@ -299,18 +304,11 @@ fn unreachable_pending() -> Pending {
     Pending::new().0
 }
 
-/// The credential of all calls of one loop, with the mark by which our server knows its own clients.
+/// The credential of all calls of one loop that name no caller.
 fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
-    let machine = rpc::replay::machine_name(identity);
     let mut encoded = Vec::new();
-    let sys = AuthSys {
-        stamp: identity as u32,
-        machine: &machine,
-        uid: settings.uid,
-        gid: settings.gid,
-        gids: settings.gids.iter().copied().take(rpc::auth::GIDS_MAX as usize).collect(),
-    };
-    sys.encode_opaque(&mut Writer::new(&mut encoded));
+    let caller = Caller { uid: settings.uid, gid: settings.gid, gids: settings.gids.clone() };
+    crate::engine::encode_credential(&mut encoded, identity, &caller);
     encoded
 }
 

@@ -9,7 +9,7 @@ use paths::PathStatus;
 use slab::Slab;
 use transport::poll::{Events, Poller, Waker};
 
-use crate::call::{Done, Op, Owner};
+use crate::call::{Caller, Done, Op, Owner};
 use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
 use crate::slot::{Pending, Promise};
 use crate::statistics::PathCounters;
@@ -50,7 +50,7 @@ impl Io<'_> {
     /// Submits an operation; `token` comes back with its outcome.
     #[inline]
     pub fn submit(&mut self, op: Op, token: u64) {
-        self.engine.submit(op, Owner::Task(self.task, token));
+        self.engine.submit(op, None, Owner::Task(self.task, token));
     }
 
     /// Time since the loop started, as of this round.
@@ -69,7 +69,7 @@ pub(crate) struct ShardStatistics {
 }
 
 enum Message {
-    Submit(Op, Promise),
+    Submit(Op, Option<Arc<Caller>>, Promise),
     Task(Box<dyn Task>),
     Statistics(mpsc::Sender<ShardStatistics>),
     Close,
@@ -78,7 +78,7 @@ enum Message {
 impl Message {
     /// The loop has ended: whoever waits for an answer is told. What is dropped tells its owner itself.
     fn refuse(self) {
-        if let Self::Submit(op, promise) = self {
+        if let Self::Submit(op, _, promise) = self {
             promise.refuse(op.into_buffer());
         }
     }
@@ -164,9 +164,9 @@ impl Shard {
         Ok(Self { inbox, thread: Some(thread) })
     }
 
-    pub(crate) fn submit(&self, op: Op) -> Pending {
+    pub(crate) fn submit(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         let (pending, promise) = Pending::new();
-        self.inbox.send(Message::Submit(op, promise));
+        self.inbox.send(Message::Submit(op, caller, promise));
         pending
     }
 
@@ -285,7 +285,9 @@ impl Driver {
         std::mem::swap(&mut self.inbox.lock().waiting, &mut self.messages);
         for message in self.messages.drain(..) {
             match message {
-                Message::Submit(op, promise) => self.engine.submit(op, Owner::Slot(promise)),
+                Message::Submit(op, caller, promise) => {
+                    self.engine.submit(op, caller, Owner::Slot(promise));
+                }
                 Message::Task(mut work) => {
                     let slot = self.tasks.vacant_entry();
                     work.start(&mut Io { engine: &mut self.engine, task: slot.key() });

@@ -222,7 +222,13 @@ impl Core {
             let covers = std::mem::replace(&mut group.held, spare_list(spare));
             group.held_bytes = 0;
             let (node, verifier) = (group.node, group.verifier);
+            // One of those who wrote may surely commit.
+            let writer = covers.first().and_then(|key| self.calls.0.get(*key));
+            let caller = writer.and_then(|call| call.caller.clone());
             let key = self.insert(Body::Commit { file: *file, node }, Owner::Engine);
+            if let Some(call) = self.calls.0.get_mut(key) {
+                call.caller = caller;
+            }
             self.again.push(key);
             let writes = self.groups.files.get_mut(&file.number);
             if let Some(group) = writes.and_then(|writes| writes.groups.get_mut(at)) {
