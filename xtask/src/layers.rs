@@ -65,6 +65,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("server", Layer::Runtime, &["xdr", "rpc", "nfs3", "transport", "store"], &[]),
     // The client's tests run it against our own server; the client itself never knows it.
     rule("client", Layer::Runtime, &["xdr", "rpc", "nfs3", "paths", "transport"], &["server", "store"]),
+    rule("mount", Layer::Runtime, &["xdr", "nfs3", "client"], &[]),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
     rule("bench", Layer::Tool, &["record", "plan", "nfs3", "transport", "store", "server", "client"], &[]),
@@ -74,7 +75,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "trunkline",
         Layer::Binary,
-        &["nfs3", "record", "plan", "store", "server", "client", "copy", "lab", "bench", "report"],
+        &["nfs3", "record", "plan", "store", "server", "client", "mount", "copy", "lab", "bench", "report"],
         &["xdr", "rpc", "paths", "verbs", "transport"],
     ),
 ];

@@ -12,12 +12,14 @@ mod lab;
 mod logging;
 mod ls;
 mod names;
+mod mount;
 mod output;
 mod plan;
 mod remote;
 mod report;
 mod serve;
 mod stat;
+mod umount;
 
 use clap::{Parser, Subcommand};
 use error::Error;
@@ -41,6 +43,8 @@ const AFTER_HELP: &str = "Environment:\n  \
 enum Command {
     Bench(bench::BenchArgs),
     Serve(serve::ServeArgs),
+    Mount(mount::MountArgs),
+    Umount(umount::UmountArgs),
     Report(report::ReportArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
@@ -52,7 +56,11 @@ enum Command {
 
 fn main() -> ExitCode {
     // Bad usage, --help and --version end here, with clap's own message and status.
-    let cli = Cli::parse();
+    // As mount.trunkline it is called by mount(8), with arguments of its own.
+    let cli = match mount::helper::arguments(std::env::args_os().collect()) {
+        mount::helper::Call::Ours(args) => Cli::parse_from(args),
+        mount::helper::Call::Nothing => return ExitCode::SUCCESS,
+    };
     match logging::start(&cli.logging).and_then(|()| run(cli.command)) {
         Ok(status) => status,
         Err(error) => error.tell(),
@@ -63,6 +71,8 @@ fn run(command: Command) -> Result<ExitCode, Error> {
     match command {
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(args),
+        Command::Mount(args) => mount::run(&args),
+        Command::Umount(args) => umount::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),

@@ -1,0 +1,150 @@
+//! What all requests of a mount share.
+
+use crate::attributes;
+use crate::caller::{As, Callers};
+use crate::directory::OpenDirectory;
+use crate::executor::Executor;
+use crate::files::OpenFile;
+use crate::inode::{Inode, Inodes, Known};
+use crate::interrupts::Interrupts;
+use crate::policy::Policy;
+use crate::write_back::Budget;
+use client::Mount;
+use fuser::{Errno, FileAttr, Generation, Notifier};
+use nfs3::{Fattr3, FileHandle, Verifier};
+use slab::Slab;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub mount: Mount,
+    pub policy: Policy,
+    pub inodes: Inodes,
+    pub files: Handles<OpenFile>,
+    pub directories: Handles<OpenDirectory>,
+    pub callers: Callers,
+    pub executor: Executor,
+    pub interrupts: Interrupts,
+    pub budget: Budget,
+    pub notifier: OnceLock<Notifier>,
+    /// Files that are open: while there are none, nothing has to be hidden when it is removed.
+    pub open_files: AtomicUsize,
+    /// Bytes of one READ and of one WRITE.
+    pub sizes: (usize, usize),
+    /// Bytes that are read ahead at most.
+    pub ahead_max: usize,
+    /// For names and verifiers that nobody else may make.
+    pub unique: AtomicU64,
+}
+
+/// An object as the kernel is told of it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub attributes: FileAttr,
+    pub attributes_ttl: Duration,
+    pub name_ttl: Duration,
+    pub generation: Generation,
+    pub inode: Arc<Inode>,
+}
+
+impl Core {
+    /// What the kernel means by a number.
+    pub(crate) fn inode(&self, ino: u64) -> Result<Arc<Inode>, Errno> {
+        self.inodes.find(ino).ok_or(Errno::ESTALE)
+    }
+
+    /// Attributes as the kernel takes them.
+    pub(crate) fn to_fuse(&self, ino: u64, attributes: &Fattr3) -> FileAttr {
+        let (read, write) = self.sizes;
+        attributes::to_fuse(ino, attributes, u32::try_from(read.min(write)).unwrap_or(u32::MAX))
+    }
+
+    /// Tells the kernel of an object in a directory.
+    pub(crate) fn entry(&self, parent: &Inode, handle: FileHandle, attributes: &Fattr3) -> Entry {
+        let inode = self.inodes.remember(handle, attributes);
+        let known = inode.learn(*attributes, None, &self.policy);
+        Entry {
+            attributes: self.to_fuse(inode.ino, &known.attributes),
+            attributes_ttl: known.ttl,
+            name_ttl: self.name_ttl(parent),
+            generation: Generation(inode.generation),
+            inode,
+        }
+    }
+
+    /// How long a name in a directory holds: as long as the directory's attributes.
+    pub(crate) fn name_ttl(&self, parent: &Inode) -> Duration {
+        if self.policy.lookup_cache == client::options::LookupCache::None {
+            return Duration::ZERO;
+        }
+        parent.known().map_or_else(|| self.policy.bounds(true).0, |known| known.ttl)
+    }
+
+    /// Attributes from the server, once all that was written here is there.
+    pub(crate) async fn attributes(
+        self: &Arc<Self>,
+        caller: &As,
+        inode: &Arc<Inode>,
+    ) -> Result<Known, Errno> {
+        self.flush(inode).await;
+        let asked = inode.changes();
+        match self.call_getattr(caller, inode.handle).await {
+            Ok(attributes) => Ok(inode.learn(attributes, Some(asked), &self.policy)),
+            Err(error) => {
+                inode.expire();
+                Err(error)
+            }
+        }
+    }
+
+    /// Attributes that still hold, or else from the server.
+    pub(crate) async fn attributes_kept(
+        self: &Arc<Self>,
+        caller: &As,
+        inode: &Arc<Inode>,
+    ) -> Result<Known, Errno> {
+        match inode.known() {
+            Some(known) => Ok(known),
+            None => self.attributes(caller, inode).await,
+        }
+    }
+
+    /// A number that was not given before.
+    pub(crate) fn next_unique(&self) -> u64 {
+        self.unique.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// For CREATE: what no other client sends.
+    pub(crate) fn verifier(&self) -> Verifier {
+        self.next_unique().to_be_bytes()
+    }
+}
+
+/// Open things by the number that the kernel gives back.
+#[derive(Debug)]
+pub(crate) struct Handles<T> {
+    open: Mutex<Slab<Arc<T>>>,
+}
+
+impl<T> Handles<T> {
+    pub(crate) fn new() -> Self {
+        Self { open: Mutex::new(Slab::new()) }
+    }
+
+    pub(crate) fn insert(&self, thing: T) -> u64 {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::new(thing)) as u64
+    }
+
+    pub(crate) fn find(&self, number: u64) -> Result<Arc<T>, Errno> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        usize::try_from(number).ok().and_then(|key| open.get(key).cloned()).ok_or(Errno::EBADF)
+    }
+
+    pub(crate) fn remove(&self, number: u64) -> Option<Arc<T>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.try_remove(usize::try_from(number).ok()?)
+    }
+}

@@ -1,0 +1,219 @@
+//! Reading directories: READDIRPLUS, whose answers fill the kernel's caches of names and attributes.
+//!
+//! The kernel continues at the cookie of the last name that it took. A page of the server's stays with the handle
+//! until it is used up, so a page is asked for once, however small the kernel's portions.
+
+use crate::attributes::kind;
+use crate::caller::As;
+use crate::calls::{Name, Page};
+use crate::core::Core;
+use crate::inode::Inode;
+use client::options::DirectoryReads;
+use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use nfs3::Verifier;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Where `.` ends, and `..`: numbers that a server's cookies are not likely to be. Cookie 0 is the beginning of
+/// the directory, which is `.`, so the beginning of what the server lists needs another one.
+const AFTER_DOT: u64 = 0x7fff_ffff_ffff_fff1;
+const AFTER_DOT_DOT: u64 = 0x7fff_ffff_ffff_fff2;
+
+/// A directory that is being read.
+#[derive(Debug)]
+pub(crate) struct OpenDirectory {
+    pub inode: Arc<Inode>,
+    pub caller: As,
+    /// The page that was read last, with the cookie that it follows.
+    page: Mutex<Option<(u64, Arc<Page>)>>,
+}
+
+/// A name with what the kernel may keep of it.
+struct Listed {
+    name: Name,
+    attributes: FileAttr,
+    ttl: Duration,
+    generation: u64,
+}
+
+impl OpenDirectory {
+    pub(crate) fn new(inode: Arc<Inode>, caller: As) -> Self {
+        Self { inode, caller, page: Mutex::default() }
+    }
+
+    /// What the page at hand has behind a cookie.
+    fn rest_of_page(&self, cookie: u64) -> Option<(Vec<Name>, bool)> {
+        let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let (follows, page) = page.as_ref()?;
+        let skip = if *follows == cookie {
+            0
+        } else {
+            page.names.iter().position(|name| name.cookie == cookie)? + 1
+        };
+        let rest: Vec<Name> = page.names.get(skip..).unwrap_or_default().to_vec();
+        (!rest.is_empty() || page.eof).then_some((rest, page.eof))
+    }
+
+    fn verifier(&self) -> Verifier {
+        self.page.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or([0; 8], |(_, page)| page.verifier)
+    }
+}
+
+impl Core {
+    /// Names behind a cookie of the server's; none at the end.
+    async fn names(&self, directory: &OpenDirectory, cookie: u64) -> Result<Vec<Name>, Errno> {
+        if let Some((names, _)) = directory.rest_of_page(cookie) {
+            return Ok(names);
+        }
+        let plus = self.policy.directory_reads != DirectoryReads::NeverPlus;
+        let verifier = if cookie == 0 { [0; 8] } else { directory.verifier() };
+        let (caller, handle) = (&directory.caller, directory.inode.handle);
+        let page = self.call_readdir(caller, handle, (cookie, verifier), plus).await?;
+        if page.names.is_empty() && !page.eof {
+            tracing::warn!("the server gave a part of a directory without names that is not the last");
+            return Err(Errno::EIO);
+        }
+        let names = page.names.clone();
+        let page = Some((cookie, Arc::new(page)));
+        *directory.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
+        Ok(names)
+    }
+
+    /// readdir(3) without attributes.
+    pub(crate) async fn list(
+        &self,
+        directory: &OpenDirectory,
+        from: u64,
+        reply: &mut ReplyDirectory,
+    ) -> Result<(), Errno> {
+        let own = INodeNo(directory.inode.ino);
+        let mut from = from;
+        if from == 0 && reply.add(own, AFTER_DOT, fuser::FileType::Directory, ".") {
+            return Ok(());
+        }
+        if (from == 0 || from == AFTER_DOT)
+            && reply.add(own, AFTER_DOT_DOT, fuser::FileType::Directory, "..")
+        {
+            return Ok(());
+        }
+        if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
+            from = 0;
+        }
+        // One portion may take several pages; the end is an answer without names.
+        loop {
+            let names = self.names(directory, from).await?;
+            let Some(last) = names.last() else { return Ok(()) };
+            from = last.cookie;
+            let mut any = false;
+            for name in names.iter().filter(|name| is_listed(name)) {
+                let (ino, kind) = name.attributes.as_ref().map_or(
+                    // Without attributes its kind is not known; programs then ask.
+                    (name.fileid, fuser::FileType::RegularFile),
+                    |attributes| (self.inodes.number(attributes), kind(attributes.file_type)),
+                );
+                if reply.add(INodeNo(ino), name.cookie, kind, OsStr::from_bytes(&name.name)) {
+                    return Ok(());
+                }
+                any = true;
+            }
+            if any {
+                return Ok(());
+            }
+        }
+    }
+
+    /// readdir(3) with attributes: each name that is told counts as looked up.
+    pub(crate) async fn list_plus(
+        &self,
+        directory: &OpenDirectory,
+        from: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Result<(), Errno> {
+        let dot = self.attributes_of_dot(directory);
+        let (ttl, generation) = (Duration::ZERO, Generation(0));
+        let mut from = from;
+        if from == 0 && reply.add(dot.ino, AFTER_DOT, ".", &ttl, &dot, generation) {
+            return Ok(());
+        }
+        if (from == 0 || from == AFTER_DOT)
+            && reply.add(dot.ino, AFTER_DOT_DOT, "..", &ttl, &dot, generation)
+        {
+            return Ok(());
+        }
+        if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
+            from = 0;
+        }
+        loop {
+            let names = self.names(directory, from).await?;
+            let Some(last) = names.last() else { return Ok(()) };
+            from = last.cookie;
+            let mut any = false;
+            for name in names.into_iter().filter(is_listed) {
+                let Some(listed) = self.look(directory, name).await? else { continue };
+                let generation = Generation(listed.generation);
+                let (attributes, name) = (&listed.attributes, OsStr::from_bytes(&listed.name.name));
+                if reply.add(attributes.ino, listed.name.cookie, name, &listed.ttl, attributes, generation) {
+                    // It did not fit, so the kernel does not know of it.
+                    self.inodes.forget(attributes.ino.0, 1);
+                    return Ok(());
+                }
+                any = true;
+            }
+            if any {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What the kernel is told of a name; nothing of one that was removed meanwhile.
+    async fn look(&self, directory: &OpenDirectory, name: Name) -> Result<Option<Listed>, Errno> {
+        let found = match (name.handle, name.attributes) {
+            (Some(handle), Some(attributes)) => Ok((handle, attributes)),
+            _ => self.call_lookup(&directory.caller, directory.inode.handle, &name.name).await,
+        };
+        let (handle, attributes) = match found {
+            Ok(found) => found,
+            Err(error) if error == Errno::ENOENT => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let entry = self.entry(&directory.inode, handle, &attributes);
+        // The kernel has one time for both.
+        let ttl = entry.attributes_ttl.min(entry.name_ttl);
+        Ok(Some(Listed { name, attributes: entry.attributes, ttl, generation: entry.generation.0 }))
+    }
+
+    fn attributes_of_dot(&self, directory: &OpenDirectory) -> FileAttr {
+        let inode = &directory.inode;
+        match inode.known() {
+            Some(known) => self.to_fuse(inode.ino, &known.attributes),
+            None => FileAttr { ino: INodeNo(inode.ino), ..self.dummy() },
+        }
+    }
+
+    /// A directory of which nothing is known.
+    pub(crate) fn dummy(&self) -> FileAttr {
+        FileAttr {
+            ino: INodeNo(0),
+            size: 0,
+            blocks: 0,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: fuser::FileType::Directory,
+            perm: 0o755,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+}
+
+fn is_listed(name: &Name) -> bool {
+    name.name != b"." && name.name != b".."
+}

@@ -1,0 +1,158 @@
+//! Open files.
+
+use crate::caller::As;
+use crate::core::Core;
+use crate::inode::{Inode, version};
+use crate::read_ahead::{Ahead, Bytes};
+use client::FileRef;
+use fuser::{Errno, FopenFlags};
+use nfs3::proc::access;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A handle that a program holds, with whose rights, and how it wishes to be served.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub inode: Arc<Inode>,
+    pub file: FileRef,
+    /// Who opened it: reads and writes are made for them, whoever does them.
+    pub caller: As,
+    pub appends: bool,
+    /// O_DIRECT: nothing is read ahead.
+    pub is_direct: bool,
+    /// O_DIRECT, O_SYNC or O_DSYNC: write(2) returns when the data are stable.
+    pub writes_through: bool,
+    pub ahead: Mutex<Ahead>,
+    /// The number of the error that this handle was told of last.
+    pub errors_told: AtomicU64,
+}
+
+impl Core {
+    /// open(2) of a file that is there: close-to-open, so the server is asked, for the attributes and for leave.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        caller: As,
+        inode: Arc<Inode>,
+        flags: i32,
+    ) -> Result<(u64, FopenFlags), Errno> {
+        let wished = match flags & libc::O_ACCMODE {
+            libc::O_WRONLY => access::MODIFY | access::EXTEND,
+            libc::O_RDWR => access::READ | access::MODIFY | access::EXTEND,
+            // A program may be run by those who may not read it; the kernel then opens it for reading.
+            _ => access::READ | access::EXECUTE,
+        };
+        let may = self.call_access(&caller, inode.handle, wished);
+        let known = async {
+            if self.policy.close_to_open {
+                self.attributes(&caller, &inode).await
+            } else {
+                self.attributes_kept(&caller, &inode).await
+            }
+        };
+        let (granted, known) = both(may, known).await;
+        let (granted, known) = (granted?, known?);
+        let reads_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let missing = wished & !granted;
+        if (reads_only && granted == 0) || (!reads_only && missing & !access::EXTEND != 0) {
+            return Err(Errno::EACCES);
+        }
+        // The kernel's pages stay if they are of what the file holds now.
+        let now = version(&known.attributes);
+        let before = inode.lock().pages_of.replace(now);
+        if before.is_some() && before != Some(now) {
+            self.forget_attributes(&inode);
+        }
+        let keep = if before == Some(now) { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+        Ok((self.hold(caller, inode, flags), keep))
+    }
+
+    /// Gives a handle.
+    pub(crate) fn hold(&self, caller: As, inode: Arc<Inode>, flags: i32) -> u64 {
+        let file = inode.open();
+        self.open_files.fetch_add(1, Ordering::AcqRel);
+        let is_direct = flags & libc::O_DIRECT != 0;
+        let errors_told = AtomicU64::new(inode.lock().error_number);
+        self.files.insert(OpenFile {
+            inode,
+            file,
+            caller,
+            appends: flags & libc::O_APPEND != 0,
+            is_direct,
+            writes_through: is_direct || flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
+            ahead: Mutex::default(),
+            errors_told,
+        })
+    }
+
+    /// The last holder has closed a handle. Data that were written through a mapping come after the close.
+    pub(crate) async fn release(self: &Arc<Self>, number: u64) {
+        let Some(file) = self.files.remove(number) else { return };
+        self.flush(&file.inode).await;
+        self.open_files.fetch_sub(1, Ordering::AcqRel);
+        if let Some(hidden) = file.inode.close() {
+            let removed = self.call_remove(&hidden.caller, hidden.directory, &hidden.name).await;
+            file.inode.changed();
+            if let Err(error) = removed {
+                let name = String::from_utf8_lossy(&hidden.name).into_owned();
+                tracing::warn!(name, errno = error.code(), "a file that was removed while open is left");
+            }
+        }
+    }
+
+    /// read(2). What was written here and is not on the server yet goes there first.
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        file: &Arc<OpenFile>,
+        offset: u64,
+        len: usize,
+    ) -> Result<Bytes, Errno> {
+        let range = offset..offset.saturating_add(len as u64);
+        if file.inode.lock().dirty.overlaps(&range) {
+            self.flush(&file.inode).await;
+        }
+        let bytes = self.read_on(file, offset, len).await?;
+        let end = offset + bytes.as_slice().len() as u64;
+        if end >= range.end.min(file.inode.lock().known_end()) {
+            return Ok(bytes);
+        }
+        // Short, but data further on make it a hole; or the file was cut elsewhere, which the server knows.
+        self.flush(&file.inode).await;
+        self.read_now(file, offset, len).await
+    }
+
+    /// The kernel asks for the attributes again when they are wanted next.
+    fn forget_attributes(&self, inode: &Inode) {
+        if let Some(notifier) = self.notifier.get() {
+            // A negative offset: attributes only, so no page is waited for.
+            if let Err(error) = notifier.inval_inode(fuser::INodeNo(inode.ino), -1, 0) {
+                tracing::debug!(ino = inode.ino, %error, "the kernel forgot no attributes");
+            }
+        }
+    }
+}
+
+/// Waits for both of two futures.
+async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
+    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
+    let (mut a, mut b) = (None, None);
+    std::future::poll_fn(|context| {
+        if a.is_none()
+            && let std::task::Poll::Ready(done) = first.as_mut().poll(context)
+        {
+            a = Some(done);
+        }
+        if b.is_none()
+            && let std::task::Poll::Ready(done) = second.as_mut().poll(context)
+        {
+            b = Some(done);
+        }
+        match (a.take(), b.take()) {
+            (Some(one), Some(other)) => std::task::Poll::Ready((one, other)),
+            (one, other) => {
+                (a, b) = (one, other);
+                std::task::Poll::Pending
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,325 @@
+//! The objects that the kernel knows, and what is known of each.
+//!
+//! The kernel names an object by a number, which is also what stat(2) shows: the file's number on the server, but 1
+//! for the root. The server names it by a handle. When a number comes back with another handle, it is another file
+//! that has got a removed one's number: it gets a new generation, and the kernel fails what still uses the old one.
+
+use crate::caller::As;
+use crate::dirty::Dirty;
+use crate::policy::Policy;
+use client::{FileRef, Mount};
+use fuser::Errno;
+use nfs3::{Fattr3, FileHandle, FileType, NfsTime};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The root's number.
+pub(crate) const ROOT: u64 = 1;
+
+/// One object.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub ino: u64,
+    pub generation: u64,
+    pub handle: FileHandle,
+    pub file_type: FileType,
+    mount: Mount,
+    /// Counts what changes its data through this mount: data that were read ahead before are not given out after.
+    pub version: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// What may change.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    lookups: u64,
+    attributes: Option<Cached>,
+    /// Handles that are open on it.
+    opens: u32,
+    /// Its place on a node, for reads and writes, while it is open.
+    file: Option<FileRef>,
+    /// It was removed while it was open, and lives on under another name.
+    pub hidden: Option<Hidden>,
+    /// What the kernel's pages were read from.
+    pub pages_of: Option<DataVersion>,
+    pub dirty: Dirty,
+    /// Where the last data end that were written since the size was asked for.
+    written_end: u64,
+    /// Counts changes, so that attributes that were asked for before one are known to be old.
+    changes: u64,
+    /// The newest error of a write that nobody waited for, and which it is.
+    pub error: Option<Errno>,
+    pub error_number: u64,
+}
+
+/// Where a removed file lives on.
+#[derive(Debug, Clone)]
+pub(crate) struct Hidden {
+    pub directory: FileHandle,
+    pub name: Vec<u8>,
+    pub caller: As,
+}
+
+/// Tells one content of a file from another.
+pub(crate) type DataVersion = (u64, NfsTime, NfsTime);
+
+#[derive(Debug, Clone, Copy)]
+struct Cached {
+    attributes: Fattr3,
+    at: Instant,
+    ttl: Duration,
+}
+
+/// Attributes and how much longer they hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    pub attributes: Fattr3,
+    pub ttl: Duration,
+}
+
+impl Inode {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Attributes that still hold.
+    pub(crate) fn known(&self) -> Option<Known> {
+        let state = self.lock();
+        let cached = state.attributes?;
+        let ttl = cached.ttl.checked_sub(cached.at.elapsed()).filter(|left| !left.is_zero())?;
+        Some(Known { attributes: state.shown(cached.attributes), ttl })
+    }
+
+    /// How often it was changed from here: to be given to [`Inode::learn`] with attributes that were asked for now.
+    pub(crate) fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
+    /// Takes attributes from the server, and gives what is to be shown. `asked` is the count of changes when they
+    /// were asked for, nothing when they came along with something else.
+    pub(crate) fn learn(&self, attributes: Fattr3, asked: Option<u64>, policy: &Policy) -> Known {
+        let (min, max) = policy.bounds(attributes.file_type == FileType::Directory);
+        let mut state = self.lock();
+        let state = &mut *state;
+        let exact = asked == Some(state.changes) && state.dirty.is_clean();
+        if exact {
+            state.written_end = 0;
+        }
+        let now = Instant::now();
+        let ttl = match state.attributes {
+            Some(old) if now.duration_since(old.at) < old.ttl => {
+                if attributes.ctime < old.attributes.ctime {
+                    // An answer that was overtaken by a newer one.
+                    let left = old.ttl.saturating_sub(now.duration_since(old.at));
+                    return Known { attributes: state.shown(old.attributes), ttl: left };
+                }
+                if version(&old.attributes) == version(&attributes) { old.ttl } else { min }
+            }
+            // Unchanged for as long as it was believed: it is believed for longer.
+            Some(old) if version(&old.attributes) == version(&attributes) => (old.ttl * 2).clamp(min, max),
+            _ => min,
+        };
+        // What does not tell all that was written here is asked for again soon.
+        let ttl = if asked.is_some() && !exact { Duration::ZERO } else { ttl };
+        state.attributes = Some(Cached { attributes, at: now, ttl });
+        Known { attributes: state.shown(attributes), ttl }
+    }
+
+    /// What is known holds no longer.
+    pub(crate) fn expire(&self) {
+        self.lock().attributes = None;
+    }
+
+    /// The object was changed from here.
+    pub(crate) fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+        let mut state = self.lock();
+        state.changes += 1;
+        state.attributes = None;
+    }
+
+    /// Data were written up to `end`.
+    pub(crate) fn written(&self, state: &mut State, end: u64) {
+        self.version.fetch_add(1, Ordering::Release);
+        state.changes += 1;
+        state.attributes = None;
+        state.written_end = state.written_end.max(end);
+    }
+
+    /// The file was cut, or grown, to a size.
+    pub(crate) fn resized(&self, size: u64) {
+        self.version.fetch_add(1, Ordering::Release);
+        let mut state = self.lock();
+        state.changes += 1;
+        state.attributes = None;
+        state.written_end = state.written_end.min(size);
+    }
+
+    /// One more handle is open on it.
+    pub(crate) fn open(&self) -> FileRef {
+        let mut state = self.lock();
+        state.opens += 1;
+        *state.file.get_or_insert_with(|| self.mount.file_ref(self.handle))
+    }
+
+    /// One handle less. After the last, the place is free, and where a removed file lived on is to be removed.
+    pub(crate) fn close(&self) -> Option<Hidden> {
+        let mut state = self.lock();
+        state.opens = state.opens.saturating_sub(1);
+        if state.opens > 0 {
+            return None;
+        }
+        if let Some(file) = state.file.take() {
+            self.mount.release(&file);
+        }
+        state.hidden.take()
+    }
+
+    /// Its place on a node; none while it is not open.
+    pub(crate) fn place(&self, state: &State) -> Option<FileRef> {
+        state.file
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().is_open()
+    }
+}
+
+impl State {
+    pub(crate) const fn is_open(&self) -> bool {
+        self.opens > 0
+    }
+
+    /// The server's attributes, with what it does not know yet.
+    fn shown(&self, mut attributes: Fattr3) -> Fattr3 {
+        attributes.size = attributes.size.max(self.written_end);
+        if self.hidden.is_some() {
+            attributes.nlink = attributes.nlink.saturating_sub(1);
+        }
+        attributes
+    }
+
+    /// The end of the file as far as it is known here: what was written counts.
+    pub(crate) fn known_end(&self) -> u64 {
+        self.attributes.map_or(0, |cached| cached.attributes.size).max(self.written_end)
+    }
+
+    /// Remembers an error that nobody waited for.
+    pub(crate) fn failed(&mut self, error: Errno) {
+        self.error = Some(error);
+        self.error_number += 1;
+    }
+}
+
+/// What changes whenever a file's data do.
+pub(crate) const fn version(attributes: &Fattr3) -> DataVersion {
+    (attributes.size, attributes.mtime, attributes.ctime)
+}
+
+/// All objects that the kernel knows.
+#[derive(Debug)]
+pub(crate) struct Inodes {
+    table: Mutex<HashMap<u64, Arc<Inode>>>,
+    root_fileid: u64,
+    fsid: u64,
+    mount: Mount,
+}
+
+impl Inodes {
+    pub(crate) fn new(mount: Mount, root: &Fattr3) -> Self {
+        let inodes = Self { table: Mutex::default(), root_fileid: root.fileid, fsid: root.fsid, mount };
+        let handle = inodes.mount.root();
+        inodes.lock().insert(ROOT, inodes.make(ROOT, 0, handle, root.file_type, 1));
+        inodes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Inode>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make(
+        &self,
+        ino: u64,
+        generation: u64,
+        handle: FileHandle,
+        file_type: FileType,
+        lookups: u64,
+    ) -> Arc<Inode> {
+        Arc::new(Inode {
+            ino,
+            generation,
+            handle,
+            file_type,
+            mount: self.mount.clone(),
+            version: AtomicU64::new(0),
+            state: Mutex::new(State { lookups, ..State::default() }),
+        })
+    }
+
+    /// The number by which the kernel knows an object.
+    pub(crate) fn number(&self, attributes: &Fattr3) -> u64 {
+        let fileid = if attributes.fsid == self.fsid {
+            attributes.fileid
+        } else {
+            // Another file system below the mount has numbers of its own.
+            attributes.fileid ^ attributes.fsid.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        };
+        // The root's number is the kernel's choice; a file that has it on the server gets the root's. Zero would say
+        // that there is no object.
+        match fileid {
+            number if number == self.root_fileid => ROOT,
+            ROOT => self.root_fileid,
+            0 => u64::MAX,
+            number => number,
+        }
+    }
+
+    /// What the kernel knows by a number.
+    pub(crate) fn find(&self, ino: u64) -> Option<Arc<Inode>> {
+        self.lock().get(&ino).cloned()
+    }
+
+    /// What the kernel knows by a handle, without it being looked up.
+    pub(crate) fn peek(&self, handle: FileHandle, attributes: &Fattr3) -> Option<Arc<Inode>> {
+        self.find(self.number(attributes)).filter(|inode| inode.handle == handle)
+    }
+
+    /// An object that the kernel is told of: it counts as looked up once more.
+    pub(crate) fn remember(&self, handle: FileHandle, attributes: &Fattr3) -> Arc<Inode> {
+        let ino = self.number(attributes);
+        let mut table = self.lock();
+        let (mut lookups, mut generation) = (0, 0);
+        if let Some(inode) = table.get(&ino) {
+            let mut state = inode.lock();
+            if inode.handle == handle && inode.file_type == attributes.file_type {
+                state.lookups += 1;
+                drop(state);
+                return Arc::clone(inode);
+            }
+            (lookups, generation) = (state.lookups, inode.generation + 1);
+        }
+        let inode = self.make(ino, generation, handle, attributes.file_type, lookups + 1);
+        table.insert(ino, Arc::clone(&inode));
+        inode
+    }
+
+    /// The kernel has forgotten some lookups.
+    pub(crate) fn forget(&self, ino: u64, lookups: u64) {
+        let mut table = self.lock();
+        let Some(inode) = table.get(&ino) else { return };
+        let mut state = inode.lock();
+        state.lookups = state.lookups.saturating_sub(lookups);
+        let gone = state.lookups == 0 && ino != ROOT;
+        drop(state);
+        if gone {
+            table.remove(&ino);
+        }
+    }
+
+    /// All that have data which the server does not have yet.
+    pub(crate) fn unclean(&self) -> Vec<Arc<Inode>> {
+        self.lock().values().filter(|inode| !inode.lock().dirty.is_clean()).cloned().collect()
+    }
+}

@@ -1,0 +1,29 @@
+//! A mounted export as an ordinary directory: FUSE in front of the client.
+//!
+//! A request of the kernel becomes a task ([`executor`]), which makes NFS calls as futures ([`calls`]) and replies.
+//! What programs are promised, and what not, is in `docs/SEMANTICS.md`; a test executes it. Invariants: a thread that
+//! receives requests never waits for the server; a lock is never held over a call; data that were written are kept
+//! until the server has them or their loss was recorded for fsync(2) and close(2).
+//!
+//! What this crate must not know: connections, paths, retries. A call is made once here and answered some time.
+
+mod attributes;
+mod caller;
+mod calls;
+mod core;
+mod directory;
+mod dirty;
+mod errno;
+mod executor;
+mod file_system;
+mod files;
+mod inode;
+mod interrupts;
+mod names;
+mod policy;
+mod read_ahead;
+mod session;
+mod write_back;
+
+pub use policy::{LocalLocks, Policy};
+pub use session::{Error, Mounted, Request, Unmounter, unmount};

@@ -1,0 +1,105 @@
+//! What the mount options mean for caches, locks and directories.
+
+use client::options::{AttributeCache, DirectoryReads, LookupCache, MountOptions};
+use std::time::Duration;
+
+/// What stays on this host of the locks that programs ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalLocks {
+    /// fcntl(2).
+    pub posix: bool,
+    /// flock(2).
+    pub flock: bool,
+}
+
+/// How a mount behaves.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// How long attributes are kept.
+    pub attribute_cache: AttributeCache,
+    /// Which answers of LOOKUP are kept.
+    pub lookup_cache: LookupCache,
+    /// How directories are read.
+    pub directory_reads: DirectoryReads,
+    /// Whether an open asks the server for the file's attributes (close-to-open).
+    pub close_to_open: bool,
+    /// Locks that do not leave this host.
+    pub local_locks: LocalLocks,
+    /// Nothing is changed through this mount.
+    pub read_only: bool,
+    /// Data are stable when write(2) returns.
+    pub synchronous: bool,
+}
+
+impl Policy {
+    /// What the options say.
+    #[must_use]
+    pub fn new(options: &MountOptions) -> Self {
+        let noted = |name: &str| options.noted.contains_key(name);
+        let local = options.noted.get("local_lock").and_then(Option::as_deref).unwrap_or_default();
+        let all = noted("nolock") || local == "all";
+        let cached = options.attribute_cache.enabled;
+        Self {
+            attribute_cache: options.attribute_cache,
+            lookup_cache: options.lookup_cache,
+            directory_reads: options.directory_reads,
+            close_to_open: !noted("nocto"),
+            local_locks: LocalLocks { posix: all || local == "posix", flock: all || local == "flock" },
+            read_only: options.read_only,
+            // As nfs(5) has it, noac makes writes synchronous too: others shall see them.
+            synchronous: !cached || (noted("sync") && !noted("async")),
+        }
+    }
+
+    /// Shortest and longest time that attributes are kept.
+    pub(crate) fn bounds(&self, directory: bool) -> (Duration, Duration) {
+        let cache = &self.attribute_cache;
+        let (min, max) = match (cache.enabled, directory) {
+            (false, _) => (0, 0),
+            (true, true) => (cache.directory_min_s, cache.directory_max_s),
+            (true, false) => (cache.regular_min_s, cache.regular_max_s),
+        };
+        (Duration::from_secs(min.into()), Duration::from_secs(max.into()))
+    }
+
+    /// Whether data may be read before they are asked for.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        self.attribute_cache.enabled && self.attribute_cache.regular_max_s > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(options: &str) -> Policy {
+        Policy::new(&options.parse().unwrap())
+    }
+
+    #[test]
+    fn locks_stay_here_only_where_the_options_say_so() {
+        let locks = |options| {
+            let local = policy(options).local_locks;
+            (local.posix, local.flock)
+        };
+        assert_eq!(locks(""), (false, false));
+        assert_eq!(locks("nolock"), (true, true));
+        assert_eq!(locks("local_lock=all"), (true, true));
+        assert_eq!(locks("local_lock=posix"), (true, false));
+        assert_eq!(locks("local_lock=flock"), (false, true));
+        assert_eq!(locks("local_lock=none"), (false, false));
+    }
+
+    #[test]
+    fn bounds_are_those_of_the_options_and_noac_keeps_nothing() {
+        let seconds = |options, directory| {
+            let (min, max) = policy(options).bounds(directory);
+            (min.as_secs(), max.as_secs())
+        };
+        assert_eq!((seconds("", false), seconds("", true)), ((3, 60), (30, 60)));
+        assert_eq!((seconds("actimeo=7", false), seconds("actimeo=7", true)), ((7, 7), (7, 7)));
+        assert_eq!((seconds("noac", false), seconds("noac", true)), ((0, 0), (0, 0)));
+        assert!(policy("noac").synchronous && !policy("").synchronous && policy("sync").synchronous);
+        assert!(!policy("nocto").close_to_open && !policy("noac").reads_ahead());
+    }
+}

@@ -1,0 +1,267 @@
+//! A mount from its beginning to its end.
+
+use crate::caller::Callers;
+use crate::core::{Core, Handles};
+use crate::executor::{Executor, block_on};
+use crate::file_system::FileSystem;
+use crate::inode::Inodes;
+use crate::interrupts::{Interrupts, TICK};
+use crate::policy::Policy;
+use crate::write_back::Budget;
+use client::Mount;
+use client::options::MountOptions;
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::mount::UnmountFlags;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+/// Threads that receive requests, and as many that go on with them: more than that wait for each other.
+const THREADS_MAX: usize = 4;
+/// Bytes that are read ahead at least, and at most, however many connections there are.
+const AHEAD_BYTES: (usize, usize) = (4 << 20, 16 << 20);
+/// What the kernel reads ahead, where we may say so. Its own default, 128 KiB, makes small requests.
+const KERNEL_READ_AHEAD_KIB: u32 = 1024;
+
+/// Why a directory could not be mounted on, or unmounted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server's side.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// The kernel's side.
+    #[error("cannot mount on {}", directory.display())]
+    Fuse {
+        /// Where.
+        directory: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// This machine has no threads left, or the like.
+    #[error("cannot start the mount's threads")]
+    Threads(#[source] io::Error),
+    /// It stays mounted.
+    #[error("cannot unmount {}", directory.display())]
+    Unmount {
+        /// Where.
+        directory: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What to mount, and where.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What `mount` shows as the source: `SERVER:/EXPORT`.
+    pub source: String,
+    /// What the user asked for.
+    pub options: MountOptions,
+    /// The directory to mount on.
+    pub directory: PathBuf,
+}
+
+/// A directory that is served. It is served until somebody unmounts it.
+#[derive(Debug)]
+pub struct Mounted {
+    serving: JoinHandle<io::Result<()>>,
+    unmounter: Unmounter,
+}
+
+/// Ends a mount from another thread.
+#[derive(Debug, Clone)]
+pub struct Unmounter {
+    core: Arc<Core>,
+    directory: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts. When it returns, programs can use the directory.
+    ///
+    /// # Errors
+    /// [`Error`], with which side it was.
+    pub fn start(mount: Mount, request: &Request) -> Result<Self, Error> {
+        let core = Arc::new(make_core(mount, &request.options)?);
+        let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
+        // What the kernel shall call by this name, wherever the daemon's working directory is.
+        let directory = request.directory.canonicalize().map_err(fuse)?;
+        let file_system = FileSystem { core: Arc::clone(&core), said_no_locks: AtomicBool::new(false) };
+        let config = fuse_config(request);
+        let session = Session::new(file_system, &directory, &config).map_err(fuse)?;
+        // The first notifier stays: there is one session to a core.
+        let _ = core.notifier.set(session.notifier());
+        let serving = std::thread::Builder::new()
+            .name("tl-fuse".into())
+            .spawn(move || session.run())
+            .map_err(Error::Threads)?;
+        let ticking = Arc::downgrade(&core);
+        std::thread::Builder::new()
+            .name("tl-fuse-tick".into())
+            .spawn(move || {
+                while let Some(core) = ticking.upgrade() {
+                    core.interrupts.tick();
+                    core.send_old();
+                    drop(core);
+                    std::thread::sleep(TICK);
+                }
+            })
+            .map_err(Error::Threads)?;
+        raise_kernel_read_ahead(&directory);
+        Ok(Self { serving, unmounter: Unmounter { core, directory } })
+    }
+
+    /// What ends it.
+    #[must_use]
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Serves until the directory is unmounted.
+    ///
+    /// # Errors
+    /// The kernel's, when it stops talking to us in another way.
+    pub fn wait(self) -> Result<(), Error> {
+        let outcome = self.serving.join();
+        self.unmounter.write_all();
+        self.unmounter.core.executor.close();
+        let directory = self.unmounter.directory.clone();
+        match outcome {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(source)) => Err(Error::Fuse { directory, source }),
+            Err(_) => Err(Error::Fuse { directory, source: io::Error::other("a thread panicked") }),
+        }
+    }
+}
+
+impl Unmounter {
+    /// Writes what programs have written, then unmounts; a directory that is in use disappears at once, and what is
+    /// open in it fails from then on.
+    ///
+    /// # Errors
+    /// [`Error::Unmount`].
+    pub fn unmount(&self) -> Result<(), Error> {
+        self.write_all();
+        match unmount(&self.directory, false) {
+            Err(Error::Unmount { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {
+                tracing::warn!(directory = %self.directory.display(), "it is in use, and disappears nevertheless");
+                unmount(&self.directory, true)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn write_all(&self) {
+        for inode in self.core.inodes.unclean() {
+            block_on(self.core.flush(&inode));
+        }
+    }
+}
+
+/// Unmounts a directory; with `lazily` even if it is in use.
+///
+/// # Errors
+/// [`Error::Unmount`].
+pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
+    let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
+    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::PERM) => unmount_by_helper(directory, lazily).map_err(failed),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Who is not root unmounts their own with the help of fusermount3.
+fn unmount_by_helper(directory: &Path, lazily: bool) -> io::Result<()> {
+    let mut helper = std::process::Command::new("fusermount3");
+    helper.arg("-u").args(lazily.then_some("-z")).arg("--").arg(directory);
+    let output = helper.output().map_err(|error| {
+        io::Error::new(error.kind(), format!("not root, and fusermount3 cannot be run: {error}"))
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if text.contains("busy") { Err(io::Error::from_raw_os_error(libc::EBUSY)) } else { Err(io::Error::other(text)) }
+}
+
+fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
+    let policy = Policy::new(options);
+    let root = mount.attributes(mount.root())?;
+    let threads = threads();
+    let sizes = mount.transfer_sizes();
+    let sizes = (sizes.0 as usize, sizes.1 as usize);
+    let connections = usize::from(options.bulk_connections(1));
+    let ahead_max = (connections * 2 * sizes.0).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1);
+    Ok(Core {
+        inodes: Inodes::new(mount.clone(), &root),
+        policy,
+        files: Handles::new(),
+        directories: Handles::new(),
+        callers: Callers::new(rustix::process::geteuid().is_root()),
+        executor: Executor::start(threads).map_err(Error::Threads)?,
+        interrupts: Interrupts::default(),
+        budget: Budget::default(),
+        notifier: OnceLock::new(),
+        open_files: AtomicUsize::new(0),
+        sizes,
+        ahead_max,
+        // As good as random: seeded by the system for each.
+        unique: AtomicU64::new(RandomState::new().hash_one(std::process::id())),
+        mount,
+    })
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS_MAX)
+}
+
+/// What the kernel is told, and who may come in.
+fn fuse_config(request: &Request) -> Config {
+    let given = |name: &str| request.options.noted.contains_key(name);
+    let is_root = rustix::process::geteuid().is_root();
+    let mut config = Config::default();
+    // fusermount3 takes all options as one text, where a comma would end the name.
+    let comma = if is_root { "," } else { "\\," };
+    config.mount_options = vec![
+        MountOption::FSName(request.source.replace(',', comma)),
+        MountOption::CUSTOM("subtype=trunkline".into()),
+        MountOption::DefaultPermissions,
+    ];
+    let mut add = |wished: bool, option: MountOption| {
+        if wished {
+            config.mount_options.push(option);
+        }
+    };
+    add(request.options.read_only, MountOption::RO);
+    // As on a kernel mount, unless it is said otherwise. Who is not root gets neither in any case.
+    add(is_root && !given("nodev"), MountOption::Dev);
+    add(is_root && !given("nosuid"), MountOption::Suid);
+    add(given("noexec") && !given("exec"), MountOption::NoExec);
+    add(given("noatime"), MountOption::NoAtime);
+    config.acl = if is_root { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(threads());
+    config.clone_fd = true;
+    config
+}
+
+/// Larger requests for programs that read on and on; only root may ask for it, and without it we read ahead alone.
+fn raise_kernel_read_ahead(directory: &Path) {
+    let device = match rustix::fs::stat(directory) {
+        Ok(stat) => stat.st_dev,
+        Err(error) => {
+            tracing::debug!(%error, "the mount's device is not known");
+            return;
+        }
+    };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&path, KERNEL_READ_AHEAD_KIB.to_string()) {
+        tracing::debug!(%path, %error, "the kernel's read-ahead stays as it is");
+    }
+}

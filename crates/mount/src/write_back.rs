@@ -1,0 +1,214 @@
+//! Writing: at once for O_DIRECT, O_SYNC and `sync`, else behind the program's back, with errors told at fsync(2)
+//! and close(2).
+
+use crate::caller::As;
+use crate::core::Core;
+use crate::dirty::{Sending, Which};
+use crate::files::OpenFile;
+use crate::inode::{Inode, State};
+use fuser::Errno;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// Bytes that a mount holds for the server at most; then write(2) waits.
+const DIRTY_BYTES_MAX: usize = 64 << 20;
+/// Data wait this long for more to come that could go with them.
+pub(crate) const DIRTY_AGE: Duration = Duration::from_secs(1);
+
+/// What is held for the server, over all files.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    held: AtomicUsize,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl Budget {
+    fn take(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::AcqRel);
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether there is more than may be held.
+    pub(crate) fn is_full(&self) -> bool {
+        self.held.load(Ordering::Acquire) >= DIRTY_BYTES_MAX
+    }
+
+    async fn room(&self) {
+        std::future::poll_fn(|context| {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if !self.is_full() {
+                return Poll::Ready(());
+            }
+            waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Core {
+    /// write(2), or pages that a mapping has dirtied. With O_APPEND the data go to the end of the file as it is known
+    /// here.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        offset: u64,
+        data: Vec<u8>,
+        of_mapping: bool,
+    ) -> Result<u32, Errno> {
+        let inode = &file.inode;
+        let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        if file.writes_through || self.policy.synchronous {
+            self.flush(inode).await;
+            self.write_through(file, offset, data).await?;
+            return Ok(count);
+        }
+        if self.budget.is_full() {
+            let _ = inode.lock().dirty.want_all();
+            self.send(inode, Which::Due);
+            self.budget.room().await;
+        }
+        let mut state = inode.lock();
+        // Pages of a mapping have their place, whichever handle carries them.
+        let at = if file.appends && !of_mapping { offset.max(state.known_end()) } else { offset };
+        let held = state.dirty.write(at, &data, &file.caller, self.sizes.1, Instant::now());
+        self.budget.take(held);
+        inode.written(&mut state, at + data.len() as u64);
+        drop(state);
+        self.send(inode, Which::Due);
+        if at != offset {
+            // The kernel holds these data where the file used to end.
+            self.invalidate(inode);
+        }
+        Ok(count)
+    }
+
+    /// Writes in pieces, all at once; when it is done, all is stable.
+    async fn write_through(&self, file: &OpenFile, offset: u64, data: Vec<u8>) -> Result<(), Errno> {
+        let (inode, len) = (&file.inode, data.len() as u64);
+        let max = self.sizes.1;
+        let outcome = if data.len() <= max {
+            self.call_write(&file.caller, file.file, offset, data).await
+        } else {
+            let pieces = (0_u64..).zip(data.chunks(max)).map(|(index, chunk)| {
+                let at = offset + index * max as u64;
+                let op = client::Op::Write { file: file.file, offset: at, buffer: chunk.to_vec() };
+                self.mount.submit_as(op, file.caller.clone())
+            });
+            let pieces: Vec<client::Pending> = pieces.collect();
+            let mut outcome = Ok(());
+            for piece in pieces {
+                let done = piece.await.result.map(|_| ()).map_err(|error| crate::errno::of_error(&error));
+                outcome = outcome.and(done);
+            }
+            outcome
+        };
+        inode.written(&mut inode.lock(), if outcome.is_ok() { offset + len } else { 0 });
+        outcome
+    }
+
+    /// Sends what may be sent of a file's data.
+    pub(crate) fn send(self: &Arc<Self>, inode: &Arc<Inode>, which: Which) {
+        let mut state = inode.lock();
+        if state.dirty.is_clean() {
+            return;
+        }
+        let Some(file) = inode.place(&state) else { return };
+        let all = state.dirty.take(which, self.sizes.1);
+        drop(state);
+        for Sending { id, offset, extent } in all {
+            let bytes = extent.data.len();
+            let call = self.call_write_owned(extent.caller, file, offset, extent.data);
+            let (core, inode) = (Arc::clone(self), Arc::clone(inode));
+            self.executor.spawn(async move {
+                let outcome = call.await;
+                let mut state = inode.lock();
+                if let Err(error) = outcome {
+                    tracing::warn!(file = inode.ino, offset, bytes, errno = error.code(), "data are lost");
+                    state.failed(error);
+                }
+                // What was asked about the file while this was on its way is old now.
+                inode.written(&mut state, 0);
+                let waiting = state.dirty.sent(id);
+                drop(state);
+                core.budget.give_back(bytes);
+                // Others may have waited behind it.
+                core.send(&inode, Which::Due);
+                waiting.into_iter().for_each(Waker::wake);
+            });
+        }
+    }
+
+    fn call_write_owned(
+        self: &Arc<Self>,
+        caller: As,
+        file: client::FileRef,
+        offset: u64,
+        data: Vec<u8>,
+    ) -> impl Future<Output = Result<(), Errno>> + Send + 'static {
+        let op = client::Op::Write { file, offset, buffer: data };
+        let pending = self.mount.submit_as(op, caller);
+        async move { pending.await.result.map(|_| ()).map_err(|error| crate::errno::of_error(&error)) }
+    }
+
+    /// Sends all data of a file, and waits until what there is now has arrived.
+    pub(crate) async fn flush(self: &Arc<Self>, inode: &Arc<Inode>) {
+        let turn = {
+            let mut state = inode.lock();
+            if state.dirty.is_clean() {
+                return;
+            }
+            state.dirty.want_all()
+        };
+        self.send(inode, Which::Due);
+        std::future::poll_fn(|context| {
+            if inode.lock().dirty.has_arrived(turn, context.waker()) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// fsync(2) and close(2): waits, and tells this handle of an error that it was not told of yet.
+    pub(crate) async fn flush_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
+        self.flush(&file.inode).await;
+        let state: &State = &file.inode.lock();
+        let told = file.errors_told.swap(state.error_number, Ordering::AcqRel);
+        match state.error {
+            Some(error) if told != state.error_number => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends data that have waited for long enough; all, if too much is held.
+    pub(crate) fn send_old(self: &Arc<Self>) {
+        let now = Instant::now();
+        let before = if self.budget.is_full() { Some(now) } else { now.checked_sub(DIRTY_AGE) };
+        let Some(before) = before else { return };
+        for inode in self.inodes.unclean() {
+            self.send(&inode, Which::OlderThan(before));
+        }
+    }
+
+    /// Has the kernel drop its pages and attributes of a file. Not on a thread that a request waits for: the kernel
+    /// may first have to finish a read, which waits for us.
+    fn invalidate(&self, inode: &Arc<Inode>) {
+        if let Some(notifier) = self.notifier.get().cloned() {
+            let ino = inode.ino;
+            // A rare case, so a thread for each is cheap enough.
+            let spawned = std::thread::Builder::new().name("tl-fuse-notify".into()).spawn(move || {
+                if let Err(error) = notifier.inval_inode(fuser::INodeNo(ino), 0, 0) {
+                    tracing::debug!(ino, %error, "the kernel dropped no pages");
+                }
+            });
+            if let Err(error) = spawned {
+                tracing::warn!(%error, "the kernel is not told that an append went elsewhere");
+            }
+        }
+    }
+}

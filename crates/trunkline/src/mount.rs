@@ -1,0 +1,255 @@
+//! `trunkline mount`: an export as an ordinary directory; also as `mount.trunkline`, for mount(8) and fstab.
+//!
+//! Up to three processes: the one that was called, which waits until the mount answers; the one that serves it, in the
+//! background unless `-f`; and a watcher, which unmounts the directory when the serving one was killed, so that
+//! nobody is left with a directory that only gives errors. They are all this program: [`Role`] tells them apart.
+
+pub mod helper;
+
+use crate::error::Error;
+use crate::output;
+use clap::Args;
+use client::options::Target;
+use mount::{Mounted, Request};
+use rustix::fs::{Mode, OFlags};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Tells the processes of a mount apart.
+const ROLE: &str = "TRUNKLINE_MOUNT_ROLE";
+/// What the serving process says once programs can use the directory.
+const MOUNTED: &str = "mounted ";
+/// What the watcher reads when the mount ends as it should.
+const GOODBYE: &[u8] = b"bye\n";
+
+/// Mount an export as a directory, over all paths at once (FUSE).
+///
+/// In the background: it returns once the directory can be used, or with what stands in the way. SIGTERM and SIGINT to
+/// the process that serves it unmount; so does `trunkline umount DIR`. What programs may rely on is in
+/// docs/SEMANTICS.md, the options in docs/MOUNT-OPTIONS.md.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct MountArgs {
+    /// What to mount: SERVER:/EXPORT or nfs://SERVER/EXPORT.
+    #[arg(value_name = "SERVER:/EXPORT")]
+    target: String,
+    /// Where: an existing directory.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Mount options, joined by commas; may be repeated.
+    #[arg(short, long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in the foreground, and log to standard error.
+    #[arg(short, long)]
+    foreground: bool,
+    /// In the background, append log messages to this file [default: the system's log, by logger(1)].
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
+    log_file: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    trunkline mount 10.0.0.1:/data /mnt -o nconnect=8,remoteports=10.0.0.1-10.0.0.4\n  \
+    trunkline mount -f -v nas:/data /mnt -o ro,soft\n\n\
+    In /etc/fstab, with a link /sbin/mount.trunkline to this program:\n  \
+    nas:/data  /mnt  trunkline  nconnect=8,_netdev,nofail  0 0";
+
+/// Which of the processes this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The one that the user called.
+    Called,
+    /// The one that serves the mount in the background.
+    Background,
+    /// The one that looks after it.
+    Watcher,
+}
+
+impl Role {
+    fn own() -> Self {
+        match std::env::var(ROLE).as_deref() {
+            Ok("background") => Self::Background,
+            Ok("watcher") => Self::Watcher,
+            _ => Self::Called,
+        }
+    }
+}
+
+/// Mounts, and serves unless that is done in the background.
+pub fn run(args: &MountArgs) -> Result<ExitCode, Error> {
+    match Role::own() {
+        Role::Watcher => {
+            watch(&args.directory);
+            Ok(ExitCode::SUCCESS)
+        }
+        Role::Called if !args.foreground => start_in_background(args),
+        role => serve(args, role),
+    }
+}
+
+impl MountArgs {
+    fn options(&self) -> String {
+        self.options.join(",")
+    }
+}
+
+/// Serves the mount in this process until it is unmounted.
+fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
+    // Before anything is mounted, so that no signal finds us unprepared.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
+    let options = args.options();
+    let target = Target::parse(&args.target).map_err(client::Error::from)?;
+    let parsed = target.mount_options(&options).map_err(client::Error::from)?;
+    let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
+    if role == Role::Background {
+        // Out of the caller's session and directory. A process that leads one already stays where it is.
+        let _ = rustix::process::setsid();
+        let _ = rustix::process::chdir("/");
+    }
+    let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
+    // Before the mount: it must not have the mount's own descriptors.
+    let watcher = start_watcher(args, &directory);
+    let started = client::Mount::connect(&args.target, &options)
+        .map_err(Error::from)
+        .and_then(|mount| Mounted::start(mount, &request).map_err(Error::from));
+    let mounted = match started {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            dismiss(watcher);
+            return Err(error);
+        }
+    };
+    output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display()))?;
+    if role == Role::Background {
+        leave_terminal(args.log_file.as_deref());
+    }
+    let (handle, unmounter) = (signals.handle(), mounted.unmounter());
+    let attending = std::thread::spawn(move || {
+        for _ in &mut signals {
+            if let Err(error) = unmounter.unmount() {
+                tracing::error!(%error, "it stays mounted");
+            }
+        }
+    });
+    let outcome = mounted.wait();
+    handle.close();
+    // It only waited for signals.
+    let _ = attending.join();
+    dismiss(watcher);
+    outcome?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the serving process, and waits until it has mounted or failed. It tells errors itself: it has our standard
+/// error until then.
+fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut child = Command::new("/proc/self/exe")
+        .args(helper::own_arguments(args, arguments))
+        .env(ROLE, "background")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(Error::Background)?;
+    let mut said = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        let mut byte = [0];
+        // It keeps its end open, so there is no end to wait for after the line.
+        while !said.ends_with('\n') && stdout.read(&mut byte).map_err(Error::Background)? == 1 {
+            said.push(char::from(byte[0]));
+        }
+    }
+    if said.starts_with(MOUNTED) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = child.wait().map_err(Error::Background)?;
+    match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(code) if code > 0 => Ok(ExitCode::from(code)),
+        _ => Err(Error::Background(io::Error::other(format!("it ended with {status}")))),
+    }
+}
+
+/// Log messages go elsewhere from here on: whoever called us need not keep their end open.
+fn leave_terminal(log_file: Option<&Path>) {
+    let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
+    if let Some(null) = null() {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+    let log: Option<OwnedFd> = match log_file {
+        Some(file) => match std::fs::OpenOptions::new().append(true).create(true).open(file) {
+            Ok(file) => Some(file.into()),
+            Err(error) => {
+                tracing::warn!(file = %file.display(), %error, "no log file");
+                None
+            }
+        },
+        None => start_logger(),
+    };
+    if let Some(log) = log.or_else(null) {
+        let _ = rustix::stdio::dup2_stderr(&log);
+    }
+}
+
+/// The system's log, where there is one; it ends with us.
+fn start_logger() -> Option<OwnedFd> {
+    let mut logger = Command::new("logger");
+    logger.args(["-t", "trunkline", "-p", "daemon.notice"]).env_remove(ROLE);
+    let child = logger.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    child.ok()?.stdin.map(OwnedFd::from)
+}
+
+/// Starts the process that looks after the mount. Without one a mount works, but does not outlive a kill in good order.
+fn start_watcher(args: &MountArgs, directory: &Path) -> Option<(Child, ChildStdin)> {
+    let spawned = Command::new("/proc/self/exe")
+        .args(["mount".as_ref(), args.target.as_ref(), directory.as_os_str()])
+        .env(ROLE, "watcher")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match spawned {
+        Ok(mut child) => child.stdin.take().map(|stdin| (child, stdin)),
+        Err(error) => {
+            tracing::warn!(%error, "nobody unmounts the directory should this process be killed");
+            None
+        }
+    }
+}
+
+/// Lets the watcher go.
+fn dismiss(watcher: Option<(Child, ChildStdin)>) {
+    if let Some((mut child, mut stdin)) = watcher {
+        // One that is gone already needs no telling.
+        let _ = stdin.write_all(GOODBYE);
+        drop(stdin);
+        let _ = child.wait();
+    }
+}
+
+/// The watcher: waits for the end of the serving process. If that did not say goodbye, the directory is unmounted,
+/// if it is still there and dead; somebody else's mount at the same place is not touched.
+fn watch(directory: &Path) {
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    let ignored = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        // What ends the mount ends us after it.
+        let _ = signal_hook::flag::register(signal, Arc::clone(&ignored));
+    }
+    let mut said = Vec::new();
+    let read = io::stdin().read_to_end(&mut said);
+    if read.is_ok() && said == GOODBYE {
+        return;
+    }
+    let dead = rustix::fs::statfs(directory).is_err_and(|error| error == rustix::io::Errno::NOTCONN);
+    if dead {
+        // Nobody listens to what we could say.
+        let _ = mount::unmount(directory, true);
+    }
+}

@@ -1,0 +1,98 @@
+//! Called as `mount.trunkline`: mount(8) gives arguments of its own, `SPEC DIR [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]`.
+
+use super::MountArgs;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What the program was called for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Call {
+    /// These arguments, with the program's name.
+    Ours(Vec<OsString>),
+    /// To pretend (`-f`).
+    Nothing,
+}
+
+/// The arguments as `trunkline mount` takes them, where the program was called as a mount helper.
+pub fn arguments(args: Vec<OsString>) -> Call {
+    let name = args.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
+    if !name.as_bytes().starts_with(b"mount.") {
+        return Call::Ours(args);
+    }
+    let mut ours: Vec<OsString> = vec!["trunkline".into(), "mount".into()];
+    let mut rest = args.into_iter().skip(1);
+    while let Some(arg) = rest.next() {
+        match arg.as_bytes() {
+            b"-o" => {
+                ours.push(arg);
+                ours.extend(rest.next());
+            }
+            // The type is known, and namespaces are entered by mount(8) itself.
+            b"-t" | b"-N" => {
+                rest.next();
+            }
+            [b'-', flags @ ..] if !flags.is_empty() && flags.iter().all(|flag| b"sfnv".contains(flag)) => {
+                if flags.contains(&b'f') {
+                    return Call::Nothing;
+                }
+                if flags.contains(&b'v') {
+                    ours.push("-v".into());
+                }
+            }
+            _ => ours.push(arg),
+        }
+    }
+    Call::Ours(ours)
+}
+
+/// The arguments for the process in the background, whatever name this one was called by.
+pub fn own_arguments(args: &MountArgs, given: Vec<OsString>) -> Vec<OsString> {
+    let mut own: Vec<OsString> = vec!["mount".into()];
+    // How much is logged stands anywhere on the command line.
+    own.extend(given.iter().filter(|arg| is_verbosity(arg)).cloned());
+    if let Some(at) = given.iter().position(|arg| arg == "--log-level") {
+        own.extend(given.iter().skip(at).take(2).cloned());
+    }
+    if let Some(file) = &args.log_file {
+        own.push("--log-file".into());
+        own.push(std::path::absolute(file).unwrap_or_else(|_| file.clone()).into());
+    }
+    let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
+    own.extend(["-o".into(), args.options().into(), "--".into()]);
+    own.extend([args.target.clone().into(), directory.into()]);
+    own
+}
+
+fn is_verbosity(arg: &OsStr) -> bool {
+    let bytes = arg.as_bytes();
+    let short = bytes.len() > 1 && bytes.first() == Some(&b'-') && bytes.iter().skip(1).all(|b| *b == b'v');
+    short || bytes == b"--verbose" || bytes.starts_with(b"--log-level=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(args: &str) -> Call {
+        arguments(args.split(' ').map(OsString::from).collect())
+    }
+
+    fn ours(args: &str) -> Call {
+        Call::Ours(args.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn a_mount_helper_takes_the_arguments_of_mount_8() {
+        for name in ["mount.trunkline", "/sbin/mount.trunkline"] {
+            assert_eq!(
+                call(&format!("{name} nas:/data /mnt -n -o rw,nconnect=8,_netdev -t trunkline")),
+                ours("trunkline mount nas:/data /mnt -o rw,nconnect=8,_netdev")
+            );
+            assert_eq!(call(&format!("{name} nas:/data /mnt -sv")), ours("trunkline mount nas:/data /mnt -v"));
+            assert_eq!(call(&format!("{name} nas:/data /mnt -f -o rw")), Call::Nothing);
+        }
+        assert_eq!(call("trunkline mount -f a:/b /c"), ours("trunkline mount -f a:/b /c"));
+        assert_eq!(call("/opt/mount/trunkline ls"), ours("/opt/mount/trunkline ls"));
+    }
+}
