@@ -73,7 +73,8 @@ fn groups_of(pid: u32) -> Vec<u32> {
     if pid == 0 {
         return Vec::new();
     }
-    std::fs::read_to_string(format!("/proc/{pid}/status")).map_or_else(|_| Vec::new(), |text| groups_in(&text))
+    std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .map_or_else(|_| Vec::new(), |text| groups_in(&text))
 }
 
 fn groups_in(status: &str) -> Vec<u32> {

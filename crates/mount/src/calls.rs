@@ -18,7 +18,6 @@ const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
 #[derive(Debug, Clone)]
 pub(crate) struct Name {
     pub name: Vec<u8>,
-    pub fileid: u64,
     pub cookie: u64,
     pub attributes: PostOpAttr,
     pub handle: Option<FileHandle>,
@@ -274,7 +273,6 @@ impl Core {
             let page = accept::<readdirplus::Success<'_>>(Procedure::ReadDirPlus, &results)?;
             let names = page.entries.iter().map(|entry| Name {
                 name: entry.name.to_vec(),
-                fileid: entry.fileid,
                 cookie: entry.cookie,
                 attributes: entry.attributes,
                 handle: entry.handle,
@@ -286,7 +284,6 @@ impl Core {
             let page = accept::<readdir::Success<'_>>(Procedure::ReadDir, &results)?;
             let names = page.entries.iter().map(|entry| Name {
                 name: entry.name.to_vec(),
-                fileid: entry.fileid,
                 cookie: entry.cookie,
                 attributes: None,
                 handle: None,
@@ -303,7 +300,8 @@ impl Core {
         offset: u64,
         len: usize,
     ) -> Result<(Vec<u8>, bool), Errno> {
-        let done = self.mount.submit_as(Op::Read { file, offset, buffer: vec![0; len] }, caller.clone()).await;
+        let done =
+            self.mount.submit_as(Op::Read { file, offset, buffer: vec![0; len] }, caller.clone()).await;
         let mut buffer = done.buffer;
         match done.result {
             Ok(Answer::Read { count, eof }) => {

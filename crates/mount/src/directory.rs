@@ -8,9 +8,8 @@ use crate::caller::As;
 use crate::calls::{Name, Page};
 use crate::core::Core;
 use crate::inode::Inode;
-use client::options::DirectoryReads;
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use nfs3::Verifier;
+use nfs3::{Fattr3, FileHandle, Verifier};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,7 +56,11 @@ impl OpenDirectory {
     }
 
     fn verifier(&self) -> Verifier {
-        self.page.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or([0; 8], |(_, page)| page.verifier)
+        self.page
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map_or([0; 8], |(_, page)| page.verifier)
     }
 }
 
@@ -67,10 +70,15 @@ impl Core {
         if let Some((names, _)) = directory.rest_of_page(cookie) {
             return Ok(names);
         }
-        let plus = self.policy.directory_reads != DirectoryReads::NeverPlus;
         let verifier = if cookie == 0 { [0; 8] } else { directory.verifier() };
         let (caller, handle) = (&directory.caller, directory.inode.handle);
-        let page = self.call_readdir(caller, handle, (cookie, verifier), plus).await?;
+        // The kernel is told the kind of each name in any case, so attributes are wanted even with `nordirplus`.
+        let page = match self.call_readdir(caller, handle, (cookie, verifier), true).await {
+            Err(error) if error == Errno::EOPNOTSUPP => {
+                self.call_readdir(caller, handle, (cookie, verifier), false).await?
+            }
+            page => page?,
+        };
         if page.names.is_empty() && !page.eof {
             tracing::warn!("the server gave a part of a directory without names that is not the last");
             return Err(Errno::EIO);
@@ -93,8 +101,7 @@ impl Core {
         if from == 0 && reply.add(own, AFTER_DOT, fuser::FileType::Directory, ".") {
             return Ok(());
         }
-        if (from == 0 || from == AFTER_DOT)
-            && reply.add(own, AFTER_DOT_DOT, fuser::FileType::Directory, "..")
+        if (from == 0 || from == AFTER_DOT) && reply.add(own, AFTER_DOT_DOT, fuser::FileType::Directory, "..")
         {
             return Ok(());
         }
@@ -108,11 +115,8 @@ impl Core {
             from = last.cookie;
             let mut any = false;
             for name in names.iter().filter(|name| is_listed(name)) {
-                let (ino, kind) = name.attributes.as_ref().map_or(
-                    // Without attributes its kind is not known; programs then ask.
-                    (name.fileid, fuser::FileType::RegularFile),
-                    |attributes| (self.inodes.number(attributes), kind(attributes.file_type)),
-                );
+                let Some((_, attributes)) = self.whole_name(directory, name).await? else { continue };
+                let (ino, kind) = (self.inodes.number(&attributes), kind(attributes.file_type));
                 if reply.add(INodeNo(ino), name.cookie, kind, OsStr::from_bytes(&name.name)) {
                     return Ok(());
                 }
@@ -137,8 +141,7 @@ impl Core {
         if from == 0 && reply.add(dot.ino, AFTER_DOT, ".", &ttl, &dot, generation) {
             return Ok(());
         }
-        if (from == 0 || from == AFTER_DOT)
-            && reply.add(dot.ino, AFTER_DOT_DOT, "..", &ttl, &dot, generation)
+        if (from == 0 || from == AFTER_DOT) && reply.add(dot.ino, AFTER_DOT_DOT, "..", &ttl, &dot, generation)
         {
             return Ok(());
         }
@@ -169,19 +172,28 @@ impl Core {
 
     /// What the kernel is told of a name; nothing of one that was removed meanwhile.
     async fn look(&self, directory: &OpenDirectory, name: Name) -> Result<Option<Listed>, Errno> {
-        let found = match (name.handle, name.attributes) {
-            (Some(handle), Some(attributes)) => Ok((handle, attributes)),
-            _ => self.call_lookup(&directory.caller, directory.inode.handle, &name.name).await,
-        };
-        let (handle, attributes) = match found {
-            Ok(found) => found,
-            Err(error) if error == Errno::ENOENT => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some((handle, attributes)) = self.whole_name(directory, &name).await? else { return Ok(None) };
         let entry = self.entry(&directory.inode, handle, &attributes);
         // The kernel has one time for both.
         let ttl = entry.attributes_ttl.min(entry.name_ttl);
         Ok(Some(Listed { name, attributes: entry.attributes, ttl, generation: entry.generation.0 }))
+    }
+
+    /// A server need not send attributes and handles along: then each name is looked up.
+    async fn whole_name(
+        &self,
+        directory: &OpenDirectory,
+        name: &Name,
+    ) -> Result<Option<(FileHandle, Fattr3)>, Errno> {
+        let found = match (name.handle, name.attributes) {
+            (Some(handle), Some(attributes)) => Ok((handle, attributes)),
+            _ => self.call_lookup(&directory.caller, directory.inode.handle, &name.name).await,
+        };
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error == Errno::ENOENT => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn attributes_of_dot(&self, directory: &OpenDirectory) -> FileAttr {

@@ -95,7 +95,9 @@ impl Dirty {
                 Some((start, extent)) if at < start + extent.data.len() as u64 => {
                     let from = (at - start) as usize;
                     let count = rest.len().min(extent.data.len() - from);
-                    if let (Some(old), Some(new)) = (extent.data.get_mut(from..from + count), rest.get(..count)) {
+                    if let (Some(old), Some(new)) =
+                        (extent.data.get_mut(from..from + count), rest.get(..count))
+                    {
                         old.copy_from_slice(new);
                     }
                     count

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -62,7 +63,11 @@ impl Task {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(future) = work.as_mut() {
             let waker = Waker::from(Arc::clone(self));
-            if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            let mut context = Context::from_waker(&waker);
+            let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context).is_ready());
+            // A task that panics is a fault of ours, which was logged; it costs its own request (its reply says EIO
+            // when it is dropped), not the mount.
+            if catch_unwind(poll).unwrap_or(true) {
                 *work = None;
             }
         }
@@ -134,6 +139,16 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
     use std::task::Poll;
+
+    #[test]
+    fn a_task_that_panics_takes_nobody_with_it() {
+        let executor = Executor::start(1).unwrap();
+        executor.spawn(async { panic!("on purpose") });
+        let (sender, receiver) = mpsc::channel();
+        executor.spawn(async move { sender.send(()).unwrap() });
+        receiver.recv().unwrap();
+        executor.close();
+    }
 
     #[test]
     fn a_task_that_waits_is_finished_by_a_worker_after_it_is_woken() {

@@ -171,7 +171,8 @@ impl Filesystem for FileSystem {
                 Some(file) => (file.caller.clone(), Arc::clone(&file.inode)),
                 None => (caller, core.inode(ino.0)?),
             };
-            let known = core.attributes_kept(&caller, &inode).await?;
+            // The kernel keeps what it was told for as long as it was told; when it asks, it wants to know.
+            let known = core.attributes(&caller, &inode).await?;
             Ok((core.to_fuse(ino.0, &known.attributes), known.ttl))
         };
         self.answer(request, reply, work, |reply, (attributes, ttl)| reply.attr(&ttl, &attributes));
@@ -266,8 +267,7 @@ impl Filesystem for FileSystem {
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let ((core, caller), name, target) =
-            (self.acting(request), owned(name), owned(target.as_os_str()));
+        let ((core, caller), name, target) = (self.acting(request), owned(name), owned(target.as_os_str()));
         let work = async move { core.symlink(caller, core.inode(parent.0)?, name, target).await };
         self.answer(request, reply, work, give_entry);
     }

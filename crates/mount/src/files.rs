@@ -37,9 +37,10 @@ impl Core {
     ) -> Result<(u64, FopenFlags), Errno> {
         let wished = match flags & libc::O_ACCMODE {
             libc::O_WRONLY => access::MODIFY | access::EXTEND,
-            libc::O_RDWR => access::READ | access::MODIFY | access::EXTEND,
             // A program may be run by those who may not read it; the kernel then opens it for reading.
-            _ => access::READ | access::EXECUTE,
+            libc::O_RDONLY => access::READ | access::EXECUTE,
+            // Both bits are Linux's way to ask for both rights.
+            _ => access::READ | access::MODIFY | access::EXTEND,
         };
         let may = self.call_access(&caller, inode.handle, wished);
         let known = async {

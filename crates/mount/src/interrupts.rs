@@ -62,8 +62,7 @@ impl Interrupts {
             }
             let (_, waiting) = entry.get_or_insert_with(|| {
                 let key = self.next.fetch_add(1, Ordering::Relaxed);
-                let waiting =
-                    Arc::new(Waiting { thread, since: Instant::now(), state: Mutex::default() });
+                let waiting = Arc::new(Waiting { thread, since: Instant::now(), state: Mutex::default() });
                 self.lock().insert(key, Arc::clone(&waiting));
                 (key, waiting)
             });

@@ -28,7 +28,12 @@ fn mode_of(mode: u32) -> Sattr3 {
 }
 
 impl Core {
-    pub(crate) async fn lookup(&self, caller: As, parent: Arc<Inode>, name: Vec<u8>) -> Result<Lookup, Errno> {
+    pub(crate) async fn lookup(
+        &self,
+        caller: As,
+        parent: Arc<Inode>,
+        name: Vec<u8>,
+    ) -> Result<Lookup, Errno> {
         match self.call_lookup(&caller, parent.handle, &name).await {
             Ok((handle, attributes)) => Ok(Lookup::Found(Box::new(self.entry(&parent, handle, &attributes)))),
             Err(error) if error == Errno::ENOENT && self.policy.lookup_cache == LookupCache::All => {
@@ -118,7 +123,8 @@ impl Core {
         mode: u32,
         device: u32,
     ) -> Result<Box<Entry>, Errno> {
-        let (at, attributes, device) = ((parent.handle, name.as_slice()), mode_of(mode), split_device(device));
+        let (at, attributes, device) =
+            ((parent.handle, name.as_slice()), mode_of(mode), split_device(device));
         let what = match mode & libc::S_IFMT {
             libc::S_IFREG | 0 => {
                 let made = self.call_create(&caller, at, How::Guarded(attributes)).await;
@@ -188,8 +194,7 @@ impl Core {
                 self.hide(&caller, &inode, &to.0, &to.1, Hiding::Link).await?;
             }
         }
-        let outcome =
-            self.call_rename(&caller, (from.0.handle, &from.1), (to.0.handle, &to.1)).await;
+        let outcome = self.call_rename(&caller, (from.0.handle, &from.1), (to.0.handle, &to.1)).await;
         from.0.changed();
         to.0.changed();
         outcome

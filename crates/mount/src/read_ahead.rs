@@ -134,7 +134,7 @@ impl Ahead {
     fn covering(&self, offset: u64, end: u64) -> Option<Vec<Arc<Piece>>> {
         let (mut at, mut found) = (offset, Vec::new());
         for piece in &self.pieces {
-            if piece.offset <= at && at < piece.end() {
+            if at < end && piece.offset <= at && at < piece.end() {
                 found.push(Arc::clone(piece));
                 at = piece.end();
             }
@@ -167,7 +167,7 @@ impl Core {
         let mut all = Vec::new();
         for piece in &pieces {
             let data = piece.data().await?;
-            let from = (offset + all.len() as u64 - piece.offset) as usize;
+            let from = (offset + all.len() as u64).saturating_sub(piece.offset) as usize;
             let to = (from + len - all.len()).min(data.len());
             if pieces.len() == 1 {
                 return Ok(Bytes::Part(data, from.min(to), to));
@@ -241,6 +241,18 @@ mod tests {
         // 8 MiB were read, and 8 MiB are under way.
         assert_eq!(asked, 16);
         assert!(ahead.pieces.len() <= 10, "what was read is let go");
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_pieces_that_it_reads_and_for_no_others() {
+        let mut ahead = Ahead::default();
+        (0..8).for_each(|at| {
+            step(&mut ahead, at * 4096, 4096, 0);
+        });
+        assert!(ahead.pieces.len() > 1);
+        assert_eq!(ahead.covering(8 * 4096, 9 * 4096).unwrap().len(), 1);
+        assert_eq!(ahead.covering(MIB - 4096, MIB + 4096).unwrap().len(), 2);
+        assert!(ahead.covering(END, END + 1).is_none());
     }
 
     #[test]

@@ -16,8 +16,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 
 /// Threads that receive requests, and as many that go on with them: more than that wait for each other.
 const THREADS_MAX: usize = 4;
@@ -69,15 +69,19 @@ pub struct Request {
 /// A directory that is served. It is served until somebody unmounts it.
 #[derive(Debug)]
 pub struct Mounted {
-    serving: JoinHandle<io::Result<()>>,
+    ended: Receiver<Ended>,
     unmounter: Unmounter,
 }
+
+/// How serving ended.
+type Ended = io::Result<()>;
 
 /// Ends a mount from another thread.
 #[derive(Debug, Clone)]
 pub struct Unmounter {
     core: Arc<Core>,
     directory: PathBuf,
+    end: SyncSender<Ended>,
 }
 
 impl Mounted {
@@ -95,9 +99,15 @@ impl Mounted {
         let session = Session::new(file_system, &directory, &config).map_err(fuse)?;
         // The first notifier stays: there is one session to a core.
         let _ = core.notifier.set(session.notifier());
-        let serving = std::thread::Builder::new()
+        // Room for both that may end it, so that neither waits.
+        let (end, ended) = std::sync::mpsc::sync_channel(2);
+        let session_end = end.clone();
+        std::thread::Builder::new()
             .name("tl-fuse".into())
-            .spawn(move || session.run())
+            .spawn(move || {
+                // Nobody listens any more if it was ended in the other way.
+                let _ = session_end.send(session.run());
+            })
             .map_err(Error::Threads)?;
         let ticking = Arc::downgrade(&core);
         std::thread::Builder::new()
@@ -112,7 +122,7 @@ impl Mounted {
             })
             .map_err(Error::Threads)?;
         raise_kernel_read_ahead(&directory);
-        Ok(Self { serving, unmounter: Unmounter { core, directory } })
+        Ok(Self { ended, unmounter: Unmounter { core, directory, end } })
     }
 
     /// What ends it.
@@ -121,20 +131,21 @@ impl Mounted {
         self.unmounter.clone()
     }
 
-    /// Serves until the directory is unmounted.
+    /// Serves until the directory is unmounted; what is still open in it then fails when this process ends.
     ///
     /// # Errors
     /// The kernel's, when it stops talking to us in another way.
     pub fn wait(self) -> Result<(), Error> {
-        let outcome = self.serving.join();
+        let panicked = || io::Error::other("a thread panicked");
+        let outcome = self.ended.recv().unwrap_or_else(|_| Err(panicked()));
         self.unmounter.write_all();
         self.unmounter.core.executor.close();
         let directory = self.unmounter.directory.clone();
-        match outcome {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(source)) => Err(Error::Fuse { directory, source }),
-            Err(_) => Err(Error::Fuse { directory, source: io::Error::other("a thread panicked") }),
+        if outcome.is_err() {
+            // Nobody serves it any more.
+            let _ = unmount(&directory, true);
         }
+        outcome.map_err(|source| Error::Fuse { directory, source })
     }
 }
 
@@ -149,7 +160,10 @@ impl Unmounter {
         match unmount(&self.directory, false) {
             Err(Error::Unmount { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {
                 tracing::warn!(directory = %self.directory.display(), "it is in use, and disappears nevertheless");
-                unmount(&self.directory, true)
+                unmount(&self.directory, true)?;
+                // What is open in it would keep us here; it fails once we are gone.
+                let _ = self.end.send(Ok(()));
+                Ok(())
             }
             outcome => outcome,
         }
@@ -187,7 +201,11 @@ fn unmount_by_helper(directory: &Path, lazily: bool) -> io::Result<()> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if text.contains("busy") { Err(io::Error::from_raw_os_error(libc::EBUSY)) } else { Err(io::Error::other(text)) }
+    if text.contains("busy") {
+        Err(io::Error::from_raw_os_error(libc::EBUSY))
+    } else {
+        Err(io::Error::other(text))
+    }
 }
 
 fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {

@@ -169,7 +169,11 @@ impl Core {
         };
         self.send(inode, Which::Due);
         std::future::poll_fn(|context| {
-            if inode.lock().dirty.has_arrived(turn, context.waker()) { Poll::Ready(()) } else { Poll::Pending }
+            if inode.lock().dirty.has_arrived(turn, context.waker()) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }

@@ -11,6 +11,8 @@ pub(crate) enum Need {
     Root,
     /// To make network namespaces, which a container may forbid even to root.
     NetNamespaces,
+    /// To mount file systems of one's own: /dev/fuse, which a container may lack.
+    Fuse,
 }
 
 impl Need {
@@ -18,6 +20,10 @@ impl Need {
     pub(super) fn obstacle(self) -> Option<String> {
         match self {
             Self::Root => (!is_root()).then(|| "needs root; run it with sudo".to_owned()),
+            Self::Fuse => {
+                let opened = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+                opened.err().map(|error| format!("/dev/fuse cannot be opened ({error}); modprobe fuse"))
+            }
             Self::NetNamespaces => {
                 let made = Command::new("unshare").args(["--net", "true"]).stderr(Stdio::null()).status();
                 let allowed = made.is_ok_and(|status| status.success());

@@ -24,12 +24,10 @@ const PORT: Kind = Kind::Number { min: 0, max: 65_535, unit: "a port" };
 const SECONDS: Kind = Kind::Number { min: 0, max: u32::MAX, unit: "seconds" };
 const PROTOS: Kind = Kind::Choice(&["tcp", "tcp6", "rdma", "rdma6", "udp", "udp6"]);
 const HOST: Kind = Kind::Text("a name or address");
-const NO_CACHE: Effect = Effect::Noted("nothing is cached yet: attributes and names are asked for each time");
 const NO_UDP: &str = "NFS runs over TCP or RDMA here; use proto=tcp";
 const NO_VERSION_2: &str = "NFS version 2 was never built; use vers=3";
 const NO_OTHER_SECURITY: &str = "only AUTH_SYS is built; use sec=sys";
-const READDIRPLUS: Effect = Effect::Noted("directories are always read with READDIRPLUS");
-const NO_LOCKS: &str = "locks are not offered: the NLM protocol is not built";
+const NO_LOCKS: &str = "the NLM protocol is not built: in a mounted directory locks answer ENOLCK, or stay on this host with nolock";
 const MOUNT_OVER_TCP: &str = "MOUNT is asked over TCP, at the server's own address";
 const MOUNT_8: &str = "it is for mount(8) and the system's start";
 
@@ -471,8 +469,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Always read directories with their entries' attributes and handles (READDIRPLUS).",
         |draft| draft.options.directory_reads = DirectoryReads::AlwaysPlus,
         |options| flag(options.directory_reads == DirectoryReads::AlwaysPlus)
-    )
-    .but(READDIRPLUS),
+    ),
     flag!(
         Behaviour,
         "rdirplus",
@@ -480,8 +477,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Read directories with READDIRPLUS where that seems best.",
         |draft| draft.options.directory_reads = DirectoryReads::Auto,
         hidden
-    )
-    .but(READDIRPLUS),
+    ),
     flag!(
         Behaviour,
         "nordirplus",
@@ -489,8 +485,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Never use READDIRPLUS.",
         |draft| draft.options.directory_reads = DirectoryReads::NeverPlus,
         |options| flag(options.directory_reads == DirectoryReads::NeverPlus)
-    )
-    .but(READDIRPLUS),
+    ),
     noted("nolock", Kind::Flag, NO_LOCKS).says("yes", "Locks stay on this host.", Group::Behaviour),
     noted("lock", Kind::Flag, NO_LOCKS).says("no", "Locks are the server's.", Group::Behaviour),
     flag!(
@@ -500,8 +495,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Keep attributes.",
         |draft| draft.options.attribute_cache.enabled = true,
         hidden
-    )
-    .but(NO_CACHE),
+    ),
     flag!(
         Caching,
         "noac",
@@ -509,8 +503,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Keep no attributes.",
         |draft| draft.options.attribute_cache.enabled = false,
         |options| flag(!options.attribute_cache.enabled)
-    )
-    .but(NO_CACHE),
+    ),
     value!(
         Caching,
         "actimeo",
@@ -523,8 +516,7 @@ pub static OPTIONS: &[OptionSpec] = &[
             (cache.directory_min_s, cache.directory_max_s) = (seconds, seconds);
         },
         hidden
-    )
-    .but(NO_CACHE),
+    ),
     value!(
         Caching,
         "acregmin",
@@ -533,8 +525,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Least time that a file's attributes are kept.",
         |draft, value| draft.options.attribute_cache.regular_min_s = value.number(),
         |options| differs(options.attribute_cache.regular_min_s, ATTRIBUTE_CACHE_S[0])
-    )
-    .but(NO_CACHE),
+    ),
     value!(
         Caching,
         "acregmax",
@@ -543,8 +534,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Longest time that a file's attributes are kept.",
         |draft, value| draft.options.attribute_cache.regular_max_s = value.number(),
         |options| differs(options.attribute_cache.regular_max_s, ATTRIBUTE_CACHE_S[1])
-    )
-    .but(NO_CACHE),
+    ),
     value!(
         Caching,
         "acdirmin",
@@ -553,8 +543,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Least time that a directory's attributes are kept.",
         |draft, value| draft.options.attribute_cache.directory_min_s = value.number(),
         |options| differs(options.attribute_cache.directory_min_s, ATTRIBUTE_CACHE_S[2])
-    )
-    .but(NO_CACHE),
+    ),
     value!(
         Caching,
         "acdirmax",
@@ -563,8 +552,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "Longest time that a directory's attributes are kept.",
         |draft, value| draft.options.attribute_cache.directory_max_s = value.number(),
         |options| differs(options.attribute_cache.directory_max_s, ATTRIBUTE_CACHE_S[3])
-    )
-    .but(NO_CACHE),
+    ),
     value!(
         Caching,
         "lookupcache",
@@ -583,10 +571,9 @@ pub static OPTIONS: &[OptionSpec] = &[
             LookupCache::Positive => Some("positive".to_owned()),
             LookupCache::None => Some("none".to_owned()),
         }
-    )
-    .but(NO_CACHE),
-    noted("cto", Kind::Flag, "there is no cache to be made coherent"),
-    noted("nocto", Kind::Flag, "there is no cache to be made coherent"),
+    ),
+    noted("cto", Kind::Flag, "it holds anyway: an open asks the server"),
+    noted("nocto", Kind::Flag, "in a mounted directory, an open believes attributes that are kept"),
     noted("fsc", Kind::Flag, "nothing is cached on local disks"),
     noted("nofsc", Kind::Flag, "nothing is cached on local disks"),
     noted("sharecache", Kind::Flag, "each mount stands alone"),
@@ -611,8 +598,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     noted("local_lock", Kind::Choice(&["all", "flock", "posix", "none"]), NO_LOCKS),
     noted("acl", Kind::Flag, "the NFSACL protocol is not built"),
     noted("noacl", Kind::Flag, "the NFSACL protocol is not built"),
-    noted("softreval", Kind::Flag, "nothing is served from a cache"),
-    noted("nosoftreval", Kind::Flag, "nothing is served from a cache"),
+    noted("softreval", Kind::Flag, "what is no longer fresh is asked for"),
+    noted("nosoftreval", Kind::Flag, "what is no longer fresh is asked for"),
     noted("softerr", Kind::Flag, "calls wait, or fail with `soft`"),
     noted("intr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
     noted("nointr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
@@ -665,15 +652,23 @@ pub static OPTIONS: &[OptionSpec] = &[
     noted("norelatime", Kind::Flag, "access times are kept by the server"),
     noted("strictatime", Kind::Flag, "access times are kept by the server"),
     noted("lazytime", Kind::Flag, "access times are kept by the server"),
-    noted("sync", Kind::Flag, "a write returns when its data are stable in any case"),
-    noted("async", Kind::Flag, "a write returns when its data are stable in any case"),
+    noted(
+        "sync",
+        Kind::Flag,
+        "in a mounted directory a write returns when its data are stable; in the library it does anyway",
+    ),
+    noted(
+        "async",
+        Kind::Flag,
+        "in a mounted directory it holds anyway: data are stable after fsync and close",
+    ),
     noted("dirsync", Kind::Flag, "changes of directories are synchronous in NFS version 3"),
     noted("dev", Kind::Flag, "devices are only listed"),
-    noted("nodev", Kind::Flag, "devices are only listed"),
+    noted("nodev", Kind::Flag, "the kernel holds it for a mounted directory"),
     noted("exec", Kind::Flag, "nothing is executed through the library"),
-    noted("noexec", Kind::Flag, "nothing is executed through the library"),
+    noted("noexec", Kind::Flag, "the kernel holds it for a mounted directory"),
     noted("suid", Kind::Flag, "nothing is executed through the library"),
-    noted("nosuid", Kind::Flag, "nothing is executed through the library"),
+    noted("nosuid", Kind::Flag, "the kernel holds it for a mounted directory"),
     noted("mand", Kind::Flag, NO_LOCKS),
     noted("nomand", Kind::Flag, NO_LOCKS),
     noted("iversion", Kind::Flag, "it is for file systems of the kernel"),

@@ -89,7 +89,10 @@ mod tests {
                 call(&format!("{name} nas:/data /mnt -n -o rw,nconnect=8,_netdev -t trunkline")),
                 ours("trunkline mount nas:/data /mnt -o rw,nconnect=8,_netdev")
             );
-            assert_eq!(call(&format!("{name} nas:/data /mnt -sv")), ours("trunkline mount nas:/data /mnt -v"));
+            assert_eq!(
+                call(&format!("{name} nas:/data /mnt -sv")),
+                ours("trunkline mount nas:/data /mnt -v")
+            );
             assert_eq!(call(&format!("{name} nas:/data /mnt -f -o rw")), Call::Nothing);
         }
         assert_eq!(call("trunkline mount -f a:/b /c"), ours("trunkline mount -f a:/b /c"));

@@ -1,0 +1,37 @@
+//! A mount of our own server as programs see it: docs/SEMANTICS.md executed, programs that people run, the life of a
+//! mount from fstab's words to a kill, and random operations beside a real directory. Needs root and FUSE;
+//! `cargo xtask test` runs it, plain `cargo test` does not.
+
+#[path = "mount/life.rs"]
+mod life;
+#[path = "mount/model.rs"]
+mod model;
+#[path = "mount/programs.rs"]
+mod programs;
+#[path = "mount/rig.rs"]
+mod rig;
+#[path = "mount/semantics.rs"]
+mod semantics;
+
+/// Each promise of the document names the test that holds it, and there is such a test.
+#[test]
+fn every_promise_has_its_test() {
+    let sources = [
+        include_str!("mount/life.rs"),
+        include_str!("mount/model.rs"),
+        include_str!("mount/programs.rs"),
+        include_str!("mount/semantics.rs"),
+    ];
+    let document = include_str!("../../../docs/SEMANTICS.md");
+    let mut named = 0;
+    for line in document.lines().filter(|line| line.starts_with("| ")) {
+        let Some(test) = line.rsplit('|').nth(1).and_then(|cell| cell.trim().strip_prefix('`')) else {
+            continue;
+        };
+        let test = test.trim_end_matches('`');
+        let found = sources.iter().any(|source| source.contains(&format!("fn {test}()")));
+        assert!(found, "{test} is named in docs/SEMANTICS.md, and there is no such test");
+        named += 1;
+    }
+    assert!(named >= 20, "{named} promises with a test");
+}

@@ -1,0 +1,165 @@
+//! How a mount begins and ends.
+
+use crate::rig::{PATIENCE, Server, is_mounted, shell, text};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output, Stdio};
+use testkit::Deadline;
+
+fn trunkline(arguments: &[&str]) -> Output {
+    // Not a pipe for the errors: a background process would keep it open, and that is looked at elsewhere.
+    Command::new(env!("CARGO_BIN_EXE_trunkline")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_mount_in_the_background_is_there_when_the_command_returns_and_goes_with_umount() {
+    let server = Server::start(2);
+    let directory = server.mount_point("mnt");
+    let at = directory.to_str().unwrap();
+    // `output` waits until nobody holds the pipes any more: the background process must have let them go.
+    let mounted = trunkline(&["mount", "127.0.0.1:/export", at, "-o", &server.options("nolock")]);
+    assert!(mounted.status.success() && mounted.stdout.is_empty(), "{mounted:?}");
+    let shown = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = shown.lines().find(|line| line.contains(at)).expect("it is mounted");
+    assert!(line.starts_with("127.0.0.1:/export ") && line.contains(" fuse.trunkline rw,"), "{line}");
+    fs::write(directory.join("f"), b"kept").unwrap();
+    let unmounted = trunkline(&["umount", at]);
+    assert!(unmounted.status.success(), "{unmounted:?}");
+    assert!(!is_mounted(&directory) && !directory.join("f").exists());
+    // Once more, to see what is left.
+    let again = server.mount("again", "");
+    assert_eq!(fs::read(again.path("f")).unwrap(), b"kept");
+}
+
+#[test]
+fn what_stands_in_the_way_is_told_by_the_command_that_mounts() {
+    let server = Server::start(1);
+    let directory = server.mount_point("mnt");
+    let at = directory.to_str().unwrap();
+    let port = server.port;
+    let no_port = testkit::free_port();
+    let cases = [
+        (format!("127.0.0.1:/export {at} -o port={no_port}"), "does not accept connections"),
+        (format!("127.0.0.1:/other {at} -o port={port}"), "/other"),
+        (format!("127.0.0.1:/export {at} -o port={port},nconect=2"), "nconnect"),
+        (format!("127.0.0.1:/export {at}/absent -o port={port}"), "mkdir"),
+        (format!("nonsense {at}"), "SERVER:/EXPORT"),
+    ];
+    for (arguments, needle) in cases {
+        let arguments: Vec<&str> = std::iter::once("mount").chain(arguments.split(' ')).collect();
+        let output = trunkline(&arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.starts_with("error: ") && said.contains(needle), "{arguments:?}: {said}");
+        assert!(said.contains("\n  try:   "), "{arguments:?}: {said}");
+        assert!(!is_mounted(&directory));
+    }
+    let not_mounted = trunkline(&["umount", at]);
+    assert_eq!(not_mounted.status.code(), Some(1));
+    assert!(text(&not_mounted.stderr).contains("findmnt"), "{not_mounted:?}");
+}
+
+#[test]
+fn as_mount_trunkline_it_takes_what_fstab_and_mount_8_give() {
+    let server = Server::start(1);
+    let directory = server.mount_point("mnt");
+    let helper = directory.with_file_name("mount.trunkline");
+    symlink(env!("CARGO_BIN_EXE_trunkline"), &helper).unwrap();
+    let options = server.options("rw,_netdev,nofail,nosuid,noauto,x-systemd.automount,relatime");
+    let call = |flags: &str| {
+        let mut command = Command::new(&helper);
+        command.arg("127.0.0.1:/export").arg(&directory).args([flags, "-o", &options]);
+        command.output().unwrap()
+    };
+    assert!(call("-f").status.success() && !is_mounted(&directory), "-f is for trying");
+    let output = call("-n");
+    assert!(output.status.success(), "{output:?}");
+    assert!(is_mounted(&directory));
+    let shown = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = shown.lines().find(|line| line.contains(directory.to_str().unwrap())).unwrap_or_default();
+    assert!(line.contains("nosuid"), "{line}");
+    assert!(trunkline(&["umount", directory.to_str().unwrap()]).status.success());
+}
+
+#[test]
+fn sigterm_unmounts_and_what_was_written_is_on_the_server() {
+    let server = Server::start(1);
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut mount = server.mount(&format!("{signal:?}"), "");
+        let mut open = File::create(mount.path("f")).unwrap();
+        open.write_all(format!("{signal:?}").as_bytes()).unwrap();
+        mount.process.signal(signal);
+        let status = mount.process.wait(PATIENCE);
+        assert!(status.success() && !is_mounted(&mount.directory), "{status}");
+        drop(open);
+        let again = server.mount(&format!("again-{signal:?}"), "");
+        assert_eq!(fs::read_to_string(again.path("f")).unwrap(), format!("{signal:?}"));
+    }
+}
+
+#[test]
+fn a_killed_mount_leaves_no_dead_directory() {
+    let server = Server::start(1);
+    let mut mount = server.mount("mnt", "");
+    let open = File::create(mount.path("f")).unwrap();
+    mount.process.kill();
+    Deadline::wait_until("the directory to be unmounted", PATIENCE, || {
+        (!is_mounted(&mount.directory)).then_some(())
+    });
+    assert!(fs::read_dir(&mount.directory).unwrap().next().is_none(), "the empty directory is back");
+    assert!(open.sync_all().is_err(), "what was open is gone");
+}
+
+#[test]
+fn a_process_that_waits_for_a_silent_server_can_be_killed() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "");
+    fs::write(mount.path("f"), b"1").unwrap();
+    server.process.signal(Signal::STOP);
+    let mut waiting = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).spawn().unwrap();
+    // It waits inside of the kernel, in a state that only a fatal signal ends.
+    Deadline::wait_until("the process to wait", PATIENCE, || {
+        let stack = fs::read_to_string(format!("/proc/{}/stack", waiting.id())).unwrap_or_default();
+        let state = fs::read_to_string(format!("/proc/{}/wchan", waiting.id())).unwrap_or_default();
+        (stack.contains("request_wait_answer") || state.contains("request_wait_answer")).then_some(())
+    });
+    kill_process(Pid::from_child(&waiting), Signal::KILL).unwrap();
+    Deadline::wait_until("the process to end", PATIENCE, || waiting.try_wait().unwrap());
+    server.process.signal(Signal::CONT);
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"1", "the mount goes on");
+}
+
+#[test]
+fn a_server_that_freezes_under_load_loses_nothing() {
+    let server = Server::start(4);
+    let mount = server.mount("mnt", "timeo=20");
+    let data = |writer: u8| -> Vec<u8> { (0..4 << 20).map(|at: usize| (at >> 9) as u8 ^ writer).collect() };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4_u8)
+            .map(|writer| {
+                let path = mount.path(&format!("f{writer}"));
+                scope.spawn(move || {
+                    for _ in 0..4 {
+                        let mut file = File::create(&path).unwrap();
+                        file.write_all(&data(writer)).unwrap();
+                        file.sync_all().unwrap();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            server.process.signal(Signal::STOP);
+            // As long as it takes to start a program: there is no event to wait for while all stand still.
+            shell(std::path::Path::new("/"), "sleep 0.7");
+            server.process.signal(Signal::CONT);
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+    });
+    for writer in 0..4 {
+        let mut seen = Vec::new();
+        File::open(mount.path(&format!("f{writer}"))).unwrap().read_to_end(&mut seen).unwrap();
+        assert!(seen == data(writer), "file {writer}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Programs that people run in a directory.
+
+use crate::rig::{PATIENCE, mounted, shell, try_shell};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::process::{Command, Stdio};
+use testkit::{Deadline, require_program};
+
+/// fio with verification: what is read is what was written.
+fn fio(arguments: &str) {
+    let (_server, mount) = mounted();
+    let _ = require_program("fio");
+    shell(
+        &mount.directory,
+        &format!("fio --name=job --directory=. --verify=crc32c --verify_fatal=1 --do_verify=1 {arguments}"),
+    );
+}
+
+#[test]
+fn fio_finds_its_data_after_buffered_writes_of_every_size() {
+    fio("--ioengine=psync --rw=randrw --bsrange=4k-1m --size=24m --numjobs=2");
+}
+
+#[test]
+fn fio_finds_its_data_after_small_buffered_writes() {
+    fio("--ioengine=psync --rw=randwrite --bs=4k --size=8m");
+}
+
+#[test]
+fn fio_finds_its_data_after_direct_writes_in_flight_together() {
+    fio("--ioengine=libaio --iodepth=16 --direct=1 --rw=randwrite --bsrange=4k-1m --size=32m");
+}
+
+#[test]
+fn fio_finds_its_data_after_writes_through_a_mapping() {
+    fio("--ioengine=mmap --rw=randrw --bs=4k --size=8m");
+}
+
+#[test]
+fn git_clones_checks_and_sees_no_changes_that_are_none() {
+    let (_server, mount) = mounted();
+    let _ = require_program("git");
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let script = format!(
+        "export HOME=$PWD GIT_CONFIG_NOSYSTEM=1; git init -q one; cp -r {sources} one/; cd one; git add -A; \
+         git -c user.name=a -c user.email=a@b commit -qm all; cd ..; git clone -q one two; cd two; \
+         git fsck --strict; test -z \"$(git status --porcelain)\"; diff -r src ../one/src; \
+         git -c gc.auto=0 gc -q; git fsck --strict; cd ..; rm -rf one two; ls"
+    );
+    assert_eq!(shell(&mount.directory, &script), "");
+}
+
+#[test]
+fn tar_unpacks_thousands_of_files_as_they_were() {
+    let (_server, mount) = mounted();
+    let local = tempfile::tempdir().unwrap();
+    let script = "mkdir t; i=0; while [ $i -lt 2000 ]; do d=t/$((i % 37)); mkdir -p $d; \
+                  echo \"content of $i\" > $d/file-$i; i=$((i + 1)); done; ln -s 0/file-0 t/link; tar cf t.tar t";
+    shell(local.path(), script);
+    let local = local.path().display();
+    shell(
+        &mount.directory,
+        &format!("tar xf {local}/t.tar; diff -r t {local}/t; tar df {local}/t.tar; rm -r t"),
+    );
+    assert!(mount.names().is_empty());
+}
+
+/// A writer that is killed midway, again and again: the database stays whole, and keeps what was committed.
+fn sqlite_survives_kills(journal: &str) {
+    let (_server, mount) = mounted();
+    let _ = require_program("sqlite3");
+    let create = format!("sqlite3 t.db 'pragma journal_mode={journal}; create table t(a integer, b blob)'");
+    shell(&mount.directory, &create);
+    let acknowledged = mount.path("acknowledged");
+    for _ in 0..4 {
+        let before = fs::read_to_string(&acknowledged).unwrap_or_default().lines().count();
+        let script = "while :; do sqlite3 t.db 'pragma busy_timeout=60000; \
+                      insert into t select max(rowid), randomblob(3000) from t' > /dev/null; \
+                      echo x >> acknowledged; done";
+        let mut writer = Command::new("setsid");
+        writer.args(["sh", "-euc", script]).current_dir(&mount.directory);
+        let mut writer = writer.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Deadline::wait_until("some commits", PATIENCE, || {
+            let lines = fs::read_to_string(&acknowledged).unwrap_or_default().lines().count();
+            (lines >= before + 3).then_some(())
+        });
+        let group = Pid::from_child(&writer);
+        rustix::process::kill_process_group(group, Signal::KILL).unwrap();
+        kill_process(group, Signal::KILL).unwrap();
+        writer.wait().unwrap();
+        let committed = fs::read_to_string(&acknowledged).unwrap().lines().count();
+        let check =
+            "sqlite3 t.db 'pragma busy_timeout=60000; pragma integrity_check; select count(*) from t'";
+        let checked = shell(&mount.directory, check);
+        let lines: Vec<&str> = checked.lines().collect();
+        assert_eq!(lines.get(1), Some(&"ok"), "{checked}");
+        let rows: usize = lines.get(2).and_then(|count| count.parse().ok()).unwrap();
+        assert!(rows >= committed, "{rows} rows, and {committed} were acknowledged");
+    }
+}
+
+#[test]
+fn sqlite_with_a_journal_survives_kills() {
+    sqlite_survives_kills("delete");
+}
+
+#[test]
+fn sqlite_with_a_write_ahead_log_survives_kills() {
+    sqlite_survives_kills("wal");
+}
+
+#[test]
+fn a_program_is_built_and_run_in_the_directory() {
+    let (_server, mount) = mounted();
+    let script = "printf 'fn main() { println!(\"built here\"); }' > m.rs; rustc m.rs -o m; ./m";
+    let output = try_shell(&mount.directory, script);
+    assert_eq!(crate::rig::text(&output.stdout), "built here\n", "{}", crate::rig::text(&output.stderr));
+}

@@ -1,0 +1,390 @@
+//! docs/SEMANTICS.md, promise by promise.
+
+use crate::rig::{Server, mounted, shell, text, try_shell};
+use rustix::fs::{FlockOperation, OFlags, SeekFrom};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::time::{Duration, UNIX_EPOCH};
+
+const MIB: usize = 1 << 20;
+
+/// Data that tell their place.
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at / 7) as u8 ^ (at >> 11) as u8 ^ seed).collect()
+}
+
+fn flags(flags: OFlags) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).custom_flags(flags.bits() as i32);
+    options
+}
+
+#[test]
+fn what_one_mount_closed_another_sees_at_open() {
+    let server = Server::start(2);
+    let (one, other) = (server.mount("one", ""), server.mount("other", ""));
+    for round in 0..5_u8 {
+        let data = pattern(300_000 + usize::from(round) * 1000, round);
+        fs::write(one.path("f"), &data).unwrap();
+        assert!(fs::read(other.path("f")).unwrap() == data, "round {round}");
+        // Also shorter, and by the other side.
+        fs::write(other.path("f"), &data[..1000]).unwrap();
+        assert!(fs::read(one.path("f")).unwrap() == data[..1000], "round {round}");
+    }
+}
+
+#[test]
+fn with_noac_changes_elsewhere_are_seen_at_once() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", "noac,lookupcache=none"), server.mount("other", "noac"));
+    let mut writer = File::create(one.path("f")).unwrap();
+    for round in 1..=5 {
+        writer.write_all(b"0123456789").unwrap();
+        assert_eq!(fs::metadata(other.path("f")).unwrap().len(), round * 10);
+    }
+    assert!(!one.path("new").exists());
+    fs::write(other.path("new"), b"").unwrap();
+    assert!(one.path("new").exists());
+    fs::remove_file(other.path("new")).unwrap();
+    assert!(!one.path("new").exists());
+}
+
+#[test]
+fn names_made_elsewhere_are_seen_without_lookup_cache() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", "lookupcache=pos"), server.mount("other", ""));
+    assert!(!one.path("late").exists());
+    fs::write(other.path("late"), b"").unwrap();
+    assert!(one.path("late").exists(), "with lookupcache=pos nothing is believed to be absent");
+}
+
+#[test]
+fn data_are_where_they_were_written_whatever_the_size() {
+    let (_server, mount) = mounted();
+    for (at, len) in
+        [1, 4095, 4096, 4097, 131_072, MIB - 1, MIB, MIB + 1, 5 * MIB + 3].into_iter().enumerate()
+    {
+        let data = pattern(len, at as u8);
+        let path = mount.path(&format!("f{at}"));
+        fs::write(&path, &data).unwrap();
+        shell(&mount.directory, "echo 1 > /proc/sys/vm/drop_caches");
+        assert!(fs::read(&path).unwrap() == data, "{len} bytes");
+        assert_eq!(fs::metadata(&path).unwrap().len(), len as u64);
+    }
+}
+
+#[test]
+fn direct_reads_and_writes_pass_the_caches_and_agree_with_others() {
+    let (_server, mount) = mounted();
+    let direct = flags(OFlags::DIRECT).open(mount.path("f")).unwrap();
+    let data = pattern(3 * MIB, 1);
+    direct.write_all_at(&data, 0).unwrap();
+    assert!(fs::read(mount.path("f")).unwrap() == data);
+    let buffered = flags(OFlags::empty()).open(mount.path("f")).unwrap();
+    buffered.write_all_at(&pattern(8192, 9), 4096).unwrap();
+    let mut seen = vec![0; 8192];
+    direct.read_exact_at(&mut seen, 4096).unwrap();
+    assert!(seen == pattern(8192, 9));
+}
+
+#[test]
+fn appends_of_two_handles_follow_each_other() {
+    let (_server, mount) = mounted();
+    let open = || OpenOptions::new().create(true).append(true).open(mount.path("log")).unwrap();
+    let (mut one, mut other) = (open(), open());
+    for round in 0..50 {
+        one.write_all(format!("a{round:03}\n").as_bytes()).unwrap();
+        other.write_all(format!("b{round:03}\n").as_bytes()).unwrap();
+    }
+    drop((one, other));
+    let expected: String = (0..50).map(|round| format!("a{round:03}\nb{round:03}\n")).collect();
+    assert_eq!(fs::read_to_string(mount.path("log")).unwrap(), expected);
+}
+
+#[test]
+fn an_append_goes_to_the_end_that_was_current_at_open() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", ""), server.mount("other", ""));
+    for round in 0..4 {
+        let mount = if round % 2 == 0 { &one } else { &other };
+        let mut log = OpenOptions::new().create(true).append(true).open(mount.path("log")).unwrap();
+        log.write_all(format!("line {round}\n").as_bytes()).unwrap();
+    }
+    assert_eq!(fs::read_to_string(one.path("log")).unwrap(), "line 0\nline 1\nline 2\nline 3\n");
+}
+
+#[test]
+fn open_with_truncation_empties_and_truncate_cuts_and_grows() {
+    let (_server, mount) = mounted();
+    fs::write(mount.path("f"), pattern(100_000, 1)).unwrap();
+    let file = OpenOptions::new().write(true).truncate(true).open(mount.path("f")).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    file.write_all_at(b"0123456789", 0).unwrap();
+    file.set_len(4).unwrap();
+    file.set_len(8).unwrap();
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"0123\0\0\0\0");
+}
+
+#[test]
+fn an_exclusive_create_succeeds_once() {
+    let server = Server::start(2);
+    let (one, other) = (server.mount("one", ""), server.mount("other", ""));
+    for round in 0..20 {
+        let name = format!("lock{round}");
+        let made: Vec<bool> = std::thread::scope(|scope| {
+            let tries: Vec<_> = [&one, &other, &one, &other]
+                .map(|mount| scope.spawn(|| File::create_new(mount.path(&name)).is_ok()))
+                .into_iter()
+                .collect();
+            tries.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(made.iter().filter(|made| **made).count(), 1, "{name}");
+        let mode = fs::metadata(one.path(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o644 & mode, "{mode:o}");
+    }
+}
+
+#[test]
+fn a_sparse_file_reads_as_zeros_and_seeks_as_one_piece_of_data() {
+    let (_server, mount) = mounted();
+    let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
+    file.write_all_at(b"end", 10 << 20).unwrap();
+    let mut hole = vec![1; 4096];
+    file.read_exact_at(&mut hole, 5 << 20).unwrap();
+    assert!(hole.iter().all(|byte| *byte == 0));
+    assert_eq!(rustix::fs::seek(&file, SeekFrom::Data(4096)).unwrap(), 4096);
+    assert_eq!(rustix::fs::seek(&file, SeekFrom::Hole(0)).unwrap(), (10 << 20) + 3);
+    assert!(rustix::fs::seek(&file, SeekFrom::Data(11 << 20)).is_err());
+}
+
+#[test]
+fn a_file_that_is_removed_while_open_lives_until_it_is_closed() {
+    let (_server, mount) = mounted();
+    let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
+    file.write_all_at(&pattern(100_000, 3), 0).unwrap();
+    fs::remove_file(mount.path("f")).unwrap();
+    assert!(!mount.path("f").exists());
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    file.write_all_at(b"still here", 50_000).unwrap();
+    let mut seen = vec![0; 10];
+    file.read_exact_at(&mut seen, 50_000).unwrap();
+    assert_eq!(seen, b"still here");
+    assert!(mount.names().iter().all(|name| name.starts_with(".nfs")), "{:?}", mount.names());
+    drop(file);
+    testkit::Deadline::wait_until("the hidden file to go", crate::rig::PATIENCE, || {
+        mount.names().is_empty().then_some(())
+    });
+}
+
+#[test]
+fn a_file_that_is_renamed_over_while_open_lives_until_it_is_closed() {
+    let (_server, mount) = mounted();
+    fs::write(mount.path("f"), b"old").unwrap();
+    let mut old = File::open(mount.path("f")).unwrap();
+    fs::write(mount.path("g"), b"new").unwrap();
+    fs::rename(mount.path("g"), mount.path("f")).unwrap();
+    let mut seen = String::new();
+    old.read_to_string(&mut seen).unwrap();
+    assert_eq!((seen.as_str(), fs::read_to_string(mount.path("f")).unwrap().as_str()), ("old", "new"));
+    drop(old);
+    testkit::Deadline::wait_until("the hidden file to go", crate::rig::PATIENCE, || {
+        (mount.names() == ["f"]).then_some(())
+    });
+}
+
+#[test]
+fn modes_owners_and_times_are_kept() {
+    let (_server, mount) = mounted();
+    let path = mount.path("f");
+    let file = File::create(&path).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o4751)).unwrap();
+    let times = fs::FileTimes::new()
+        .set_accessed(UNIX_EPOCH + Duration::new(1_000_000_001, 5))
+        .set_modified(UNIX_EPOCH + Duration::new(1_000_000_002, 7));
+    file.set_times(times).unwrap();
+    let seen = fs::metadata(&path).unwrap();
+    assert_eq!(seen.mode() & 0o7777, 0o4751);
+    assert_eq!((seen.atime(), seen.mtime(), seen.mtime_nsec()), (1_000_000_001, 1_000_000_002, 7));
+    std::os::unix::fs::chown(&path, Some(1234), Some(4321)).unwrap();
+    let seen = fs::metadata(&path).unwrap();
+    assert_eq!((seen.uid(), seen.gid()), (1234, 4321));
+}
+
+#[test]
+fn the_time_of_a_change_is_the_same_before_and_after_close() {
+    let (_server, mount) = mounted();
+    let mut file = File::create(mount.path("f")).unwrap();
+    file.write_all(&pattern(10_000, 1)).unwrap();
+    let before = file.metadata().unwrap();
+    drop(file);
+    let after = fs::metadata(mount.path("f")).unwrap();
+    assert_eq!((before.mtime(), before.mtime_nsec()), (after.mtime(), after.mtime_nsec()));
+}
+
+#[test]
+fn special_files_links_and_long_names_are_what_they_are() {
+    let (_server, mount) = mounted();
+    shell(&mount.directory, "mkfifo fifo; mknod chr c 1 3; mknod blk b 8 300");
+    let kind = |name: &str| fs::symlink_metadata(mount.path(name)).unwrap().file_type();
+    assert!(kind("fifo").is_fifo() && kind("chr").is_char_device() && kind("blk").is_block_device());
+    let device = fs::metadata(mount.path("blk")).unwrap().rdev();
+    assert_eq!((rustix::fs::major(device), rustix::fs::minor(device)), (8, 300));
+    let _socket = std::os::unix::net::UnixListener::bind(mount.path("sock")).unwrap();
+    assert!(kind("sock").is_socket());
+
+    fs::write(mount.path("f"), b"x").unwrap();
+    fs::hard_link(mount.path("f"), mount.path("g")).unwrap();
+    let (f, g) = (fs::metadata(mount.path("f")).unwrap(), fs::metadata(mount.path("g")).unwrap());
+    assert_eq!((f.ino(), f.nlink(), g.nlink()), (g.ino(), 2, 2));
+    symlink("f", mount.path("s")).unwrap();
+    assert_eq!(fs::read_link(mount.path("s")).unwrap().to_str(), Some("f"));
+    assert_eq!(fs::read(mount.path("s")).unwrap(), b"x");
+
+    let (long, longer) = ("n".repeat(255), "n".repeat(256));
+    fs::write(mount.path(&long), b"").unwrap();
+    assert!(mount.names().contains(&long));
+    let error = fs::write(mount.path(&longer), b"").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidFilename);
+    let deep = mount.path(&vec!["d"; 400].join("/"));
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("f"), b"deep").unwrap();
+    assert_eq!(fs::read(deep.join("f")).unwrap(), b"deep");
+}
+
+#[test]
+fn a_directory_of_thousands_lists_each_name_once() {
+    let (_server, mount) = mounted();
+    let directory = mount.path("d");
+    fs::create_dir(&directory).unwrap();
+    let expected: Vec<String> = (0..3000).map(|at| format!("name-{at:05}-{}", "x".repeat(at % 90))).collect();
+    for name in &expected {
+        File::create(directory.join(name)).unwrap();
+    }
+    assert_eq!(crate::rig::names_in(&directory), expected);
+    let listed = shell(&directory, "ls -la | wc -l");
+    assert_eq!(listed.trim(), "3003", "with . and .. and the sum");
+    fs::remove_dir_all(&directory).unwrap();
+    assert!(!directory.exists());
+}
+
+#[test]
+fn directories_are_read_without_attributes_where_the_options_say_so() {
+    let server = Server::start(1);
+    for options in ["nordirplus", "forcerdirplus"] {
+        let mount = server.mount(options, options);
+        fs::create_dir_all(mount.path("a/b")).unwrap();
+        fs::write(mount.path("a/f"), b"1").unwrap();
+        assert_eq!(crate::rig::names_in(&mount.path("a")), ["b", "f"], "{options}");
+        let found = shell(&mount.directory, "find . | sort | tr '\\n' ' '");
+        assert_eq!(found, ". ./a ./a/b ./a/f ", "{options}");
+    }
+}
+
+#[test]
+fn statfs_and_umask_are_the_servers_and_the_callers() {
+    let (_server, mount) = mounted();
+    let space = rustix::fs::statvfs(&mount.directory).unwrap();
+    assert_eq!(space.f_blocks * space.f_frsize, 1 << 30);
+    assert!(space.f_bfree > 0 && space.f_namemax == 255);
+    shell(&mount.directory, "umask 027; touch f; mkdir d");
+    let mode = |name: &str| fs::metadata(mount.path(name)).unwrap().mode() & 0o777;
+    assert_eq!((mode("f"), mode("d")), (0o640, 0o750));
+}
+
+#[test]
+fn each_caller_acts_with_their_own_user_and_groups() {
+    let (_server, mount) = mounted();
+    shell(&mount.directory, "mkdir g; chgrp 4242 g; chmod 770 g; mkdir open; chmod 777 open");
+    let with = |groups: &str, script: &str| {
+        let script = format!("setpriv --reuid 1000 --regid 1000 {groups} sh -euc '{script}'");
+        try_shell(&mount.directory, &script)
+    };
+    let member = with("--groups 4242", "echo member > g/f; echo mine > open/f; cat g/f");
+    assert_eq!((text(&member.stdout).as_str(), member.status.success()), ("member\n", true));
+    let stranger = with("--clear-groups", "cat g/f");
+    assert!(!stranger.status.success(), "the group alone lets in");
+    let seen = fs::metadata(mount.path("open/f")).unwrap();
+    assert_eq!((seen.uid(), seen.gid()), (1000, 1000));
+    // What was opened with rights keeps them.
+    let file = with("--clear-groups", "exec 3> open/kept; chmod 0 open/kept; echo kept >&3");
+    assert!(file.status.success(), "{}", text(&file.stderr));
+    assert_eq!(fs::read(mount.path("open/kept")).unwrap(), b"kept\n");
+}
+
+#[test]
+fn with_nolock_locks_hold_on_this_host() {
+    let (_server, mount) = mounted();
+    let (one, other) = (File::create(mount.path("f")).unwrap(), File::open(mount.path("f")).unwrap());
+    rustix::fs::flock(&one, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let refused = rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(refused, Err(rustix::io::Errno::WOULDBLOCK));
+    rustix::fs::fcntl_lock(&one, FlockOperation::NonBlockingLockExclusive).unwrap();
+}
+
+#[test]
+fn without_nolock_locks_answer_enolck_and_the_log_says_why() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "");
+    let file = File::create(mount.path("f")).unwrap();
+    let no_locks = Err(rustix::io::Errno::NOLCK);
+    assert_eq!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
+    assert_eq!(rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
+    mount.process.wait_for_line("ENOLCK", crate::rig::PATIENCE);
+}
+
+#[test]
+fn a_write_that_fails_behind_the_back_is_told_at_fsync_and_once_for_each_handle() {
+    let (_server, mount) = mounted();
+    let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
+    // More than the export holds; write(2) itself may be the one that is told.
+    let piece = pattern(MIB, 1);
+    let mut refused = false;
+    for at in 0..1100 {
+        if file.write_all_at(&piece, at * MIB as u64).is_err() {
+            refused = true;
+            break;
+        }
+    }
+    let told = file.sync_all();
+    assert!(refused || told.is_err(), "1100 MiB fit into 1 GiB");
+    if let Err(error) = told {
+        assert_eq!(error.raw_os_error(), Some(28), "{error}");
+        assert!(file.sync_all().is_ok(), "each error is told once");
+    }
+    fs::remove_file(mount.path("f")).unwrap();
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    let server = Server::start(1);
+    let mount = server.mount("rw", "");
+    fs::write(mount.path("f"), b"1").unwrap();
+    let read_only = server.mount("ro", "ro");
+    assert_eq!(fs::read(read_only.path("f")).unwrap(), b"1");
+    for refused in [
+        fs::write(read_only.path("f"), b"2"),
+        fs::create_dir(read_only.path("d")),
+        fs::remove_file(read_only.path("f")),
+        fs::rename(read_only.path("f"), read_only.path("g")),
+    ] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+}
+
+#[test]
+fn a_file_removed_elsewhere_is_stale_here_and_its_name_is_looked_up_again() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", ""), server.mount("other", ""));
+    fs::write(one.path("f"), b"first").unwrap();
+    let open = File::open(one.path("f")).unwrap();
+    fs::remove_file(other.path("f")).unwrap();
+    fs::write(other.path("f"), b"second").unwrap();
+    // By name: the kernel believes in the old file, is told that it is stale, and looks again.
+    assert_eq!(fs::read(one.path("f")).unwrap(), b"second");
+    // By handle there is nothing left to read beyond what the kernel kept.
+    shell(&one.directory, "echo 1 > /proc/sys/vm/drop_caches");
+    let mut rest = [0; 5];
+    let read = open.read_at(&mut rest, 0);
+    assert!(read.is_err() || rest == *b"first", "{read:?}");
+}
