@@ -57,9 +57,9 @@ enum Command {
 fn main() -> ExitCode {
     // Bad usage, --help and --version end here, with clap's own message and status.
     // As mount.trunkline it is called by mount(8), with arguments of its own.
-    let cli = match mount::helper::arguments(std::env::args_os().collect()) {
-        mount::helper::Call::Ours(args) => Cli::parse_from(args),
-        mount::helper::Call::Nothing => return ExitCode::SUCCESS,
+    let cli = match mount::fstab::arguments(std::env::args_os().collect()) {
+        mount::fstab::Call::Ours(args) => Cli::parse_from(args),
+        mount::fstab::Call::Nothing => return ExitCode::SUCCESS,
     };
     match logging::start(&cli.logging).and_then(|()| run(cli.command)) {
         Ok(status) => status,

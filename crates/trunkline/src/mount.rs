@@ -4,7 +4,7 @@
 //! background unless `-f`; and a watcher, which unmounts the directory when the serving one was killed, so that
 //! nobody is left with a directory that only gives errors. They are all this program: [`Role`] tells them apart.
 
-pub mod helper;
+pub mod fstab;
 
 use crate::error::Error;
 use crate::output;
@@ -151,7 +151,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
 fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut child = Command::new("/proc/self/exe")
-        .args(helper::own_arguments(args, arguments))
+        .args(fstab::own_arguments(args, arguments))
         .env(ROLE, "background")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
