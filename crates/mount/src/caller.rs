@@ -18,12 +18,15 @@ const GROUPS_KEPT: Duration = Duration::from_secs(1);
 /// Callers remembered at most; then all are forgotten.
 const CALLERS_MAX: usize = 1024;
 
+/// Callers by thread, user and group, and when their groups were read.
+type Known = HashMap<(u32, u32, u32), (Instant, Arc<Caller>)>;
+
 /// Gives each request its caller.
 #[derive(Debug)]
 pub(crate) struct Callers {
     each: bool,
     root: Arc<Caller>,
-    known: Mutex<HashMap<(u32, u32, u32), (Instant, Arc<Caller>)>>,
+    known: Mutex<Known>,
 }
 
 impl Callers {

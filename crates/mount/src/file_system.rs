@@ -104,6 +104,8 @@ fn owned(name: &OsStr) -> Vec<u8> {
     name.as_bytes().to_vec()
 }
 
+// The tasks hand it over boxed.
+#[allow(clippy::boxed_local)]
 fn give_entry(reply: ReplyEntry, entry: Box<Entry>) {
     reply.entry_with_ttls(&entry.attributes_ttl, &entry.name_ttl, &entry.attributes, entry.generation);
 }
