@@ -184,10 +184,14 @@ fn warnings(request: &Request, facts: &check::Facts) -> Vec<String> {
     let mut warnings = Vec::new();
     let array = ef600();
     if request.scheme == Scheme::Ddp && facts.drives == array.pool.drives_min {
+        let same = match request.spares {
+            None => format!("{} drives give the same capacity", array.pool.drives_min_layout),
+            Some(_) => format!("the smallest balanced pool has {}", array.pool.drives_min_layout),
+        };
         warnings.push(format!(
             "a pool of {}: the EF600 guide names both {} and {} as the least; its drives cannot lie evenly on the two PCIe \
-             buses, so `plan layout` refuses it; {} drives give the same capacity",
-            array.pool.drives_min, array.pool.drives_min, array.pool.drives_min_layout, array.pool.drives_min_layout
+             buses, so `plan layout` refuses it; {same}",
+            array.pool.drives_min, array.pool.drives_min, array.pool.drives_min_layout
         ));
     }
     if request.scheme == Scheme::Raid1 && facts.hot_spares == 0 {

@@ -14,8 +14,12 @@ pub const GIB: f64 = 1_073_741_824.0;
 pub const TIB: f64 = 1_099_511_627_776.0;
 /// More than this is a slip of the hand: an exabyte.
 const CAPACITY_BYTES_MAX: f64 = 1e18;
+/// A number from here on that has no unit is more likely one of GB than of TB.
+const TB_WITHOUT_UNIT_MAX: f64 = 1000.0;
 /// More than this is a slip of the hand: a petabyte in a second.
 const SPEED_GBYTES_MAX: f64 = 1e6;
+/// Less than this is nothing: a byte in a second. Quotients of speeds stay finite.
+const SPEED_GBYTES_MIN: f64 = 1e-9;
 
 /// An amount of bytes, not negative and finite.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
@@ -84,18 +88,10 @@ pub fn parse_capacity(what: &str, text: &str) -> Result<Bytes> {
     let unit = CAPACITY_UNITS.iter().find_map(|(name, factor)| Some((trimmed.strip_suffix(name)?, factor)));
     if let Some((number, factor)) = unit {
         let value: f64 = number.trim().parse().unwrap_or(f64::NAN);
-        return capacity(what, trimmed, value * factor);
+        return capacity(what, trimmed, value * factor, "7.68TB");
     }
     match trimmed.parse::<f64>() {
-        Ok(value) if value.is_finite() && value > 0.0 => refuse(
-            format!("cannot read {what} {trimmed}"),
-            format!(
-                "{trimmed} of what? {trimmed} TB are {:.2} TiB, so a capacity needs its unit",
-                Bytes::from_tb(value).tib()
-            ),
-            ORIGIN,
-            format!("{what} {trimmed}TB        as drives are sold; or {trimmed}TiB"),
-        ),
+        Ok(value) if value.is_finite() && value > 0.0 => no_unit(what, trimmed, value),
         _ => refuse(
             format!("cannot read {what} {trimmed}"),
             "a capacity is a number and one of TB, GB, PB (decimal) or TiB, GiB, PiB (binary)",
@@ -105,7 +101,22 @@ pub fn parse_capacity(what: &str, text: &str) -> Result<Bytes> {
     }
 }
 
-fn capacity(what: &str, text: &str, bytes: f64) -> Result<Bytes> {
+/// A number without its unit, with the two that it most likely has.
+fn no_unit(what: &str, text: &str, value: f64) -> Result<Bytes> {
+    let (decimal, binary, in_binary, habit) = if value < TB_WITHOUT_UNIT_MAX {
+        ("TB", "TiB", Bytes::from_tb(value).tib(), "as drives are sold")
+    } else {
+        ("GB", "GiB", Bytes::new(value * 1e9).gib(), "in decimal units")
+    };
+    refuse(
+        format!("cannot read {what} {text}"),
+        format!("{text} of what? {text} {decimal} are {in_binary:.2} {binary}, so a capacity needs its unit"),
+        ORIGIN,
+        format!("{what} {text}{decimal}        {habit}; or {text}{binary}"),
+    )
+}
+
+fn capacity(what: &str, text: &str, bytes: f64, nearest: &str) -> Result<Bytes> {
     if bytes.is_finite() && bytes > 0.0 && bytes <= CAPACITY_BYTES_MAX {
         return Ok(Bytes::new(bytes));
     }
@@ -113,7 +124,7 @@ fn capacity(what: &str, text: &str, bytes: f64) -> Result<Bytes> {
         format!("cannot use {what} {text}"),
         "a capacity is more than nothing and at most 1,000,000 TB",
         "the range of the model",
-        format!("{what} 7.68TB"),
+        format!("{what} {nearest}"),
     )
 }
 
@@ -122,7 +133,15 @@ fn capacity(what: &str, text: &str, bytes: f64) -> Result<Bytes> {
 /// # Errors
 /// One that no drive and no need has.
 pub fn check_tb(what: &str, tb: f64) -> Result<Bytes> {
-    capacity(what, &trim(tb), tb * 1e12)
+    capacity(what, &trim(tb), tb * 1e12, "7.68TB")
+}
+
+/// Holds a capacity in TiB.
+///
+/// # Errors
+/// One that no need has.
+pub fn check_tib(what: &str, tib: f64) -> Result<Bytes> {
+    capacity(what, &trim(tib), tib * TIB, "500        in TiB")
 }
 
 /// Holds a speed in GB/s.
@@ -130,7 +149,7 @@ pub fn check_tb(what: &str, tb: f64) -> Result<Bytes> {
 /// # Errors
 /// One that is no number, not more than nothing, or beyond every fabric.
 pub fn check_speed(what: &str, gbytes_per_s: f64) -> Result<f64> {
-    if gbytes_per_s.is_finite() && gbytes_per_s > 0.0 && gbytes_per_s <= SPEED_GBYTES_MAX {
+    if (SPEED_GBYTES_MIN..=SPEED_GBYTES_MAX).contains(&gbytes_per_s) {
         return Ok(gbytes_per_s);
     }
     refuse(
@@ -206,6 +225,20 @@ mod tests {
         assert!(text.contains("7.68 of what?"), "{text}");
         assert!(text.contains("6.98 TiB"), "{text}");
         assert!(text.contains("--drive 7.68TB"), "{text}");
+    }
+
+    #[test]
+    fn a_number_of_a_volumes_size_without_a_unit_is_asked_whether_it_is_gb_or_gib() {
+        let text = parse_capacity("--volume", "4992").expect_err("no unit").to_string();
+        assert!(text.contains("4992 GB are 4649.16 GiB"), "{text}");
+        assert!(text.contains("--volume 4992GB") && text.contains("or 4992GiB"), "{text}");
+    }
+
+    // A capacity in TiB is a tenth more than the same number of TB.
+    #[test]
+    fn the_largest_capacity_is_the_same_in_tb_and_in_tib() {
+        assert!(check_tb("--drive-tb", 1e6).is_ok() && check_tb("--drive-tb", 1.000_001e6).is_err());
+        assert!(check_tib("--need-tib", 909_494.0).is_ok() && check_tib("--need-tib", 909_496.0).is_err());
     }
 
     #[test]

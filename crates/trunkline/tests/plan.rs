@@ -84,7 +84,7 @@ fn a_topology_that_was_printed_is_read_again() {
 }
 
 /// Command line, status, and what the message must contain.
-const BAD: [(&str, i32, &str); 34] = [
+const BAD: [(&str, i32, &str); 36] = [
     ("size --drive-tb 7.68 --drives 13 --scheme ddp", 1, "try:   --drives 12 or 14"),
     ("size --drive-tb 7.68 --drives 0 --scheme raid6", 1, "try:   --drives 10"),
     ("size --drive-tb 7.68 --drives -4 --scheme raid1", 1, "try:   --drives 2"),
@@ -97,6 +97,8 @@ const BAD: [(&str, i32, &str); 34] = [
     ("size --drive-tb 7.68 --drives 24 --scheme raid5", 1, "--scheme 8+1"),
     ("size --drive-tb 7.68 --drives 24 --scheme ddp --hot-spares 1", 1, "--spares N"),
     ("size --need-tib -3", 1, "a capacity is more than nothing"),
+    ("size --need-tib 0", 1, "try:   --need-tib 500        in TiB"),
+    ("size --need-read-gbytes 900000", 1, "try:   --need-read-gbytes 440000"),
     ("size --need-read-gbytes 0", 1, "a speed is more than nothing"),
     ("size --drive-tb 7.68TiB --drives 24 --scheme ddp", 2, "--drive 6.98TiB takes other units"),
     ("size --drive-tb 7.68", 2, "not given: --drives, --scheme"),

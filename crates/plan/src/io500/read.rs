@@ -7,6 +7,8 @@ use crate::error::{Error, Result};
 const WRITE_SECONDS_MIN: f64 = 300.0;
 /// No result is longer; keeps a wrong file from being searched for hours.
 const LINES_MAX: usize = 100_000;
+/// More phases that are not scored are only counted: a wrong file is not repeated line by line.
+const UNKNOWN_TOLD_MAX: usize = 32;
 
 /// Reads a run.
 ///
@@ -34,6 +36,7 @@ struct Found {
     version: Option<String>,
     phases: Vec<Phase>,
     unscored: Vec<String>,
+    unknown: usize,
     stated: [Option<f64>; 3],
     warnings: Vec<String>,
 }
@@ -148,7 +151,10 @@ impl Found {
     ) -> Result<()> {
         let Some((known, expected)) = PHASES.iter().find(|(phase, _)| *phase == name) else {
             if UNSCORED.iter().any(|beginning| name.starts_with(beginning)) {
-                self.unscored.push(clip(name));
+                let name = clip(name);
+                if self.unscored.len() < UNKNOWN_TOLD_MAX && !self.unscored.contains(&name) {
+                    self.unscored.push(name);
+                }
                 return Ok(());
             }
             let plain = name.replace('_', "-");
@@ -158,8 +164,12 @@ impl Found {
                     format!("{:?} is {phase} in results since SC20; older ones are not read", clip(name)),
                 ));
             }
-            self.warnings
-                .push(format!("{:?} is no phase of IO500 that is known here, and is not scored", clip(name)));
+            self.unknown += 1;
+            if self.unknown <= UNKNOWN_TOLD_MAX {
+                let name = clip(name);
+                self.warnings
+                    .push(format!("{name:?} is no phase of IO500 that is known here, and is not scored"));
+            }
             return Ok(());
         };
         if unit.is_some_and(|unit| !unit.eq_ignore_ascii_case(expected.name())) {
@@ -204,6 +214,9 @@ impl Found {
     }
 
     fn warn(&mut self) {
+        if let Some(more) = self.unknown.checked_sub(UNKNOWN_TOLD_MAX).filter(|more| *more > 0) {
+            self.warnings.push(format!("{more} more phases are not known here, and are not scored"));
+        }
         let has = |phase: &str| self.phases.iter().any(|found| found.name == phase && found.value > 0.0);
         let without: Vec<_> = PHASES.iter().map(|(phase, _)| *phase).filter(|phase| !has(phase)).collect();
         if !without.is_empty() {

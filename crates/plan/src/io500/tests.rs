@@ -133,6 +133,17 @@ fn runs_stand_beside_the_limits_of_their_topologies() {
     assert_eq!((row("find").limits[0], row("find").of_first[0]), (None, Some(1.0)));
 }
 
+#[test]
+fn a_file_of_unknown_phases_is_counted_and_not_repeated() {
+    let mut text: String = (0..1000).map(|number| format!("[RESULT] phase{number} 1 kIOPS\n")).collect();
+    text.push_str(&"[RESULT] ior-rnd4K-easy-read 1 GiB/s\n".repeat(1000));
+    text.push_str("[RESULT] find 2 kIOPS\n");
+    let run = read("many.txt", &text).expect("one phase is known");
+    assert!(run.warnings.len() < 40, "{}", run.warnings.len());
+    assert!(run.warnings.iter().any(|told| told.starts_with("968 more phases")), "{:?}", run.warnings);
+    assert_eq!(run.unscored, ["ior-rnd4K-easy-read"]);
+}
+
 proptest! {
     #[test]
     fn no_text_panics(text in "(\\[RESULT\\] |\\[SCORE\\] |\\[find\\]\n|score = |find |ior-easy-read |GiB/s |kIOPS |: time |[0-9.e-]{1,8} |\n|\\PC){0,20}") {

@@ -5,10 +5,15 @@ use crate::Scheme;
 use crate::ef600::{cite, ef600};
 use crate::error::{Result, refuse};
 use crate::link::{Fabric, framing};
-use crate::units::check_speed;
+use crate::units::{check_speed, trim};
+use std::ops::RangeInclusive;
 
 /// Nodes, clients, tasks, paths at most.
 const COUNT_MAX: u32 = 100_000;
+/// Things of one kind in the whole topology at most: any product of two counts has its exact place in 32 bits.
+const TOTAL_MAX: u32 = 10_000_000;
+/// The range of every other speed, in bits: a byte to a petabyte in a second.
+const SWITCH_GBIT: RangeInclusive<f64> = 8e-9..=8e6;
 const RANGE: &str = "the range of the model";
 
 pub(super) fn check(topology: &Topology) -> Result<()> {
@@ -32,8 +37,9 @@ pub(super) fn check(topology: &Topology) -> Result<()> {
     at_server(server)?;
     at_clients(clients)?;
     if let Some(switch) = topology.switch {
-        check_speed("switch gbit_per_s", switch.gbit_per_s)?;
+        at_switch(switch.gbit_per_s)?;
     }
+    totals(topology, server, clients)?;
     ends(topology, server, clients)?;
     if let Some(paths) = clients.paths
         && paths > server.nodes.saturating_mul(server.ports)
@@ -140,6 +146,39 @@ fn at_clients(clients: &Clients) -> Result<()> {
         speed.map(|speed| check_speed(&format!("clients {what}_gbytes_per_s"), speed)).transpose()?;
     }
     clients.pcie.as_ref().map_or(Ok(()), |pcie| pcie.check("clients"))
+}
+
+fn at_switch(gbit_per_s: f64) -> Result<()> {
+    if SWITCH_GBIT.contains(&gbit_per_s) {
+        return Ok(());
+    }
+    refuse(
+        format!("cannot use switch gbit_per_s {}", trim(gbit_per_s)),
+        "a switch carries more than nothing and at most 8,000,000 Gbit/s",
+        RANGE,
+        "switch gbit_per_s 100        in Gbit/s each way",
+    )
+}
+
+/// What is counted on each machine, over all machines: a product that overflowed would be a wrong figure.
+fn totals(topology: &Topology, server: &Server, clients: &Clients) -> Result<()> {
+    let drives = topology.drives.as_ref().map_or(0, |drives| drives.count);
+    for (machines, of, each, what) in [
+        (server.nodes, "nodes", server.ports, "ports"),
+        (server.nodes, "nodes", drives, "drives"),
+        (clients.count, "clients", clients.ports, "ports"),
+        (clients.count, "clients", clients.tasks.unwrap_or(0), "tasks"),
+    ] {
+        if u64::from(machines) * u64::from(each) > u64::from(TOTAL_MAX) {
+            return refuse(
+                format!("cannot plan {machines} {of} with {each} {what} each"),
+                format!("at most {TOTAL_MAX} {what} are planned in all"),
+                RANGE,
+                format!("{} {what} each", TOTAL_MAX / machines),
+            );
+        }
+    }
+    Ok(())
 }
 
 fn count(what: &str, count: u32) -> Result<()> {

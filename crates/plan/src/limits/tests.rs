@@ -244,6 +244,7 @@ fn what_cannot_be_is_refused_with_the_nearest_choice() {
         (changed(&|one| one.drives.as_mut().expect("some").count = 13), "--drives 12 or 14"),
         (changed(&|one| one.drives.as_mut().expect("some").read_gbytes_per_s = Some(-3.5)), "3.5"),
         (changed(&|one| one.drives.as_mut().expect("some").write_gbytes_per_s = Some(f64::NAN)), "3.5"),
+        (changed(&|one| one.drives.as_mut().expect("some").read_gbytes_per_s = Some(1e-320)), "3.5"),
         (
             changed(&|one| one.raid.as_mut().expect("some").controllers_per_group = 3),
             "controllers_per_group = 2",
@@ -261,7 +262,22 @@ fn what_cannot_be_is_refused_with_the_nearest_choice() {
             changed(&|one| one.controller.as_mut().expect("some").model = Some("a800".to_owned())),
             "model = \"ef600\"",
         ),
-        (changed(&|one| one.switch = Some(Switch { gbit_per_s: 0.0 })), "3.5"),
+        (changed(&|one| one.switch = Some(Switch { gbit_per_s: 0.0 })), "gbit_per_s 100        in Gbit/s"),
+        (changed(&|one| one.switch = Some(Switch { gbit_per_s: f64::NAN })), "gbit_per_s 100"),
+        (
+            changed(&|one| {
+                let server = one.server.as_mut().expect("some");
+                (server.nodes, server.ports) = (100_000, 100_000);
+            }),
+            "100 ports each",
+        ),
+        (
+            changed(&|one| {
+                let clients = one.clients.as_mut().expect("some");
+                (clients.count, clients.tasks) = (100_000, Some(100_000));
+            }),
+            "100 tasks each",
+        ),
     ] {
         assert!(text.contains(nearest), "{text}");
     }
@@ -310,6 +326,16 @@ fn a_chart_names_both_directions_and_what_binds_and_escapes_the_name() {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(!text.contains("<b>"), "{text}");
+}
+
+// XML 1.0 section 2.2: a document with control characters is no XML, and no viewer shows it.
+#[test]
+fn a_chart_has_no_control_characters_of_a_hostile_name() {
+    let mut topology = of("ef600-ddp24");
+    topology.name = "a\u{1b}[31m\u{0}\u{7}b".to_owned();
+    let text = crate::show::svg(&found(&topology), &curve(&topology, Axis::Clients, None).expect("a curve"));
+    assert!(text.contains("[31m"), "{text}");
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
 }
 
 #[test]

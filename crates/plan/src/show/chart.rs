@@ -17,7 +17,7 @@ const NUMBERS_MAX: usize = 12;
 #[derive(Template)]
 #[template(path = "curve.svg")]
 struct Page<'a> {
-    name: &'a str,
+    name: String,
     over: &'a str,
     /// The same in words, for who does not see it.
     words: String,
@@ -76,7 +76,8 @@ pub fn svg(limits: &Limits, curve: &Curve) -> String {
         })
         .collect();
     let page = Page {
-        name: &limits.name,
+        // Control characters would make it no XML.
+        name: super::table::printable(&limits.name),
         over: curve.over.name(),
         words: words(curve),
         rules,

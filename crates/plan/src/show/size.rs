@@ -13,8 +13,12 @@ pub fn sizing(sizing: &Sizing, columns: usize) -> String {
         1 => ", and 1 hot spare".to_owned(),
         many => format!(", and {many} hot spares"),
     };
+    let files = match (sizing.files_tb, sizing.files_tib) {
+        (Some(tb), Some(tib)) => format!(", {tb:.1} TB = {tib:.1} TiB of it for files"),
+        _ => String::new(),
+    };
     let mut text = format!(
-        "{:.1} TB = {:.1} TiB usable: {} drives of {} TB, {}{spares}\n\n",
+        "{:.1} TB = {:.1} TiB usable{files}: {} drives of {} TB, {}{spares}\n\n",
         sizing.usable_tb,
         sizing.usable_tib,
         sizing.drives,

@@ -8,7 +8,7 @@ use crate::Scheme;
 use crate::ef600::ef600;
 use crate::error::{Result, refuse};
 use crate::limits::{self, ArraySpeed};
-use crate::units::{Bytes, check_speed, check_tb, trim};
+use crate::units::{Bytes, check_speed, check_tb, check_tib, trim};
 use serde::Serialize;
 
 /// More arrays than this are no plan.
@@ -103,7 +103,7 @@ pub fn arrays(need: &Need) -> Result<Answer> {
 
 fn check(need: &Need) -> Result<()> {
     if let Some(tib) = need.tib {
-        check_tb("--need-tib", tib)?;
+        check_tib("--need-tib", tib)?;
     }
     if let Some(speed) = need.read_gbytes_per_s {
         check_speed("--need-read-gbytes", speed)?;
@@ -170,17 +170,18 @@ fn candidate(need: &Need, scheme: Scheme, drives: i64, drive_tb: f64) -> Result<
     let speed =
         limits::array_speed(scheme, count, need.drive_read_gbytes_per_s, need.drive_write_gbytes_per_s)?;
     let reasons = reasons(need, tib, &speed);
-    let most = reasons.iter().map(|(arrays, _)| *arrays).fold(1.0, f64::max);
-    if most > ARRAYS_MAX {
+    let hardest = reasons.iter().max_by(|a, b| a.arrays.total_cmp(&b.arrays));
+    let most = hardest.map_or(1.0, |reason| reason.arrays);
+    if let Some(hardest) = hardest.filter(|reason| reason.arrays > ARRAYS_MAX) {
         return refuse(
             "cannot meet that need",
             format!("it takes {} arrays, and at most {} are planned", trim(most), trim(ARRAYS_MAX)),
             "the range of the model",
-            format!("--need-tib {}", trim((tib * ARRAYS_MAX).floor())),
+            format!("{} {}", hardest.option, trim((hardest.each * ARRAYS_MAX).floor())),
         );
     }
     let deciding: Vec<_> =
-        reasons.iter().filter(|(arrays, _)| *arrays >= most).map(|(_, why)| why.as_str()).collect();
+        reasons.iter().filter(|reason| reason.arrays >= most).map(|reason| reason.words.as_str()).collect();
     let capacity = Bytes::from_tib(tib * most);
     Ok(Candidate {
         // Whole and at most ARRAYS_MAX by now.
@@ -197,17 +198,33 @@ fn candidate(need: &Need, scheme: Scheme, drives: i64, drive_tb: f64) -> Result<
     })
 }
 
-/// How many arrays each part of the need takes, and how that is reckoned.
-fn reasons(need: &Need, tib: f64, speed: &ArraySpeed) -> Vec<(f64, String)> {
-    let part = |wanted: Option<f64>, each: f64, what: &str, unit: &str, by: &str| {
-        let words = |wanted: f64| format!("{what}: {} {unit} at {each:.1} each{by}", trim(wanted));
-        wanted.map(|wanted| ((wanted / each).ceil().max(1.0), words(wanted)))
+/// What one part of the need asks for.
+struct Reason {
+    /// The option that the part came from.
+    option: &'static str,
+    /// What one array has of it.
+    each: f64,
+    /// How many arrays it takes.
+    arrays: f64,
+    /// How that is reckoned.
+    words: String,
+}
+
+/// How many arrays each part of the need takes.
+fn reasons(need: &Need, tib: f64, speed: &ArraySpeed) -> Vec<Reason> {
+    let part = |wanted: Option<f64>, each: f64, option: &'static str, what: &str, by: &str| {
+        wanted.map(|wanted| Reason {
+            option,
+            each,
+            arrays: (wanted / each).ceil().max(1.0),
+            words: format!("{what} at {each:.1} each{by}").replacen("{}", &trim(wanted), 1),
+        })
     };
     let (reads, writes) = (format!(" ({})", speed.read_binds), format!(" ({})", speed.write_binds));
     [
-        part(need.tib, tib, "capacity", "TiB", ""),
-        part(need.read_gbytes_per_s, speed.read, "read", "GB/s", &reads),
-        part(need.write_gbytes_per_s, speed.write, "write", "GB/s", &writes),
+        part(need.tib, tib, "--need-tib", "capacity: {} TiB", ""),
+        part(need.read_gbytes_per_s, speed.read, "--need-read-gbytes", "read: {} GB/s", &reads),
+        part(need.write_gbytes_per_s, speed.write, "--need-write-gbytes", "write: {} GB/s", &writes),
     ]
     .into_iter()
     .flatten()

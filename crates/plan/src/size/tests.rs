@@ -193,8 +193,9 @@ fn needs_that_are_none_are_refused() {
     let none = Need::default();
     for (need, nearest) in [
         (none.clone(), "--need-tib 500"),
-        (Need { tib: Some(-1.0), ..none.clone() }, "7.68TB"),
-        (Need { tib: Some(f64::NAN), ..none.clone() }, "7.68TB"),
+        (Need { tib: Some(-1.0), ..none.clone() }, "--need-tib 500        in TiB"),
+        (Need { tib: Some(f64::NAN), ..none.clone() }, "--need-tib 500        in TiB"),
+        (Need { read_gbytes_per_s: Some(1e6), ..none.clone() }, "--need-read-gbytes 440000"),
         (Need { read_gbytes_per_s: Some(0.0), ..none.clone() }, "--need-read-gbytes 3.5"),
         (Need { write_gbytes_per_s: Some(f64::INFINITY), ..none.clone() }, "--need-write-gbytes 3.5"),
         (Need { tib: Some(1.0), scheme: Some(Scheme::Raid1), ..none.clone() }, "--scheme ddp"),
