@@ -232,7 +232,7 @@ fn warnings(request: &Request, stripe: &Stripe) -> Vec<String> {
     }
     if request.volume.is_some() && request.drive.is_none() {
         warnings.push(
-            "the drives' capacity is not given, so nobody has checked that the volumes fit (--drive-tb)"
+            "the drives' capacity is not given: the volumes fit on the largest drives, and may not on yours (--drive-tb)"
                 .to_owned(),
         );
     }

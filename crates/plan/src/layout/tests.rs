@@ -115,6 +115,20 @@ fn gb_of_the_command_line_are_gib() {
 }
 
 #[test]
+fn volumes_of_nothing_or_beyond_the_largest_drives_are_refused() {
+    let of = |volume| Request { volume: Some(volume), ..Request::new(Scheme::Raid6, 20) };
+    assert!(refused(&of(Bytes::from_tb(0.001))).contains("--volume 1GiB"));
+    assert!(refused(&of(Bytes::from_tb(900_000.0))).contains("with drives of 15.36 TB"));
+    let full = Request {
+        drive: Some(Bytes::from_tb(1.92)),
+        optimization_percent: Some(99.99),
+        volumes: Some(256),
+        ..Request::new(Scheme::Ddp, 12)
+    };
+    assert!(refused(&full).contains("fewer --volumes"));
+}
+
+#[test]
 fn volumes_fill_the_drives_and_never_more() {
     let fitted = Request { drive: Some(Bytes::from_tb(7.68)), ..Request::new(Scheme::Ddp, 24) };
     let found = layout(&fitted).expect("valid");

@@ -56,13 +56,35 @@ fn count(request: &Request, groups: u32) -> Result<u32> {
 
 /// GiB of each volume, if it is known, and that all of them fit.
 fn capacity(request: &Request, groups: u32, of_group: u32) -> Result<Option<u64>> {
-    let Some(drive) = request.drive else { return Ok(request.volume.map(whole_gib)) };
+    if let Some(volume) = request.volume.filter(|volume| whole_gib(*volume) == 0) {
+        return refuse(
+            format!("cannot make volumes of {} GB", trim(volume.get() / 1e9)),
+            "volumes are planned in whole GiB, which is what SMcli's GB are",
+            cite("figures 13, 25 and 27"),
+            "--volume 1GiB",
+        );
+    }
+    // Without a drive, volumes that not even the largest drives hold are still no volumes.
+    let largest = || ef600().drive.iter().map(|drive| drive.tb).fold(0.0, f64::max);
+    let drive = match (request.drive, request.volume) {
+        (Some(drive), _) => drive,
+        (None, Some(_)) => Bytes::from_tb(largest()),
+        (None, None) => return Ok(None),
+    };
     let sized = size::Request {
         optimization_percent: request.optimization_percent,
         ..size::Request::new(request.scheme, drive, request.drives)
     };
     let usable = Bytes::from_tb(size::size(&sized)?.usable_tb).times(1.0 / f64::from(groups));
     let most = whole_gib(usable.times(1.0 / f64::from(of_group)));
+    if most == 0 {
+        return refuse(
+            format!("cannot fit {of_group} volumes into a group"),
+            format!("the group has {:.1} GiB usable, and a volume has 1 GiB at least", usable.gib()),
+            cite("section Capacity Sizing"),
+            "fewer --volumes, or a smaller --optimization-percent",
+        );
+    }
     let Some(volume) = request.volume else { return Ok(Some(most)) };
     let asked = whole_gib(volume);
     if asked <= most {
@@ -71,10 +93,11 @@ fn capacity(request: &Request, groups: u32, of_group: u32) -> Result<Option<u64>
     refuse(
         format!("cannot fit {of_group} volumes of {asked} GiB ({:.2} TB) into a group", volume.tb()),
         format!(
-            "the group has {} TB usable ({:.1} GiB), after configuration data, spares, protection and optimization capacity; \
+            "the group has {} TB usable ({:.1} GiB) with drives of {} TB, after configuration data, spares, protection and optimization capacity; \
              SMcli's GB are GiB: decimal GB taken for them over-commit by 7 %",
             trim((usable.tb() * 1000.0).round() / 1000.0),
-            usable.gib()
+            usable.gib(),
+            trim(drive.tb())
         ),
         cite("sections Capacity Sizing and Creating NSDs, figures 13, 25 and 27"),
         format!("--volume {most}GiB"),

@@ -82,6 +82,20 @@ fn mirrors_hold_half_and_want_a_hot_spare() {
     assert!(!spared.warnings.iter().any(|warning| warning.contains("second failure")));
 }
 
+// What is left for files stands in the first line too, or a reader takes the larger figure for it.
+#[test]
+fn the_first_line_tells_what_volumes_hold_from_what_files_may_take() {
+    let request = Request { metadata_percent: Some(5.0), ..Request::new(Scheme::Ddp, tb(7.68), 24) };
+    let text = crate::show::sizing(&size(&request).expect("valid"), 100);
+    assert!(
+        text.starts_with("121.6 TB = 110.6 TiB usable, 115.5 TB = 105.0 TiB of it for files: 24"),
+        "{text}"
+    );
+    let spared =
+        size(&Request { spares: Some(0.0), ..Request::new(Scheme::Ddp, tb(7.68), 11) }).expect("valid");
+    assert!(!spared.warnings[0].contains("same capacity"), "{:?}", spared.warnings);
+}
+
 #[test]
 fn k_and_m_with_spares_are_the_pool_in_general() {
     let pool = sized(Scheme::Ddp, 3.84, 16);
