@@ -238,14 +238,16 @@ fn at_controller(controller: &Controller, raid: Option<&Raid>, stripe: Option<&S
         Some(speed) if full => (speed, "full stripes (FSWA)"),
         _ => (mirrored, "mirrored cache (CME)"),
     };
+    let has_read_modes = usual.is_some() || controller.read_one_controller_gbytes_per_s.is_some();
     let many = f64::from(nodes);
     let source = if usual.is_some() { cite("section NetApp EF600 Overview") } else { "as given".to_owned() };
     let words = format!("{nodes} x {} GB/s read, {} written", trim(read), trim(write));
     Stage {
         read_gbytes_per_s: Some(read * many),
         write_gbytes_per_s: Some(write * many),
-        read_mode: Some(read_mode.to_owned()),
-        write_mode: Some(write_mode.to_owned()),
+        // A controller of another make that was given one speed has no modes to tell apart.
+        read_mode: has_read_modes.then(|| read_mode.to_owned()),
+        write_mode: full_stripe.is_some().then(|| write_mode.to_owned()),
         ..Stage::new(StageName::Controller, nodes, "arrays", words, source)
     }
 }

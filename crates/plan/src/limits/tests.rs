@@ -328,6 +328,18 @@ fn a_chart_names_both_directions_and_what_binds_and_escapes_the_name() {
     assert!(!text.contains("<b>"), "{text}");
 }
 
+#[test]
+fn a_controller_of_another_make_has_no_modes_of_the_ef600() {
+    let mut topology = of("ef600-ddp24");
+    topology.controller = Some(Controller {
+        read_gbytes_per_s: Some(20.0),
+        write_gbytes_per_s: Some(10.0),
+        ..Controller::default()
+    });
+    let limits = found(&topology);
+    assert_eq!((limits.read.why.as_str(), limits.write.why.as_str()), ("controller", "controller"));
+}
+
 // XML 1.0 section 2.2: a document with control characters is no XML, and no viewer shows it.
 #[test]
 fn a_chart_has_no_control_characters_of_a_hostile_name() {

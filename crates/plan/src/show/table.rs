@@ -81,14 +81,26 @@ pub(super) fn wrap(mark: &str, sentence: &str, columns: usize) -> String {
         .collect()
 }
 
-/// Somebody's text cannot move the cursor of a terminal.
+/// Somebody's text cannot move the cursor of a terminal, nor turn the direction in which it is read.
 pub(super) fn printable(text: &str) -> String {
+    let turns =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars()
-        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .map(|c| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() })
         .collect()
 }
 
 /// A speed or nothing.
 pub(super) fn rate(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_text_shows_what_it_has_instead_of_doing_it() {
+        assert_eq!(printable("a\u{1b}[2J\u{9b}\u{202e}b\u{2067}é"), "a\\u{1b}[2J\\u{9b}\\u{202e}b\\u{2067}é");
+    }
 }
