@@ -68,7 +68,8 @@ impl Pages {
             accept::<readdirplus::Success<'_>, readdirplus::Failure>(Procedure::ReadDirPlus, &results)?;
         let mut entries = Vec::new();
         for entry in page.entries.iter() {
-            self.cookie = entry.cookie;
+            (self.cookie, self.seen) = (entry.cookie, self.seen + 1);
+            check_name(entry.name)?;
             if entry.name != b"." && entry.name != b".." {
                 entries.push(DirectoryEntry {
                     name: entry.name.to_vec(),
@@ -79,7 +80,6 @@ impl Pages {
             }
         }
         self.verifier = page.verifier;
-        self.seen += entries.len();
         self.ended = page.eof;
         let reason = if !page.eof && self.cookie == cookie {
             "a page without entries that is not the last"
@@ -90,6 +90,15 @@ impl Pages {
         };
         Err(Error::PeerMisbehaved { operation: "READDIRPLUS", reason: reason.into() })
     }
+}
+
+/// Whoever lists makes paths of names: one with a separator in it would lead wherever the server likes.
+fn check_name(name: &[u8]) -> Result<()> {
+    if !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) {
+        return Ok(());
+    }
+    let reason = format!("\"{}\" cannot be the name of a file", name.escape_ascii());
+    Err(Error::PeerMisbehaved { operation: "READDIRPLUS", reason })
 }
 
 impl Iterator for Pages {

@@ -165,3 +165,38 @@ fn an_answer_to_a_call_before_it_was_sent_costs_the_connection() {
         assert!(pending.wait().result.is_ok());
     }
 }
+
+/// The results of a READDIRPLUS: one name, and perhaps no end. RFC 1813 s3.3.17
+fn directory_of(name: &[u8], cookie: u64, eof: bool) -> Vec<u8> {
+    let mut results = vec![0; 16];
+    results.extend([0, 0, 0, 1].iter().chain(&7_u64.to_be_bytes()));
+    results.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
+    results.extend(name);
+    results.resize(results.len().next_multiple_of(4), 0);
+    results.extend(cookie.to_be_bytes());
+    // Neither attributes nor a handle, no other name.
+    results.extend([0; 12]);
+    results.extend([0, 0, 0, u8::from(eof)]);
+    results
+}
+
+fn listed(name: &[u8]) -> client::Result<Vec<client::DirectoryEntry>> {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    std::thread::scope(|scope| {
+        let listing = scope.spawn(|| mount.read_directory(mount.root()));
+        fake.next().reply(&directory_of(name, 1, true));
+        listing.join().unwrap()
+    })
+}
+
+#[test]
+fn a_name_that_would_lead_out_of_its_directory_fails_the_listing() {
+    let good = listed(b"\xff..\n").unwrap();
+    assert_eq!(good.len(), 1, "any other bytes are a name");
+    assert!(listed(b"..").unwrap().is_empty());
+    for name in [&b"../up"[..], b"/etc/passwd", b"a/b", b"/", b"", b"a\0b"] {
+        let result = listed(name);
+        assert!(matches!(result, Err(Error::PeerMisbehaved { .. })), "{name:?}: {result:?}");
+    }
+}

@@ -101,7 +101,7 @@ impl Context<'_> {
 
     /// The attributes that a copy gets.
     pub(crate) fn new_attributes(&self, of: &Attributes) -> NewAttributes {
-        let mode = if self.options.mode { of.mode } else { of.mode & 0o777 & !self.options.umask };
+        let mode = mode_of(self.options, of);
         NewAttributes {
             mode: (of.kind != Kind::Symlink).then_some(mode),
             owner: self.options.owner.then_some((of.uid, of.gid)),
@@ -283,6 +283,18 @@ impl Context<'_> {
     }
 }
 
+/// The permissions that a copy gets.
+const fn mode_of(options: &Options, of: &Attributes) -> u32 {
+    match of.kind {
+        _ if !options.mode => of.mode & 0o777 & !options.umask,
+        _ if options.owner => of.mode,
+        // Taken over without their owner, another's program would run with this user's rights, and another's
+        // device would be everybody's.
+        Kind::CharacterDevice | Kind::BlockDevice => of.mode & 0o600,
+        _ => of.mode & 0o1777,
+    }
+}
+
 /// Whether a file that is there already is a whole copy, made by an earlier run that preserved times: it got its
 /// name when it was complete.
 fn is_whole(source: &Attributes, copy: &Attributes) -> bool {
@@ -302,4 +314,40 @@ fn is_same(job: &Job, existing: &Entry) -> Result<bool> {
         }
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Time;
+
+    fn attributes(kind: Kind, mode: u32) -> Attributes {
+        let time = Time { seconds: 0, nanoseconds: 0 };
+        Attributes {
+            kind,
+            mode,
+            uid: 7,
+            gid: 7,
+            size: 0,
+            used: 0,
+            device: (8, 0),
+            links: 1,
+            id: (1, 2),
+            atime: time,
+            mtime: time,
+            ctime: time,
+        }
+    }
+
+    #[test]
+    fn only_with_their_owners_programs_keep_their_rights_and_devices_their_users() {
+        let with = |mode, owner| Options { mode, owner, ..Options::default() };
+        let (program, device) = (attributes(Kind::File, 0o6755), attributes(Kind::BlockDevice, 0o666));
+        assert_eq!(mode_of(&with(true, true), &program), 0o6755);
+        assert_eq!(mode_of(&with(true, true), &device), 0o666);
+        assert_eq!(mode_of(&with(true, false), &program), 0o755);
+        assert_eq!(mode_of(&with(true, false), &device), 0o600);
+        assert_eq!(mode_of(&with(false, false), &program), 0o755);
+        assert_eq!(mode_of(&with(true, false), &attributes(Kind::Directory, 0o3777)), 0o1777);
+    }
 }

@@ -4,12 +4,13 @@ mod file;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 
 use crate::entry::{Attributes, Entry, Kind, NewAttributes, Time};
 use crate::error::{Error, Result};
@@ -23,11 +24,14 @@ const BLOCK_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct LocalFolder {
     path: PathBuf,
+    /// The user named it, so that it may be a symbolic link to a directory.
+    named: bool,
 }
 
 impl LocalFolder {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() } }
+        let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
+        Self { path, named: true }
     }
 
     fn at(&self, name: &[u8]) -> PathBuf {
@@ -85,7 +89,7 @@ impl Folder for LocalFolder {
     }
 
     fn child(&self, entry: &Entry) -> Arc<dyn Folder> {
-        Arc::new(Self { path: self.at(&entry.name) })
+        Arc::new(Self { path: self.at(&entry.name), named: self.named && entry.name.is_empty() })
     }
 
     fn read_link(&self, entry: &Entry) -> Result<Vec<u8>> {
@@ -157,20 +161,26 @@ impl Folder for LocalFolder {
 
     fn set(&self, entry: Option<&Entry>, new: NewAttributes) -> Result<()> {
         let path = entry.map_or_else(|| self.path.clone(), |entry| self.at(&entry.name));
+        // Opened once, so that nothing that takes the name meanwhile gets another's attributes.
+        let follow = if entry.is_none() && self.named { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
+        let place = tried("cannot open it", rustix::fs::open(&path, flags, Mode::empty()))?;
+        let kind = FileType::from_raw_mode(tried("cannot examine it", rustix::fs::fstat(&place))?.st_mode);
         let mut new = new;
         if let Some((uid, gid)) = new.owner {
             let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-            match rustix::fs::chownat(CWD, &path, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW) {
+            match rustix::fs::chownat(&place, c"", owner.0, owner.1, AtFlags::EMPTY_PATH) {
                 Err(rustix::io::Errno::PERM) => new = new.without_owner(),
                 other => tried("cannot set its owner", other)?,
             }
         }
         // A symbolic link has no permissions of its own to be set.
-        if let Some(mode) = new.mode.filter(|_| entry.is_none_or(|of| of.attributes.kind != Kind::Symlink)) {
-            tried("cannot set its mode", rustix::fs::chmod(&path, Mode::from_raw_mode(mode)))?;
+        if let Some(mode) = new.mode.filter(|_| kind != FileType::Symlink) {
+            let here = format!("/proc/self/fd/{}", place.as_raw_fd());
+            tried("cannot set its mode", rustix::fs::chmod(here, Mode::from_raw_mode(mode)))?;
         }
         if let Some(times) = new.times {
-            let set = rustix::fs::utimensat(CWD, &path, &timestamps(times), AtFlags::SYMLINK_NOFOLLOW);
+            let set = rustix::fs::utimensat(&place, c"", &timestamps(times), AtFlags::EMPTY_PATH);
             tried("cannot set its times", set)?;
         }
         Ok(())

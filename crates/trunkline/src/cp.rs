@@ -42,7 +42,7 @@ pub struct CpArgs {
     /// As -r --preserve=all.
     #[arg(short, long)]
     archive: bool,
-    /// What copies take over from their sources.
+    /// What copies take over from their sources; set-user-ID bits and devices' permissions only with the owner.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_values = ["mode", "times", "links"])]
     preserve: Vec<Preserve>,
     /// Read back each copy and compare it with its source, by hash, before it gets its name.
@@ -233,7 +233,7 @@ fn told(progress: &Progress) -> Result<ExitCode, Error> {
     if failed == 1
         && let Some(only) = failures.pop()
     {
-        let sentence = format!("cannot copy {}", only.place);
+        let sentence = format!("cannot copy {}", crate::names::escaped(only.place.as_bytes()));
         return Err(Error::Copy { sentence, cause: Box::new(only.error) });
     }
     if failed == 0 {

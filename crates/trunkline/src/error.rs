@@ -263,6 +263,10 @@ pub(crate) fn of_status(status: nfs3::Status) -> Option<String> {
         Status::NOENT | Status::NOTDIR => {
             "trunkline ls        with the directory above, to see what is there"
         }
+        // Most servers take root of a client for nobody.
+        Status::ACCES | Status::PERM if rustix::process::geteuid().is_root() => {
+            "another user, or an export without root_squash (trunkline serve --no-root-squash)"
+        }
         Status::ACCES | Status::PERM => "trunkline stat        to see owner and mode; or another user",
         Status::ISDIR => "a file in that directory, or trunkline ls",
         Status::NOSPC | Status::DQUOT => "trunkline stat --fs        to see what is free",

@@ -35,7 +35,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     /// The configuration, a TOML file.
-    #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "dir", "state", "export", "listen", "allow"])]
+    #[arg(short, long, value_name = "FILE.toml", conflicts_with_all = ["mem", "dir", "state", "export", "listen", "allow", "no_root_squash"])]
     config: Option<PathBuf>,
     /// Quick: keep files in memory, at most so much of it (2GiB, 512MiB).
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, required_unless_present_any = ["config", "dir"])]
@@ -58,6 +58,10 @@ pub struct ServeArgs {
     /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8, a host's name); repeat for more.
     #[arg(long, value_name = "CLIENT", value_parser = clients)]
     allow: Vec<Allowed>,
+    /// Quick: root of a client is root here too, and may do everything in the export. Without it such a caller acts as
+    /// nobody (--dir as root), else as who started the server.
+    #[arg(long)]
+    no_root_squash: bool,
     /// Be found by program number, as `showmount` and kernel clients look for servers: answer on port 111 (UDP and TCP),
     /// or register with the rpcbind that has it. Also answers MOUNT over UDP.
     #[arg(long)]
@@ -105,6 +109,7 @@ impl ServeArgs {
         if let Some(export) = config.exports.first_mut() {
             // Empty where the configuration is a file.
             export.allow.extend(self.allow.iter().flat_map(|allowed| allowed.iter().copied()));
+            export.root_squash &= !self.no_root_squash;
         }
         if self.rpcbind {
             config.rpcbind = Some(server::RPCBIND_PORT);

@@ -272,3 +272,41 @@ fn a_byte_that_changes_on_its_way_is_found_when_asked_for() {
     prints(&["cp", "--resume", "--verify", text(&file), &served.url("/copy")]);
     assert!(stored() == data);
 }
+
+#[test]
+fn a_program_that_runs_as_its_owner_is_copied_so_only_with_its_owner() {
+    let served = Served::start();
+    let mount = served.mount();
+    make_file(&mount, "/program", b"#!/bin/sh\n");
+    let (program, _) = mount.lookup(mount.root(), b"program").unwrap();
+    let special = nfs3::Sattr3 { mode: Some(0o4755), ..nfs3::Sattr3::default() };
+    mount.set_attributes(program, special, None).unwrap();
+    let place = temp_dir("cp");
+    let mode = |name: &str| fs::metadata(place.path().join(name)).unwrap().mode() & 0o7777;
+    prints(&["cp", &served.url("/program"), text(&place.path().join("plain"))]);
+    prints(&["cp", "-a", &served.url("/program"), text(&place.path().join("archived"))]);
+    assert_eq!((mode("plain"), mode("archived")), (0o755, 0o4755));
+}
+
+#[test]
+fn root_may_write_where_it_is_not_squashed_and_is_told_so_where_it_is() {
+    let place = temp_dir("cp");
+    let (export, state) = (place.path().join("export"), place.path().join("state"));
+    fs::create_dir(&export).unwrap();
+    let serve = ["--dir", text(&export), "--state", text(&state), "--listen", "127.0.0.1:0"];
+    let source = place.path().join("source");
+    fs::write(&source, b"data").unwrap();
+    let squashing = Served::with(&serve);
+    if rustix::process::geteuid().is_root() {
+        let told = fails(&["cp", text(&source), &squashing.url("/copy")]);
+        assert!(told.contains("--no-root-squash"), "{told}");
+    } else {
+        // Everybody acts as who started it.
+        prints(&["cp", text(&source), &squashing.url("/copy")]);
+    }
+    drop(squashing);
+    let open = Served::with(&[&serve[..], &["--no-root-squash"]].concat());
+    prints(&["cp", text(&source), &open.url("/copy")]);
+    let copy = fs::metadata(export.join("copy")).unwrap();
+    assert_eq!(copy.uid(), rustix::process::geteuid().as_raw());
+}
