@@ -29,6 +29,7 @@ pub const fn of_store(error: Error) -> Status {
         Error::BadCookie => Status::BAD_COOKIE,
         Error::NotSupported => Status::NOTSUPP,
         Error::BadType => Status::BADTYPE,
+        Error::Later => Status::JUKEBOX,
     }
 }
 

@@ -199,8 +199,9 @@ impl DirStore {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Identity::Own { uid, gid, .. } = &self.shared.identity {
+            let why = if *uid == 0 { "root that may not act as others" } else { "not root" };
             notes.push(format!(
-                "not root: every caller acts as user {uid}, group {gid}, with that user's rights"
+                "{why}: every caller, squashed or not, acts as user {uid}, group {gid}, with that user's rights"
             ));
         }
         if !self.shared.naming.can_open {

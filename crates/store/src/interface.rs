@@ -283,6 +283,9 @@ pub enum Error {
     /// The type cannot be created.
     #[error("bad type")]
     BadType,
+    /// Not now: something that passes stands in the way.
+    #[error("try again later")]
+    Later,
 }
 
 /// The result of an operation that changes nothing.

@@ -15,6 +15,7 @@ use crate::interface::{
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
+use std::mem::discriminant;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -145,6 +146,16 @@ impl Shared {
         }
         let place = self.child(parent, called.to_bytes(), ResolveFlags::empty())?;
         let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
+        let wanted = match *new {
+            NewObject::Directory(_) => Kind::Directory,
+            NewObject::Symlink(..) => Kind::Symlink,
+            NewObject::Special(_, kind) => kind,
+            NewObject::File(_) | NewObject::FileGuarded(_) | NewObject::FileExclusive(_) => Kind::File,
+        };
+        // Somebody at the server itself may have put something else in its place.
+        if discriminant(&node.kind) != discriminant(&wanted) {
+            return Err(Error::Stale);
+        }
         self.finish(caller, &node, &stat, set)?;
         Ok(node)
     }

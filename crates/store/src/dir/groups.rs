@@ -3,6 +3,9 @@
 //! AUTH_SYS carries 16 groups (RFC 5531 appendix A). A caller that brings as many may have more, so where that is
 //! wanted the database is asked, and what it says counts alone. It may ask a directory service and wait, so what
 //! it said is remembered, and a loop uses only that.
+//!
+//! Root's own group is left out: an export that squashes it would give it back to whoever claims to be one of its
+//! members.
 
 use super::node::now;
 use super::sys;
@@ -43,12 +46,26 @@ impl Groups {
         if let Some(answer) = self.known(uid) {
             return answer;
         }
-        let answer: Answer = sys::groups_of(uid).map(Arc::from);
+        let groups = sys::groups_of(uid);
+        let answer: Answer = groups.map(|gids| gids.into_iter().filter(|gid| *gid != 0).collect());
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= USERS_MAX {
             known.clear();
         }
         known.insert(uid, (now() + REMEMBERED, answer.clone()));
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_comes_into_roots_group_by_the_database() {
+        let known = sys::groups_of(0).expect("every system knows root");
+        assert!(known.contains(&0));
+        let told = Groups::default().of(0).expect("root has groups");
+        assert!(!told.contains(&0), "{told:?}");
     }
 }

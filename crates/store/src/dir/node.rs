@@ -126,8 +126,10 @@ impl Node {
         own_path(self.place.as_fd())
     }
 
-    fn reopen(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        rustix::fs::open(self.own_path(), flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
+    pub fn reopen(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        // Of a file or a directory `NONBLOCK` changes one thing: nobody who has a lease on it can hold a worker up.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        rustix::fs::open(self.own_path(), flags, Mode::empty())
     }
 
     /// A descriptor to read from, if there is one already.

@@ -5,6 +5,7 @@ use super::node::{Node, WRITE, attributes, owns};
 use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{Caller, Change, Error, Kind, ObjectId, Result, SetAttributes, SetTime, Time};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use rustix::io::Errno;
 
 impl Shared {
     pub fn set(
@@ -104,8 +105,9 @@ impl Shared {
         if let Some(fd) = node.opened_to_read() {
             return Ok(rustix::fs::fsync(fd)?);
         }
-        match rustix::fs::open(node.own_path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        match node.reopen(OFlags::RDONLY) {
             Ok(fd) => Ok(rustix::fs::fsync(fd)?),
+            Err(Errno::AGAIN) => Err(Error::Later),
             // A file of ours that we have no right to read, and are not root to do it anyway.
             Err(_) => Ok(()),
         }

@@ -180,3 +180,34 @@ pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {
         groups.resize(groups.len() * 2, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::dir::node::Node;
+    use crate::interface::{Error, ObjectId};
+    use rustix::fs::{Mode, OFlags, fstat};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_lease_on_a_file_is_told_as_later_and_holds_nobody_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("leased");
+        let file = std::fs::File::create(&path).unwrap();
+        // SAFETY: numbers only; the notice that the lease is to end is a signal that would end the tests.
+        let leased = unsafe {
+            libc::signal(libc::SIGIO, libc::SIG_IGN);
+            libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+        };
+        if leased != 0 {
+            eprintln!("skipped: the file system of temporary files has no leases");
+            return;
+        }
+        let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let stat = fstat(&place).unwrap();
+        let node = Node::new(ObjectId::new(stat.st_ino, 1), place, &stat);
+        assert!(matches!(node.to_read(), Err(Error::Later)));
+        assert!(matches!(node.to_write(), Err(Error::Later)));
+        drop(file);
+        assert!(node.to_write().is_ok(), "the lease has ended");
+    }
+}
