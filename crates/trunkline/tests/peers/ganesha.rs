@@ -161,6 +161,8 @@ fn start_daemon(place: &TempDir, namespace: &Process) -> Process {
     let place = place.path();
     let mut command = Command::new(require_program("nsenter"));
     command.arg(format!("--mount=/proc/{}/ns/mnt", namespace.id()));
+    // Entering a mount namespace leaves a chroot; what the tests see may be one.
+    command.arg(format!("--root=/proc/{}/root", namespace.id()));
     command.arg(require_program("ganesha.nfsd")).arg("-F");
     command.arg("-f").arg(place.join("ganesha.conf")).arg("-L").arg(place.join("ganesha.log"));
     command.arg("-p").arg(place.join("ganesha.pid"));
