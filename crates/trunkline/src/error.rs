@@ -10,6 +10,7 @@
 //! Each error of each crate has its `try:` line here, by exhaustive match where the crate allows it; the
 //! server's errors bring theirs along in their text.
 
+use crate::names;
 use crate::output;
 use client::MountError;
 use std::io;
@@ -482,10 +483,11 @@ fn is_excerpt(line: &str) -> bool {
     line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|')
 }
 
-/// Text that came from a file or a server cannot move the cursor of a terminal.
+/// Text that came from a file or a server cannot move the cursor of a terminal, nor turn what follows it.
 fn printable(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escaped).collect()
+    let mut shown = String::with_capacity(text.len());
+    text.chars().for_each(|c| names::push_visibly(&mut shown, c));
+    shown
 }
 
 #[cfg(test)]

@@ -10,14 +10,7 @@ pub fn escaped(name: &[u8]) -> String {
         for c in chunk.valid().chars() {
             match c {
                 '\\' => text.push_str("\\\\"),
-                c if c.is_control() && c.is_ascii() => text.extend(c.escape_default()),
-                // Other characters without a shape of their own, such as those that turn the writing direction.
-                c if c.is_control()
-                    || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
-                {
-                    text.extend(c.escape_unicode());
-                }
-                c => text.push(c),
+                c => push_visibly(&mut text, c),
             }
         }
         for byte in chunk.invalid() {
@@ -25,6 +18,20 @@ pub fn escaped(name: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Adds a character, escaped where it moves a terminal's cursor or has no shape of its own, such as those that turn the
+/// writing direction.
+pub fn push_visibly(text: &mut String, c: char) {
+    match c {
+        c if c.is_control() && c.is_ascii() => text.extend(c.escape_default()),
+        c if c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+        {
+            text.extend(c.escape_unicode());
+        }
+        c => text.push(c),
+    }
 }
 
 /// A name for a terminal, or as it is.

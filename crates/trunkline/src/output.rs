@@ -9,6 +9,9 @@ use std::path::Path;
 /// The width of a terminal that nobody knows, and of a file.
 const COLUMNS: usize = 80;
 
+/// Standard output, as a file's name.
+pub const STDOUT: &str = "-";
+
 /// Writes text to standard output, at once.
 pub fn print(text: &str) -> Result<(), Error> {
     print_bytes(text.as_bytes())
@@ -42,6 +45,16 @@ pub fn check_writable(file: &Path) -> Result<(), Error> {
     let is_new = !file.exists();
     OpenOptions::new().append(true).create(true).open(file).map_err(wrap)?;
     if is_new { fs::remove_file(file).map_err(wrap) } else { Ok(()) }
+}
+
+/// Writes text to a file, or to standard output where that is its name; tells of a file.
+pub fn write(file: &Path, text: &str) -> Result<(), Error> {
+    if file.as_os_str() == STDOUT {
+        return print(text);
+    }
+    fs::write(file, text).map_err(|cause| Error::Write { file: file.display().to_string(), cause })?;
+    tell(&format!("wrote {}\n", file.display()));
+    Ok(())
 }
 
 /// Writes text to standard error. Where that fails, nobody is left to be told.

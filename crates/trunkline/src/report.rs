@@ -12,9 +12,6 @@ use std::process::ExitCode;
 /// No record is larger: a thorough one has about 1 MiB. Keeps a wrong file out of memory.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
-/// Standard output, as a file's name.
-const STDOUT: &str = "-";
-
 /// Show what records say: a table here, and a page for the browser.
 ///
 /// Several records are set side by side on the page and in Markdown.
@@ -73,11 +70,11 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
         forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect();
     wanted.iter().try_for_each(|(file, _)| spare_records(file, &args.records))?;
     // What goes to standard output goes there alone, so that it can be piped on.
-    if !records.is_empty() && !wanted.iter().any(|(file, _)| file.as_os_str() == STDOUT) {
+    if !records.is_empty() && !wanted.iter().any(|(file, _)| file.as_os_str() == output::STDOUT) {
         records.iter().try_for_each(|record| output::print(&format!("{}\n", table(record))))?;
     }
     if !records.is_empty() {
-        wanted.iter().try_for_each(|(file, form)| write(file, &form(&records)))?;
+        wanted.iter().try_for_each(|(file, form)| output::write(file, &form(&records)))?;
     }
     if args.explain {
         output::print(&::report::explain())?;
@@ -123,13 +120,4 @@ fn spare_records(file: &Path, records: &[PathBuf]) -> Result<(), Error> {
             advice: "--html FILE with another name".to_owned(),
         }),
     }
-}
-
-fn write(file: &Path, text: &str) -> Result<(), Error> {
-    if file.as_os_str() == STDOUT {
-        return output::print(text);
-    }
-    std::fs::write(file, text).map_err(|cause| Error::Write { file: file.display().to_string(), cause })?;
-    output::tell(&format!("wrote {}\n", file.display()));
-    Ok(())
 }

@@ -67,6 +67,8 @@ fn every_reason_not_to_mount_comes_with_advice() {
 fn text_of_others_cannot_move_the_cursor() {
     let text = mount(MountError::Local("\u{1b}[2Jgone".to_owned())).render();
     assert!(!text.contains('\u{1b}') && text.contains("\\u{1b}[2Jgone"), "{text}");
+    let turned = mount(MountError::Local("abc\u{202e}txt.exe".to_owned())).render();
+    assert!(turned.contains("abc\\u{202e}txt.exe"), "{turned}");
 }
 
 #[test]

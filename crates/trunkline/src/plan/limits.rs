@@ -6,7 +6,7 @@ use ::plan::limits::{self, Clients, Controller, Drives, Raid, Server, Switch, To
 use ::plan::link::Link;
 use ::plan::show;
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What each stage between drive and client carries, which one binds, and how many of each a need takes.
 ///
@@ -149,8 +149,8 @@ pub fn run(args: &LimitsArgs) -> Result<(), Error> {
         .then(|| limits::enough(&found, args.need_read_gbytes, args.need_write_gbytes))
         .transpose()?;
     if let (Some(file), Some(curve)) = (&args.svg, &curve) {
-        write(file, &show::svg(&found, curve))?;
-        if file.as_os_str() == STDOUT {
+        output::write(file, &show::svg(&found, curve))?;
+        if file.as_os_str() == output::STDOUT {
             return Ok(());
         }
     }
@@ -165,18 +165,6 @@ pub fn run(args: &LimitsArgs) -> Result<(), Error> {
     text.push_str(&curve.as_ref().map_or_else(String::new, show::curve));
     text.push_str(&enough.as_deref().map_or_else(String::new, show::enough));
     output::print(&text)
-}
-
-/// Standard output, as a file's name.
-const STDOUT: &str = "-";
-
-fn write(file: &Path, text: &str) -> Result<(), Error> {
-    if file.as_os_str() == STDOUT {
-        return output::print(text);
-    }
-    std::fs::write(file, text).map_err(|cause| Error::Write { file: file.display().to_string(), cause })?;
-    output::tell(&format!("wrote {}\n", file.display()));
-    Ok(())
 }
 
 fn link(text: Option<&String>) -> Result<Option<Link>, Error> {
