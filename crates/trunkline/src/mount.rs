@@ -12,11 +12,13 @@ use clap::Args;
 use client::options::Target;
 use mount::{Mounted, Request};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -209,6 +211,8 @@ fn start_watcher(args: &MountArgs, directory: &Path) -> Option<(Child, ChildStdi
     let spawned = Command::new("/proc/self/exe")
         .args(["mount".as_ref(), args.target.as_ref(), directory.as_os_str()])
         .env(ROLE, "watcher")
+        // From its first moment: who kills our group, or interrupts it at a terminal, means us.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -235,7 +239,6 @@ fn dismiss(watcher: Option<(Child, ChildStdin)>) {
 /// The watcher: waits for the end of the serving process. If that did not say goodbye, the directory is unmounted,
 /// if it is still there and dead; somebody else's mount at the same place is not touched.
 fn watch(directory: &Path) {
-    let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -247,8 +250,9 @@ fn watch(directory: &Path) {
     if read.is_ok() && said == GOODBYE {
         return;
     }
-    let dead = rustix::fs::statfs(directory).is_err_and(|error| error == rustix::io::Errno::NOTCONN);
-    if dead {
+    // A question that was asked while the serving process went down is aborted.
+    let dead = rustix::fs::statfs(directory).err();
+    if matches!(dead, Some(Errno::NOTCONN | Errno::CONNABORTED)) {
         // Nobody listens to what we could say.
         let _ = mount::unmount(directory, true);
     }

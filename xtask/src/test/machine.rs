@@ -69,9 +69,10 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// The parent of a living process; a zombie has ended.
+/// The parent of a living process; a zombie has ended. From `status`: reading `stat` or `cmdline` waits for a process
+/// that is stuck on its way into a program.
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
-    (fields.next()? != "Z").then(|| fields.next()?.parse().ok()).flatten()
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    if field("State:")?.starts_with('Z') { None } else { field("PPid:")?.parse().ok() }
 }

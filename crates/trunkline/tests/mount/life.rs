@@ -3,10 +3,11 @@
 use crate::rig::{PATIENCE, Server, is_mounted, shell, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use testkit::Deadline;
+use testkit::{Deadline, Process};
 
 fn trunkline(arguments: &[&str]) -> Output {
     // Not a pipe for the errors: a background process would keep it open, and that is looked at elsewhere.
@@ -135,31 +136,30 @@ fn a_process_that_waits_for_a_silent_server_can_be_killed() {
 fn a_server_that_freezes_under_load_loses_nothing() {
     let server = Server::start(4);
     let mount = server.mount("mnt", "timeo=20");
+    let sources = server.mount_point("sources");
     let data = |writer: u8| -> Vec<u8> { (0..4 << 20).map(|at: usize| (at >> 9) as u8 ^ writer).collect() };
-    std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..4_u8)
-            .map(|writer| {
-                let path = mount.path(&format!("f{writer}"));
-                scope.spawn(move || {
-                    for _ in 0..4 {
-                        let mut file = File::create(&path).unwrap();
-                        file.write_all(&data(writer)).unwrap();
-                        file.sync_all().unwrap();
-                    }
-                })
-            })
-            .collect();
-        for _ in 0..3 {
-            server.process.signal(Signal::STOP);
-            // As long as it takes to start a program: there is no event to wait for while all stand still.
-            shell(std::path::Path::new("/"), "sleep 0.7");
-            server.process.signal(Signal::CONT);
-        }
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
-    });
+    let writers: Vec<_> = (0..4_u8)
+        .map(|writer| {
+            let (source, target) = (sources.join(format!("f{writer}")), mount.path(&format!("f{writer}")));
+            fs::write(&source, data(writer)).unwrap();
+            // In processes of their own: a program that this one starts has this one's open files until it runs, then
+            // closes them, and a file in the mount is closed only once the server answers.
+            let script = "for turn in 1 2 3 4; do dd if=$0 of=$1 bs=4M conv=fsync status=none; done";
+            let mut command = Command::new("sh");
+            command.args(["-euc", script]).args([source, target]);
+            Process::spawn(command)
+        })
+        .collect();
+    for _ in 0..3 {
+        server.process.signal(Signal::STOP);
+        // As long as it takes to start a program: there is no event to wait for while all stand still.
+        shell(Path::new("/"), "sleep 0.7");
+        server.process.signal(Signal::CONT);
+    }
+    for mut writer in writers {
+        assert!(writer.wait(PATIENCE).success(), "{}", writer.all_output());
+    }
     for writer in 0..4 {
-        let mut seen = Vec::new();
-        File::open(mount.path(&format!("f{writer}"))).unwrap().read_to_end(&mut seen).unwrap();
-        assert!(seen == data(writer), "file {writer}");
+        assert!(fs::read(mount.path(&format!("f{writer}"))).unwrap() == data(writer), "file {writer}");
     }
 }
