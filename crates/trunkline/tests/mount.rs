@@ -2,10 +2,14 @@
 //! mount from fstab's words to a kill, and random operations beside a real directory. Needs root and FUSE;
 //! `cargo xtask test` runs it, plain `cargo test` does not.
 
+#[path = "mount/fio.rs"]
+mod fio;
 #[path = "mount/life.rs"]
 mod life;
 #[path = "mount/model.rs"]
 mod model;
+#[path = "mount/mounts.rs"]
+mod mounts;
 #[path = "mount/programs.rs"]
 mod programs;
 #[path = "mount/rig.rs"]
@@ -17,6 +21,7 @@ mod semantics;
 #[test]
 fn every_promise_has_its_test() {
     let sources = [
+        include_str!("mount/fio.rs"),
         include_str!("mount/life.rs"),
         include_str!("mount/model.rs"),
         include_str!("mount/programs.rs"),

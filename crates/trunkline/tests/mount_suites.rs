@@ -1,12 +1,29 @@
-//! The test suites of others on a mount of our own server: pjdfstest (POSIX, operation by operation) and fsx (one file,
-//! random operations, every byte checked). They are installed from the registry into the target directory first, so
-//! this belongs to the full tier. Needs root and FUSE.
+//! The test suites of others on mounts of our own server and of nfs-ganesha: pjdfstest (POSIX, operation by operation)
+//! and fsx (one file, random operations, every byte checked); and the programs of the suite `mount` on nfs-ganesha. They
+//! are installed from the registry into the target directory first, so this belongs to the full tier. Needs root and
+//! FUSE.
 
+#[path = "peers/fixtures.rs"]
+#[allow(dead_code)]
+mod fixtures;
+#[path = "peers/ganesha.rs"]
+#[allow(dead_code)]
+mod ganesha;
+#[path = "peers/libnfs.rs"]
+#[allow(dead_code)]
+mod libnfs;
+#[path = "mount/mounts.rs"]
+#[allow(dead_code)]
+mod mounts;
 #[path = "mount/rig.rs"]
 #[allow(dead_code)]
+mod own;
+#[path = "mount/programs.rs"]
+mod programs;
+#[path = "peers/rig.rs"]
 mod rig;
 
-use rig::{mounted, text};
+use mounts::{Mounted, text};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,11 +33,18 @@ const PJDFSTEST: &str = "0.2.2";
 const FSX: &str = "0.3.2";
 /// `TRUNKLINE_FSX_OPERATIONS` asks for more: a million take an hour without optimisation.
 const FSX_OPERATIONS: u32 = 100_000;
+const FSX_OPERATIONS_GANESHA: u32 = 20_000;
 
 /// What may fail, with its reason; docs/SEMANTICS.md says the same.
 const EXPECTED_FAILURES: &[&str] = &[
     // NFS version 3 tells times in 32 bits of seconds, without a sign.
     "utimensat::y2038",
+];
+
+/// What may fail on nfs-ganesha besides.
+const EXPECTED_FAILURES_OF_GANESHA: &[&str] = &[
+    // Its VFS answers that a symbolic link's times are set, and leaves them as they are.
+    "utimensat::follow_symlink",
 ];
 
 /// Installs a program beside what cargo builds, once.
@@ -38,14 +62,37 @@ fn installed(name: &str, version: &str) -> PathBuf {
 
 #[test]
 fn pjdfstest_passes_but_for_what_nfs_version_3_cannot_tell() {
+    let (_server, mount) = own::mounted();
+    pjdfstest(&mount, EXPECTED_FAILURES);
+}
+
+#[test]
+fn pjdfstest_passes_on_nfs_ganesha_but_for_what_is_known_of_it() {
+    let (_server, mount) = rig::mounted();
+    pjdfstest(&mount, &[EXPECTED_FAILURES, EXPECTED_FAILURES_OF_GANESHA].concat());
+}
+
+#[test]
+fn fsx_finds_every_byte_after_many_operations() {
+    let (_server, mount) = own::mounted();
+    fsx(&mount, FSX_OPERATIONS);
+}
+
+#[test]
+fn fsx_finds_every_byte_on_nfs_ganesha() {
+    let (_server, mount) = rig::mounted();
+    fsx(&mount, FSX_OPERATIONS_GANESHA);
+}
+
+/// Runs all of pjdfstest.
+fn pjdfstest(mount: &Mounted, expected_failures: &[&str]) {
     let program = installed("pjdfstest", PJDFSTEST);
-    let (_server, mount) = mounted();
     fs::set_permissions(&mount.directory, fs::Permissions::from_mode(0o755)).unwrap();
     let local = tempfile::tempdir().unwrap();
     // The features left out: posix_fallocate (NFS version 3 has no such call), and those of other systems.
     let config = format!(
         "[features]\nutimensat = {{}}\nutime_now = {{}}\nrename_ctime = {{}}\n[settings]\nnaptime = 0.05\n\
-         allow_remount = false\nexpected_failures = {EXPECTED_FAILURES:?}\n\
+         allow_remount = false\nexpected_failures = {expected_failures:?}\n\
          [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n"
     );
     let file = local.path().join("pjdfstest.toml");
@@ -58,13 +105,12 @@ fn pjdfstest_passes_but_for_what_nfs_version_3_cannot_tell() {
     assert!(output.status.success() && failed.is_empty(), "{summary}\n{}", failed.join("\n"));
 }
 
-#[test]
-fn fsx_finds_every_byte_after_many_operations() {
+/// Runs so many random operations on one file.
+fn fsx(mount: &Mounted, operations: u32) {
     let program = installed("fsx", FSX);
-    let (_server, mount) = mounted();
     let local = tempfile::tempdir().unwrap();
     let config = local.path().join("fsx.toml");
-    let operations = std::env::var("TRUNKLINE_FSX_OPERATIONS").unwrap_or_else(|_| FSX_OPERATIONS.to_string());
+    let operations = std::env::var("TRUNKLINE_FSX_OPERATIONS").unwrap_or_else(|_| operations.to_string());
     // What NFS version 3 cannot do is left out: holes are not punched and space is not set aside.
     fs::write(&config, "flen = 1048576\n[weights]\npunch_hole = 0.0\nposix_fallocate = 0.0\n").unwrap();
     let output = Command::new(program)

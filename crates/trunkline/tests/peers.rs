@@ -1,20 +1,32 @@
 //! Real peers: Debian's libnfs against our server, our client against Debian's nfs-ganesha, and what they said
-//! to each other as tshark decodes it. Needs root; `cargo xtask test` runs it, plain `cargo test` does not.
+//! to each other as tshark decodes it; and what a mounted directory promises, with nfs-ganesha behind it. Needs root and
+//! FUSE; `cargo xtask test` runs it, plain `cargo test` does not.
 
 #[path = "peers/capture.rs"]
 mod capture;
 #[path = "peers/commands.rs"]
 mod commands;
+#[path = "mount/fio.rs"]
+mod fio;
 #[path = "peers/fixtures.rs"]
 mod fixtures;
 #[path = "peers/ganesha.rs"]
 mod ganesha;
 #[path = "peers/libnfs.rs"]
 mod libnfs;
+#[path = "mount/model.rs"]
+mod model;
+#[path = "mount/mounts.rs"]
+#[allow(dead_code)]
+mod mounts;
 #[path = "peers/our_client.rs"]
 mod our_client;
 #[path = "peers/our_server.rs"]
 mod our_server;
+#[path = "peers/rig.rs"]
+mod rig;
+#[path = "mount/semantics.rs"]
+mod semantics;
 #[path = "remote/trees.rs"]
 mod trees;
 #[path = "peers/wire.rs"]

@@ -1,0 +1,84 @@
+//! Directories that are mounted, whatever server is behind them, and what tests do in them.
+
+use rustix::mount::UnmountFlags;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+use testkit::Process;
+
+/// Long: the machine may be slow and loaded.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A directory that is mounted.
+pub struct Mounted {
+    pub process: Process,
+    pub directory: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts in the foreground.
+    pub fn start(source: &str, directory: PathBuf, options: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.args(["mount", "-f", source]).arg(&directory).args(["-o", options]);
+        let process = Process::spawn(command);
+        process.wait_for_line("mounted", PATIENCE);
+        Self { process, directory }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        names_in(&self.directory)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // It may be unmounted already.
+        let _ = rustix::mount::unmount(&self.directory, UnmountFlags::DETACH);
+    }
+}
+
+/// Unmounts whatever is mounted below a directory.
+pub fn unmount_all_below(directory: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    for at in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
+        if Path::new(at).starts_with(directory) {
+            let _ = rustix::mount::unmount(at, UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// The names in a directory, in order.
+pub fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Whether something is mounted on a directory.
+pub fn is_mounted(directory: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    mounts.lines().any(|line| line.split(' ').nth(1) == directory.to_str())
+}
+
+/// Runs a shell script in a directory; it must succeed.
+#[track_caller]
+pub fn shell(directory: &Path, script: &str) -> String {
+    let output = try_shell(directory, script);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{script}: {}\n{out}\n{err}", output.status);
+    out
+}
+
+pub fn try_shell(directory: &Path, script: &str) -> Output {
+    Command::new("sh").args(["-euc", script]).current_dir(directory).output().unwrap()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
