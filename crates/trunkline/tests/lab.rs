@@ -1,9 +1,17 @@
 //! The network lab, on this machine's kernel: links shaped both ways, cut, silenced and restored, and nothing
 //! left behind. Needs root, `ip`, `tc` and `ping`; `cargo xtask test` runs it, plain `cargo test` does not.
 
+#[path = "support/mnt.rs"]
+mod mnt;
+
 use lab::net::{Condition, Layout, Net, Rate, Spec};
+use mnt::mnt;
 use rustix::process::Signal;
-use std::io::{Read, Write};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use testkit::{Deadline, Process, require_program};
@@ -221,35 +229,16 @@ fn a_rate_is_shown_in_the_list_as_it_was_given() {
     assert_eq!(listed.and_then(|lab| lab.rate()), Some(rate));
 }
 
-/// Mounts a path by MOUNT's own call and prints the status. Run by the test below, within a namespace.
-#[test]
-#[ignore = "another test runs it in a namespace"]
-fn mount_as_the_environment_says() {
-    let Ok(line) = std::env::var("TRUNKLINE_TEST_MOUNT") else { return };
-    let (address, path) = line.split_once(' ').expect("an address and a path");
-    let mut call: Vec<u8> =
-        [7, 0, 2, 100_005, 3, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
-    call.extend(u32::try_from(path.len()).expect("short").to_be_bytes());
-    call.extend(path.as_bytes());
-    call.resize(call.len().next_multiple_of(4), 0);
-    let mark = 0x8000_0000 | u32::try_from(call.len()).expect("short");
-    let mut stream = std::net::TcpStream::connect(address).expect("it accepts");
-    stream.write_all(&[&mark.to_be_bytes()[..], &call].concat()).expect("it receives");
-    // A record mark, an accepted reply's six words, and the status.
-    let mut reply = [0; 32];
-    stream.read_exact(&mut reply).expect("it answers");
-    println!("status {}", u32::from_be_bytes(reply[28..].try_into().expect("a word")));
-}
-
 /// MOUNT's status for a path that a client in a namespace asks for.
 fn mount_from(net: &Net, namespace: &str, address: &str, path: &str) -> u32 {
-    let mut itself = Command::new(std::env::current_exe().expect("this program"));
-    itself.args(["--ignored", "--exact", "mount_as_the_environment_says", "--nocapture"]);
-    itself.env("TRUNKLINE_TEST_MOUNT", format!("{address} {path}"));
-    let output = net.exec_in(namespace, &itself).expect("the namespace is there").output().expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let status = text.lines().find_map(|line| line.split_once("status ")?.1.parse().ok());
-    status.unwrap_or_else(|| panic!("{namespace}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+    let place = Path::new("/run/netns").join(net.state().full_name(namespace));
+    let place = File::open(place).expect("the namespace is there");
+    // A thread of its own: it stays in the namespace.
+    let asking = || {
+        move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
+        mnt(&mut TcpStream::connect(address).expect("it accepts"), path)
+    };
+    std::thread::scope(|scope| scope.spawn(asking).join().expect("the call is answered"))
 }
 
 /// A server in the namespace `client` of a lab, where links to several hosts end.

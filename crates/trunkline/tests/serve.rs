@@ -1,8 +1,11 @@
 //! `trunkline serve` under a service manager: its configuration read again, what it tells, the sockets it is given, and
 //! log messages for programs.
 
+#[path = "support/mnt.rs"]
+mod mnt;
+
+use mnt::mnt;
 use rustix::process::Signal;
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixDatagram;
@@ -39,22 +42,6 @@ fn exports(paths: &[&str]) -> String {
 
 fn write(file: &Path, text: &str) {
     std::fs::write(file, text).expect("a file");
-}
-
-/// Mounts a path and gives MOUNT's status. RFC 5531 s9, RFC 1813 s5.2.1
-fn mnt(stream: &mut TcpStream, path: &str) -> u32 {
-    let mut call: Vec<u8> =
-        [7, 0, 2, 100_005, 3, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
-    call.extend(u32::try_from(path.len()).expect("short").to_be_bytes());
-    call.extend(path.as_bytes());
-    call.resize(call.len().next_multiple_of(4), 0);
-    let mark = 0x8000_0000 | u32::try_from(call.len()).expect("short");
-    stream.write_all(&[&mark.to_be_bytes()[..], &call].concat()).expect("it receives");
-    let mut word = [0; 4];
-    stream.read_exact(&mut word).expect("it answers");
-    let mut reply = vec![0; (u32::from_be_bytes(word) & 0x7fff_ffff) as usize];
-    stream.read_exact(&mut reply).expect("it answers whole");
-    u32::from_be_bytes(reply[24..28].try_into().expect("a status"))
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
