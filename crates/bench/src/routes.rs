@@ -58,7 +58,8 @@ pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&G
             .map_or_else(String::new, |status| format!("{:?}", status.state).to_lowercase());
         sum.calls += counters.read.calls + counters.write.calls + counters.metadata.calls;
         sum.bytes += counters.payload_bytes();
-        sum.failovers += path.status.iter().map(|status| status.failovers).sum::<u64>();
+        sum.retransmissions += counters.retransmissions;
+        sum.failovers += path.status.iter().map(|status| status.moved_calls).sum::<u64>();
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nfs3::proc::write::Stable;
 use nfs3::types::FileHandle;
-use paths::{Class, ConnId, NodeId};
+use paths::{Class, ConnId, NodeId, PathId};
 use rpc::Xid;
 use rpc::replay::XidClass;
 use slab::Slab;
@@ -161,6 +161,10 @@ pub(crate) struct Call {
     pub xid: Option<Xid>,
     /// The connection it is outstanding on.
     pub line: Option<ConnId>,
+    /// The path it was last sent on, under this xid.
+    pub sent_on: Option<PathId>,
+    /// It was sent more than once, under this xid: what answers it may have been done by its original.
+    pub sent_again: bool,
     pub submitted_at: Duration,
     pub sent_at: Duration,
 }

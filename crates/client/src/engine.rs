@@ -10,6 +10,7 @@
 mod answers;
 mod lines;
 mod probes;
+mod reconcile;
 mod stable;
 
 use std::collections::hash_map::Entry;
@@ -32,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::options::SIZE_MAX;
 use crate::route::Route;
 use crate::shard::ShardStatistics;
-use crate::statistics::PathCounters;
+use crate::statistics::{PathCounters, Replays};
 
 use lines::line_to;
 pub(crate) use lines::{FIRST_LINE_TOKEN, Line};
@@ -95,6 +96,7 @@ pub(crate) struct Core {
     delayed: Vec<(Duration, CallKey)>,
     groups: Groups,
     counters: Vec<PathCounters>,
+    replays: Replays,
     root_attributes: Fattr3,
     /// The node that each path leads to.
     nodes: Vec<NodeId>,
@@ -148,6 +150,7 @@ impl Engine {
             delayed: Vec::new(),
             groups: Groups::default(),
             counters,
+            replays: Replays::default(),
             root_attributes: setup.root_attributes,
             nodes: setup.table.paths.iter().map(|path| path.node).collect(),
         };
@@ -254,6 +257,15 @@ impl Engine {
         };
         call.line = Some(conn);
         call.sent_at = self.core.now;
+        let path = table.path_of(conn);
+        if call.sent_on.is_some()
+            && call.sent_on == path
+            && let Some(counters) = path.and_then(|path| self.core.counters.get_mut(usize::from(path.0)))
+        {
+            counters.retransmissions += 1;
+        }
+        call.sent_again = call.sent_on.is_some();
+        call.sent_on = path;
         table.sent(self.core.now, conn, call.class(), call.bytes());
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         let credential = match &call.caller {
@@ -326,6 +338,11 @@ impl Engine {
     /// Does what time asks for.
     pub(crate) fn advance(&mut self) {
         let now = self.core.now;
+        let late = now.saturating_sub(self.next_tick);
+        if late > TICK {
+            // This machine had no processor for us: whoever was silent meanwhile may have spoken.
+            self.core.table.late(late);
+        }
         self.core.table.advance(now);
         if now < self.next_tick {
             return;
@@ -443,6 +460,7 @@ impl Engine {
         ShardStatistics {
             counters: self.core.counters.clone(),
             status: (0..count).map(|path| self.core.table.path(PathId(path))).collect(),
+            replays: self.core.replays,
             cpu: Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32),
         }
     }
@@ -467,6 +485,8 @@ impl Core {
             owner,
             xid: None,
             line: None,
+            sent_on: None,
+            sent_again: false,
             submitted_at: self.now,
             sent_at: self.now,
         })
@@ -490,6 +510,7 @@ impl Core {
     fn forget_xid(&mut self, key: CallKey) {
         if let Some(call) = self.calls.0.get_mut(key) {
             call.line = None;
+            (call.sent_on, call.sent_again) = (None, false);
             if let Some(xid) = call.xid.take() {
                 self.by_xid.remove(&xid);
                 self.xids.complete(xid);

@@ -36,7 +36,7 @@ pub use mount::Mount;
 pub use settings::Settings;
 pub use shard::{Io, Task};
 pub use slot::Pending;
-pub use statistics::{Counter, PathCounters, PathStatistics, Statistics};
+pub use statistics::{Counter, PathCounters, PathStatistics, Replays, Statistics};
 
 /// A random number for identities, xids and seeds.
 ///

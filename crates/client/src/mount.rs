@@ -17,7 +17,7 @@ use crate::route::{PathEnd, Proof, Proofs, Route};
 use crate::settings::Settings;
 use crate::shard::{Shard, Task};
 use crate::slot::Pending;
-use crate::statistics::{PathCounters, PathStatistics, Statistics};
+use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 
 /// A mount waits this long for all of its paths; those that come later are used when they do.
 const PATHS_PATIENCE: Duration = Duration::from_millis(1500);
@@ -271,14 +271,17 @@ impl Mount {
             })
             .collect();
         let mut cpu = Duration::ZERO;
+        let mut replays = Replays::default();
         for shard in self.inner.shards.iter().filter_map(Shard::statistics) {
             cpu += shard.cpu;
+            replays.reconciled += shard.replays.reconciled;
+            replays.undecided += shard.replays.undecided;
             for ((path, counters), status) in paths.iter_mut().zip(&shard.counters).zip(shard.status) {
                 path.counters.add(counters);
                 path.status.extend(status);
             }
         }
-        Statistics { paths, cpu }
+        Statistics { paths, replays, cpu }
     }
 }
 

@@ -12,7 +12,7 @@ use transport::poll::{Events, Poller, Waker};
 use crate::call::{Caller, Done, Op, Owner};
 use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
 use crate::slot::{Pending, Promise};
-use crate::statistics::PathCounters;
+use crate::statistics::{PathCounters, Replays};
 
 const WAKER_TOKEN: u64 = 0;
 const _: () = assert!(WAKER_TOKEN < FIRST_LINE_TOKEN);
@@ -65,6 +65,7 @@ impl Io<'_> {
 pub(crate) struct ShardStatistics {
     pub counters: Vec<PathCounters>,
     pub status: Vec<Option<PathStatus>>,
+    pub replays: Replays,
     pub cpu: Duration,
 }
 

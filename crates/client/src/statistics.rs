@@ -26,6 +26,8 @@ pub struct PathCounters {
     pub write: Counter,
     /// Everything else.
     pub metadata: Counter,
+    /// Calls sent again on the path that they had been sent on before.
+    pub retransmissions: u64,
     /// From the sending of a call to its answer, in nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
@@ -35,7 +37,8 @@ impl PathCounters {
     /// Never: the bounds are constants that the histogram accepts.
     pub(crate) fn new() -> Self {
         let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 2).expect("constant bounds");
-        Self { read: Counter::default(), write: Counter::default(), metadata: Counter::default(), latency_ns }
+        let counter = Counter::default;
+        Self { read: counter(), write: counter(), metadata: counter(), retransmissions: 0, latency_ns }
     }
 
     #[inline]
@@ -60,6 +63,7 @@ impl PathCounters {
             ours.calls += theirs.calls;
             ours.bytes += theirs.bytes;
         }
+        self.retransmissions += other.retransmissions;
         // Both have the same bounds.
         let _ = self.latency_ns.add(&other.latency_ns);
     }
@@ -84,11 +88,24 @@ pub struct PathStatistics {
     pub status: Vec<PathStatus>,
 }
 
+/// Answers to calls that had to be sent again, where the server may not have known that it had done them: it has
+/// started anew, or is one of several that share no reply cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Replays {
+    /// A name was to be removed and is not there: taken for done.
+    pub reconciled: u64,
+    /// A name was to be made and is there already, or was to be renamed and is not there: that may have been our own
+    /// doing or another's, and the error stands. Where servers keep a reply cache such an error is true.
+    pub undecided: u64,
+}
+
 /// A mount's counters.
 #[derive(Debug, Clone)]
 pub struct Statistics {
     /// All paths, in the order of the mount's list.
     pub paths: Vec<PathStatistics>,
+    /// What could not be told apart, and how it was decided.
+    pub replays: Replays,
     /// CPU time of the mount's loops.
     pub cpu: Duration,
 }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod placement;
+mod quiet;
 mod status;
 mod table;
 pub mod timing;

@@ -11,6 +11,7 @@ mod health;
 #[cfg(test)]
 mod tests;
 
+use crate::quiet::Quiet;
 use crate::status::{Latency, PathStatus};
 use crate::{Class, Config, ConnId, NodeId, Output, PathId, State, Timing};
 use std::collections::VecDeque;
@@ -64,6 +65,12 @@ struct Conn {
     last_alive: Duration,
     /// Its calls are overdue.
     silent: bool,
+    /// How much of its silence is the driver's, which did not run.
+    excused: Duration,
+    /// Since when it is connecting or, once the other end's system has accepted it, proving itself.
+    connecting_since: Duration,
+    /// The other end's system has accepted it.
+    reached: bool,
     /// Takes no new calls, because it is about to go home; until then.
     draining: Option<Duration>,
     attempts: u32,
@@ -79,8 +86,15 @@ struct Path {
     owned: bool,
     latency: Latency,
     last_alive: Duration,
-    /// When the probe under way was sent.
+    /// The silences that it has come back from.
+    quiet: Quiet,
+    /// When the probe under way was sent, and how long it has.
     probe_sent: Option<Duration>,
+    probe_until: Duration,
+    /// When the other end's system accepted the last probe.
+    probe_reached: Option<Duration>,
+    /// Connects that were accepted and not proved in time, one after the other.
+    unproved: u32,
     /// Down: when to try again. Suspect: when to send the next probe.
     retry_at: Option<Duration>,
     attempts: u32,
@@ -205,6 +219,9 @@ impl Table {
                 path: spec.path,
                 last_alive: now,
                 silent: false,
+                excused: Duration::ZERO,
+                connecting_since: now,
+                reached: false,
                 draining: None,
                 attempts: 0,
             });
@@ -296,6 +313,7 @@ impl Table {
         self.calls[index] = self.calls[index].saturating_sub(1);
         let path = self.conns[index].path;
         self.path_mut(path).latency.sample(latency, bytes);
+        self.note_silence(now, conn, latency);
         self.alive(now, conn);
         if self.ramping & bit(conn) != 0 {
             self.ramp(conn, now);
@@ -306,12 +324,21 @@ impl Table {
         }
     }
 
+    /// A silence has ended in which something was waited for, since so long at the most.
+    #[inline]
+    fn note_silence(&mut self, now: Duration, conn: ConnId, waited: Duration) {
+        let Conn { last_alive, excused, path, .. } = self.conns[usize::from(conn.0)];
+        let silence = now.saturating_sub(last_alive).saturating_sub(excused).min(waited);
+        self.path_mut(path).quiet.note(now, silence);
+    }
+
     /// A byte was received on this connection, or one sent on it was acknowledged. Acknowledged keep-alive
     /// segments don't count: a stopped server still sends those.
     pub fn alive(&mut self, now: Duration, conn: ConnId) {
         let state = &mut self.conns[usize::from(conn.0)];
         let Link::Live { .. } = state.link else { return };
         state.last_alive = now;
+        state.excused = Duration::ZERO;
         let was_silent = std::mem::take(&mut state.silent);
         let path = state.path;
         let of_path = self.path_mut(path);
@@ -465,7 +492,11 @@ impl Path {
             owned: false,
             latency: Latency::default(),
             last_alive: now,
+            quiet: Quiet::default(),
             probe_sent: None,
+            probe_until: now,
+            probe_reached: None,
+            unproved: 0,
             retry_at: None,
             attempts: 0,
             hold_until: Duration::ZERO,

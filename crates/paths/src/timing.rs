@@ -11,11 +11,21 @@ pub const SUSPECT_MIN: Duration = Duration::from_millis(200);
 /// A silence longer than this is suspicious, however slow the path has been. A wrong suspicion costs one
 /// NULL call, so there is little to win by waiting longer, and the promise of one second would be lost.
 pub const SUSPECT_MAX: Duration = Duration::from_millis(400);
-/// A probe not answered in this time has failed: one retransmission of it fits in.
+/// A probe that nobody has taken in this time has failed: one retransmission of it fits in. More where the path
+/// has lately been silent for longer and yet alive.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
-/// A connect not established and proved in this time has failed; the first retransmission of a SYN comes
-/// after a second, and a new attempt may take another path.
+/// A probe whose connection the other end's system has accepted has this long for its answer: that machine and all
+/// links to it live, and only the server on it is late.
+pub const PROBE_ANSWER: Duration = Duration::from_millis(600);
+/// No probe is waited for longer than this, however slow the path has been.
+pub const PROBE_MAX: Duration = Duration::from_secs(3);
+/// A connect not established in this time has failed, and so has one that is established and has not proved itself
+/// in this time again; the first retransmission of a SYN comes after a second, and a new attempt may take another
+/// path. Where the other end's system accepts and the server is too slow for the proof, each attempt waits twice
+/// as long as the one before, ...
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// ... and at most this long.
+pub const CONNECT_MAX: Duration = Duration::from_secs(8);
 /// Time from a path's death to the first attempt to bring it back, when the death was silent (a reset is
 /// followed by an attempt at once).
 pub const PROBE_INTERVAL: Duration = Duration::from_millis(500);
@@ -51,6 +61,10 @@ const _: () = assert!(
     SUSPECT_MAX.as_millis() + 2 * TICK.as_millis() + PROBE_TIMEOUT.as_millis() < 1_000,
     "calls must leave a silently dead path within a second"
 );
+const _: () = assert!(
+    SUSPECT_MIN.as_millis() + 2 * TICK.as_millis() + PROBE_ANSWER.as_millis() < 1_000,
+    "calls must leave a frozen server within a second, where its path has been quick"
+);
 
 /// The times of a [`crate::Table`]. The defaults are right for data centre networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +73,16 @@ pub struct Timing {
     pub suspect_min: Duration,
     /// Upper bound of it; default [`SUSPECT_MAX`].
     pub suspect_max: Duration,
-    /// How long a probe may take; default [`PROBE_TIMEOUT`].
+    /// How long a probe may at least take until it is accepted; default [`PROBE_TIMEOUT`].
     pub probe_timeout: Duration,
-    /// How long a connect may take; default [`CONNECT_TIMEOUT`].
+    /// How long its answer may take from then on; default [`PROBE_ANSWER`].
+    pub probe_answer: Duration,
+    /// How long each of both may take on a slow path; default [`PROBE_MAX`].
+    pub probe_max: Duration,
+    /// How long a connect, and then its proof, may take; default [`CONNECT_TIMEOUT`].
     pub connect_timeout: Duration,
+    /// How long each may take with a slow server; default [`CONNECT_MAX`].
+    pub connect_max: Duration,
     /// Wait before the first attempt on a silently dead path; default [`PROBE_INTERVAL`].
     pub probe_interval: Duration,
     /// Least back-off; default [`RETRY_MIN`].
@@ -93,7 +113,10 @@ impl Default for Timing {
             suspect_min: SUSPECT_MIN,
             suspect_max: SUSPECT_MAX,
             probe_timeout: PROBE_TIMEOUT,
+            probe_answer: PROBE_ANSWER,
+            probe_max: PROBE_MAX,
             connect_timeout: CONNECT_TIMEOUT,
+            connect_max: CONNECT_MAX,
             probe_interval: PROBE_INTERVAL,
             retry_min: RETRY_MIN,
             retry_max: RETRY_MAX,

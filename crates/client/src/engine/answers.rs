@@ -7,6 +7,7 @@ use rpc::reply::{Accept, Body as ReplyBody};
 use transport::{Place, Sink};
 use xdr::Reader;
 
+use super::reconcile::reconcile;
 use super::{Core, JUKEBOX_DELAY};
 use crate::call::{Answer, Body, CallKey, ReadLanding};
 use crate::error::Error;
@@ -197,6 +198,9 @@ impl Core {
         let mut results = std::mem::take(args);
         results.clear();
         results.extend_from_slice(reader.rest());
+        if call.sent_again {
+            reconcile(call.procedure(), &mut results, &mut self.replays);
+        }
         self.finish(key, Ok(Answer::Results(results)));
     }
 

@@ -153,6 +153,7 @@ impl Engine {
             self.core.table.disconnected(self.core.now, conn);
             return;
         }
+        self.core.table.reached(self.core.now, conn);
         line.state = State::Open(Box::new(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })));
         line.waits_to_send = false;
         line.progress_seen = 0;

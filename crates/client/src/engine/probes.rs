@@ -83,7 +83,11 @@ impl Engine {
                 .map(|_| reply.0)
                 .map_err(|error| std::io::Error::other(error.to_string()))
         } else {
-            probe.ask(&self.poller)
+            let asked = probe.ask(&self.poller);
+            if asked.is_ok() {
+                self.core.table.probe_reached(self.core.now, path);
+            }
+            asked
         };
         match answered {
             Ok(false) => {}

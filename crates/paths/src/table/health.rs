@@ -6,7 +6,7 @@
 //! and its connections follow once that is answered. Only after a reset, where the far end has just shown
 //! that it lives, they connect at once.
 
-use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, bit, each};
+use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, Timing, bit, each};
 
 impl Table {
     /// The connection is established and has proved that it reaches the same file system.
@@ -16,10 +16,14 @@ impl Table {
         }
         let path = self.conn(conn).path;
         let of_conn = self.conn(conn);
+        let proving = of_conn.reached.then(|| now.saturating_sub(of_conn.connecting_since));
         of_conn.link = Link::Live { since: now };
         of_conn.last_alive = now;
+        of_conn.excused = Duration::ZERO;
         of_conn.silent = false;
         let of_path = self.path_mut(path);
+        of_path.quiet.note(now, proving.unwrap_or_default());
+        of_path.unproved = 0;
         of_path.last_alive = now;
         of_path.status.connects += 1;
         match of_path.status.state {
@@ -28,6 +32,45 @@ impl Table {
             State::Down | State::Probing => self.path_up(path, now),
         }
         self.bring_home(now);
+        self.rearm();
+    }
+
+    /// The other end's system has accepted the connection, which has not proved itself yet: whatever is slow now is
+    /// the server and not the way to it.
+    pub fn reached(&mut self, now: Duration, conn: ConnId) {
+        if let Link::Connecting { .. } = self.conn(conn).link {
+            let until = now + self.connect_patience(self.conns[usize::from(conn.0)].path, now);
+            let of_conn = self.conn(conn);
+            (of_conn.reached, of_conn.connecting_since) = (true, now);
+            of_conn.link = Link::Connecting { until };
+            self.rearm();
+        }
+    }
+
+    /// The other end's system has accepted the connection of an [`Output::Probe`].
+    pub fn probe_reached(&mut self, now: Duration, path: PathId) {
+        let Timing { probe_answer, probe_max, .. } = self.timing;
+        let of_path = self.path_mut(path);
+        of_path.probe_reached = Some(now);
+        if of_path.probe_sent.is_some() {
+            of_path.probe_until = now + of_path.quiet.patience(now, probe_answer, probe_max);
+            self.rearm();
+        }
+    }
+
+    /// The driver did not run for so long although it should have. What was silent in that time may have spoken, so
+    /// the time is not held against it.
+    pub fn late(&mut self, by: Duration) {
+        for conn in &mut self.conns {
+            match &mut conn.link {
+                Link::Live { .. } => conn.excused += by,
+                Link::Connecting { until } => *until += by,
+                Link::Idle | Link::Waiting { .. } => {}
+            }
+        }
+        for path in &mut self.paths {
+            path.probe_until += by;
+        }
         self.rearm();
     }
 
@@ -62,21 +105,26 @@ impl Table {
         if self.ramping & bit(conn) != 0 {
             self.ramp(conn, now);
         }
-        let Some(oldest_sent_at) = oldest_sent_at.filter(|_| !progress) else {
+        let oldest = oldest_sent_at;
+        let Some(oldest_sent_at) = oldest.filter(|_| !progress) else {
             // Where nothing is outstanding nothing is overdue; that alone says nothing of the path.
             if progress {
+                let waited = oldest.map_or(Duration::ZERO, |sent| now.saturating_sub(sent));
+                self.note_silence(now, conn, waited);
                 self.alive(now, conn);
             } else if std::mem::take(&mut self.conn(conn).silent) {
                 self.refresh(conn);
             }
+            self.conn(conn).excused = Duration::ZERO;
             self.rearm();
             return;
         };
-        let silent_since = oldest_sent_at.max(self.conn(conn).last_alive);
-        let path = self.conn(conn).path;
-        if now.saturating_sub(silent_since) > self.timing.silent_max {
+        let Conn { last_alive, excused, path, .. } = self.conns[usize::from(conn.0)];
+        let silent_since = oldest_sent_at.max(last_alive);
+        let silence = now.saturating_sub(silent_since).saturating_sub(excused);
+        if silence > self.timing.silent_max {
             self.give_up(now, conn);
-        } else if now.saturating_sub(silent_since) > self.patience(path) {
+        } else if silence > self.patience(path) {
             self.conn(conn).silent = true;
             self.refresh(conn);
             let of_path = &self.paths[usize::from(path.0)];
@@ -94,10 +142,17 @@ impl Table {
         let usable = self.usable();
         let of_path = self.path_mut(path);
         of_path.last_alive = now;
+        // An answer that came too late counts most: that server was slow and not dead.
+        let answering = of_path.probe_reached.take().map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        of_path.quiet.note(now, answering);
         of_path.probe_sent = None;
         match of_path.status.state {
             State::Up => {}
-            State::Suspect => self.clear_suspicion(path, now),
+            State::Suspect => {
+                let silence = now.saturating_sub(of_path.silent_since);
+                of_path.quiet.note(now, silence);
+                self.clear_suspicion(path, now);
+            }
             State::Down if usable && now < of_path.hold_until => {}
             State::Down | State::Probing => {
                 let of_path = self.path_mut(path);
@@ -128,6 +183,10 @@ impl Table {
             let conn = ConnId(index as u16);
             match self.conn(conn).link {
                 Link::Connecting { until } if until <= now => {
+                    if self.conn(conn).reached {
+                        let path = self.conn(conn).path;
+                        self.path_mut(path).unproved += 1;
+                    }
                     self.outputs.push_back(Output::Abort(conn));
                     self.connect_failed(conn, now);
                 }
@@ -154,8 +213,8 @@ impl Table {
     }
 
     fn advance_path(&mut self, path: PathId, now: Duration) {
-        let timeout = self.timing.probe_timeout;
-        if self.path_mut(path).probe_sent.is_some_and(|sent| sent + timeout <= now) {
+        let of_path = self.path_mut(path);
+        if of_path.probe_sent.is_some() && of_path.probe_until <= now {
             self.probe_missed(path, now);
         }
         if self.retry_time(path).is_some_and(|at| at <= now) {
@@ -184,9 +243,20 @@ impl Table {
         overdue.clamp(self.timing.suspect_min, self.timing.suspect_max.max(self.timing.suspect_min))
     }
 
+    /// How long a connect to this path, or its proof, may take.
+    fn connect_patience(&self, path: PathId, now: Duration) -> Duration {
+        let Timing { connect_timeout, connect_max, .. } = self.timing;
+        let Path { quiet, unproved, .. } = &self.paths[usize::from(path.0)];
+        let least = connect_timeout.saturating_mul(1 << (*unproved).min(8)).min(connect_max);
+        quiet.patience(now, least, connect_max)
+    }
+
     fn probe(&mut self, path: PathId, now: Duration) {
+        let Timing { probe_timeout, probe_max, .. } = self.timing;
         let of_path = self.path_mut(path);
         of_path.probe_sent = Some(now);
+        of_path.probe_reached = None;
+        of_path.probe_until = now + of_path.quiet.patience(now, probe_timeout, probe_max);
         of_path.status.probes += 1;
         self.outputs.push_back(Output::Probe(path));
     }
@@ -348,8 +418,10 @@ impl Table {
         let of_path = &self.paths[usize::from(path.0)];
         // Abroad nothing is known of a path and calls are waiting, so the next one is soon tried.
         let in_haste = !of_path.owned && of_path.attempts == 0;
-        let until = now + if in_haste { self.timing.probe_timeout } else { self.timing.connect_timeout };
+        let patience = self.connect_patience(path, now);
+        let until = now + if in_haste { self.timing.probe_timeout } else { patience };
         let of_conn = self.conn(conn);
+        (of_conn.reached, of_conn.connecting_since) = (false, now);
         of_conn.link = Link::Connecting { until };
         of_conn.silent = false;
         of_conn.draining = None;
@@ -466,8 +538,8 @@ impl Table {
                 at(Some(self.return_at));
             }
             for path in [conn.path, conn.home] {
-                let Path { probe_sent, .. } = self.paths[usize::from(path.0)];
-                at(probe_sent.map(|sent| sent + self.timing.probe_timeout));
+                let Path { probe_sent, probe_until, .. } = self.paths[usize::from(path.0)];
+                at(probe_sent.map(|_| probe_until));
                 at(self.retry_time(path));
             }
         }

@@ -370,3 +370,53 @@ fn a_slow_path_is_used_less_but_not_cut() {
         "{slow} of 6400 calls, one at a time, on the path of ten times the latency"
     );
 }
+
+#[test]
+fn a_probe_that_was_accepted_has_more_time_for_its_answer() {
+    let mut table = connected(config(2, 2));
+    table.sent(ms(0), ConnId(0), Class::Read, 0);
+    table.tick(ms(250), ConnId(0), Some(ms(0)), false);
+    assert_eq!(outputs(&mut table), [Output::Probe(PathId(0))]);
+    table.probe_reached(ms(251), PathId(0));
+    let seen = run(&mut table, ms(1000));
+    assert_eq!(seen[0], (ms(251) + Timing::default().probe_answer, Output::Abort(ConnId(0))));
+}
+
+#[test]
+fn time_in_which_the_driver_did_not_run_is_held_against_nobody() {
+    let mut table = connected(config(2, 2));
+    table.sent(ms(0), ConnId(0), Class::Read, 0);
+    table.late(ms(900));
+    table.tick(ms(1000), ConnId(0), Some(ms(0)), false);
+    assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
+    table.tick(ms(1150), ConnId(0), Some(ms(0)), false);
+    assert_eq!((outputs(&mut table), state(&table, 0)), (vec![Output::Probe(PathId(0))], State::Suspect));
+    table.late(ms(900));
+    table.advance(ms(2250));
+    assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Suspect));
+    table.advance(ms(2350));
+    assert_eq!(state(&table, 0), State::Down);
+}
+
+#[test]
+fn a_server_that_accepts_and_is_slow_with_the_proof_is_given_more_time_each_time() {
+    let mut table = Table::new(config(1, 1), ms(0));
+    assert_eq!(outputs(&mut table), [Output::Connect(ConnId(0))]);
+    let (mut now, mut waited) = (ms(0), Vec::new());
+    for _ in 0..4 {
+        table.reached(now, ConnId(0));
+        let until = table.next_wake().unwrap();
+        waited.push(until - now);
+        now = until;
+        while !table.outputs.contains(&Output::Connect(ConnId(0))) {
+            table.advance(now);
+            if table.outputs.contains(&Output::Probe(PathId(0))) {
+                table.outputs.clear();
+                table.probe_answered(now, PathId(0));
+            }
+            now = table.next_wake().unwrap_or(now);
+        }
+        table.outputs.clear();
+    }
+    assert_eq!(waited, [ms(1000), ms(2000), ms(4000), ms(8000)]);
+}

@@ -94,6 +94,50 @@ fn calls_leave_a_silently_dead_path_within_a_second_and_load_returns() {
 }
 
 #[test]
+fn calls_leave_a_frozen_server_within_a_second_and_load_returns() {
+    for_each_seed(|seed, random| {
+        let mut plan = plan(seed, random);
+        let dead = random.below(u64::from(plan.nodes)) as u16;
+        plan.faults = vec![
+            (ms(random.between(500, 2000)), dead, Fault::Frozen),
+            (ms(random.between(5000, 6000)), dead, Fault::Restore),
+        ];
+        let callers_there = plan.callers >= usize::from(plan.nodes);
+        let mut world = World::new(plan);
+        world.run(ms(4000));
+        assert!(!callers_there || world.state(dead) != State::Up, "it is dead");
+        world.run(ms(15_000));
+        assert_eq!(world.state(dead), State::Up, "it is back");
+        finish(&mut world, ms(25_000));
+        assert!(world.longest < ms(1000) + QUEUE, "a call took {:?}", world.longest);
+        assert!(status(&world, dead).gap_worst < ms(1000));
+    });
+}
+
+#[test]
+fn an_overloaded_server_is_not_taken_for_a_dead_one() {
+    for_each_seed(|seed, random| {
+        let mut plan = plan(seed, random);
+        let every = ms(random.between(100, 1400));
+        let slow = random.below(u64::from(plan.nodes)) as u16;
+        // One node of the group, or the machine that all of them are on.
+        let all = random.below(2) == 0;
+        plan.faults = (0..plan.nodes)
+            .filter(|path| all || *path == slow)
+            .map(|path| (ms(1000), path, Fault::Stalls(every)))
+            .collect();
+        let mut world = World::new(plan);
+        world.run(ms(8000));
+        // A first stall may be taken for a death, where the server had always been quick.
+        let deaths = |world: &World| status(world, slow).deaths;
+        let first = deaths(&world);
+        assert!(first <= 1, "{first} deaths with an answer each {every:?}");
+        finish(&mut world, ms(30_000));
+        assert_eq!(deaths(&world), first, "it is known by now; an answer each {every:?}");
+    });
+}
+
+#[test]
 fn calls_leave_a_reset_path_at_once() {
     for_each_seed(|seed, random| {
         let mut plan = plan(seed, random);

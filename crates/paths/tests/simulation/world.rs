@@ -45,6 +45,10 @@ pub enum Fault {
     Restore,
     /// So many times slower.
     Slow(u32),
+    /// The server stops; its system still accepts connections.
+    Frozen,
+    /// An overloaded server: it answers what has come in only so often, and its system accepts connections.
+    Stalls(Duration),
 }
 
 struct Link {
@@ -52,17 +56,29 @@ struct Link {
     bytes_per_s: u64,
     slow: u32,
     silent: bool,
+    frozen: bool,
+    stalls: Option<Duration>,
     refuses: bool,
     free_at: Duration,
     parked: Vec<Event>,
     served_bytes: u64,
 }
 
+impl Link {
+    /// When the server answers what could be answered at this time.
+    fn served(&self, at: Duration) -> Duration {
+        let Some(every) = self.stalls else { return at };
+        Duration::from_nanos(at.as_nanos().next_multiple_of(every.as_nanos()) as u64)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Answer { conn: u16, generation: u32, call: usize },
+    Reached { conn: u16, generation: u32 },
     Established { conn: u16, generation: u32 },
     Refused { conn: u16, generation: u32 },
+    ProbeReached { path: u16 },
     ProbeAnswered { path: u16 },
     ProbeRefused { path: u16 },
     Tick,
@@ -148,6 +164,8 @@ impl World {
             bytes_per_s: 1_000_000_000,
             slow: 1,
             silent: false,
+            frozen: false,
+            stalls: None,
             refuses: false,
             free_at: Duration::ZERO,
             parked: Vec::new(),
@@ -319,8 +337,12 @@ impl World {
             }
             Output::Probe(PathId(path)) => {
                 let link = &self.links[usize::from(path)];
-                let at = self.now + 2 * link.latency * link.slow;
+                let reached = self.now + link.latency * link.slow;
+                let at = link.served(self.now + 2 * link.latency * link.slow);
                 let refused = link.refuses && !link.silent;
+                if !refused {
+                    self.at(reached, Event::ProbeReached { path });
+                }
                 self.at(
                     at,
                     if refused { Event::ProbeRefused { path } } else { Event::ProbeAnswered { path } },
@@ -339,8 +361,12 @@ impl World {
         slot.state = SlotState::Connecting;
         let generation = slot.generation;
         let link = &self.links[usize::from(slot.path)];
-        let at = self.now + 4 * link.latency * link.slow;
+        let reached = self.now + 2 * link.latency * link.slow;
+        let at = link.served(self.now + 4 * link.latency * link.slow);
         let refused = link.refuses && !link.silent;
+        if !refused {
+            self.at(reached, Event::Reached { conn, generation });
+        }
         let event = match refused {
             true => Event::Refused { conn, generation },
             false => Event::Established { conn, generation },
@@ -350,10 +376,13 @@ impl World {
 
     fn path_of(&self, event: Event) -> Option<u16> {
         match event {
-            Event::Answer { conn, .. } | Event::Established { conn, .. } | Event::Refused { conn, .. } => {
-                Some(self.slots[usize::from(conn)].path)
+            Event::Answer { conn, .. }
+            | Event::Reached { conn, .. }
+            | Event::Established { conn, .. }
+            | Event::Refused { conn, .. } => Some(self.slots[usize::from(conn)].path),
+            Event::ProbeReached { path } | Event::ProbeAnswered { path } | Event::ProbeRefused { path } => {
+                Some(path)
             }
-            Event::ProbeAnswered { path } | Event::ProbeRefused { path } => Some(path),
             Event::Tick | Event::Fault(_) => None,
         }
     }
@@ -364,14 +393,16 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         if let Event::Answer { conn, generation, .. }
+        | Event::Reached { conn, generation }
         | Event::Established { conn, generation }
         | Event::Refused { conn, generation } = event
             && !self.current(conn, generation)
         {
             return;
         }
+        let by_the_system = matches!(event, Event::Reached { .. } | Event::ProbeReached { .. });
         if let Some(link) = self.path_of(event).map(|path| &mut self.links[usize::from(path)])
-            && link.silent
+            && (link.silent || (link.frozen && !by_the_system))
         {
             link.parked.push(event);
             return;
@@ -383,6 +414,8 @@ impl World {
                 self.slots[usize::from(conn)].state = SlotState::Live;
                 self.table.connected(now, ConnId(conn));
             }
+            Event::Reached { conn, .. } => self.table.reached(now, ConnId(conn)),
+            Event::ProbeReached { path } => self.table.probe_reached(now, PathId(path)),
             Event::Refused { conn, .. } => self.break_connection(conn),
             Event::ProbeAnswered { path } => self.table.probe_answered(now, PathId(path)),
             Event::ProbeRefused { path } => self.table.probe_failed(now, PathId(path)),
@@ -419,7 +452,8 @@ impl World {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
             let oldest = slot.calls.iter().map(|&call| self.calls[call].sent).min();
-            let silent = self.links[usize::from(slot.path)].silent;
+            let link = &self.links[usize::from(slot.path)];
+            let silent = link.silent || link.frozen || link.stalls.is_some();
             let moving = slot.calls.iter().any(|&call| self.calls[call].moving_since <= self.now);
             self.table.tick(self.now, ConnId(index as u16), oldest, moving && !silent);
             self.settle();
@@ -434,8 +468,12 @@ impl World {
         match fault {
             Fault::Silent => link.silent = true,
             Fault::Slow(times) => link.slow = times,
+            Fault::Frozen => link.frozen = true,
+            Fault::Stalls(every) => link.stalls = Some(every),
             Fault::Restore => {
                 link.silent = false;
+                link.frozen = false;
+                link.stalls = None;
                 link.refuses = false;
                 link.slow = 1;
                 link.free_at = now;

@@ -1,0 +1,69 @@
+//! Answers to calls that were sent again: what the original may have done.
+//!
+//! A server that keeps its reply cache answers a replay as it answered the original. One that has started anew, or
+//! that shares no cache with the node the original went to, executes it again, and finds its own doing there. A name
+//! that was to be removed and is gone is as it should be. A name that was to be made and is there may be another's,
+//! which took it as a lock: to call that a success would give the lock to two. RFC 1813 s4.5
+
+use nfs3::{Procedure, Status};
+
+use crate::statistics::Replays;
+
+/// Mends the results of a call that was sent more than once, which begin with their status.
+pub(super) fn reconcile(procedure: Procedure, results: &mut [u8], replays: &mut Replays) {
+    let Some(head) = results.first_chunk_mut::<4>() else { return };
+    match (procedure, Status(u32::from_be_bytes(*head))) {
+        (Procedure::Remove | Procedure::RmDir, Status::NOENT) => {
+            // Failed or not, what follows is the directory before and after. RFC 1813 s3.3.12, s3.3.13
+            *head = Status::OK.0.to_be_bytes();
+            replays.reconciled += 1;
+        }
+        (
+            Procedure::Create | Procedure::MkDir | Procedure::SymLink | Procedure::MkNod | Procedure::Link,
+            Status::EXIST,
+        )
+        | (Procedure::Rename, Status::NOENT)
+        | (Procedure::SetAttr, Status::NOT_SYNC) => replays.undecided += 1,
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(procedure: Procedure, status: Status) -> (Status, Replays) {
+        let mut replays = Replays::default();
+        let mut results = status.0.to_be_bytes().to_vec();
+        results.extend([0; 8]);
+        reconcile(procedure, &mut results, &mut replays);
+        (Status(u32::from_be_bytes(*results.first_chunk().unwrap())), replays)
+    }
+
+    // RFC 1813 s3.3.12, s3.3.13
+    #[test]
+    fn a_name_that_is_gone_when_its_removal_is_repeated_was_removed() {
+        for procedure in [Procedure::Remove, Procedure::RmDir] {
+            assert_eq!(
+                after(procedure, Status::NOENT),
+                (Status::OK, Replays { reconciled: 1, undecided: 0 })
+            );
+            assert_eq!(after(procedure, Status::ACCES), (Status::ACCES, Replays::default()));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_there_may_be_anothers() {
+        let undecided = Replays { reconciled: 0, undecided: 1 };
+        for procedure in [Procedure::Create, Procedure::MkDir, Procedure::SymLink, Procedure::Link] {
+            assert_eq!(after(procedure, Status::EXIST), (Status::EXIST, undecided));
+        }
+        assert_eq!(after(Procedure::Rename, Status::NOENT), (Status::NOENT, undecided));
+        assert_eq!(after(Procedure::Lookup, Status::NOENT), (Status::NOENT, Replays::default()));
+    }
+
+    #[test]
+    fn results_too_short_for_a_status_are_left_alone() {
+        reconcile(Procedure::Remove, &mut [0, 0, 2], &mut Replays::default());
+    }
+}

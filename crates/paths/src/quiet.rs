@@ -1,0 +1,58 @@
+//! How long a path has been silent of late and yet alive, so that a slow server is not taken for a dead one.
+
+use std::time::Duration;
+
+/// Shorter silences teach nothing: the floors of the time-outs are above twice that.
+const NOTED_MIN: Duration = Duration::from_millis(100);
+/// In this time half of what was learned is forgotten: a path that has become quick shall fail over quickly.
+const HALF_LIFE: Duration = Duration::from_secs(5);
+
+/// The longest recent silence that ended with a sign of life.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Quiet {
+    longest: Duration,
+    at: Duration,
+}
+
+impl Quiet {
+    /// Something was heard after so long a silence, while something was waited for.
+    #[inline]
+    pub(crate) fn note(&mut self, now: Duration, silence: Duration) {
+        if silence >= NOTED_MIN && silence > self.longest(now) {
+            *self = Self { longest: silence, at: now };
+        }
+    }
+
+    /// The longest silence, the less the longer ago.
+    pub(crate) fn longest(&self, now: Duration) -> Duration {
+        let age = now.saturating_sub(self.at).as_secs_f64() / HALF_LIFE.as_secs_f64();
+        self.longest.div_f64(1.0 + age)
+    }
+
+    /// How long to wait for a sign of life: twice what has been seen, within these bounds.
+    pub(crate) fn patience(&self, now: Duration, least: Duration, most: Duration) -> Duration {
+        (2 * self.longest(now)).clamp(least, most.max(least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_longest_silence_is_kept_and_fades() {
+        let mut quiet = Quiet::default();
+        assert_eq!(quiet.patience(ms(0), ms(300), ms(3000)), ms(300));
+        quiet.note(ms(1000), ms(700));
+        quiet.note(ms(1000), ms(200));
+        assert_eq!(quiet.patience(ms(1000), ms(300), ms(3000)), ms(1400));
+        assert_eq!(quiet.patience(ms(6000), ms(300), ms(3000)), ms(700));
+        assert_eq!(quiet.patience(ms(600_000), ms(300), ms(3000)), ms(300));
+        quiet.note(ms(6000), ms(60_000));
+        assert_eq!(quiet.patience(ms(6000), ms(300), ms(3000)), ms(3000));
+    }
+}
