@@ -17,6 +17,7 @@ mod errno;
 mod executor;
 mod file_system;
 mod files;
+mod helper;
 mod inode;
 mod interrupts;
 mod names;

@@ -4,6 +4,7 @@ use crate::caller::Callers;
 use crate::core::{Core, Handles};
 use crate::executor::{Executor, block_on};
 use crate::file_system::FileSystem;
+use crate::helper;
 use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::policy::Policy;
@@ -40,6 +41,23 @@ pub enum Error {
         /// Why not.
         #[source]
         source: io::Error,
+    },
+    /// Who is not root needs fusermount3, and it is not there.
+    #[error("cannot mount on {}", directory.display())]
+    NoHelper {
+        /// Where.
+        directory: PathBuf,
+        /// What is missing.
+        #[source]
+        source: io::Error,
+    },
+    /// fusermount3 does not mount for this user.
+    #[error("cannot mount on {}\n  cause: {said}", directory.display())]
+    Refused {
+        /// Where.
+        directory: PathBuf,
+        /// Its words.
+        said: String,
     },
     /// This machine has no threads left, or the like.
     #[error("cannot start the mount's threads")]
@@ -95,8 +113,19 @@ impl Mounted {
         // What the kernel shall call by this name, wherever the daemon's working directory is.
         let directory = request.directory.canonicalize().map_err(fuse)?;
         let file_system = FileSystem { core: Arc::clone(&core), said_no_locks: AtomicBool::new(false) };
-        let config = fuse_config(request);
-        let session = Session::new(file_system, &directory, &config).map_err(fuse)?;
+        let is_root = rustix::process::geteuid().is_root();
+        if !is_root && helper::find().is_none() {
+            return Err(Error::NoHelper { directory, source: helper::missing() });
+        }
+        let session = Session::new(file_system, &directory, &fuse_config(request, is_root));
+        let session = session.map_err(|source| match source.raw_os_error() {
+            // What comes without a number are fusermount3's words.
+            None if !is_root && source.kind() != io::ErrorKind::NotFound => {
+                let said = source.to_string().trim().to_owned();
+                Error::Refused { directory: request.directory.clone(), said }
+            }
+            _ => fuse(source),
+        })?;
         // The first notifier stays: there is one session to a core.
         let _ = core.notifier.set(session.notifier());
         // Room for both that may end it, so that neither waits.
@@ -185,26 +214,8 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::PERM) => unmount_by_helper(directory, lazily).map_err(failed),
+        Err(rustix::io::Errno::PERM) => helper::unmount(directory, lazily).map_err(failed),
         Err(error) => Err(failed(error.into())),
-    }
-}
-
-/// Who is not root unmounts their own with the help of fusermount3.
-fn unmount_by_helper(directory: &Path, lazily: bool) -> io::Result<()> {
-    let mut helper = std::process::Command::new("fusermount3");
-    helper.arg("-u").args(lazily.then_some("-z")).arg("--").arg(directory);
-    let output = helper.output().map_err(|error| {
-        io::Error::new(error.kind(), format!("not root, and fusermount3 cannot be run: {error}"))
-    })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if text.contains("busy") {
-        Err(io::Error::from_raw_os_error(libc::EBUSY))
-    } else {
-        Err(io::Error::other(text))
     }
 }
 
@@ -240,9 +251,8 @@ fn threads() -> usize {
 }
 
 /// What the kernel is told, and who may come in.
-fn fuse_config(request: &Request) -> Config {
+fn fuse_config(request: &Request, is_root: bool) -> Config {
     let given = |name: &str| request.options.noted.contains_key(name);
-    let is_root = rustix::process::geteuid().is_root();
     let mut config = Config::default();
     // fusermount3 takes all options as one text, where a comma would end the name.
     let comma = if is_root { "," } else { "\\," };
@@ -262,7 +272,8 @@ fn fuse_config(request: &Request) -> Config {
     add(is_root && !given("nosuid"), MountOption::Suid);
     add(given("noexec") && !given("exec"), MountOption::NoExec);
     add(given("noatime"), MountOption::NoAtime);
-    config.acl = if is_root { SessionACL::All } else { SessionACL::Owner };
+    // fusermount3 refuses it where the administrator has not allowed it.
+    config.acl = if is_root || given("allow_other") { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(threads());
     config.clone_fd = true;
     config

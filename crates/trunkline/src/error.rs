@@ -10,6 +10,8 @@
 //! Each error of each crate has its `try:` line here, by exhaustive match where the crate allows it; the
 //! server's errors bring theirs along in their text.
 
+mod fuse;
+
 use crate::names;
 use crate::output;
 use client::MountError;
@@ -208,7 +210,7 @@ impl Error {
             Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,
             Self::Client(error) => return of_client(error),
             Self::Remote { cause, .. } => return of_client(cause),
-            Self::Mount(error) => return of_fuse(error),
+            Self::Mount(error) => return fuse::advice(error),
             Self::Background(_) => "trunkline mount -f        to mount in the foreground",
             Self::Bench(error) => return of_bench(error),
             Self::Lab(error) => return of_lab(error),
@@ -277,35 +279,6 @@ pub(crate) fn of_status(status: nfs3::Status) -> Option<String> {
         Status::INVAL => "a path without a loop of symbolic links",
         Status::JUKEBOX => "the same again, later",
         _ => return None,
-    };
-    Some(advice.to_owned())
-}
-
-fn of_fuse(error: &mount::Error) -> Option<String> {
-    use mount::Error;
-    let advice = match error {
-        Error::Client(error) => return of_client(error),
-        Error::Fuse { directory, source } => match source.kind() {
-            io::ErrorKind::NotFound if !directory.exists() => {
-                return Some(format!("mkdir {}", directory.display()));
-            }
-            io::ErrorKind::NotFound => {
-                "modprobe fuse        as root; without root, fusermount3 (the package fuse3) is needed too"
-            }
-            io::ErrorKind::PermissionDenied => "the same as root, or a directory of your own",
-            io::ErrorKind::NotConnected => return Some(format!("trunkline umount {}", directory.display())),
-            _ => "an empty directory of your own; without root, fusermount3 (the package fuse3) is needed",
-        },
-        Error::Threads(_) => "a higher `ulimit -u`",
-        Error::Unmount { directory, source } => match source.kind() {
-            io::ErrorKind::ResourceBusy => {
-                let directory = directory.display();
-                return Some(format!(
-                    "fuser -vm {directory}        to see who uses it, or trunkline umount --lazy {directory}"
-                ));
-            }
-            _ => "findmnt -t fuse.trunkline        to see what is mounted",
-        },
     };
     Some(advice.to_owned())
 }

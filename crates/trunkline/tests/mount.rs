@@ -10,6 +10,8 @@ mod life;
 mod model;
 #[path = "mount/mounts.rs"]
 mod mounts;
+#[path = "mount/ordinary_user.rs"]
+mod ordinary_user;
 #[path = "mount/programs.rs"]
 mod programs;
 #[path = "mount/rig.rs"]
@@ -24,6 +26,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/fio.rs"),
         include_str!("mount/life.rs"),
         include_str!("mount/model.rs"),
+        include_str!("mount/ordinary_user.rs"),
         include_str!("mount/programs.rs"),
         include_str!("mount/semantics.rs"),
     ];

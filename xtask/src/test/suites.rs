@@ -93,7 +93,7 @@ pub(crate) const SUITES: &[Suite] = &[
         tier: Tier::Ci,
         minutes: 2,
         command: &["test", "--package", "trunkline", "--test", "mount"],
-        packages: &["fio", "git", "sqlite3", "util-linux"],
+        packages: &["fio", "fuse3", "git", "sqlite3", "util-linux"],
         needs: &[Need::Root, Need::Fuse],
     },
     Suite {

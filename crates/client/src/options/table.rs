@@ -631,6 +631,12 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Choice(&["none", "tls", "mtls"]),
         "RPC with TLS is not built; leave it out on networks that you trust",
     ),
+    noted(
+        "allow_other",
+        Kind::Flag,
+        "in a directory that root mounted it holds anyway; in anybody else's it lets others in, who act with the \
+         mounting user's rights, and needs user_allow_other in /etc/fuse.conf",
+    ),
     noted("defaults", Kind::Flag, "it stands for what holds anyway"),
     noted("auto", Kind::Flag, MOUNT_8),
     noted("noauto", Kind::Flag, MOUNT_8),

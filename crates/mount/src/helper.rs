@@ -1,0 +1,51 @@
+//! fusermount3, which mounts and unmounts for those who are not root. It is the only part that needs rights: this
+//! program is never set-uid.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Its names: that of today, and that of a FUSE of before 2018.
+const NAMES: [&str; 2] = ["fusermount3", "fusermount"];
+/// Where it may be besides what PATH says.
+const PLACES: [&str; 2] = ["/bin", "/sbin"];
+/// Names another one, also for the crate that mounts.
+const OWN: &str = "FUSERMOUNT_PATH";
+
+/// The helper, if there is one that can be run.
+pub(crate) fn find() -> Option<PathBuf> {
+    if let Some(own) = std::env::var_os(OWN) {
+        return Some(PathBuf::from(own)).filter(|path| can_run(path));
+    }
+    let path: OsString = std::env::var_os("PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = std::env::split_paths(&path).chain(PLACES.map(PathBuf::from)).collect();
+    let all = NAMES.iter().flat_map(|name| places.iter().map(move |place| place.join(name)));
+    all.into_iter().find(|path| can_run(path))
+}
+
+fn can_run(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|seen| seen.is_file() && seen.permissions().mode() & 0o111 != 0)
+}
+
+/// Why nothing can be done without it.
+pub(crate) fn missing() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "only root may do that alone, and there is no fusermount3 here")
+}
+
+/// Unmounts what its own user has mounted.
+pub(crate) fn unmount(directory: &Path, lazily: bool) -> io::Result<()> {
+    let mut helper = Command::new(find().ok_or_else(missing)?);
+    helper.arg("-u").args(lazily.then_some("-z")).arg("--").arg(directory);
+    let output = helper.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if text.contains("busy") {
+        Err(io::Error::from_raw_os_error(libc::EBUSY))
+    } else {
+        Err(io::Error::other(text))
+    }
+}

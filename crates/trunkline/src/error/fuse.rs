@@ -1,0 +1,60 @@
+//! What to do when a directory cannot be mounted on, or unmounted.
+
+use std::io;
+
+/// What to do about it.
+pub fn advice(error: &mount::Error) -> Option<String> {
+    use mount::Error;
+    let advice = match error {
+        Error::Client(error) => return super::of_client(error),
+        Error::Fuse { directory, source } => match source.kind() {
+            io::ErrorKind::NotFound if !directory.exists() => {
+                return Some(format!("mkdir {}", directory.display()));
+            }
+            io::ErrorKind::NotFound => {
+                "modprobe fuse        as root; without root, fusermount3 (the package fuse3) is needed too"
+            }
+            io::ErrorKind::PermissionDenied => "the same as root, or a directory of your own",
+            io::ErrorKind::NotConnected => return Some(format!("trunkline umount {}", directory.display())),
+            _ => "an empty directory of your own; without root, fusermount3 (the package fuse3) is needed",
+        },
+        Error::NoHelper { .. } => NO_FUSERMOUNT,
+        Error::Refused { said, .. } => of_fusermount(said),
+        Error::Threads(_) => "a higher `ulimit -u`",
+        Error::Unmount { directory, source } => match source.kind() {
+            io::ErrorKind::ResourceBusy => {
+                let directory = directory.display();
+                return Some(format!(
+                    "fuser -vm {directory}        to see who uses it, or trunkline umount --lazy {directory}"
+                ));
+            }
+            io::ErrorKind::NotFound if !is_root() => NO_FUSERMOUNT,
+            _ => "findmnt -t fuse.trunkline        to see what is mounted",
+        },
+    };
+    Some(advice.to_owned())
+}
+
+const NO_FUSERMOUNT: &str = "apt-get install fuse3        as root, or dnf install fuse3; or the same as root";
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// What to do where fusermount3 does not mount for a user who is not root, by its words.
+fn of_fusermount(said: &str) -> &'static str {
+    match () {
+        () if said.contains("user_allow_other") => {
+            "without allow_other; or, as root, echo user_allow_other >> /etc/fuse.conf"
+        }
+        () if said.contains("write access") || said.contains("mountpoint") => "a directory of your own",
+        () if said.contains("mount_max") || said.contains("too many") => {
+            "trunkline umount        for a mount that is no longer needed, or mount_max in /etc/fuse.conf"
+        }
+        () if said.contains("not permitted") => {
+            "chmod u+s $(command -v fusermount3)        as root: it mounts for others only if it is set-uid root"
+        }
+        () if said.contains("/dev/fuse") || said.contains("modprobe") => "modprobe fuse        as root",
+        () => "a directory of your own; or the same as root",
+    }
+}

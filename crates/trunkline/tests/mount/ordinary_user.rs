@@ -1,0 +1,138 @@
+//! A mount by a user who is not root: with fusermount3, for nobody else, and with words that help where it cannot be.
+
+use crate::rig::{Mounted, PATIENCE, Server, is_mounted, text, unmount_all_below};
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use testkit::{Deadline, Process, TempDir, require_program, temp_dir};
+
+const USER: u32 = 1000;
+
+/// A server with a directory of the user's, and a place where the user can mount and finds the program.
+struct Rig {
+    server: Server,
+    _by_root: Mounted,
+    place: TempDir,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let _ = require_program("fusermount3");
+        let server = Server::start(1);
+        let by_root = server.mount("by-root", "");
+        fs::create_dir(by_root.path("home")).unwrap();
+        chown(by_root.path("home"), Some(USER), Some(USER)).unwrap();
+        let place = temp_dir("ordinary-user");
+        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+        // Where this is built, others may not be let in.
+        fs::copy(env!("CARGO_BIN_EXE_trunkline"), place.path().join("trunkline")).unwrap();
+        fs::create_dir(place.path().join("mnt")).unwrap();
+        chown(place.path().join("mnt"), Some(USER), Some(USER)).unwrap();
+        Self { server, _by_root: by_root, place }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.place.path().join("mnt")
+    }
+
+    /// A shell script, run by the user; `$1` is the program, `$2` the directory, `$3` the mount options.
+    fn script(&self, script: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups", "sh", "-euc", script, "sh"]);
+        command.arg(self.place.path().join("trunkline")).arg(self.directory()).arg(self.server.options(""));
+        command
+    }
+
+    fn run(&self, script: &str) -> Output {
+        self.script(script).output().unwrap()
+    }
+
+    /// As [`run`](Self::run), with a /etc/fuse.conf of these words, which nobody else sees.
+    fn run_with_fuse_conf(&self, words: &str, script: &str) -> Output {
+        let conf = self.place.path().join("fuse.conf");
+        fs::write(&conf, words).unwrap();
+        let user = self.script(script);
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-euc", "mount --bind \"$0\" /etc/fuse.conf; exec \"$@\""]);
+        command.arg(conf).arg(user.get_program()).args(user.get_args());
+        command.output().unwrap()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        unmount_all_below(self.place.path());
+    }
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, cause: &str, advice: &str) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("error: cannot mount on ") && said.contains(cause), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("  try:   ") && line.contains(advice)), "{said}");
+}
+
+#[test]
+fn a_user_who_is_not_root_mounts_uses_and_unmounts_alone() {
+    let rig = Rig::new();
+    let mounted =
+        rig.run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; cd \"$2\"; echo mine > home/f; cat home/f");
+    assert!(mounted.status.success() && text(&mounted.stdout) == "mine\n", "{}", text(&mounted.stderr));
+    let directory = rig.directory();
+    let shown = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = shown.lines().find(|line| line.contains(directory.to_str().unwrap())).expect("it is mounted");
+    for word in [" fuse.trunkline ", "nosuid", "nodev", "user_id=1000"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    assert!(!line.contains("allow_other"), "{line}");
+    // Not even root comes in.
+    assert_eq!(fs::read_dir(&directory).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    let owner = fs::metadata(rig._by_root.path("home/f")).unwrap();
+    assert_eq!((owner.uid(), owner.gid()), (USER, USER));
+    let unmounted = rig.run("\"$1\" umount \"$2\"");
+    assert!(unmounted.status.success() && !is_mounted(&directory), "{}", text(&unmounted.stderr));
+}
+
+#[test]
+fn a_killed_mount_of_an_ordinary_user_leaves_no_dead_directory() {
+    let rig = Rig::new();
+    let mut process = Process::spawn(rig.script("exec \"$1\" mount -f 127.0.0.1:/export \"$2\" -o \"$3\""));
+    process.wait_for_line("mounted", PATIENCE);
+    assert!(is_mounted(&rig.directory()));
+    process.kill();
+    Deadline::wait_until("the directory to be unmounted", PATIENCE, || {
+        (!is_mounted(&rig.directory())).then_some(())
+    });
+}
+
+#[test]
+fn others_are_let_in_where_the_administrator_allows_it_and_else_it_is_said_how() {
+    let rig = Rig::new();
+    let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3,allow_other\"";
+    let refused = rig.run_with_fuse_conf("", mount);
+    assert_refused(&refused, "user_allow_other", "echo user_allow_other >> /etc/fuse.conf");
+    // The mount is in a namespace of its own there, so it is looked at from within.
+    let look = format!("{mount}; grep \" $2 \" /proc/self/mounts; \"$1\" umount \"$2\"");
+    let allowed = rig.run_with_fuse_conf("user_allow_other\n", &look);
+    let said = text(&allowed.stdout);
+    assert!(allowed.status.success() && said.contains("allow_other"), "{said}{}", text(&allowed.stderr));
+}
+
+#[test]
+fn what_keeps_an_ordinary_user_from_mounting_is_said_with_what_to_do() {
+    let rig = Rig::new();
+    let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"";
+    let without = rig.run(&format!("export FUSERMOUNT_PATH=/nonexistent; {mount}"));
+    assert_refused(&without, "there is no fusermount3", "apt-get install fuse3");
+    let copy = rig.place.path().join("fusermount3");
+    fs::copy(require_program("fusermount3"), &copy).unwrap();
+    fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
+    let powerless = rig.run(&format!("export FUSERMOUNT_PATH={}; {mount}", copy.display()));
+    assert_refused(&powerless, "not permitted", "chmod u+s");
+    chown(rig.directory(), Some(0), Some(0)).unwrap();
+    assert_refused(&rig.run(mount), "write access", "a directory of your own");
+    assert!(!is_mounted(&rig.directory()) && Path::new("/dev/fuse").exists());
+}
