@@ -17,7 +17,7 @@ mod errno;
 mod executor;
 mod file_system;
 mod files;
-mod helper;
+mod fusermount;
 mod inode;
 mod interrupts;
 mod names;

@@ -4,7 +4,7 @@ use crate::caller::Callers;
 use crate::core::{Core, Handles};
 use crate::executor::{Executor, block_on};
 use crate::file_system::FileSystem;
-use crate::helper;
+use crate::fusermount;
 use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::policy::Policy;
@@ -114,8 +114,8 @@ impl Mounted {
         let directory = request.directory.canonicalize().map_err(fuse)?;
         let file_system = FileSystem { core: Arc::clone(&core), said_no_locks: AtomicBool::new(false) };
         let is_root = rustix::process::geteuid().is_root();
-        if !is_root && helper::find().is_none() {
-            return Err(Error::NoHelper { directory, source: helper::missing() });
+        if !is_root && fusermount::find().is_none() {
+            return Err(Error::NoHelper { directory, source: fusermount::missing() });
         }
         let session = Session::new(file_system, &directory, &fuse_config(request, is_root));
         let session = session.map_err(|source| match source.raw_os_error() {
@@ -214,7 +214,7 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::PERM) => helper::unmount(directory, lazily).map_err(failed),
+        Err(rustix::io::Errno::PERM) => fusermount::unmount(directory, lazily).map_err(failed),
         Err(error) => Err(failed(error.into())),
     }
 }
