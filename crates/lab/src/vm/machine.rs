@@ -20,8 +20,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// How much of a console's end is shown when a guest fails.
-const CONSOLE_BYTES: u64 = 1500;
+/// How much of a console's end is shown when a guest fails: more than a kernel's panic fills.
+const CONSOLE_BYTES: u64 = 4000;
 
 /// The maximum transmission unit of the links: RDMA's 4096 and its headers fit.
 const LINK_MTU: u32 = 9000;
