@@ -68,7 +68,12 @@ pub(crate) const RULES: &[Rule] = &[
     rule("mount", Layer::Runtime, &["xdr", "nfs3", "client"], &[]),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
-    rule("bench", Layer::Tool, &["record", "plan", "nfs3", "transport", "store", "server", "client"], &[]),
+    rule(
+        "bench",
+        Layer::Tool,
+        &["xdr", "record", "plan", "nfs3", "transport", "store", "server", "client"],
+        &[],
+    ),
     rule("copy", Layer::Tool, &["nfs3", "client"], &["server", "store"]),
     rule("report", Layer::Tool, &["record"], &[]),
     // It prints attributes and statuses, which are nfs3's.

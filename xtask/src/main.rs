@@ -1,10 +1,12 @@
-//! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask spec`.
+//! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`,
+//! `cargo xtask spec`.
 //!
 //! `check` reads the sources and says whether they may be committed; `test` runs every suite this machine
-//! can run and says by name what it could not; `spec` lists which sections of the standards are cited, and
-//! which of them no test proves.
+//! can run and says by name what it could not; `bench` measures the table of figures; `spec` lists which
+//! sections of the standards are cited, and which of them no test proves.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod error;
 mod layers;
@@ -34,6 +36,8 @@ enum Command {
     },
     /// Runs the test suites, quick ones first; `docs/TESTING.md` describes them.
     Test(test::Options),
+    /// Measures the table of figures beside the limit of the wire and beside other servers, and writes a record.
+    Bench(bench::Options),
     /// Lists the cited sections of the standards and those that no test cites.
     Spec,
 }
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Check { steps } => check::run(&steps),
         Command::Test(options) => test::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Spec => spec::run(),
     };
     match outcome {

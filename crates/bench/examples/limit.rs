@@ -98,10 +98,14 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
             for mode in chosen(&args.mode, ModeName::value_variants()) {
                 let tried = measure_once(&shape, mode.into(), &congestion, seconds)?;
                 let line = format!(
-                    "{direction:?} {:?} {congestion}: {:.3} GB/s, {:.0} per second{}",
+                    "{direction:?} {:?} {congestion}: {:.3} GB/s, {:.0} per second, {:.2} us of CPU per block{}{}",
                     tried.mode,
                     tried.gbytes_per_s,
                     tried.iops,
+                    tried.cpu_us_per_block,
+                    tried
+                        .serving_us_per_block
+                        .map_or_else(String::new, |us| format!(" ({us:.2} at the serving end)")),
                     if tried.starved { " (others were busy)" } else { "" }
                 );
                 println!("{line}");

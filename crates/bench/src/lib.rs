@@ -12,6 +12,7 @@ mod calibration;
 mod cells;
 mod error;
 mod experiment;
+pub mod figures;
 mod files;
 mod group;
 mod jobs;

@@ -27,7 +27,9 @@ pub const ANSWER_BYTES: usize = 128;
 /// Memory that blocks are sent from: larger than any cache.
 const STORE_BYTES: usize = 256 << 20;
 /// Connections that a shape may have.
-const CONNECTIONS_MAX: usize = 256;
+const CONNECTIONS_MAX: usize = 1024;
+/// With more connections, a thread for each end is not tried: thousands of threads measure the scheduler.
+const THREADS_CONNECTIONS_MAX: usize = 64;
 /// Every connection has completed so many blocks before the measured time begins: buffers have grown, and memory is
 /// touched.
 const WARM_BLOCKS: u64 = 4;
@@ -115,6 +117,10 @@ pub struct Try {
     pub gbytes_per_s: f64,
     /// Others used more than a tenth of the processors meanwhile.
     pub starved: bool,
+    /// Processor time that both ends used for a block, in microseconds.
+    pub cpu_us_per_block: f64,
+    /// What of it the serving end used; absent where a thread drives both ends, or the system does not say.
+    pub serving_us_per_block: Option<f64>,
 }
 
 /// Why a limit cannot be measured.
@@ -237,13 +243,23 @@ pub fn measure_once(shape: &Shape, mode: Mode, congestion: &str, time: Duration)
     let seen = measure(shape, mode, ends, time)?;
     let gbytes_per_s = seen.iops * shape.block_bytes as f64 / 1e9;
     let congestion = congestion.to_owned();
-    Ok(Try { mode, congestion, iops: seen.iops, gbytes_per_s, starved: seen.starved })
+    Ok(Try {
+        mode,
+        congestion,
+        iops: seen.iops,
+        gbytes_per_s,
+        starved: seen.starved,
+        cpu_us_per_block: seen.cpu_us_per_block,
+        serving_us_per_block: seen.serving_us_per_block,
+    })
 }
 
 /// What was seen in the measured time of a try.
 struct Seen {
     iops: f64,
     starved: bool,
+    cpu_us_per_block: f64,
+    serving_us_per_block: Option<f64>,
 }
 
 /// Lets blocks move between connected ends until they were measured for so long.
@@ -275,13 +291,20 @@ fn measure(shape: &Shape, mode: Mode, ends: Ends, time: Duration) -> Result<Seen
 fn observe(shared: &Shared, workers: usize, time: Duration) -> Result<Seen, Error> {
     shared.begin(workers, PATIENCE)?;
     wait(shared, time / 4, || shared.slowest().1 >= WARM_BLOCKS)?;
-    let (busy, own) = (machine::Busy::start(), own_cpu());
+    let (busy, own, serving) = (machine::Busy::start(), machine::own_cpu(), shared.serving_cpu());
     let (before, began) = (shared.completed(), Instant::now());
     wait(shared, time, || shared.completed() > before)?;
     let (after, took) = (shared.completed(), began.elapsed().as_secs_f64());
-    let own = (own_cpu() - own).as_secs_f64() / (took * machine::cpus() as f64);
-    let seen = busy.share();
-    Ok(Seen { iops: (after - before) as f64 / took, starved: seen.busy + seen.stolen - own > 0.1 })
+    let serving = shared.serving_cpu().zip(serving).map(|(after, before)| after.saturating_sub(before));
+    let own = machine::own_cpu().saturating_sub(own);
+    let share = own.as_secs_f64() / (took * machine::cpus() as f64);
+    let (seen, blocks) = (busy.share(), (after - before).max(1) as f64);
+    Ok(Seen {
+        iops: (after - before) as f64 / took,
+        starved: seen.busy + seen.stolen - share > machine::OTHERS_MAX,
+        cpu_us_per_block: own.as_secs_f64() * 1e6 / blocks,
+        serving_us_per_block: serving.map(|time| time.as_secs_f64() * 1e6 / blocks),
+    })
 }
 
 /// Waits for so long, and on until a condition is met.
@@ -306,7 +329,9 @@ pub fn calibrate(shape: &Shape, per_try: Duration, mut step: impl FnMut()) -> Re
     for congestion in transport::socket::congestion_controls() {
         for mode in Mode::ALL {
             // Where there is one processor, or one connection, a thread for each is one thread.
-            if mode == Mode::BatchedPerCpu && machine::cpus().min(shape.connections) == 1 {
+            if mode == Mode::BatchedPerCpu && machine::cpus().min(shape.connections) == 1
+                || mode == Mode::Threads && shape.connections > THREADS_CONNECTIONS_MAX
+            {
                 continue;
             }
             tries.push(measure_once(shape, mode, &congestion, per_try)?);
@@ -314,11 +339,6 @@ pub fn calibrate(shape: &Shape, per_try: Duration, mut step: impl FnMut()) -> Re
         }
     }
     Ok(tries)
-}
-
-fn own_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn connect(address: IpAddr, congestion: &str) -> io::Result<(TcpStream, TcpStream)> {

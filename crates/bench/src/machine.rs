@@ -51,6 +51,24 @@ pub fn simulated(target: &Target, environment: &Environment) -> Option<String> {
     (!found.is_empty()).then(|| found.join(", "))
 }
 
+/// A measurement during which others used a larger share of the processors had not all of them.
+pub const OTHERS_MAX: f64 = 0.1;
+
+/// Processor time that this process has used.
+#[must_use]
+pub fn own_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Lets this process have as many descriptors as it may.
+pub fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // With fewer, what needs more says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 /// Processors that this process may use.
 #[must_use]
 pub fn cpus() -> usize {

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use client::{FileRef, Mount, Statistics};
 use record::{Direction, Latency};
-use server::Server;
 
 use crate::experiment::WorkloadSpec;
 use crate::jobs::{Job, Load, Moments, Outcome, Schedule, Tally, Window};
@@ -60,13 +59,13 @@ pub struct Sample {
     pub busy: BusyShare,
 }
 
-/// Runs a workload once.
+/// Runs a workload once. `server_cpu` tells what the server's threads have used so far, where that can be known.
 ///
 /// # Errors
 /// What went wrong, the first of it.
 pub fn run(
     mount: &Mount,
-    server: Option<&Server>,
+    server_cpu: &dyn Fn() -> Option<Duration>,
     workload: &WorkloadSpec,
     files: &[(FileRef, u32)],
     window: Window,
@@ -82,13 +81,13 @@ pub fn run(
     drop(sender);
     std::thread::sleep(window.warm);
     let busy = Busy::start();
-    let cpu = |mount: &Mount| (mount.statistics().cpu, server.map(|server| server.statistics().cpu_ns()));
+    let cpu = |mount: &Mount| (mount.statistics().cpu, server_cpu());
     let (client_before, server_before) = cpu(mount);
     std::thread::sleep(window.end.saturating_sub(window.warm));
     let (client_after, server_after) = cpu(mount);
     let busy = busy.share();
     let outcomes = collect(&receiver, window.latest() + DRAIN_PATIENCE)?;
-    let server_cpu = server_before.zip(server_after);
+    let used = server_before.zip(server_after);
     Ok(Sample {
         began,
         read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
@@ -98,7 +97,7 @@ pub fn run(
         longest_gap: longest_gap(&outcomes),
         stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
         client_cpu: client_after.saturating_sub(client_before),
-        server_cpu: server_cpu.map(|(before, after)| Duration::from_nanos(after.saturating_sub(before))),
+        server_cpu: used.map(|(before, after)| after.saturating_sub(before)),
         window: window.end.saturating_sub(window.warm),
         busy,
     })

@@ -231,8 +231,10 @@ impl HalfContext<'_> {
                 let mount = route.mount()?;
                 let placed: Vec<(FileRef, u32)> =
                     prepared.iter().map(|file| (mount.file_ref(file.handle), file.number)).collect();
-                let server = self.group.map(|group| &group.server);
-                let sample = measure::run(&mount, server, workload, &placed, self.window(workload.block));
+                let server_cpu =
+                    || self.group.map(|group| Duration::from_nanos(group.server.statistics().cpu_ns()));
+                let sample =
+                    measure::run(&mount, &server_cpu, workload, &placed, self.window(workload.block));
                 samples.push(sample.map_err(|reason| Error::Run {
                     route: route.name.clone(),
                     workload: workload.name.clone(),

@@ -197,7 +197,8 @@ impl<'a> Worker<'a> {
         for (token, end) in (0_u64..).zip(&mut *ends) {
             self.poller.add(&end.stream, token, Interest::READ)?;
         }
-        self.shared.wait_to_begin();
+        let side = ends.first().map(|end| end.side).filter(|side| ends.iter().all(|end| end.side == *side));
+        self.shared.wait_to_begin(side);
         for (token, end) in (0_u64..).zip(&mut *ends) {
             if end.side == Side::Asking {
                 (0..self.shape.depth).for_each(|_| end.ask(self.shape));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Error;
+use super::{Error, Side};
 
 /// What one connection has completed. In a cache line of its own (and the one that is fetched with it), so that
 /// connections on different processors do not slow each other down by counting.
@@ -19,6 +19,8 @@ struct State {
     arrived: usize,
     begun: bool,
     failure: Option<Error>,
+    /// Threads that drive serving ends and no others.
+    serving: Vec<i32>,
 }
 
 /// What the workers of a try share.
@@ -74,14 +76,28 @@ impl Shared {
         counts.enumerate().min_by_key(|(_, blocks)| *blocks).unwrap_or_default()
     }
 
-    /// A worker has touched its memory and waits for the others.
-    pub(super) fn wait_to_begin(&self) {
+    /// A worker has touched its memory and waits for the others. `side` is whose ends it drives, where it is one's.
+    pub(super) fn wait_to_begin(&self, side: Option<Side>) {
         let mut state = self.lock();
         state.arrived += 1;
+        if side == Some(Side::Serving) {
+            state.serving.push(rustix::thread::gettid().as_raw_nonzero().get());
+        }
         self.changed.notify_all();
         while !state.begun && !self.stopped() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Processor time of the threads that drive serving ends only; `None` when there are none, or the system keeps
+    /// no such account.
+    pub(super) fn serving_cpu(&self) -> Option<Duration> {
+        let state = self.lock();
+        let of_thread = |thread: &i32| {
+            let account = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+            account.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+        };
+        (!state.serving.is_empty()).then(|| state.serving.iter().map(of_thread).sum())?
     }
 
     /// A worker has ended: before the end of the try only by a failure.
@@ -141,7 +157,7 @@ mod tests {
             std::thread::scope(|scope| {
                 for _ in 0..1 + round % 3 {
                     scope.spawn(|| {
-                        shared.wait_to_begin();
+                        shared.wait_to_begin(None);
                         shared.count(0, 1);
                     });
                 }
@@ -156,7 +172,7 @@ mod tests {
     fn who_fails_before_the_beginning_lets_nobody_begin() {
         let shared = Shared::new(2);
         std::thread::scope(|scope| {
-            scope.spawn(|| shared.wait_to_begin());
+            scope.spawn(|| shared.wait_to_begin(None));
             shared.ended(Err(Error::Shape("a failure of this test".into())));
             let failed = shared.begin(2, Duration::from_secs(300));
             assert!(failed.unwrap_err().to_string().contains("of this test"));

@@ -91,7 +91,7 @@ fn serve(shape: &Shape, shared: &Shared, stream: &mut TcpStream, connection: usi
     let mut places = Places::new(shape.block_bytes);
     let mut seed = connection as u64;
     let mut call = [0; CALL_BYTES];
-    shared.wait_to_begin();
+    shared.wait_to_begin(Some(Side::Serving));
     while !shared.stopped() {
         receive(stream, &mut call)?;
         let writes = call.first() == Some(&1);
@@ -118,7 +118,7 @@ fn ask(shape: &Shape, shared: &Shared, stream: &mut TcpStream, connection: usize
         Direction::Mixed => (MIXED_BYTES_MAX / shape.block_bytes).clamp(1, shape.depth),
         Direction::Read | Direction::Write => shape.depth,
     };
-    shared.wait_to_begin();
+    shared.wait_to_begin(Some(Side::Asking));
     for _ in 0..depth {
         call(stream)?;
     }

@@ -1,0 +1,434 @@
+//! The table of figures: our server and client, the limit of the wire, and whatever else a user could take, measured by
+//! turns in one sitting.
+//!
+//! Each row is done by every contestant in each repetition, in alternating order: the calibrator ([`crate::limit`])
+//! in the best of its modes, our client on our server, our client on each peer, and libnfs on all servers where its
+//! load is at hand. Servers are processes of their own. Runs during which others used more than a tenth of the
+//! processors are kept in the record and do not count. All of it ends at its deadline, with as many repetitions as
+//! there was time for.
+
+mod calls;
+mod load;
+mod record;
+mod rows;
+mod scaling;
+mod server;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ::record::Direction;
+
+use crate::limit::{self, Mode, Shape, Try, measure_once};
+use crate::machine;
+
+pub use self::record::{Figures, LIMIT, Line, Mark, OURS, Sample, Series};
+pub use self::rows::{ROWS, Row, Work};
+pub use self::server::Peer;
+pub use self::table::render;
+
+use self::load::Prepared;
+use self::server::Running;
+
+/// A run that others disturbed is done again, so many times at most.
+const TRIES: u32 = 3;
+/// The limit is the better of so many modes in each repetition, the best of the first pass.
+const LIMIT_MODES: usize = 2;
+
+/// How much is done, and for how long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    /// Before each measurement.
+    pub warm: Duration,
+    /// Measured time of each.
+    pub window: Duration,
+    /// Measured time of each try of the calibrator when it looks for its best mode.
+    pub look: Duration,
+    /// Repetitions.
+    pub repeats: u32,
+    /// Bytes of each file.
+    pub file_bytes: u64,
+    /// Names in the directory that is listed.
+    pub names: u32,
+    /// When it ends, from its start on.
+    pub budget: Duration,
+    /// Whether the curves over connections and nodes, and idle connections, are measured too.
+    pub scaling: bool,
+}
+
+impl Scale {
+    /// Everything, in about twenty minutes.
+    #[must_use]
+    pub const fn full() -> Self {
+        Self {
+            warm: Duration::from_millis(300),
+            window: Duration::from_millis(1500),
+            look: Duration::from_millis(250),
+            repeats: 7,
+            file_bytes: 256 << 20,
+            names: 100_000,
+            budget: Duration::from_secs(30 * 60),
+            scaling: true,
+        }
+    }
+
+    /// The table alone, within three minutes.
+    #[must_use]
+    pub const fn quick() -> Self {
+        Self {
+            warm: Duration::from_millis(100),
+            window: Duration::from_millis(350),
+            look: Duration::from_millis(80),
+            repeats: 3,
+            file_bytes: 128 << 20,
+            names: 100_000,
+            budget: Duration::from_secs(165),
+            scaling: false,
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The program `trunkline`.
+    pub program: PathBuf,
+    /// Other servers.
+    pub peers: Vec<Peer>,
+    /// The load through libnfs, built.
+    pub libnfs: Option<PathBuf>,
+    /// Only these rows, by their names; all where none is named.
+    pub rows: Vec<String>,
+    /// How much.
+    pub scale: Scale,
+    /// What was typed, for the record.
+    pub command: String,
+    /// What is known to be left out.
+    pub notes: Vec<String>,
+}
+
+/// An error with its causes.
+fn in_words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// One who does the work.
+struct Contestant {
+    who: String,
+    by: By,
+}
+
+enum By {
+    Limit,
+    /// Our client on a server, by its place in the list.
+    Client(usize),
+    /// libnfs on a server.
+    Libnfs(usize),
+}
+
+/// A server with what was made on it.
+struct Ready {
+    running: Running,
+    prepared: Prepared,
+}
+
+struct Sitting<'a> {
+    options: &'a Options,
+    servers: Vec<Ready>,
+    contestants: Vec<Contestant>,
+    deadline: Instant,
+    notes: Vec<String>,
+}
+
+/// Measures, and tells of each step by `progress`.
+///
+/// # Errors
+/// Our own server does not start, a row is not known: in words. What others fail at is in the record.
+pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Figures, String> {
+    let began = Instant::now();
+    let rows = choose(&options.rows)?;
+    let place = tempfile_dir()?;
+    let mut sitting = Sitting {
+        options,
+        servers: Vec::new(),
+        contestants: Vec::new(),
+        deadline: began + options.scale.budget,
+        notes: options.notes.clone(),
+    };
+    let outcome = sitting.start(place.path(), &rows, &mut progress);
+    let lines = outcome.map(|()| sitting.measure(&rows, &mut progress))?;
+    let mut figures = Figures {
+        version: record::VERSION,
+        made_at: ::record::rfc3339(
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        ),
+        build: env!("CARGO_PKG_VERSION").into(),
+        environment: machine::environment(),
+        took_s: 0.0,
+        repeats: options.scale.repeats,
+        notes: Vec::new(),
+        lines,
+    };
+    figures.environment.cmdline.clone_from(&options.command);
+    drop(std::mem::take(&mut sitting.servers));
+    if options.scale.scaling && options.rows.is_empty() {
+        scaling::measure(options, place.path(), sitting.deadline, &mut figures, &mut progress);
+    }
+    figures.notes.append(&mut sitting.notes);
+    figures.took_s = began.elapsed().as_secs_f64();
+    Ok(figures)
+}
+
+/// A directory that goes with the value.
+struct Place(PathBuf);
+
+impl Place {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What a server still holds there stays behind in the directory for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tempfile_dir() -> Result<Place, String> {
+    let path = std::env::temp_dir().join(format!("trunkline-figures-{}", std::process::id()));
+    std::fs::create_dir_all(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    Ok(Place(path))
+}
+
+fn choose(ids: &[String]) -> Result<Vec<Row>, String> {
+    if let Some(unknown) = ids.iter().find(|id| ROWS.iter().all(|row| row.id != **id)) {
+        let known: Vec<&str> = ROWS.iter().map(|row| row.id).collect();
+        return Err(format!("there is no row {unknown}; there are {}", known.join(", ")));
+    }
+    Ok(ROWS.into_iter().filter(|row| ids.is_empty() || ids.iter().any(|id| id == row.id)).collect())
+}
+
+/// How our own server is started.
+fn our_server(program: &Path) -> Peer {
+    let program = program.display().to_string().replace('\'', "'\\''");
+    let command = format!("exec '{program}' serve --mem 6GiB --listen 127.0.0.1:$PORT --export \"$EXPORT\"");
+    Peer { name: OURS.into(), command }
+}
+
+impl Sitting<'_> {
+    /// Starts all servers and makes their files. A peer that fails is left out, with a note.
+    fn start(&mut self, place: &Path, rows: &[Row], progress: &mut impl FnMut(&str)) -> Result<(), String> {
+        let options = self.options;
+        self.contestants.push(Contestant { who: LIMIT.into(), by: By::Limit });
+        let ours = our_server(&options.program);
+        for (index, peer) in std::iter::once(&ours).chain(&options.peers).enumerate() {
+            progress(&format!("starting {}", peer.name));
+            let place = place.join(format!("server-{index}"));
+            let started = std::fs::create_dir_all(&place)
+                .map_err(|error| error.to_string())
+                .and_then(|()| Running::start(peer, &place, index == 0))
+                .and_then(|running| {
+                    let prepared = load::prepare(&running, rows, &options.scale)?;
+                    Ok(Ready { running, prepared })
+                });
+            match started {
+                Ok(ready) => self.welcome(ready, index == 0),
+                Err(reason) if index == 0 => return Err(reason),
+                Err(reason) => self.notes.push(format!("left out: {reason}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a server's pairings.
+    fn welcome(&mut self, ready: Ready, ours: bool) {
+        let at = self.servers.len();
+        let name = &ready.running.name;
+        let who = if ours { OURS.into() } else { format!("{name} + our client") };
+        self.contestants.push(Contestant { who, by: By::Client(at) });
+        if let Some(program) = &self.options.libnfs {
+            match load::libnfs(program, &ready.running, None, &self.options.scale) {
+                Ok(_) => {
+                    self.contestants.push(Contestant { who: format!("{name} + libnfs"), by: By::Libnfs(at) });
+                }
+                Err(reason) => self.notes.push(format!("left out: {name} + libnfs: {reason}")),
+            }
+        }
+        self.servers.push(ready);
+    }
+
+    /// Measures all rows in each repetition, as long as there is time.
+    fn measure(&mut self, rows: &[Row], progress: &mut impl FnMut(&str)) -> Vec<Line> {
+        let scale = &self.options.scale;
+        let modes: Vec<Vec<(Mode, String)>> = rows
+            .iter()
+            .map(|row| {
+                progress(&format!("limit of {}", row.id));
+                best_modes(row, scale.look)
+            })
+            .collect();
+        let mut lines: Vec<Line> = rows.iter().map(|row| self.line(row)).collect();
+        for repeat in 0..scale.repeats {
+            for ((row, modes), line) in rows.iter().zip(&modes).zip(&mut lines) {
+                let mut order: Vec<usize> = (0..line.series.len()).collect();
+                if repeat % 2 == 1 {
+                    order.reverse();
+                }
+                for at in order {
+                    if Instant::now() >= self.deadline {
+                        self.notes.push(format!(
+                            "the time was over in repetition {} at {}",
+                            repeat + 1,
+                            row.id
+                        ));
+                        self.judge(rows, &mut lines);
+                        return lines;
+                    }
+                    let Some(series) = line.series.get_mut(at) else { continue };
+                    progress(&format!("{} of {}, {}: {}", repeat + 1, scale.repeats, row.id, series.who));
+                    self.sample(row, modes, repeat, series);
+                }
+            }
+        }
+        self.judge(rows, &mut lines);
+        lines
+    }
+
+    /// A line with a place for everybody who can do the row's work.
+    fn line(&self, row: &Row) -> Line {
+        let able = |contestant: &&Contestant| match contestant.by {
+            By::Limit | By::Libnfs(_) => row.block().is_some(),
+            By::Client(_) => true,
+        };
+        let series = self.contestants.iter().filter(able).map(|contestant| Series::new(&contestant.who));
+        Line { series: series.collect(), ..Line::of(row, self.options.scale.names) }
+    }
+
+    fn judge(&self, rows: &[Row], lines: &mut [Line]) {
+        // The first peer is the one that the table is about.
+        let peer = self.servers.get(1).map(|ready| ready.running.name.clone());
+        let client = peer.as_ref().map(|name| format!("{name} + our client"));
+        let libnfs = peer.as_ref().map(|name| format!("{name} + libnfs"));
+        for (row, line) in rows.iter().zip(lines) {
+            let rival = libnfs.clone().filter(|name| line.series(name).is_some()).or_else(|| client.clone());
+            line.judge(row, rival.as_deref(), client.as_deref());
+        }
+    }
+
+    /// One repetition of one contestant; again while others disturb it.
+    fn sample(&self, row: &Row, modes: &[(Mode, String)], repeat: u32, series: &mut Series) {
+        series.samples.resize(repeat as usize + 1, None);
+        let Some(contestant) = self.contestants.iter().find(|contestant| contestant.who == series.who) else {
+            return;
+        };
+        for _ in 0..TRIES {
+            if series.failed.is_some() || Instant::now() >= self.deadline {
+                return;
+            }
+            let sample = match contestant.by {
+                By::Limit => self.limit(row, modes).map(|(sample, mode)| {
+                    series.mode = Some(mode);
+                    sample
+                }),
+                By::Client(at) => self
+                    .server(at)
+                    .and_then(|ready| load::ours(&ready.running, &ready.prepared, row, &self.options.scale)),
+                By::Libnfs(at) => self.server(at).and_then(|ready| {
+                    let program = self.options.libnfs.as_ref().ok_or("no load through libnfs")?;
+                    load::libnfs(program, &ready.running, Some(row), &self.options.scale)
+                }),
+            };
+            match sample {
+                Ok(sample) => {
+                    let calm = sample.calm();
+                    if let Some(place) = series.samples.last_mut() {
+                        *place = Some(sample);
+                    }
+                    if calm {
+                        return;
+                    }
+                }
+                Err(reason) => series.failed = Some(reason),
+            }
+        }
+    }
+
+    fn server(&self, at: usize) -> Result<&Ready, String> {
+        self.servers.get(at).ok_or_else(|| "its server is gone".to_owned())
+    }
+
+    fn limit(&self, row: &Row, modes: &[(Mode, String)]) -> Result<(Sample, String), String> {
+        let shape = shape(row).ok_or("no data in this row")?;
+        let mut best: Option<Try> = None;
+        for (mode, congestion) in modes {
+            let tried = measure_once(&shape, *mode, congestion, self.options.scale.window)
+                .map_err(|error| in_words(&error))?;
+            if best.as_ref().is_none_or(|best| tried.iops > best.iops) {
+                best = Some(tried);
+            }
+        }
+        best.map(|best| (sample_of(&best), format!("{}, {}", best.mode.name(), best.congestion)))
+            .ok_or_else(|| "no mode could be measured".to_owned())
+    }
+}
+
+/// The limit's best try as a sample.
+fn sample_of(best: &Try) -> Sample {
+    Sample {
+        per_s: best.iops,
+        server_us: best.serving_us_per_block,
+        client_us: best.serving_us_per_block.map(|serving| best.cpu_us_per_block - serving),
+        others: if best.starved { 1.0 } else { 0.0 },
+        ..Sample::default()
+    }
+}
+
+/// A row's traffic, for the calibrator.
+fn shape(row: &Row) -> Option<Shape> {
+    let Work::Data { direction, block, .. } = row.work else { return None };
+    Some(Shape {
+        block_bytes: usize::try_from(block).ok()?,
+        depth: row.depth as usize,
+        connections: row.connections as usize,
+        direction: match direction {
+            Direction::Read => limit::Direction::Read,
+            Direction::Write => limit::Direction::Write,
+        },
+        remotes: vec![std::net::Ipv4Addr::LOCALHOST.into()],
+    })
+}
+
+/// The modes and congestion controls that carry most of a row's traffic, best first.
+fn best_modes(row: &Row, look: Duration) -> Vec<(Mode, String)> {
+    let Some(shape) = shape(row) else { return Vec::new() };
+    best_of(&shape, look)
+}
+
+fn best_of(shape: &Shape, look: Duration) -> Vec<(Mode, String)> {
+    let mut tries = limit::calibrate(shape, look, || ()).unwrap_or_default();
+    // A server and its client are two processes: ends that share a thread are not their limit.
+    tries.retain(|tried| tried.mode != Mode::BothEnds);
+    tries.sort_by(|one, other| other.iops.total_cmp(&one.iops));
+    tries.into_iter().take(LIMIT_MODES).map(|tried| (tried.mode, tried.congestion)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_does_not_exist_is_refused_with_those_that_do() {
+        let error = choose(&["read-1m-3".into()]).unwrap_err();
+        assert!(error.contains("read-1m-3") && error.contains("read-1m-2"), "{error}");
+        assert_eq!(choose(&[]).unwrap().len(), ROWS.len());
+        assert_eq!(choose(&["listing".into()]).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,215 @@
+//! Metadata under load: tasks on the mount's loops that keep a number of calls in flight.
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use client::{Answer, Done, Io, Mount, Op, Task};
+use nfs3::proc::{create, getattr, lookup, remove};
+use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Status, Wire};
+use record::Latency;
+use xdr::Writer;
+
+/// A server that answers none of its calls for this long never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a task asks for again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// LOOKUP of one name in the directory.
+    Lookup,
+    /// GETATTR of the directory.
+    GetAttr,
+    /// CREATE and REMOVE of a name of its own for each call in flight.
+    CreateRemove,
+    /// CREATE of so many names, each once.
+    Fill(u32),
+}
+
+/// The name that is looked up.
+pub const LOOKED_UP: &[u8] = b"looked-up";
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Calls answered within the time.
+    pub calls: u64,
+    /// Their latencies.
+    pub latency: Latency,
+    error: Option<String>,
+}
+
+struct Calls {
+    kind: Kind,
+    directory: FileHandle,
+    /// Which of the loops' tasks this is, of how many.
+    part: (usize, usize),
+    depth: usize,
+    warm: Duration,
+    end: Duration,
+    began: Duration,
+    /// Whether the name of a call in flight is there.
+    made: Vec<bool>,
+    issued: u32,
+    in_flight: usize,
+    outcome: Option<Outcome>,
+    report: Sender<Outcome>,
+}
+
+fn encode<'a>(args: &impl Wire<'a>) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(128);
+    args.encode(&mut Writer::new(&mut encoded));
+    encoded
+}
+
+impl Calls {
+    /// The next call of a slot; `None` when all are made.
+    fn next(&mut self, slot: usize) -> Option<Op> {
+        let (part, parts) = self.part;
+        let here = |name| DirOpArgs { directory: self.directory, name };
+        let how = create::How::Unchecked(Sattr3 { mode: Some(0o644), ..Sattr3::default() });
+        let (procedure, args) = match self.kind {
+            Kind::Lookup => (Procedure::Lookup, encode(&lookup::Args { what: here(LOOKED_UP) })),
+            Kind::GetAttr => (Procedure::GetAttr, encode(&getattr::Args { object: self.directory })),
+            Kind::CreateRemove => {
+                let name = format!("made-{part}-{slot}");
+                let made = self.made.get(slot).copied().unwrap_or_default();
+                let place = here(name.as_bytes());
+                match made {
+                    false => (Procedure::Create, encode(&create::Args { location: place, how })),
+                    true => (Procedure::Remove, encode(&remove::Args { object: place })),
+                }
+            }
+            Kind::Fill(names) => {
+                let number = self.issued * u32::try_from(parts).ok()? + u32::try_from(part).ok()?;
+                if number >= names {
+                    return None;
+                }
+                let name = format!("name-{number:06}");
+                (Procedure::Create, encode(&create::Args { location: here(name.as_bytes()), how }))
+            }
+        };
+        self.issued += 1;
+        Some(Op::Call { procedure, args })
+    }
+
+    fn submit(&mut self, io: &mut Io<'_>, slot: usize) {
+        if let Some(op) = self.next(slot) {
+            self.in_flight += 1;
+            io.submit(op, slot as u64);
+        }
+    }
+
+    fn account(&mut self, since: Duration, slot: usize, done: &Done) {
+        let Some(outcome) = &mut self.outcome else { return };
+        let status = match &done.result {
+            Ok(Answer::Results(results)) => results.first_chunk().map(|status| u32::from_be_bytes(*status)),
+            Ok(_) => None,
+            Err(error) => {
+                outcome.error.get_or_insert(error.to_string());
+                return;
+            }
+        };
+        if status != Some(Status::OK.0) {
+            outcome.error.get_or_insert(format!("{:?} was answered with status {status:?}", self.kind));
+        }
+        if let Some(made) = self.made.get_mut(slot) {
+            *made = !*made;
+        }
+        if since >= self.warm && since < self.end {
+            outcome.calls += 1;
+            outcome.latency.record_ns(u64::try_from(done.latency.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.outcome.as_ref().is_none_or(|outcome| outcome.error.is_some())
+    }
+
+    fn report_when_over(&mut self) {
+        if self.in_flight == 0
+            && let Some(outcome) = self.outcome.take()
+        {
+            // Whoever waits for it may have given up.
+            let _ = self.report.send(outcome);
+        }
+    }
+}
+
+impl Task for Calls {
+    fn start(&mut self, io: &mut Io<'_>) {
+        self.began = io.now();
+        (0..self.depth).for_each(|slot| self.submit(io, slot));
+        self.report_when_over();
+    }
+
+    fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done) {
+        let since = io.now().saturating_sub(self.began);
+        self.in_flight -= 1;
+        let slot = usize::try_from(token).unwrap_or(usize::MAX);
+        self.account(since, slot, &done);
+        // A name that was made is removed before the end.
+        let owes = self.kind == Kind::CreateRemove && self.made.get(slot).copied().unwrap_or_default();
+        if !self.failed() && (since < self.end || owes) {
+            self.submit(io, slot);
+        }
+        self.report_when_over();
+    }
+
+    fn ended(&self) -> bool {
+        self.outcome.is_none()
+    }
+}
+
+/// Keeps `depth` calls in flight, over all loops, and counts those that are answered between `warm` and `end`.
+///
+/// # Errors
+/// The first call that failed.
+pub fn run(
+    mount: &Mount,
+    directory: FileHandle,
+    kind: Kind,
+    depth: usize,
+    (warm, end): (Duration, Duration),
+) -> Result<Outcome, String> {
+    let (report, reports) = channel();
+    let parts = mount.loops().max(1);
+    for part in 0..parts {
+        let depth = (depth + part) / parts;
+        let calls = Calls {
+            kind,
+            directory,
+            part: (part, parts),
+            depth,
+            warm,
+            end,
+            began: Duration::ZERO,
+            made: vec![false; depth],
+            issued: 0,
+            in_flight: 0,
+            outcome: Some(Outcome::default()),
+            report: report.clone(),
+        };
+        mount.spawn(part, Box::new(calls));
+    }
+    drop(report);
+    let until = Instant::now() + end.min(PATIENCE * 10) + PATIENCE;
+    let mut sum = Outcome::default();
+    for _ in 0..parts {
+        let left = until.saturating_duration_since(Instant::now());
+        let outcome = reports.recv_timeout(left).map_err(|_| "calls were not answered".to_owned())?;
+        if let Some(error) = outcome.error {
+            return Err(error);
+        }
+        sum.calls += outcome.calls;
+        sum.latency.merge(&outcome.latency);
+    }
+    Ok(sum)
+}
+
+/// Makes so many names in a directory.
+///
+/// # Errors
+/// The first call that failed.
+pub fn fill(mount: &Mount, directory: FileHandle, names: u32) -> Result<(), String> {
+    run(mount, directory, Kind::Fill(names), 64, (Duration::ZERO, Duration::MAX)).map(drop)
+}

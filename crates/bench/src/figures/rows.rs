@@ -1,0 +1,153 @@
+//! The table of figures: which work is measured, and what is asked of each.
+
+use record::{Direction, Pattern};
+
+/// Bytes of the blocks that the table speaks of.
+const MIB: u64 = 1 << 20;
+const KIB: u64 = 1 << 10;
+
+/// What a row measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// READ or WRITE of blocks of a file for each connection.
+    Data {
+        /// In which order.
+        pattern: Pattern,
+        /// Which way.
+        direction: Direction,
+        /// Bytes of a block.
+        block: u64,
+    },
+    /// LOOKUP of a name.
+    Lookup,
+    /// GETATTR of a file.
+    GetAttr,
+    /// CREATE and REMOVE of names by turns, each counted as one.
+    CreateRemove,
+    /// A directory listed with attributes and handles, in names.
+    Listing,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// By which `--row` names it.
+    pub id: &'static str,
+    /// What is measured.
+    pub work: Work,
+    /// Calls in flight on each connection.
+    pub depth: u32,
+    /// Connections, each with a file of its own.
+    pub connections: u32,
+    /// The share of the limit that is asked for.
+    pub of_limit: Option<f64>,
+    /// How many times the strongest pairing of others it is to be.
+    pub of_peer: Option<f64>,
+    /// What its median latency may be at most, of the limit's time for a call.
+    pub latency: Option<f64>,
+    /// What is asked of the server's processor time.
+    pub cpu: Option<Cpu>,
+}
+
+/// What is asked of the processor time that the server takes for an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct Cpu {
+    /// At most so many microseconds.
+    pub us_max: Option<f64>,
+    /// At most so many times what the calibrator's serving end takes.
+    pub of_limit: Option<f64>,
+    /// At most this share of what another server takes.
+    pub of_peer: f64,
+}
+
+const fn data(
+    id: &'static str,
+    (pattern, direction, block): (Pattern, Direction, u64),
+    (depth, connections): (u32, u32),
+    (of_limit, of_peer): (f64, f64),
+) -> Row {
+    let of_peer = if of_peer > 0.0 { Some(of_peer) } else { None };
+    let work = Work::Data { pattern, direction, block };
+    Row { id, work, depth, connections, of_limit: Some(of_limit), of_peer, latency: None, cpu: None }
+}
+
+const fn metadata(id: &'static str, work: Work) -> Row {
+    let (depth, connections) = (32, 4);
+    Row { id, work, depth, connections, of_limit: None, of_peer: Some(5.0), latency: None, cpu: None }
+}
+
+const SEQUENTIAL: Pattern = Pattern::Sequential;
+const RANDOM: Pattern = Pattern::Random;
+const READ: Direction = Direction::Read;
+const WRITE: Direction = Direction::Write;
+const LARGE_CPU: Cpu = Cpu { us_max: None, of_limit: Some(1.15), of_peer: 1.0 / 3.0 };
+const SMALL_CPU: Cpu = Cpu { us_max: Some(1.5), of_limit: None, of_peer: 0.1 };
+
+/// All rows, in the order of the table.
+pub const ROWS: [Row; 17] = [
+    data("read-1m-1", (SEQUENTIAL, READ, MIB), (16, 1), (0.90, 1.9)),
+    Row { cpu: Some(LARGE_CPU), ..data("read-1m-2", (SEQUENTIAL, READ, MIB), (16, 2), (0.90, 2.4)) },
+    data("write-1m-1", (SEQUENTIAL, WRITE, MIB), (16, 1), (0.85, 2.2)),
+    Row { cpu: Some(LARGE_CPU), ..data("write-1m-2", (SEQUENTIAL, WRITE, MIB), (16, 2), (0.85, 2.8)) },
+    data("read-64k-1", (SEQUENTIAL, READ, 64 * KIB), (32, 1), (0.90, 2.2)),
+    data("read-64k-2", (SEQUENTIAL, READ, 64 * KIB), (32, 2), (0.90, 2.2)),
+    data("write-64k-1", (SEQUENTIAL, WRITE, 64 * KIB), (32, 1), (0.85, 2.2)),
+    data("write-64k-2", (SEQUENTIAL, WRITE, 64 * KIB), (32, 2), (0.85, 2.2)),
+    data("read-4k-1", (RANDOM, READ, 4 * KIB), (32, 1), (0.45, 7.0)),
+    Row { cpu: Some(SMALL_CPU), ..data("read-4k-4", (RANDOM, READ, 4 * KIB), (32, 4), (0.55, 7.0)) },
+    data("write-4k-1", (RANDOM, WRITE, 4 * KIB), (32, 1), (0.40, 7.0)),
+    data("write-4k-4", (RANDOM, WRITE, 4 * KIB), (32, 4), (0.50, 7.0)),
+    Row { latency: Some(1.3), ..data("read-4k-alone", (RANDOM, READ, 4 * KIB), (1, 1), (0.75, 0.0)) },
+    metadata("lookup", Work::Lookup),
+    metadata("getattr", Work::GetAttr),
+    metadata("create-remove", Work::CreateRemove),
+    metadata("listing", Work::Listing),
+];
+
+impl Row {
+    /// The row in words.
+    #[must_use]
+    pub fn title(&self, names: u32) -> String {
+        let Self { depth, connections, .. } = self;
+        let plural = if *connections == 1 { "" } else { "s" };
+        let what = match self.work {
+            Work::Data { pattern, direction, block } => {
+                let size = if block >= MIB {
+                    format!("{} MiB", block / MIB)
+                } else {
+                    format!("{} KiB", block / KIB)
+                };
+                let way = if direction == Direction::Read { "READ" } else { "WRITE" };
+                let order = if pattern == Pattern::Random { "random " } else { "" };
+                format!("{order}{way} {size}")
+            }
+            Work::Lookup => "LOOKUP".into(),
+            Work::GetAttr => "GETATTR".into(),
+            Work::CreateRemove => "CREATE+REMOVE".into(),
+            Work::Listing => return format!("READDIRPLUS of {names} names"),
+        };
+        format!("{what}, depth {depth}, {connections} conn{plural}")
+    }
+
+    /// Bytes of a block, where the row's figure is a speed.
+    #[must_use]
+    pub const fn block(&self) -> Option<u64> {
+        match self.work {
+            Work::Data { block, .. } => Some(block),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_name_of_its_own_and_something_asked_of_it() {
+        for (at, row) in ROWS.iter().enumerate() {
+            assert!(ROWS[..at].iter().all(|other| other.id != row.id), "{}", row.id);
+            assert!(row.of_limit.is_some() || row.of_peer.is_some(), "{}", row.id);
+        }
+    }
+}

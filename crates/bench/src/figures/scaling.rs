@@ -1,0 +1,293 @@
+//! How speed goes with connections and nodes, beside the limit's own curve, and what idle connections cost.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use client::{FileRef, Mount, Settings};
+use record::Pattern;
+
+use super::record::{Figures, LIMIT, Line, Mark, OURS, Sample, Series};
+use super::server::{Peer, Running};
+use super::{LIMIT_MODES, Options, Scale, best_of, in_words, our_server, sample_of};
+use crate::experiment::WorkloadSpec;
+use crate::files::Files;
+use crate::jobs::Window;
+use crate::limit::{self, Shape, measure_once};
+use crate::machine;
+use crate::measure;
+
+/// Connections at depth 1.
+const ALONE: [u32; 8] = [1, 2, 4, 16, 64, 250, 500, 1000];
+/// Connections at depth 32.
+const DEEP: [u32; 3] = [4, 8, 16];
+/// Nodes, over eight connections at depth 32.
+const NODES: [u8; 4] = [1, 2, 4, 8];
+/// A mount has so many connections at most.
+const MOUNT_CONNECTIONS_MAX: u32 = 64;
+/// A point may lose so much of the share that the first of its curve has.
+const CURVE_SHARE_MIN: f64 = 0.85;
+/// Repetitions of each point.
+const REPEATS: u32 = 3;
+/// Idle connections, and what they may cost.
+const IDLE: u32 = 1000;
+const IDLE_MIB_MAX: f64 = 100.0;
+const IDLE_KIB_EACH_MAX: f64 = 64.0;
+/// Blocks of the curves.
+const BLOCK: u64 = 4096;
+/// A NULL call of NFS with its record mark. RFC 5531 s9, s11
+const NULL_CALL: [u32; 11] = [0x8000_0028, 7, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
+/// What a NULL call is answered with: a mark and six words.
+const NULL_REPLY_BYTES: usize = 28;
+/// A server that does not answer NULL for so long never will.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One point of a curve.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    connections: u32,
+    depth: u32,
+    nodes: u8,
+}
+
+impl Point {
+    fn title(self) -> String {
+        let Self { connections, depth, nodes } = self;
+        let plural = |count: u32| if count == 1 { "" } else { "s" };
+        let over = match nodes {
+            0 => String::new(),
+            nodes => format!(", {nodes} node{}", plural(nodes.into())),
+        };
+        format!("READ 4 KiB, depth {depth}, {connections} conn{}{over}", plural(connections))
+    }
+
+    fn remotes(self) -> Vec<IpAddr> {
+        (1..=self.nodes.max(1)).map(|node| Ipv4Addr::new(127, 0, 0, node).into()).collect()
+    }
+
+    fn shape(self) -> Shape {
+        Shape {
+            block_bytes: BLOCK as usize,
+            depth: self.depth as usize,
+            connections: self.connections as usize,
+            direction: limit::Direction::Read,
+            remotes: self.remotes(),
+        }
+    }
+}
+
+/// Measures the curves and idle connections, and adds them to the record.
+pub fn measure(
+    options: &Options,
+    place: &Path,
+    deadline: Instant,
+    figures: &mut Figures,
+    progress: &mut impl FnMut(&str),
+) {
+    machine::raise_descriptors();
+    match idle(options, place) {
+        Ok(line) => figures.lines.push(line),
+        Err(reason) => figures.notes.push(format!("left out: idle connections: {reason}")),
+    }
+    let alone = ALONE.map(|connections| Point { connections, depth: 1, nodes: 0 });
+    let deep = DEEP.map(|connections| Point { connections, depth: 32, nodes: 0 });
+    let nodes = NODES.map(|nodes| Point { connections: 8, depth: 32, nodes });
+    for points in [&alone[..], &deep[..], &nodes[..]] {
+        match curve(options, place, points, deadline, progress) {
+            Ok(lines) => figures.lines.extend(lines),
+            Err(reason) => figures.notes.push(format!("left out: a curve: {reason}")),
+        }
+    }
+}
+
+/// Our server with the nodes that a curve needs.
+fn serve(options: &Options, place: &Path, name: &str, nodes: u8, mem: &str) -> Result<Running, String> {
+    let mut peer: Peer = our_server(&options.program);
+    for node in 2..=nodes {
+        peer.command.push_str(&format!(" --listen 127.0.0.{node}:$PORT"));
+    }
+    peer.command = peer.command.replace("--mem 6GiB", &format!("--mem {mem}"));
+    let place = place.join(name);
+    std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
+    Running::start(&peer, &place, true)
+}
+
+fn curve(
+    options: &Options,
+    place: &Path,
+    points: &[Point],
+    deadline: Instant,
+    progress: &mut impl FnMut(&str),
+) -> Result<Vec<Line>, String> {
+    let scale = &options.scale;
+    let nodes = points.iter().map(|point| point.nodes).max().unwrap_or(0);
+    let server = serve(options, place, &format!("curve-{nodes}-{}", points.len()), nodes, "1GiB")?;
+    let mount = server.mount(4).map_err(|error| in_words(&error))?;
+    let files = Files::prepare(&mount, &[spec(1, scale)], |_| ()).map_err(|error| in_words(&error))?;
+    let file =
+        files.by_workload.first().and_then(|files| files.first()).copied().ok_or("no file was made")?;
+    drop(mount);
+    let modes: Vec<_> = points.iter().map(|point| best_of(&point.shape(), scale.look)).collect();
+    let mut lines: Vec<Line> = points
+        .iter()
+        .map(|point| Line {
+            id: "curve".into(),
+            title: point.title(),
+            block: Some(BLOCK),
+            series: vec![Series::new(LIMIT), Series::new(OURS)],
+            marks: Vec::new(),
+        })
+        .collect();
+    for _ in 0..REPEATS {
+        for ((point, modes), line) in points.iter().zip(&modes).zip(&mut lines) {
+            if Instant::now() >= deadline {
+                return Err("the time was over".into());
+            }
+            progress(&line.title);
+            let [limit, ours] = line.series.as_mut_slice() else { continue };
+            let tries = modes.iter().take(LIMIT_MODES).filter_map(|(mode, congestion)| {
+                measure_once(&point.shape(), *mode, congestion, scale.window).ok()
+            });
+            let best = tries.max_by(|one, other| one.iops.total_cmp(&other.iops));
+            limit.samples.push(best.as_ref().map(sample_of));
+            match sample(&server, *point, file.handle, file.number, scale) {
+                Ok(sample) => ours.samples.push(Some(sample)),
+                Err(reason) => ours.failed = Some(reason),
+            }
+        }
+    }
+    judge(&mut lines);
+    Ok(lines)
+}
+
+/// Holds each point's share of the limit against that of the first.
+fn judge(lines: &mut [Line]) {
+    let share = |line: &Line| {
+        let (limit, ours) = (line.series(LIMIT)?, line.series(OURS)?);
+        ours.ratio(limit, |sample| Some(sample.per_s))
+    };
+    let first = lines.first().and_then(share);
+    for line in lines.iter_mut().skip(1) {
+        let found = share(line).zip(first).map(|(share, first)| share / first);
+        let what = "of the first point's share of the limit";
+        line.marks = vec![Mark::new(what, CURVE_SHARE_MIN, false, found)];
+    }
+}
+
+fn spec(depth: u32, scale: &Scale) -> WorkloadSpec {
+    WorkloadSpec {
+        name: "curve".into(),
+        pattern: Pattern::Random,
+        block: BLOCK,
+        depth,
+        readers: 1,
+        writers: 0,
+        file: scale.file_bytes,
+        rate: None,
+    }
+}
+
+/// One measurement with as many mounts as so many connections need.
+fn sample(
+    server: &Running,
+    point: Point,
+    handle: nfs3::FileHandle,
+    number: u32,
+    scale: &Scale,
+) -> Result<Sample, String> {
+    let target = format!("127.0.0.1:{}", server.export.display());
+    let remotes: Vec<String> = point.remotes().iter().map(ToString::to_string).collect();
+    let mut mounts: Vec<(Mount, u32)> = Vec::new();
+    let mut left = point.connections;
+    while left > 0 {
+        let connections = left.min(MOUNT_CONNECTIONS_MAX);
+        left -= connections;
+        let port = server.port;
+        let mut text = format!("noresvport,port={port},mountport={port},nconnect={connections}");
+        if point.nodes > 1 {
+            text.push_str(&format!(",remoteports={}", remotes.join("~")));
+        }
+        let settings = Settings::from_options(&target, &text).map_err(|error| in_words(&error))?;
+        mounts.push((Mount::with_settings(settings).map_err(|error| in_words(&error))?, connections));
+    }
+    let window = Window { warm: scale.warm, end: scale.warm + scale.window };
+    let (busy, own, before) = (machine::Busy::start(), machine::own_cpu(), server.cpu());
+    let began = Instant::now();
+    let outcomes: Vec<Result<measure::Sample, String>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = mounts
+            .iter()
+            .map(|(mount, connections)| {
+                scope.spawn(move || {
+                    let file: (FileRef, u32) = (mount.spread_file_ref(handle), number);
+                    measure::run(mount, &|| None, &spec(connections * point.depth, scale), &[file], window)
+                })
+            })
+            .collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err("a load ended by a bug".to_owned()))
+        };
+        threads.into_iter().map(ended).collect()
+    });
+    let seen = busy.share();
+    let ours = machine::own_cpu().saturating_sub(own) + server.cpu().saturating_sub(before);
+    let all = began.elapsed().as_secs_f64() * machine::cpus() as f64;
+    let mut per_s = 0.0;
+    for outcome in outcomes {
+        per_s += outcome?.read.ok_or("nothing was measured")?.iops;
+    }
+    let others = (seen.busy + seen.stolen - ours.as_secs_f64() / all.max(1e-9)).max(0.0);
+    Ok(Sample { per_s, others, ..Sample::default() })
+}
+
+/// Resident memory of a server without files and with a thousand connections that have made a call each.
+fn idle(options: &Options, place: &Path) -> Result<Line, String> {
+    let server = serve(options, place, "idle", 1, "64MiB")?;
+    let before = server.resident_bytes();
+    let streams = (0..IDLE).map(|_| greet(server.port)).collect::<std::io::Result<Vec<_>>>();
+    let streams = streams.map_err(|error| format!("of {IDLE} connections not all were served: {error}"))?;
+    let after = server.resident_bytes();
+    drop(streams);
+    let each = after.saturating_sub(before) as f64 / f64::from(IDLE) / 1024.0;
+    let mark = |what: &str, asked, found| Mark::new(what, asked, true, Some(found));
+    Ok(Line {
+        id: "idle".into(),
+        title: format!("server with {IDLE} idle conns"),
+        marks: vec![
+            mark("MiB resident", IDLE_MIB_MAX, after as f64 / (1 << 20) as f64),
+            mark("KiB for each connection", IDLE_KIB_EACH_MAX, each),
+        ],
+        ..Line::default()
+    })
+}
+
+/// Connects and makes one call.
+fn greet(port: u16) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(&NULL_CALL.map(u32::to_be_bytes).concat())?;
+    stream.read_exact(&mut [0; NULL_REPLY_BYTES])?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_held_against_its_first_point() {
+        let line = |limit: f64, ours: f64| {
+            let series = |who: &str, per_s| Series {
+                samples: vec![Some(Sample { per_s, ..Sample::default() })],
+                ..Series::new(who)
+            };
+            Line { series: vec![series(LIMIT, limit), series(OURS, ours)], ..Line::default() }
+        };
+        let mut lines = [line(100.0, 50.0), line(200.0, 100.0), line(400.0, 100.0)];
+        judge(&mut lines);
+        assert!(lines[0].marks.is_empty());
+        assert_eq!(lines[1].marks[0].reached(), Some(true));
+        assert_eq!(lines[2].marks[0].found, Some(0.5));
+        assert_eq!(lines[2].marks[0].reached(), Some(false));
+    }
+}

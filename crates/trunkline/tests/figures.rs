@@ -1,0 +1,72 @@
+//! `cargo xtask bench` in small: one row of the table, with our server as a process of its own, and a valid record.
+
+use bench::figures::{self, Figures, LIMIT, OURS, Options, Peer, Scale};
+use std::time::Duration;
+
+fn options(rows: &[&str]) -> Options {
+    Options {
+        program: env!("CARGO_BIN_EXE_trunkline").into(),
+        peers: Vec::new(),
+        libnfs: None,
+        rows: rows.iter().map(|row| (*row).to_owned()).collect(),
+        scale: Scale {
+            warm: Duration::from_millis(1),
+            window: Duration::from_millis(20),
+            look: Duration::from_millis(1),
+            repeats: 1,
+            file_bytes: 1 << 20,
+            names: 10,
+            // As slow as the machine may be.
+            budget: Duration::from_secs(600),
+            scaling: false,
+        },
+        command: "a test".into(),
+        notes: Vec::new(),
+    }
+}
+
+#[test]
+fn a_tiny_table_gives_a_record_that_can_be_read_again() {
+    let mut options = options(&["write-64k-2", "listing"]);
+    options.peers = vec![
+        Peer { name: "ourselves".into(), command: figures_of_ourselves() },
+        Peer { name: "broken".into(), command: "echo cannot serve; exit 1".into() },
+    ];
+    let measured = figures::run(&options, |_| ()).unwrap();
+    let record = Figures::read(&measured.write()).unwrap();
+    // Fractions may lose their last digit on the way.
+    assert_eq!(record.notes, measured.notes);
+    assert_eq!(record.environment.cmdline, "a test");
+    let [data, listing] = record.lines.as_slice() else { panic!("{} lines", record.lines.len()) };
+    for (line, who) in [
+        (data, LIMIT),
+        (data, OURS),
+        (data, "ourselves + our client"),
+        (listing, OURS),
+        (listing, "ourselves + our client"),
+    ] {
+        let series = line.series(who).unwrap_or_else(|| panic!("{}: no {who}", line.title));
+        assert_eq!(series.failed, None, "{}, {who}", line.title);
+        let sample = series.samples.first().unwrap().as_ref().unwrap();
+        assert!(sample.per_s > 0.0, "{}, {who}", line.title);
+    }
+    assert!(data.marks.iter().all(|mark| mark.found.is_some()), "{:?}", data.marks);
+    assert!(record.notes.iter().any(|note| note.contains("cannot serve")), "{:?}", record.notes);
+    let table = figures::render(&record);
+    assert!(table.contains("WRITE 64 KiB, depth 32, 2 conns") && table.contains("of the limit"), "{table}");
+}
+
+/// Our own server, as anybody's would be started.
+fn figures_of_ourselves() -> String {
+    let program = env!("CARGO_BIN_EXE_trunkline");
+    format!(
+        "exec '{program}' serve --mem 64MiB --export \"$EXPORT\" --listen 127.0.0.1:$PORT \
+         --listen 127.0.0.1:$MOUNT_PORT"
+    )
+}
+
+#[test]
+fn a_row_that_does_not_exist_is_an_error_that_names_the_rows() {
+    let error = figures::run(&options(&["read-5g"]), |_| ()).unwrap_err();
+    assert!(error.contains("read-5g") && error.contains("read-1m-1"), "{error}");
+}
