@@ -174,6 +174,15 @@ impl Target<'_> {
         Ok(store.write(caller, self.object, offset, data, how))
     }
 
+    /// COMMIT.
+    pub fn commit(&self, offset: u64, count: u32) -> Result<(Change, Stored<u64>), Unanswered> {
+        let store = &self.export.store;
+        if self.at_once {
+            return store.commit_now(self.object, offset, count).ok_or(Unanswered::MustWait);
+        }
+        Ok(store.commit(self.object, offset, count))
+    }
+
     /// WRITE of bytes that were received in place. They stay there when the store must wait.
     #[inline]
     pub fn write_landed(

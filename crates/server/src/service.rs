@@ -181,6 +181,8 @@ impl Executor<'_> {
 /// One turn of one connection on its loop.
 pub(crate) struct Service<'a> {
     pub executor: Executor<'a>,
+    /// What stores are seen to hold holds for the calls of one receive.
+    pub moment: &'a store::Moment,
     pub counters: &'a mut Counters,
     pub off_loop: &'a OffLoop,
     /// The connection's calls that workers have.
@@ -291,6 +293,11 @@ impl Sink for Service<'_> {
         let target = request.open_for_change_at_once(&args.file).ok()?;
         let landing = target.export.store.landing(args.offset, args.data_len)?;
         Some(PayloadPlace { at, len, landing: Incoming(landing) })
+    }
+
+    #[inline]
+    fn receiving(&mut self) {
+        self.moment.renew();
     }
 
     #[inline]

@@ -21,6 +21,8 @@ mod groups;
 mod identity;
 mod listing;
 mod map;
+mod mapping;
+mod moment;
 mod name;
 mod node;
 mod now;
@@ -39,6 +41,9 @@ use cache::Cache;
 use groups::Groups;
 use identity::Identity;
 use map::Map;
+pub(crate) use mapping::Mapped;
+pub use mapping::distrust;
+pub use moment::Moment;
 use name::Naming;
 use node::Node;
 use rustix::fs::{Mode, OFlags};
@@ -130,6 +135,8 @@ struct Shared {
     /// Whether the file system can be asked to read, and to write, only what it can at once.
     reads_now: AtomicBool,
     writes_now: AtomicBool,
+    /// Whether its files can be mapped.
+    maps: AtomicBool,
     /// Whether the file system's offsets in directories do not stay good, so that we number names.
     number_names: bool,
     naming: Naming,
@@ -255,6 +262,7 @@ impl Shared {
             memory: find::is_memory(kind),
             reads_now: AtomicBool::new(true),
             writes_now: AtomicBool::new(true),
+            maps: AtomicBool::new(true),
             number_names: listing::must_number(kind),
             root,
             root_object,
@@ -517,5 +525,9 @@ impl Store for DirStore {
         })?;
         *landing = None;
         Some(written)
+    }
+
+    fn commit_now(&self, object: ObjectId, _offset: u64, _count: u32) -> Option<(Change, Result<u64>)> {
+        self.shared.commit_data_now(object)
     }
 }

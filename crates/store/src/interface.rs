@@ -477,6 +477,11 @@ pub trait Store: Send + Sync + 'static {
         (!self.may_block()).then(|| self.write(caller, object, offset, data, stability))
     }
 
+    /// [`commit`](Self::commit), or `None` when it would have to wait.
+    fn commit_now(&self, object: ObjectId, offset: u64, count: u32) -> Option<(Change, Result<u64>)> {
+        (!self.may_block()).then(|| self.commit(object, offset, count))
+    }
+
     /// [`write_landed`](Self::write_landed), or `None` when it would have to wait; then the landing stays where it
     /// is, with its bytes. Otherwise it is taken.
     fn write_landed_now(

@@ -1,6 +1,7 @@
 //! Payload on its way: out of a store as a [`Segment`], into it as a [`Landing`].
 
 use crate::buffer::Buffer;
+use crate::dir::Mapped;
 use crate::mem;
 use smallvec::SmallVec;
 use std::io::IoSliceMut;
@@ -10,11 +11,16 @@ use std::ops::Deref;
 ///
 /// Of a memory store they are a view of its own pages, and may outlive the store; else they are a buffer that
 /// goes back to its pool.
+///
+/// A loop that said so ([`Moment`](crate::Moment)) may also be given the mapped pages of a file. Those it hands to the
+/// kernel and does not look at: they are the file's as it is when they are sent, or gone by then, which only the
+/// kernel survives.
 pub struct Segment(Bytes);
 
 enum Bytes {
     Pinned(mem::Pinned),
     Read(Buffer),
+    Mapped(Mapped),
 }
 
 impl Deref for Segment {
@@ -25,6 +31,7 @@ impl Deref for Segment {
         match &self.0 {
             Bytes::Pinned(pinned) => pinned,
             Bytes::Read(buffer) => buffer,
+            Bytes::Mapped(mapped) => mapped.bytes(),
         }
     }
 }
@@ -33,6 +40,13 @@ impl From<mem::Pinned> for Segment {
     #[inline]
     fn from(pinned: mem::Pinned) -> Self {
         Self(Bytes::Pinned(pinned))
+    }
+}
+
+impl From<Mapped> for Segment {
+    #[inline]
+    fn from(mapped: Mapped) -> Self {
+        Self(Bytes::Mapped(mapped))
     }
 }
 

@@ -11,6 +11,8 @@ mod fixture;
 mod handles;
 #[path = "dir/listing.rs"]
 mod listing;
+#[path = "dir/mapped.rs"]
+mod mapped;
 #[path = "dir/owner.rs"]
 mod owner;
 #[path = "dir/semantics.rs"]

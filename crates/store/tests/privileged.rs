@@ -16,6 +16,8 @@ mod handles;
 mod identities;
 #[path = "dir/listing.rs"]
 mod listing;
+#[path = "dir/mapped.rs"]
+mod mapped;
 #[path = "dir/mounts.rs"]
 mod mounts;
 #[path = "dir/owner.rs"]

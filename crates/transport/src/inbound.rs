@@ -165,6 +165,7 @@ impl<L: Landing> Inbound<L> {
             self.parse(&held, sink)?;
         }
         while sink.wants_more() {
+            sink.receiving();
             let (wanted, got) = match &self.state {
                 State::Payload { .. } => self.receive_payload(fd, scratch, sink)?,
                 State::Whole(needed) => {

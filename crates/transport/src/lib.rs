@@ -86,6 +86,9 @@ pub trait Sink {
     /// [`HEAD_BYTES_MIN`] bytes. `None`: the record is assembled and comes by [`Sink::record`].
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Self::Landing>>;
 
+    /// More is about to be received. What comes until this is called again was received at once.
+    fn receiving(&mut self) {}
+
     /// Takes a whole record.
     fn record(&mut self, record: &[u8]);
 

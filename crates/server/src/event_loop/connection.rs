@@ -262,7 +262,14 @@ impl Connection {
     }
 
     fn flush(&mut self) -> Result<(), transport::Error> {
-        self.unsent = !self.stream.flush(&Pinned)?;
+        let flushed = self.stream.flush(&Pinned).inspect_err(|error| {
+            // The client asks again on its next connection.
+            if is_bad_address(error) {
+                tracing::info!(peer = %self.client.peer, "a file got shorter while it was sent");
+                store::distrust();
+            }
+        });
+        self.unsent = !flushed?;
         Ok(())
     }
 
@@ -283,8 +290,10 @@ impl Connection {
             text: &mut work.text,
             now,
         };
+        let moment = store::Moment::begin();
         let mut service = Service {
             executor,
+            moment: &moment,
             counters: &mut self.counters,
             off_loop,
             flight: &mut self.flight,
@@ -465,4 +474,9 @@ impl Connection {
             drop(self.stream.abort());
         }
     }
+}
+
+/// Whether a send found that pages were gone.
+fn is_bad_address(error: &transport::Error) -> bool {
+    matches!(error, transport::Error::Io(error) if error.raw_os_error() == Some(rustix::io::Errno::FAULT.raw_os_error()))
 }

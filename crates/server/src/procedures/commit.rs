@@ -6,11 +6,11 @@ use nfs3::proc::commit::{Args, Reply, Success};
 use nfs3::{Outcome, WccData};
 
 pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
-    let target = match request.open_for_change(&args.file) {
+    let target = match request.open_for_change_at_once(&args.file) {
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),
     };
-    let (change, result) = target.export.store.commit(target.object, args.offset, args.count);
+    let (change, result) = target.commit(args.offset, args.count)?;
     let file = target.wcc(&change);
     Ok(match result {
         Ok(verifier) => Outcome::Ok(Success { file, verifier: verifier.to_be_bytes() }),

@@ -1,6 +1,8 @@
 //! READ, WRITE and COMMIT.
 
-use super::identity::prepare_thread;
+use super::identity::{ActingUser, prepare_thread};
+use super::mapping::{self, Mapped};
+use super::moment::{self, Seen};
 use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
 use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
@@ -64,27 +66,75 @@ impl Shared {
         count: u32,
         out: &mut SmallVec<[Segment; 1]>,
     ) -> Option<Result<ReadEnd>> {
+        let caller = self.identity.effective(caller);
+        let store = std::ptr::from_ref(self).addr();
+        let known =
+            moment::with_seen(store, &object, caller, |seen| self.read_seen(seen, offset, count, out));
+        if let Some(read) = known {
+            return read.map(Ok);
+        }
+        let seen = self.see(caller, object)?;
+        let read = self.read_seen(&seen, offset, count, out);
+        moment::remember(seen);
+        read.map(Ok)
+    }
+
+    /// A file that the caller may read, if all of that is known already.
+    fn see(&self, caller: Caller<'_>, object: ObjectId) -> Option<Seen> {
         let node = self.held_now(object)?;
         let fd = node.opened_to_read().filter(|_| self.reads_now.load(Ordering::Relaxed))?;
+        node.require_file().ok()?;
         let stat = node.stat().ok()?;
-        let caller = self.identity.effective(caller);
         if !owns(caller, &stat) && !reads(node.known_rights(&self.callers, caller, &stat)?) {
             return None;
         }
-        let left = u64::try_from(stat.st_size).unwrap_or_default().saturating_sub(offset);
+        let attributes = attributes(object, &stat);
+        // To look at a hole through a mapping would fill it.
+        let mapping = if self.memory
+            && attributes.size >= mapping::FILE_BYTES_MIN
+            && attributes.used >= attributes.size
+            && self.maps.load(Ordering::Relaxed)
+            && moment::is_on()
+            && mapping::is_trusted()
+        {
+            let mapping = node.mapped(fd, attributes.size);
+            self.maps.store(mapping.is_some(), Ordering::Relaxed);
+            mapping
+        } else {
+            None
+        };
+        let store = std::ptr::from_ref(self).addr();
+        let mut seen = Seen::new(store, node, attributes, caller);
+        seen.mapping = mapping;
+        Some(seen)
+    }
+
+    /// Reads from what has been seen, from memory or not at all.
+    fn read_seen(
+        &self,
+        seen: &Seen,
+        offset: u64,
+        count: u32,
+        out: &mut SmallVec<[Segment; 1]>,
+    ) -> Option<ReadEnd> {
+        let attributes = seen.attributes;
+        let left = attributes.size.saturating_sub(offset);
         let count = count.min(u32::try_from(left).unwrap_or(u32::MAX));
-        if count > 0 {
+        let eof = u64::from(count) >= left;
+        let mapping = seen.mapping.as_ref().filter(|_| count > 0);
+        if let Some(mapped) = mapping.and_then(|mapping| Mapped::new(mapping, offset, count as usize)) {
+            out.push(mapped.into());
+        } else if count > 0 {
             let mut buffer = self.buffers.take(count as usize);
             let mut slices = [IoSliceMut::new(&mut buffer)];
-            let done = rustix::io::preadv2(fd, &mut slices, offset, self.at_once());
+            let done = rustix::io::preadv2(seen.node.opened_to_read()?, &mut slices, offset, self.at_once());
             let done = supported(done, &self.reads_now)?;
             if done != count as usize {
                 return None;
             }
             out.push(buffer.into());
         }
-        let eof = u64::from(count) >= left;
-        Some(Ok(ReadEnd { count, eof, attributes: attributes(object, &stat) }))
+        Some(ReadEnd { count, eof, attributes })
     }
 
     /// How the kernel is asked to wait for no device. A file system in memory has none, and does not know the flag.
@@ -142,11 +192,20 @@ impl Shared {
         prepare_thread();
         node.dirty.store(true, Ordering::Relaxed);
         let done = {
-            // As the caller: quotas and reserved blocks are its own, and privileges of the file end.
-            let _acting = self.identity.act_as_user(caller)?;
+            let _acting = self.act_to_write(caller, stat)?;
             write_all(fd, offset, data)?
         };
         Ok(done as u32)
+    }
+
+    /// Acts as the caller: quotas and reserved blocks are its own, and privileges of the file end. A file system in
+    /// memory reserves nothing, and charges a file's owner; so where the file has no privileges nothing is different.
+    fn act_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<ActingUser> {
+        const SET_USER_OR_GROUP: u32 = 0o6000;
+        if self.memory && stat.st_mode & SET_USER_OR_GROUP == 0 {
+            return Ok(ActingUser::nobody_else());
+        }
+        self.identity.act_as_user(caller)
     }
 
     /// Whether the caller may write there; how much.
@@ -178,10 +237,12 @@ impl Shared {
         data: &[u8],
         stability: Stability,
     ) -> Option<(Change, Result<Written>)> {
-        if stability != Stability::Unstable || data.is_empty() {
+        // In memory there is nothing to sync.
+        if (stability != Stability::Unstable && !self.memory) || data.is_empty() {
             return None;
         }
         let node = self.held_now(object)?;
+        moment::forget(&object);
         let fd = node.opened_to_write().filter(|_| self.writes_now.load(Ordering::Relaxed))?;
         let held = node.try_hold()?;
         let before = node.stat().ok()?;
@@ -194,7 +255,7 @@ impl Shared {
         prepare_thread();
         node.dirty.store(true, Ordering::Relaxed);
         let done = {
-            let _acting = self.identity.act_as_user(caller).ok()?;
+            let _acting = self.act_to_write(caller, &before).ok()?;
             let done = rustix::io::pwritev2(fd, &[IoSlice::new(data)], offset, self.at_once());
             supported(done, &self.writes_now)?
         };
@@ -205,7 +266,15 @@ impl Shared {
         let change = node.change_since(&before);
         drop(held);
         let count = u32::try_from(done).ok()?;
-        Some((change, Ok(Written { count, committed: Stability::Unstable, verifier })))
+        Some((change, Ok(Written { count, committed: stability, verifier })))
+    }
+
+    /// As [`commit_data`](Self::commit_data), where there is nothing to sync.
+    pub fn commit_data_now(&self, object: ObjectId) -> Option<(Change, Result<u64>)> {
+        let node = self.held_now(object).filter(|_| self.memory)?;
+        node.require_file().ok()?;
+        let stat = node.stat().ok()?;
+        Some((node.change_since(&stat), Ok(self.state.verifier())))
     }
 
     pub fn commit_data(&self, object: ObjectId) -> (Change, Result<u64>) {

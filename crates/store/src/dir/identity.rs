@@ -106,6 +106,13 @@ impl Identity {
 #[must_use]
 pub(super) struct ActingUser(Option<u32>);
 
+impl ActingUser {
+    /// Acts as this process.
+    pub const fn nobody_else() -> Self {
+        Self(None)
+    }
+}
+
 impl Drop for ActingUser {
     fn drop(&mut self) {
         // Root may always become root again; that it was the user until now is what is checked.

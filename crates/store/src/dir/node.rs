@@ -5,6 +5,7 @@
 //! the file system has count, and remembered for a second, or until mode or owner change.
 
 use super::identity::Identity;
+use super::mapping::Mapping;
 use super::sys;
 use crate::interface::{Attributes, Caller, Change, Error, Kind, ObjectId, Result, Time, WeakAttributes};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The right to read, or to list a directory.
@@ -52,6 +53,7 @@ pub(super) struct Node {
     /// Of a directory: held while it is listed, because the position of its descriptor is shared.
     pub numbers: Mutex<Option<super::listing::Numbers>>,
     change: Mutex<()>,
+    mapping: Mutex<Option<Arc<Mapping>>>,
     grants: Mutex<[Option<Grant>; GRANTS]>,
     /// Written to since the last sync.
     pub dirty: AtomicBool,
@@ -71,6 +73,7 @@ impl Node {
             writable: OnceLock::new(),
             numbers: Mutex::new(None),
             change: Mutex::new(()),
+            mapping: Mutex::new(None),
             grants: Mutex::new([None; GRANTS]),
             dirty: AtomicBool::new(false),
             used: AtomicBool::new(true),
@@ -135,6 +138,16 @@ impl Node {
     /// A descriptor to read from, if there is one already.
     pub fn opened_to_read(&self) -> Option<BorrowedFd<'_>> {
         self.readable.get().or_else(|| self.writable.get()).map(AsFd::as_fd)
+    }
+
+    /// Its pages, mapped as far as a file of this size has any. `None` where they cannot be.
+    pub fn mapped(&self, fd: BorrowedFd<'_>, file_bytes: u64) -> Option<Arc<Mapping>> {
+        let mut mapping = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = mapping.as_ref().filter(|known| known.len() as u64 >= file_bytes);
+        if known.is_none() {
+            *mapping = Some(Arc::new(Mapping::new(fd, file_bytes).ok()?));
+        }
+        mapping.clone()
     }
 
     /// A descriptor to write to, if there is one already.

@@ -48,6 +48,11 @@ impl Home {
     }
 }
 
+/// Whether it is on a tmpfs.
+pub fn is_tmpfs(home: &Home) -> bool {
+    rustix::fs::statfs(home.path("")).unwrap().f_type & 0xffff_ffff == 0x0102_1994
+}
+
 pub fn mode(mode: u32) -> SetAttributes {
     SetAttributes { mode: Some(mode), ..SetAttributes::default() }
 }

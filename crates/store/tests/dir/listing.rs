@@ -5,12 +5,12 @@ use crate::fixture::{Home, ROOT, list};
 use std::collections::BTreeSet;
 use store::{Error, Store};
 
-const MANY: usize = 20_000;
+const MANY: usize = 100_000;
 
 pub fn all_are_listed_once(home: &Home, many: usize) {
     let already = std::fs::read_dir(home.path("")).unwrap().count();
     for number in 0..many {
-        std::fs::write(home.path(&format!("name-{number}")), b"").unwrap();
+        std::fs::File::create(home.path(&format!("name-{number}"))).unwrap();
     }
     let store = home.open();
     let found = list(&store, store.root(), 777).unwrap();
@@ -18,6 +18,44 @@ pub fn all_are_listed_once(home: &Home, many: usize) {
     assert_eq!((found.len(), names.len()), (already + many + 2, already + many + 2));
     let cookies: BTreeSet<_> = found.iter().map(|(_, cookie)| *cookie).collect();
     assert_eq!(cookies.len(), found.len(), "each place has a cookie of its own");
+}
+
+/// Lists what [`all_are_listed_once`] made, and removes a quarter of it meanwhile: what has been listed, and what has not.
+fn what_stays_is_listed_once_while_the_rest_goes(home: &Home, many: usize) {
+    let store = home.open();
+    let root = store.root();
+    let mut kept = vec![0_u8; many];
+    let (mut cookie, mut next) = (0, 0);
+    loop {
+        let mut taken = 0;
+        let end = store.read_directory(ROOT, root, cookie, &mut |entry| {
+            if taken == 500 {
+                return false;
+            }
+            taken += 1;
+            cookie = entry.cookie;
+            let number = std::str::from_utf8(entry.name).ok().and_then(|name| name.strip_prefix("name-"));
+            if let Some(number) = number {
+                kept[number.parse::<usize>().unwrap()] += 1;
+            }
+            true
+        });
+        if end.unwrap().eof {
+            break;
+        }
+        // A listing may go up or down, so names go from both ends.
+        for number in (next..next + 250).filter(|number| number * 4 < many) {
+            let number = if number % 2 == 0 { number * 2 } else { (many - number) & !1 };
+            std::fs::remove_file(home.path(&format!("name-{number}"))).unwrap();
+        }
+        next += 250;
+    }
+    let left = std::fs::read_dir(home.path("")).unwrap().count();
+    assert!(left <= many * 3 / 4, "names were removed: {left} are left");
+    for (number, times) in kept.iter().enumerate() {
+        let expected = if number % 2 == 1 { 1..=1 } else { 0..=1 };
+        assert!(expected.contains(times), "name-{number} came {times} times");
+    }
 }
 
 pub fn changes_in_between_disturb_nothing(home: &Home) {
@@ -57,9 +95,11 @@ pub fn changes_in_between_disturb_nothing(home: &Home) {
 }
 
 #[test]
-fn twenty_thousand_names_are_listed_once_each() {
-    as_root_and_not("listing::twenty_thousand_names_are_listed_once_each", || {
-        all_are_listed_once(&Home::new(), MANY);
+fn a_hundred_thousand_names_are_listed_once_each() {
+    as_root_and_not("listing::a_hundred_thousand_names_are_listed_once_each", || {
+        let home = Home::new();
+        all_are_listed_once(&home, MANY);
+        what_stays_is_listed_once_while_the_rest_goes(&home, MANY);
     });
 }
 

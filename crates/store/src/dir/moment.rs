@@ -1,0 +1,176 @@
+//! What a loop found out about a file, for the calls that came with the same receive.
+//!
+//! All those calls were on their way before the first of them is looked at, and none is answered before. So what was
+//! seen of a file for one of them is as right for the others, whoever has changed it in between: to their clients that
+//! happened at the same time. Nothing is kept beyond, and a change by the loop itself ends it.
+
+use super::mapping;
+use super::node::Node;
+use crate::interface::{Attributes, Caller, ObjectId};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Files that are remembered.
+const FILES: usize = 8;
+
+thread_local! {
+    static NOW: RefCell<Files> = RefCell::new(Files { on: false, known: SmallVec::new(), next: 0 });
+}
+
+struct Files {
+    /// Whether there is a moment.
+    on: bool,
+    known: SmallVec<[Seen; FILES]>,
+    next: usize,
+}
+
+/// A file that a caller may read, and what is needed for it.
+pub(super) struct Seen {
+    /// Tells stores apart.
+    pub store: usize,
+    pub node: Arc<Node>,
+    pub attributes: Attributes,
+    pub mapping: Option<Arc<mapping::Mapping>>,
+    uid: u32,
+    gid: u32,
+    gids: SmallVec<[u32; 16]>,
+}
+
+impl Seen {
+    pub fn new(store: usize, node: Arc<Node>, attributes: Attributes, caller: Caller<'_>) -> Self {
+        let Caller { uid, gid, gids } = caller;
+        Self { store, node, attributes, mapping: None, uid, gid, gids: gids.into() }
+    }
+
+    fn is(&self, store: usize, object: &ObjectId, caller: Caller<'_>) -> bool {
+        self.store == store
+            && self.node.object == *object
+            && (self.uid, self.gid) == (caller.uid, caller.gid)
+            && self.gids.as_slice() == caller.gids
+    }
+}
+
+/// While it lives, this thread is a loop that answers the calls of one connection, and sends what they read by system
+/// calls alone: a store may give it pages that only the kernel may look at.
+#[derive(Debug)]
+pub struct Moment {
+    /// It is this thread's.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Moment {
+    /// Begins one; there is one at most on a thread.
+    #[must_use]
+    pub fn begin() -> Self {
+        NOW.with_borrow_mut(|now| now.on = true);
+        Self { not_send: PhantomData }
+    }
+
+    /// More calls are going to be received: what has been seen is of the past.
+    #[inline]
+    pub fn renew(&self) {
+        NOW.with_borrow_mut(|now| now.known.clear());
+    }
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        NOW.with_borrow_mut(|now| {
+            now.on = false;
+            now.known.clear();
+        });
+    }
+}
+
+/// Whether there is a moment.
+pub(super) fn is_on() -> bool {
+    NOW.with_borrow(|now| now.on)
+}
+
+/// Does something with what has been seen of a file.
+#[inline]
+pub(super) fn with_seen<T>(
+    store: usize,
+    object: &ObjectId,
+    caller: Caller<'_>,
+    act: impl FnOnce(&Seen) -> T,
+) -> Option<T> {
+    NOW.with_borrow(|now| now.known.iter().find(|seen| seen.is(store, object, caller)).map(act))
+}
+
+/// Remembers what has been seen.
+pub(super) fn remember(seen: Seen) {
+    NOW.with_borrow_mut(|now| {
+        if !now.on {
+            return;
+        }
+        if now.known.len() < FILES {
+            now.known.push(seen);
+            return;
+        }
+        now.next = (now.next + 1) % FILES;
+        let next = now.next;
+        if let Some(place) = now.known.get_mut(next) {
+            *place = seen;
+        }
+    });
+}
+
+/// A file is changed by this thread.
+pub(super) fn forget(object: &ObjectId) {
+    NOW.with_borrow_mut(|now| now.known.retain(|seen| seen.node.object != *object));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dir::node::attributes;
+    use rustix::fs::{Mode, OFlags, fstat};
+
+    fn seen(path: &std::path::Path, uid: u32, gids: &[u32]) -> Seen {
+        let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let stat = fstat(&place).unwrap();
+        let object = ObjectId::new(stat.st_ino, 1);
+        let node = Arc::new(Node::new(object, place, &stat));
+        Seen::new(1, node, attributes(object, &stat), Caller { uid, gid: 5, gids })
+    }
+
+    #[test]
+    fn what_was_seen_is_known_to_the_same_caller_until_the_next_receive() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let first = seen(file.path(), 7, &[1, 2]);
+        let object = first.node.object;
+        let known = |store, uid, gids: &[u32]| {
+            with_seen(store, &object, Caller { uid, gid: 5, gids }, |_| ()).is_some()
+        };
+        remember(first);
+        assert!(!known(1, 7, &[1, 2]), "there is no moment yet");
+        let moment = Moment::begin();
+        remember(seen(file.path(), 7, &[1, 2]));
+        assert!(known(1, 7, &[1, 2]));
+        assert!(!known(2, 7, &[1, 2]), "another store's");
+        assert!(!known(1, 8, &[1, 2]), "another user");
+        assert!(!known(1, 7, &[1]), "other groups");
+        moment.renew();
+        assert!(!known(1, 7, &[1, 2]), "more calls have come");
+        remember(seen(file.path(), 7, &[1, 2]));
+        forget(&object);
+        assert!(!known(1, 7, &[1, 2]), "it has been changed");
+        drop(moment);
+        assert!(!is_on());
+    }
+
+    #[test]
+    fn no_more_files_are_remembered_than_the_bound() {
+        let files: Vec<_> = (0..=FILES).map(|_| tempfile::NamedTempFile::new().unwrap()).collect();
+        let _moment = Moment::begin();
+        for file in &files {
+            remember(seen(file.path(), 7, &[]));
+        }
+        assert_eq!(NOW.with_borrow(|now| now.known.len()), FILES);
+        let last = seen(files.last().unwrap().path(), 7, &[]);
+        assert!(with_seen(1, &last.node.object, Caller { uid: 7, gid: 5, gids: &[] }, |_| ()).is_some());
+    }
+}

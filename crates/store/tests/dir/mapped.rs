@@ -1,0 +1,149 @@
+//! What a loop is given to send: the very pages of a file in memory, where only the kernel looks at them.
+
+use crate::again::as_root_and_not;
+use crate::fixture::{Home, ROOT, file, is_tmpfs, read};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::io::{IoSlice, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use store::{DirStore, Moment, ObjectId, Segment, Stability, Store};
+
+const BYTES: usize = 1 << 20;
+
+type Segments = SmallVec<[Segment; 1]>;
+
+fn data() -> Vec<u8> {
+    (0..BYTES).map(|at| (at / 7 + at / 4096) as u8).collect()
+}
+
+/// A file of a store on a tmpfs, with its data; `None` where tests have no tmpfs.
+fn filled(home: &Home) -> Option<(DirStore, ObjectId)> {
+    if !is_tmpfs(home) {
+        eprintln!("skipped: /dev/shm is no tmpfs");
+        return None;
+    }
+    let store = home.open();
+    let made = file(&store, ROOT, store.root(), "f", 0o600);
+    let (_, written) = store.write(ROOT, made, 0, &data(), Stability::Unstable);
+    assert_eq!(written.unwrap().count as usize, BYTES);
+    // A worker opens and proves what a loop then finds open; so would the next reader's.
+    assert_eq!(read(&store, ROOT, made).unwrap(), data());
+    Some((store, made))
+}
+
+/// Reads at once. What is proved is proved for two seconds, so a worker may have to come before; `None` never lasts.
+fn read_now(store: &DirStore, object: ObjectId, offset: u64, count: u32) -> (Segments, bool) {
+    loop {
+        let mut segments = Segments::new();
+        if let Some(end) = store.read_now(ROOT, object, offset, count, &mut segments) {
+            let end = end.unwrap();
+            assert_eq!(end.count as usize, segments.iter().map(|segment| segment.len()).sum::<usize>());
+            return (segments, end.eof);
+        }
+        store.access(ROOT, object, 4).unwrap();
+    }
+}
+
+fn bytes(segments: &Segments) -> Vec<u8> {
+    segments.iter().flat_map(|segment| segment.to_vec()).collect()
+}
+
+#[test]
+fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
+    as_root_and_not("mapped::a_loop_sends_the_pages_of_a_file_and_no_copy", || {
+        let home = Home::new();
+        let Some((store, made)) = filled(&home) else { return };
+        let moment = Moment::begin();
+        let (whole, eof) = read_now(&store, made, 0, BYTES as u32);
+        assert!(eof);
+        assert_eq!(bytes(&whole), data());
+        let (part, eof) = read_now(&store, made, 5000, 10_001);
+        assert!(!eof);
+        assert_eq!(bytes(&part), data()[5000..15_001]);
+        let (end, eof) = read_now(&store, made, BYTES as u64 - 10, 4096);
+        assert_eq!((bytes(&end), eof), (data()[BYTES - 10..].to_vec(), true));
+        let (beyond, eof) = read_now(&store, made, BYTES as u64 + 10, 4096);
+        assert_eq!((beyond.len(), eof), (0, true));
+        // It is the file's own memory: what is written now is in it.
+        let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
+        beneath.write_all_at(b"changed beneath", 5000).unwrap();
+        assert!(bytes(&part).starts_with(b"changed beneath"));
+        // It grows beyond what is mapped, and is seen to at the next receive.
+        beneath.write_all_at(&[9; 4096], BYTES as u64 * 2).unwrap();
+        beneath.write_all_at(&vec![8; BYTES], BYTES as u64).unwrap();
+        moment.renew();
+        let (grown, eof) = read_now(&store, made, BYTES as u64 * 2 - 1, 4097);
+        assert_eq!((bytes(&grown), eof), ([&[8][..], &[9; 4096]].concat(), true));
+        // What was read before outlives the store.
+        drop(store);
+        assert_eq!(bytes(&whole)[..5000], data()[..5000]);
+    });
+}
+
+#[test]
+fn whoever_looks_at_the_data_is_given_a_copy() {
+    as_root_and_not("mapped::whoever_looks_at_the_data_is_given_a_copy", || {
+        let home = Home::new();
+        let Some((store, made)) = filled(&home) else { return };
+        let (part, _) = read_now(&store, made, 0, 4096);
+        let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
+        beneath.write_all_at(b"changed beneath", 0).unwrap();
+        assert_eq!(bytes(&part), data()[..4096]);
+    });
+}
+
+#[test]
+fn a_hole_that_is_read_stays_a_hole() {
+    as_root_and_not("mapped::a_hole_that_is_read_stays_a_hole", || {
+        let home = Home::new();
+        let Some((store, made)) = filled(&home) else { return };
+        let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
+        beneath.set_len(BYTES as u64 * 4).unwrap();
+        let used = store.attributes(made).unwrap().used;
+        let _moment = Moment::begin();
+        let (hole, _) = read_now(&store, made, BYTES as u64 * 2, BYTES as u32);
+        assert_eq!(bytes(&hole), vec![0; BYTES]);
+        assert_eq!(store.attributes(made).unwrap().used, used);
+    });
+}
+
+#[test]
+fn pages_that_are_gone_fail_their_send_and_nothing_else() {
+    as_root_and_not("mapped::pages_that_are_gone_fail_their_send_and_nothing_else", || {
+        let home = Home::new();
+        let Some((store, made)) = filled(&home) else { return };
+        let _moment = Moment::begin();
+        let (part, _) = read_now(&store, made, 8192, 4096);
+        std::fs::File::options().write(true).open(home.path("f")).unwrap().set_len(100).unwrap();
+        let (mut to, _from) = UnixStream::pair().unwrap();
+        let sent = to.write_vectored(&[IoSlice::new(&part[0])]);
+        assert_eq!(sent.unwrap_err().raw_os_error(), Some(Errno::FAULT.raw_os_error()));
+    });
+}
+
+#[test]
+fn a_commit_and_a_stable_write_wait_for_nothing_in_memory() {
+    as_root_and_not("mapped::a_commit_and_a_stable_write_wait_for_nothing_in_memory", || {
+        let home = Home::new();
+        let Some((store, made)) = filled(&home) else { return };
+        let (change, verifier) = loop {
+            if let Some(committed) = store.commit_now(made, 0, 0) {
+                break committed;
+            }
+            store.access(ROOT, made, 4).unwrap();
+        };
+        assert_eq!(verifier, Ok(store.verifier()));
+        assert_eq!(change.before.unwrap().size, change.after.unwrap().size);
+        let written = loop {
+            if let Some((_, written)) = store.write_now(ROOT, made, 3, b"new", Stability::FileSync) {
+                break written.unwrap();
+            }
+            store.access(ROOT, made, 2).unwrap();
+        };
+        assert_eq!((written.count, written.committed), (3, Stability::FileSync));
+        assert_eq!(std::fs::read(home.path("f")).unwrap()[3..6], *b"new");
+        let directory = store.root();
+        assert!(store.commit_now(directory, 0, 0).is_none(), "left to a worker, who has the words for it");
+    });
+}
