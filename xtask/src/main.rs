@@ -1,14 +1,16 @@
 //! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask spec`.
+//! `cargo xtask faults`, `cargo xtask spec`.
 //!
 //! `check` reads the sources and says whether they may be committed; `test` runs every suite this machine
-//! can run and says by name what it could not; `bench` measures the table of figures; `spec` lists which
-//! sections of the standards are cited, and which of them no test proves.
+//! can run and says by name what it could not; `bench` measures the table of figures, `faults` what failing
+//! links and servers cost; `spec` lists which sections of the standards are cited, and which of them no test
+//! proves.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod check;
 mod error;
+mod faults;
 mod layers;
 mod source;
 mod spec;
@@ -38,6 +40,8 @@ enum Command {
     Test(test::Options),
     /// Measures the table of figures beside the limit of the wire and beside other servers, and writes a record.
     Bench(bench::Options),
+    /// Tries what fails on the way to a server, each fault ten times; writes docs/results/failover.json and its page.
+    Faults(faults::Options),
     /// Lists the cited sections of the standards and those that no test cites.
     Spec,
 }
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::Check { steps } => check::run(&steps),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Faults(options) => faults::run(&options),
         Command::Spec => spec::run(),
     };
     match outcome {

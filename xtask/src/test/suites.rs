@@ -79,6 +79,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::NetNamespaces],
     },
     Suite {
+        name: "faults",
+        about: "links, connections and the server fail under load: nothing lost, nothing done twice",
+        tier: Tier::Ci,
+        minutes: 3,
+        command: &["test", "--package", "trunkline", "--test", "faults"],
+        packages: &["iproute2", "nftables"],
+        needs: &[Need::Root, Need::NetNamespaces],
+    },
+    Suite {
         name: "bench",
         about: "the quick experiment whole, and one of one's own on one's own server",
         tier: Tier::Ci,

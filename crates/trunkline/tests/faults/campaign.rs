@@ -1,0 +1,119 @@
+//! Each fault, several times, on a mount under load.
+//!
+//! `TRUNKLINE_FAULTS_REPEATS` says how often each is tried, `TRUNKLINE_FAULTS` which (a part of the name, or several
+//! with commas), `TRUNKLINE_FAULTS_RECORD` where the record goes; with a record each fault lasts longer.
+
+use super::figures::{self, Repeat, Times};
+use super::ground::{Fault, Ground, NODES};
+use super::history::Store;
+use super::load::Load;
+use std::thread::park_timeout as pass;
+use std::time::{Duration, Instant};
+
+/// How often each fault is tried where nothing else is said.
+const REPEATS: u64 = 3;
+
+/// How long each part of a repeat lasts.
+struct Schedule {
+    before: Duration,
+    fault: Duration,
+    after: Duration,
+}
+
+impl Schedule {
+    /// Longer where figures are made, so that what must be back within five seconds has the time to.
+    fn of(fault: Fault, figures: bool) -> Self {
+        let [before, fault, after] = match (fault, figures) {
+            (Fault::AllGone, true) => [1500, 10_000, 6000],
+            (Fault::Flap, true) => [1500, 8000, 6000],
+            (_, true) => [1500, 4000, 6000],
+            (Fault::AllGone | Fault::Flap, false) => [700, 3000, 1200],
+            (_, false) => [700, 1500, 1000],
+        }
+        .map(Duration::from_millis);
+        Self { before, fault, after }
+    }
+}
+
+/// One fault, once, on a mount of its own: what was learned of a path before does not count.
+fn try_once(ground: &mut Ground, fault: Fault, round: u64, schedule: &Schedule) -> Repeat {
+    let mount = ground.mount();
+    let path = round as usize % usize::from(NODES);
+    let load = Load::start(&mount, &format!("{}-{round}", fault.name()), fault.store(), round + 1);
+    // Not a wait for anything, here and below: this is how long each part lasts.
+    pass(schedule.before / 3);
+    let loaded = Instant::now();
+    pass(schedule.before);
+    let struck = Instant::now();
+    if fault == Fault::Flap {
+        while struck.elapsed() < schedule.fault {
+            ground.strike(fault, path);
+            pass(Duration::from_millis(500));
+            ground.heal(fault, path);
+            pass(Duration::from_millis(500));
+        }
+    } else {
+        ground.strike(fault, path);
+        pass(schedule.fault.saturating_sub(struck.elapsed()));
+        ground.heal(fault, path);
+    }
+    let healed = Instant::now();
+    pass(schedule.after);
+    let ended = Instant::now();
+    let outcome = load.stop();
+    let name = fault.name();
+    assert_eq!(outcome.failed, [""; 0], "{name}: calls failed");
+    assert!(outcome.wrong.is_empty(), "{name}: {:?}", outcome.wrong);
+    // A server that has forgotten its answers cannot tell; then the client says how often that may have been so.
+    let undecided = if fault == Fault::Kill { outcome.undecided } else { 0 };
+    assert!(
+        outcome.doubled.len() as u64 <= undecided,
+        "{name}: done twice or not at all: {:?}",
+        outcome.doubled
+    );
+    let statistics = mount.statistics();
+    let moved = statistics.paths.iter().flat_map(|path| &path.status).map(|status| status.moved_calls).sum();
+    Repeat::of(&outcome, Times { loaded, struck, healed, ended }, fault, NODES.into(), moved)
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice_whatever_fails() {
+    let asked = |name: &str| std::env::var(name).ok();
+    let repeats = asked("TRUNKLINE_FAULTS_REPEATS").and_then(|text| text.parse().ok()).unwrap_or(REPEATS);
+    let chosen = asked("TRUNKLINE_FAULTS").unwrap_or_default();
+    let record = asked("TRUNKLINE_FAULTS_RECORD");
+    let figures = record.is_some();
+    println!("{}", figures::HEAD);
+    let mut results = Vec::new();
+    for store in [Store::Whole, Store::ByParts] {
+        let wanted = |fault: &Fault| {
+            fault.store() == store && chosen.split(',').any(|part| fault.name().contains(part))
+        };
+        let faults: Vec<Fault> = Fault::ALL.into_iter().filter(wanted).collect();
+        if faults.is_empty() {
+            continue;
+        }
+        // In a thread of its own, which moves to the client's namespace.
+        let campaign = std::thread::spawn(move || {
+            let mut ground = Ground::build(store);
+            let each = |fault| {
+                let schedule = Schedule::of(fault, figures);
+                let repeats: Vec<Repeat> =
+                    (0..repeats).map(|round| try_once(&mut ground, fault, round, &schedule)).collect();
+                println!("{}", figures::line(fault, &repeats));
+                (fault, repeats)
+            };
+            faults.into_iter().map(each).collect::<Vec<_>>()
+        });
+        results.extend(campaign.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    }
+    if let Some(path) = record {
+        let value = figures::record(&results);
+        let text = serde_json::to_string_pretty(&value).expect("it is JSON");
+        let page = figures::page(&value, &results);
+        for (path, text) in [(path.clone(), text + "\n"), (path.replace(".json", ".md"), page)] {
+            std::fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {path}: {error}"));
+            println!("written: {path}");
+        }
+    }
+}
