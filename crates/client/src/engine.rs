@@ -184,7 +184,7 @@ impl Engine {
         self.core.now
     }
 
-    /// Takes an operation; it is sent by the next [`Engine::settle`].
+    /// Takes an operation; it is queued by the next [`Engine::settle`] and sent by the next [`Engine::flush`].
     pub(crate) fn submit(&mut self, op: Op, caller: Option<Arc<Caller>>, owner: Owner) {
         if let Some(error) = self.refusal(&op) {
             let (buffer, latency) = (op.into_buffer(), Duration::ZERO);
@@ -280,7 +280,8 @@ impl Engine {
         self.mark_dirty(conn);
     }
 
-    /// Does all that the inputs of this round have led to; afterwards the loop may wait.
+    /// Does all that the inputs of this round have led to. What it queues is sent by [`Engine::flush`], together with
+    /// what the owners of finished operations submit meanwhile.
     pub(crate) fn settle(&mut self) {
         loop {
             let mut worked = false;
@@ -303,8 +304,6 @@ impl Engine {
                 self.send(key);
             }
             self.feed_starved();
-            worked |= !self.dirty.is_empty();
-            self.flush();
             if !worked {
                 return;
             }

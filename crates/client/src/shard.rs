@@ -257,12 +257,18 @@ impl Driver {
         });
     }
 
-    /// Settles what the inputs have led to, and hands out what has finished, until nothing is left to do.
+    /// Settles what the inputs have led to, hands out what has finished, and sends, until nothing is left to do.
+    ///
+    /// Sending comes last: the calls that follow finished ones leave with the COMMITs that the same answers have led
+    /// to, and both ends are spared a send, a wake-up and a receive.
     fn work(&mut self, finished: &mut Vec<(Owner, Done)>) {
         loop {
             self.engine.settle();
             self.engine.take_finished(finished);
             if finished.is_empty() {
+                if self.engine.flush() {
+                    continue;
+                }
                 return;
             }
             for (owner, done) in finished.drain(..) {

@@ -191,6 +191,11 @@ fn hold(name: &str, depth: u64, at: &str, side: &Side) {
             assert!(count + 3 >= COUNTED, "{name} depth 1, {at}: {count} times {call}: {:?}", side.calls);
         }
     }
+    if depth > 1 && !large {
+        // What a receive leads to leaves in one send: the COMMIT of answered writes too, with those that follow them.
+        let (received, sent) = (side.count("read"), side.count("sendmsg"));
+        assert!(sent <= received + received / 2, "{name} depth {depth}, {at}: {:?}", side.calls);
+    }
     // Of a long payload only what came with its head is copied; a short one is copied once, with its head.
     let copied_max = if !receives_payload || name == "GETATTR" {
         256

@@ -244,8 +244,10 @@ impl Engine {
         }
     }
 
-    /// Sends what was queued in this round.
-    pub(super) fn flush(&mut self) {
+    /// Sends what was queued in this round, each connection's in one go; false when nothing was. A connection may
+    /// break by it, so there may be something to settle afterwards.
+    pub(crate) fn flush(&mut self) -> bool {
+        let flushes = !self.dirty.is_empty();
         while let Some(conn) = self.dirty.pop() {
             let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { continue };
             let State::Open(stream) = &mut line.state else { continue };
@@ -265,6 +267,7 @@ impl Engine {
                 }
             }
         }
+        flushes
     }
 
     /// Tells the table how each connection is doing.
