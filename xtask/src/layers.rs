@@ -60,18 +60,23 @@ pub(crate) const RULES: &[Rule] = &[
     pure("plan", &[], &["thiserror", "serde", "serde_json", "toml", "askama"]),
     rule("testkit", Layer::Tool, &[], &[]),
     rule("verbs", Layer::Io, &[], &[]),
-    rule("transport", Layer::Io, &["xdr", "rpc"], &[]),
+    rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "verbs"], &[]),
     rule("store", Layer::Runtime, &[], &[]),
     rule("server", Layer::Runtime, &["xdr", "rpc", "nfs3", "transport", "store"], &[]),
     // The client's tests run it against our own server; the client itself never knows it.
-    rule("client", Layer::Runtime, &["xdr", "rpc", "nfs3", "paths", "transport"], &["server", "store"]),
+    rule(
+        "client",
+        Layer::Runtime,
+        &["xdr", "rpc", "nfs3", "paths", "verbs", "transport"],
+        &["server", "store"],
+    ),
     rule("mount", Layer::Runtime, &["xdr", "nfs3", "client"], &[]),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
     rule(
         "bench",
         Layer::Tool,
-        &["xdr", "record", "plan", "nfs3", "transport", "store", "server", "client"],
+        &["xdr", "record", "plan", "nfs3", "verbs", "transport", "store", "server", "client"],
         &[],
     ),
     rule("copy", Layer::Tool, &["nfs3", "client"], &["server", "store"]),

@@ -43,11 +43,13 @@ const LAB_VARIABLE: &str = "TRUNKLINE_LAB";
 
 /// What of an experiment's figures is no real hardware's: each of its cells says so.
 #[must_use]
-pub fn simulated(target: &Target, environment: &Environment) -> Option<String> {
+pub fn simulated(target: &Target, environment: &Environment, over_rdma: bool) -> Option<String> {
     let in_lab = matches!(target, Target::Server(_)) && std::env::var_os(LAB_VARIABLE).is_some();
     let lab = in_lab.then(|| "the links of a lab on one machine".to_owned());
     let processor = environment.emulated.as_ref().map(|by| format!("a processor emulated by {by}"));
-    let found: Vec<String> = lab.into_iter().chain(processor).collect();
+    let software = over_rdma.then(software_rdma).flatten();
+    let devices = software.map(|names| format!("RDMA in software ({names})"));
+    let found: Vec<String> = lab.into_iter().chain(devices).chain(processor).collect();
     (!found.is_empty()).then(|| found.join(", "))
 }
 
@@ -67,6 +69,17 @@ pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // With fewer, what needs more says so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// The RDMA devices here that are software, by the kernel's names: rxe (RoCE) and siw (iWARP) are told by theirs.
+fn software_rdma() -> Option<String> {
+    let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with("rxe") || name.starts_with("siw"))
+        .collect();
+    names.sort_unstable();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Processors that this process may use.

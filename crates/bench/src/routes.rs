@@ -1,5 +1,6 @@
 //! The routes of an experiment: mounted, or skipped with the reason.
 
+use client::options::Proto;
 use client::{Mount, Settings};
 use plan::link::Transport;
 use record::{PathCounters, Route};
@@ -26,9 +27,18 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// How its payload travels, for what headers leave of a link. Routes over RDMA do not run yet.
+    /// Whether it goes over RDMA.
+    #[must_use]
+    pub fn is_rdma(&self) -> bool {
+        self.settings.proto == Proto::Rdma
+    }
+
+    /// How its payload travels, for what headers leave of a link.
     #[must_use]
     pub fn transport(&self) -> Transport {
+        if self.is_rdma() {
+            return if speaks_ethernet() { Transport::RoceV2 } else { Transport::InfiniBand };
+        }
         let is_ipv6 = self.settings.remotes.iter().all(|remote| remote.is_ipv6());
         if is_ipv6 { Transport::TcpIpv6 } else { Transport::Tcp }
     }
@@ -69,23 +79,31 @@ pub fn is_rdma(options: &str) -> bool {
     options.split(',').any(|option| option == "rdma" || option.starts_with("proto=rdma"))
 }
 
+/// Whether the RDMA devices of this machine are on Ethernet. With both kinds, the less favourable one is reckoned with.
+fn speaks_ethernet() -> bool {
+    let devices = verbs::devices().unwrap_or_default();
+    devices.iter().flat_map(|device| &device.ports).any(|port| port.active && port.ethernet)
+}
+
 /// Why a route cannot run here.
-fn skipped(options: &str) -> Option<String> {
+fn skipped(options: &str, target: &Target) -> Option<String> {
     if !is_rdma(options) {
         return None;
     }
-    let devices = std::fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count);
-    Some(if devices == 0 {
-        "no RDMA device here, and this version speaks TCP only".into()
-    } else {
-        format!("this version speaks TCP only; {devices} RDMA device(s) here are not used")
-    })
+    match (verbs::devices(), target) {
+        (Err(error @ verbs::Error::Missing { .. }), _) => Some(error.to_string()),
+        (Ok(devices), Target::Server(_)) if !devices.is_empty() => None,
+        (Ok(devices), Target::Embedded { .. }) if !devices.is_empty() => Some(
+            "the embedded group speaks TCP only; a server of its own can be named in an experiment".into(),
+        ),
+        _ => Some("no RDMA device here; `trunkline lab vm` has Soft-RoCE".into()),
+    }
 }
 
 /// The route as the record shows it, before anything is measured.
 #[must_use]
-pub fn describe(spec: &RouteSpec) -> Route {
-    if let Some(reason) = skipped(&spec.options) {
+pub fn describe(spec: &RouteSpec, target: &Target) -> Route {
+    if let Some(reason) = skipped(&spec.options, target) {
         return Route { options: spec.options.clone(), ..Route::skipped(&spec.name, reason) };
     }
     Route { name: spec.name.clone(), options: spec.options.clone(), ..Route::default() }
@@ -101,7 +119,8 @@ pub fn ready(
     pace_bytes_per_s: Option<u64>,
     congestion: Option<&str>,
 ) -> Result<Vec<Ready>> {
-    let runnable = experiment.routes.iter().filter(|spec| !is_rdma(&spec.options));
+    let runnable =
+        experiment.routes.iter().filter(|spec| skipped(&spec.options, &experiment.target).is_none());
     runnable
         .map(|spec| {
             let wrap = |cause| Error::Route { route: spec.name.clone(), cause: Box::new(cause) };

@@ -99,7 +99,7 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
         limits = calibrate_all(experiment, nodes, progress)?;
     }
     record.options = cells::options(experiment, limits.congestion.as_deref());
-    record.routes = experiment.routes.iter().map(routes::describe).collect();
+    record.routes = experiment.routes.iter().map(|spec| routes::describe(spec, &experiment.target)).collect();
     for pace in [None].into_iter().chain(experiment.pace_bits_per_s.map(Some)) {
         half(experiment, began, pace, &mut limits, &mut record, progress)?;
     }
@@ -155,7 +155,6 @@ fn half(
     let files = Files::prepare(&widest.mount()?, &workloads, |bytes| progress.advance(bytes))?;
     let group = group.as_ref();
     let context = HalfContext { experiment, began, pace_bits_per_s, group, ready: &ready, progress };
-    let simulated = machine::simulated(&experiment.target, &record.environment);
     for (index, workload) in workloads.iter().enumerate() {
         let samples = context.workload(workload, &files, index)?;
         limits.again(index, context.progress)?;
@@ -174,7 +173,8 @@ fn half(
             if let Some(place) = place {
                 place.nodes.clone_from(&route.node_names);
                 place.paths = paths.iter().map(|path| path.path.clone()).collect();
-                let simulated = simulated.clone();
+                let over_rdma = route.is_rdma();
+                let simulated = machine::simulated(&experiment.target, &record.environment, over_rdma);
                 place.workloads.push(Workload { verified: Some(verified), paths, simulated, ..cell });
             }
         }

@@ -11,8 +11,9 @@ use nfs3::proc::{fsinfo, getattr};
 use nfs3::{Fattr3, FileHandle, Status, Wire};
 use xdr::Reader;
 
-use crate::caller::{Caller, Program};
+use crate::caller::{self, Caller, Program};
 use crate::error::MountError;
+use crate::options::Proto;
 use crate::rpcbind;
 use crate::settings::Settings;
 
@@ -49,8 +50,15 @@ pub(crate) fn bootstrap(
     credential: &[u8],
 ) -> Result<Root, MountError> {
     let nfs = SocketAddr::new(address, settings.port);
+    if settings.proto == Proto::Rdma {
+        // Before anything is asked: a machine without RDMA has nothing to ask for.
+        caller::require_rdma()?;
+    }
     let (mut caller, found) = mount(settings, address, place, credential)?;
-    if caller.address() != nfs {
+    if settings.proto == Proto::Rdma {
+        let local = settings.locals.iter().copied().find(|local| local.is_ipv4() == address.is_ipv4());
+        caller = Caller::connect_rdma(local, nfs, credential)?;
+    } else if caller.address() != nfs {
         caller = Caller::connect(nfs, credential, settings.reserved_port)?;
     }
     let object = found.handle;
@@ -91,8 +99,14 @@ fn mount(
         let found = find(&mut caller, &settings.export, place)?;
         Ok((caller, found))
     };
+    // Over RDMA the port of NFS says nothing of TCP: where nobody is at the usual one, rpcbind knows more.
+    let elsewhere = |error: &MountError| match error {
+        MountError::Protocol { .. } | MountError::Silent { .. } => true,
+        MountError::Connect { .. } => settings.proto == Proto::Rdma,
+        _ => false,
+    };
     let error = match (at_port(settings.mount_port), settings.rpcbind_port) {
-        (Err(error @ (MountError::Protocol { .. } | MountError::Silent { .. })), Some(rpcbind)) => {
+        (Err(error), Some(rpcbind)) if elsewhere(&error) => {
             match rpcbind::mount_port(SocketAddr::new(address, rpcbind)) {
                 Ok(port) => return at_port(port),
                 Err(reason) => MountError::NoMountProgram {

@@ -1,5 +1,7 @@
 //! One blocking connection that makes one call at a time: what a mount begins with, before it has paths.
 
+mod rdma;
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use xdr::{Reader, Writer};
 
 use crate::error::MountError;
 use crate::route::RESERVED_PORTS;
+pub(crate) use rdma::require as require_rdma;
 
 /// An address that does not accept within this time is given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,11 +30,17 @@ pub(crate) struct Program {
     pub version: u32,
 }
 
+#[derive(Debug)]
+enum Wire {
+    Tcp(TcpStream),
+    Rdma(Box<rdma::Wire>),
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Caller {
     address: SocketAddr,
-    stream: TcpStream,
+    wire: Wire,
     credential: Vec<u8>,
     next_xid: u32,
 }
@@ -55,7 +64,21 @@ impl Caller {
         stream
             .set_write_timeout(Some(ANSWER_TIMEOUT))
             .map_err(|source| MountError::Connect { address, source })?;
-        Ok(Self { address, stream, credential: credential.to_vec(), next_xid: crate::random_u64() as u32 })
+        Ok(Self::over(Wire::Tcp(stream), address, credential))
+    }
+
+    /// Connects over RDMA, from this address where one is given.
+    pub(crate) fn connect_rdma(
+        local: Option<IpAddr>,
+        address: SocketAddr,
+        credential: &[u8],
+    ) -> Result<Self, MountError> {
+        let wire = rdma::Wire::connect(local, address)?;
+        Ok(Self::over(Wire::Rdma(Box::new(wire)), address, credential))
+    }
+
+    fn over(wire: Wire, address: SocketAddr, credential: &[u8]) -> Self {
+        Self { address, wire, credential: credential.to_vec(), next_xid: crate::random_u64() as u32 }
     }
 
     pub(crate) const fn address(&self) -> SocketAddr {
@@ -75,10 +98,16 @@ impl Caller {
         let mut writer = Writer::new(&mut record);
         rpc::call::encode(&mut writer, xid, program.number, program.version, procedure, &self.credential);
         args(&mut writer);
-        let reply = self.exchange(&record).map_err(|source| match source.kind() {
-            std::io::ErrorKind::InvalidData => self.protocol(source.to_string()),
-            _ => MountError::Silent { address: self.address, source },
-        })?;
+        let address = self.address;
+        let reply = match &mut self.wire {
+            Wire::Tcp(stream) => exchange(stream, &record).map_err(|source| match source.kind() {
+                std::io::ErrorKind::InvalidData => {
+                    MountError::Protocol { address, reason: source.to_string() }
+                }
+                _ => MountError::Silent { address, source },
+            }),
+            Wire::Rdma(wire) => wire.exchange(xid, &record),
+        }?;
         let mut reader = Reader::new(&reply);
         let head = rpc::reply::decode(&mut reader).map_err(|error| self.protocol(error.to_string()))?;
         match head.body {
@@ -91,29 +120,29 @@ impl Caller {
     pub(crate) fn protocol(&self, reason: String) -> MountError {
         MountError::Protocol { address: self.address, reason }
     }
+}
 
-    fn exchange(&mut self, record: &[u8]) -> std::io::Result<Vec<u8>> {
-        let invalid = |error: String| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
-        let mark = Mark::whole(record.len()).ok_or_else(|| invalid("call too long".into()))?;
-        self.stream.write_all(&[&mark.encode()[..], record].concat())?;
-        let mut assembler = Assembler::new(REPLY_BYTES_MAX);
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
-        loop {
-            // One deadline for the whole answer: it may come byte by byte.
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(std::io::ErrorKind::TimedOut.into());
-            }
-            self.stream.set_read_timeout(Some(left))?;
-            let mut chunk = [0; 4096];
-            let got = self.stream.read(&mut chunk)?;
-            if got == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-            let mut rest = chunk.get(..got).unwrap_or_default();
-            if let Some(reply) = assembler.feed(&mut rest).map_err(|error| invalid(error.to_string()))? {
-                return Ok(reply.to_vec());
-            }
+fn exchange(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<Vec<u8>> {
+    let invalid = |error: String| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+    let mark = Mark::whole(record.len()).ok_or_else(|| invalid("call too long".into()))?;
+    stream.write_all(&[&mark.encode()[..], record].concat())?;
+    let mut assembler = Assembler::new(REPLY_BYTES_MAX);
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    loop {
+        // One deadline for the whole answer: it may come byte by byte.
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let mut chunk = [0; 4096];
+        let got = stream.read(&mut chunk)?;
+        if got == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut rest = chunk.get(..got).unwrap_or_default();
+        if let Some(reply) = assembler.feed(&mut rest).map_err(|error| invalid(error.to_string()))? {
+            return Ok(reply.to_vec());
         }
     }
 }

@@ -10,6 +10,7 @@
 mod answers;
 mod lines;
 mod probes;
+mod rdma;
 mod reconcile;
 mod stable;
 

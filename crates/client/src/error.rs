@@ -103,9 +103,24 @@ impl Error {
 /// Why a mount could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The transport is not built in.
-    #[error("RDMA is not built in yet: use proto=tcp")]
-    NoRdma,
+    /// This machine lacks what RDMA needs.
+    #[error("this machine has no RDMA to offer")]
+    NoRdma {
+        /// What is missing.
+        #[source]
+        cause: transport::rdma::Error,
+    },
+    /// No connection over RDMA can be made to an address, or none that answers.
+    #[error("no connection to {address} over RDMA{here}")]
+    Rdma {
+        /// Where.
+        address: SocketAddr,
+        /// The devices that were looked at, for people; empty where they don't matter.
+        here: String,
+        /// Why.
+        #[source]
+        cause: transport::rdma::Error,
+    },
     /// The server's name has no address.
     #[error("no address for {host}")]
     Resolve {

@@ -37,6 +37,8 @@ pub use settings::Settings;
 pub use shard::{Io, Task};
 pub use slot::Pending;
 pub use statistics::{Counter, PathCounters, PathStatistics, Replays, Statistics};
+pub use transport::rdma::Error as RdmaError;
+pub use verbs::Error as VerbsError;
 
 /// A random number for identities, xids and seeds.
 ///

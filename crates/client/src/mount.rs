@@ -13,6 +13,7 @@ use crate::bootstrap::{Place, Root, bootstrap};
 use crate::call::{Answer, Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
+use crate::options::Proto;
 use crate::route::{PathEnd, Proof, Proofs, Route};
 use crate::settings::Settings;
 use crate::shard::{Shard, Task};
@@ -21,6 +22,10 @@ use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 
 /// A mount waits this long for all of its paths; those that come later are used when they do.
 const PATHS_PATIENCE: Duration = Duration::from_millis(1500);
+/// Over RDMA connections take longer to make: addresses, ways and queue pairs on both sides.
+const RDMA_PATHS_PATIENCE: Duration = Duration::from_secs(10);
+/// How long one of them may take.
+const RDMA_CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Connections of one loop, as the path table bounds them.
 const _: () = assert!(paths::CONNECTIONS_MAX >= 64);
 
@@ -94,6 +99,7 @@ impl Mount {
         let start = first_remote(&settings);
         let route = Arc::new(Route {
             server: settings.target_name(),
+            proto: settings.proto,
             congestion: settings.congestion.clone(),
             reserved_port: settings.reserved_port,
             soft_patience: settings.soft_patience(),
@@ -113,7 +119,7 @@ impl Mount {
                     metadata_apart: settings.mdconnect > 0,
                     spread_reads: settings.spread_reads,
                     spread_writes: settings.spread_writes,
-                    timing: Timing { silent_max: settings.timeo, ..Timing::default() },
+                    timing: timing(&settings),
                     seed: crate::random_u64(),
                 },
                 route: Arc::clone(&route),
@@ -139,7 +145,11 @@ impl Mount {
     /// Waits for the paths to prove where they lead: a wrong one fails the mount, a late one does not.
     /// Paths without a connection of their own, which others fall back to, are not waited for.
     fn await_paths(&self, used: &[PathId]) -> std::result::Result<(), MountError> {
-        let proofs = self.inner.route.proofs.wait(used, PATHS_PATIENCE);
+        let patience = match self.inner.settings.proto {
+            Proto::Tcp => PATHS_PATIENCE,
+            Proto::Rdma => RDMA_PATHS_PATIENCE,
+        };
+        let proofs = self.inner.route.proofs.wait(used, patience);
         for ((index, proof), end) in (0_u16..).zip(&proofs).zip(&self.inner.route.paths) {
             match proof {
                 Proof::Refused(reason) => {
@@ -154,7 +164,7 @@ impl Mount {
         if proofs.iter().any(|proof| matches!(proof, Proof::Good)) {
             Ok(())
         } else {
-            Err(MountError::NoPath(PATHS_PATIENCE))
+            Err(MountError::NoPath(patience))
         }
     }
 
@@ -302,6 +312,15 @@ fn check(settings: &Settings) -> std::result::Result<(), MountError> {
     Ok(())
 }
 
+/// When paths are suspected, tried and given up.
+fn timing(settings: &Settings) -> Timing {
+    let mut timing = Timing { silent_max: settings.timeo, ..Timing::default() };
+    if settings.proto == Proto::Rdma {
+        timing.connect_timeout = timing.connect_timeout.max(RDMA_CONNECT_TIMEOUT);
+    }
+    timing
+}
+
 /// A mount always has a loop: settings without one are refused before.
 fn unreachable_pending() -> Pending {
     Pending::new().0
@@ -334,6 +353,8 @@ fn bootstrap_any(
                 | MountError::NoMountProgram { .. }
                 | MountError::Protocol { .. }),
             ) => return Err(error),
+            // What this machine lacks, it lacks for each address.
+            Err(error @ MountError::NoRdma { .. }) => return Err(error),
             Err(error) => {
                 first_error.get_or_insert(error);
             }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use paths::{NodeId, PathId};
 use transport::socket;
 
+use crate::options::Proto;
+
 /// Reserved ports, as `resvport` asks for them; the range that Linux uses by default.
 pub(crate) const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
 
@@ -25,6 +27,7 @@ pub(crate) struct PathEnd {
 #[derive(Debug)]
 pub(crate) struct Route {
     pub server: String,
+    pub proto: Proto,
     pub paths: Vec<PathEnd>,
     pub congestion: Option<String>,
     pub reserved_port: Option<bool>,

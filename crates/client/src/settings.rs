@@ -13,6 +13,8 @@ pub struct Settings {
     pub server: IpAddr,
     /// The export's path.
     pub export: Vec<u8>,
+    /// What carries NFS. MOUNT is always asked over TCP.
+    pub proto: Proto,
     /// Port of NFS.
     pub port: u16,
     /// Port of MOUNT, or where it is looked for first.
@@ -68,6 +70,7 @@ impl Settings {
         Self {
             server,
             export: export.into(),
+            proto: Proto::Tcp,
             port,
             mount_port: port,
             rpcbind_port: None,
@@ -127,7 +130,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`Error::Options`] and [`Error::Target`] for what cannot be understood, [`Error::Mount`] for names without
-    /// an address and for what is not built in.
+    /// an address.
     pub fn from_options(target: &str, options: &str) -> Result<Self> {
         let parsed = Target::parse(target)?;
         let options = parsed.mount_options(options)?;
@@ -143,9 +146,6 @@ impl Settings {
         target: &Target,
         options: &MountOptions,
     ) -> std::result::Result<Self, MountError> {
-        if options.proto != Proto::Tcp {
-            return Err(MountError::NoRdma);
-        }
         let addresses = resolve_host(resolver, target, options.ipv6_only)?;
         let server = *addresses.first().ok_or_else(|| no_address(target))?;
         let nconnect_hint = options.bulk_connections(1);
@@ -158,6 +158,7 @@ impl Settings {
         let export = target.path.clone();
         let congestion = options.congestion.clone().or_else(|| default_congestion(&remotes));
         Ok(Self {
+            proto: options.proto,
             port: options.nfs_port(),
             mount_port: options.mount_port(),
             rpcbind_port: options.mountport.is_none().then_some(crate::rpcbind::PORT),
@@ -293,7 +294,6 @@ mod tests {
     fn what_cannot_be_is_refused_by_name() {
         for (target, options, needle) in [
             ("10.0.0.1:/data", "nconect=8", "nconnect"),
-            ("10.0.0.1:/data", "proto=rdma", "RDMA"),
             ("10.0.0.1:/data", "localports=nosuch0", "nosuch0"),
             ("10.0.0.1", "", "10.0.0.1"),
             ("no.such.host.invalid:/data", "", "no.such.host.invalid"),

@@ -12,6 +12,7 @@ pub mod fault;
 mod inbound;
 mod outbound;
 pub mod poll;
+pub mod rdma;
 pub mod socket;
 mod stream;
 

@@ -14,7 +14,7 @@ mod fuse;
 
 use crate::names;
 use crate::output;
-use client::MountError;
+use client::{MountError, RdmaError, VerbsError};
 use std::io;
 use std::process::ExitCode;
 
@@ -285,7 +285,13 @@ pub(crate) fn of_status(status: nfs3::Status) -> Option<String> {
 
 fn of_mount(cause: &MountError) -> String {
     match cause {
-        MountError::NoRdma => "proto=tcp".to_owned(),
+        MountError::NoRdma { cause } => of_rdma(cause),
+        MountError::Rdma { address, cause: cause @ RdmaError::NotListening(_), .. } => format!(
+            "echo rdma {} > /proc/fs/nfsd/portlist        as root on a Linux server; {}",
+            address.port(),
+            of_rdma(cause)
+        ),
+        MountError::Rdma { cause, .. } => of_rdma(cause),
         MountError::Resolve { host, .. } => format!("getent hosts {host}        or an address for the name"),
         MountError::Local(_) => {
             "ip address        to see the interfaces and addresses of this host".to_owned()
@@ -324,6 +330,25 @@ fn of_mount(cause: &MountError) -> String {
             "a server and a network that answer sooner; -v shows each attempt".to_owned()
         }
     }
+}
+
+/// What brings RDMA about; another transport is the user's choice, never ours.
+fn of_rdma(cause: &RdmaError) -> String {
+    let advice = match cause {
+        RdmaError::Verbs(VerbsError::NoDevice) => {
+            "rdma link add rxe0 type rxe netdev INTERFACE        as root, for RDMA in software; or proto=tcp"
+        }
+        RdmaError::Verbs(VerbsError::NoRoute(_)) => {
+            "rdma link        to see the devices; localports= with an address of one; or proto=tcp"
+        }
+        RdmaError::NotListening(_) => "or another port=, or proto=tcp",
+        RdmaError::Unreachable(_) => {
+            "rdma link        on the server, to see whether it has a device; or proto=tcp"
+        }
+        RdmaError::DeviceGone => "rdma link        to see the devices; or proto=tcp",
+        _ => "dmesg        to see what the device says; or proto=tcp",
+    };
+    advice.to_owned()
 }
 
 fn of_bench(error: &bench::Error) -> Option<String> {

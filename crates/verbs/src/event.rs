@@ -67,6 +67,8 @@ pub struct Event {
     pub status: i32,
     /// What the other end said: with a request, an acceptance, a rejection. Padded by some transports.
     pub private_data: Vec<u8>,
+    /// With a request: how many RDMA reads of its memory the other end serves at a time.
+    pub reads_allowed: u8,
     /// The new connection of a request.
     pub incoming: Option<Identifier>,
 }
@@ -129,7 +131,9 @@ impl EventChannel {
             let request = kind == EventKind::ConnectRequest;
             let token = if request { *listen_id as usize } else { *id as usize };
             let incoming = if request { *id } else { null_mut() };
-            (Event { kind, token, status: *status, private_data, incoming: None }, incoming)
+            // What the other end serves is told as what we may begin.
+            let reads_allowed = if request { conn.initiator_depth } else { 0 };
+            (Event { kind, token, status: *status, private_data, reads_allowed, incoming: None }, incoming)
         };
         // SAFETY: the event from above, and nothing of it is used any more.
         unsafe { (library.rdma_ack_cm_event)(raw) };

@@ -67,7 +67,7 @@ struct QueuePair {
 pub struct Identifier {
     raw: NonNull<CmId>,
     queue_pair: Option<QueuePair>,
-    _channel: Arc<EventChannel>,
+    channel: Arc<EventChannel>,
     _counted: Counted,
 }
 
@@ -95,13 +95,48 @@ impl Identifier {
     /// Takes over one that came with a request.
     pub(crate) fn incoming(raw: NonNull<CmId>, channel: &Arc<EventChannel>) -> Self {
         let _counted = Counted::new(Kind::Identifier);
-        Self { raw, queue_pair: None, _channel: Arc::clone(channel), _counted }
+        Self { raw, queue_pair: None, channel: Arc::clone(channel), _counted }
     }
 
     /// By what its events name it.
     #[must_use]
     pub fn token(&self) -> usize {
         self.raw.as_ptr() as usize
+    }
+
+    /// Where its events arrive.
+    #[must_use]
+    pub fn channel(&self) -> &Arc<EventChannel> {
+        &self.channel
+    }
+
+    /// Has its events arrive elsewhere from now on: one that came with a request begins at the listener's channel.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn migrate(&mut self, channel: &Arc<EventChannel>) -> Result<(), Error> {
+        // SAFETY: identifier and channel are alive. Events are acknowledged when they are taken, so that none is
+        // waited for.
+        let failed = unsafe { (library()?.rdma_migrate_id)(self.raw(), channel.raw()) };
+        if failed != 0 {
+            return Err(Error::last("move a connection to another event channel"));
+        }
+        self.channel = Arc::clone(channel);
+        Ok(())
+    }
+
+    /// Its own address, once it is bound.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        // SAFETY: the identifier is alive, and the library has set the field, to zeroes where it knows no address.
+        address_of(&unsafe { self.raw.as_ref() }.src_addr)
+    }
+
+    /// The address of the other end, once that is known.
+    #[must_use]
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        // SAFETY: as above.
+        address_of(&unsafe { self.raw.as_ref() }.dst_addr)
     }
 
     /// Waits for connections on an address: each comes as an event.
@@ -312,9 +347,39 @@ fn raw_address(address: SocketAddr) -> sockaddr_storage {
     storage
 }
 
+/// The other way round; none of a family that is not the Internet's.
+fn address_of(storage: &sockaddr_storage) -> Option<SocketAddr> {
+    let from = std::ptr::from_ref(storage);
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says which address the storage holds, and it is aligned for every one.
+            let v4 = unsafe { from.cast::<sockaddr_in>().read() };
+            let ip = std::net::Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { from.cast::<sockaddr_in6>().read() };
+            let (ip, port) = (v6.sin6_addr.s6_addr.into(), u16::from_be(v6.sin6_port));
+            Some(std::net::SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_read_as_it_was_written() {
+        for address in ["10.77.1.2:20049", "[fd00::7]:1"] {
+            let address = address.parse().expect("an address");
+            assert_eq!(address_of(&raw_address(address)), Some(address));
+        }
+        // SAFETY: all zeroes is an address of no family.
+        assert_eq!(address_of(&unsafe { std::mem::zeroed() }), None);
+    }
 
     #[test]
     fn private_data_is_bounded_as_the_wire_bounds_it() {

@@ -65,6 +65,7 @@ functions! {
     rdma_connect(*mut CmId, *mut ConnParam) -> c_int;
     rdma_accept(*mut CmId, *mut ConnParam) -> c_int;
     rdma_reject(*mut CmId, *const c_void, u8) -> c_int;
+    rdma_migrate_id(*mut CmId, *mut EventChannel) -> c_int;
     rdma_disconnect(*mut CmId) -> c_int;
     rdma_create_qp(*mut CmId, *mut Pd, *mut QpInitAttr) -> c_int;
     rdma_destroy_qp(*mut CmId);

@@ -3,6 +3,7 @@
 use nfs3::proc::{commit, getattr, read, write};
 use nfs3::{Outcome, Status, Wire};
 use paths::ConnId;
+use rpc::Xid;
 use rpc::reply::{Accept, Body as ReplyBody};
 use transport::{Place, Sink};
 use xdr::Reader;
@@ -97,6 +98,16 @@ impl Answers<'_> {
                 self.core.finish(key, Err(error));
             }
             self.broken = Some(reason);
+        }
+    }
+
+    /// The transport at the server's end refused a call: nobody executed it, and the path is fine.
+    pub(super) fn refused_on_the_way(&mut self, xid: Xid, reason: String) {
+        let key = self.core.by_xid.get(&xid).copied();
+        let here =
+            |key: &CallKey| self.core.calls.0.get(*key).is_some_and(|call| call.line == Some(self.conn));
+        if let Some(key) = key.filter(here) {
+            self.refused(key, reason);
         }
     }
 

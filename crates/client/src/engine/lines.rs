@@ -8,11 +8,14 @@ use std::time::Duration;
 use paths::{ConnId, NodeId, Table};
 use rpc::Xid;
 use transport::poll::{Event, Interest};
+use transport::rdma::Requester;
 use transport::{Limits, Stream, Transport, socket};
 
+use super::rdma::expected;
 use super::{Engine, encode_call};
 use crate::call::{Body, Call, CallKey, Owner, ReadLanding};
 use crate::engine::answers::Answers;
+use crate::options::Proto;
 
 /// Tokens below are the loop's own.
 pub(crate) const FIRST_LINE_TOKEN: u64 = 1;
@@ -27,22 +30,24 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a connection's slot holds.
 #[derive(Debug)]
-enum State {
+pub(super) enum State {
     Closed,
     Connecting(OwnedFd),
     Open(Box<Stream<CallKey, ReadLanding>>),
+    /// Over RDMA, connecting or open.
+    Rdma(Box<Requester<CallKey>>),
 }
 
 /// A slot of the table, and the connection in it.
 #[derive(Debug)]
 pub(crate) struct Line {
-    state: State,
+    pub(super) state: State,
     pub node: NodeId,
-    remote: Option<SocketAddr>,
+    pub(super) remote: Option<SocketAddr>,
     waits_to_send: bool,
     /// Bytes received or acknowledged at the last tick.
     progress_seen: u64,
-    received_bytes: u64,
+    pub(super) received_bytes: u64,
     /// It has proved where it leads: it carries calls.
     proved: bool,
 }
@@ -73,12 +78,22 @@ impl Line {
         credential: &[u8],
         root: Option<nfs3::FileHandle>,
     ) {
-        let State::Open(stream) = &mut self.state else { return };
-        stream.push(key, call.payload().len(), |head| encode_call(head, call, xid, credential, root));
+        let payload_len = call.payload().len();
+        match &mut self.state {
+            State::Open(stream) => {
+                stream.push(key, payload_len, |head| encode_call(head, call, xid, credential, root));
+            }
+            State::Rdma(requester) => {
+                requester.push(xid.0, key, payload_len, expected(call), |head| {
+                    encode_call(head, call, xid, credential, root);
+                });
+            }
+            State::Closed | State::Connecting(_) => {}
+        }
     }
 }
 
-const fn token(conn: ConnId) -> u64 {
+pub(super) const fn token(conn: ConnId) -> u64 {
     FIRST_LINE_TOKEN + conn.0 as u64
 }
 
@@ -101,6 +116,13 @@ impl Engine {
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         line.node = end.node;
         line.remote = Some(end.remote);
+        line.waits_to_send = false;
+        line.progress_seen = 0;
+        line.received_bytes = 0;
+        if route.proto == Proto::Rdma {
+            self.connect_rdma(conn, end);
+            return;
+        }
         let started = route.connect(end);
         match started.and_then(|socket| {
             self.poller.add(&socket, token(conn), Interest::WRITE)?;
@@ -131,6 +153,7 @@ impl Engine {
                     self.mark_dirty(conn);
                 }
             }
+            Some(State::Rdma(_)) => self.rdma_ready(conn),
             Some(State::Closed) | None => {}
         }
     }
@@ -155,9 +178,12 @@ impl Engine {
         }
         self.core.table.reached(self.core.now, conn);
         line.state = State::Open(Box::new(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })));
-        line.waits_to_send = false;
-        line.progress_seen = 0;
-        line.received_bytes = 0;
+        self.prove(conn);
+    }
+
+    /// Asks on a new connection for the root, which proves where it leads.
+    pub(super) fn prove(&mut self, conn: ConnId) {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         let key = self.core.insert(Body::Prove, Owner::Engine);
         self.core.draw_xid(key, rpc::replay::XidClass::Repeatable);
         if let Some(call) = self.core.calls.0.get_mut(key)
@@ -188,6 +214,12 @@ impl Engine {
                 return;
             }
         }
+        self.heard(conn, broken, proved);
+    }
+
+    /// What the answers on a connection have said of the connection itself.
+    pub(super) fn heard(&mut self, conn: ConnId, broken: Option<String>, proved: Option<Result<(), String>>) {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         if let Some(reason) = broken {
             tracing::warn!(address = ?line.remote, %reason, "the server's answer makes no sense; connection reset");
             self.line_down(conn);
@@ -208,7 +240,7 @@ impl Engine {
     }
 
     /// A connection broke by itself.
-    fn line_down(&mut self, conn: ConnId) {
+    pub(super) fn line_down(&mut self, conn: ConnId) {
         self.close(conn);
         self.core.table.disconnected(self.core.now, conn);
     }
@@ -250,7 +282,14 @@ impl Engine {
         let flushes = !self.dirty.is_empty();
         while let Some(conn) = self.dirty.pop() {
             let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { continue };
-            let State::Open(stream) = &mut line.state else { continue };
+            let stream = match &mut line.state {
+                State::Open(stream) => stream,
+                State::Rdma(_) => {
+                    self.flush_rdma(conn);
+                    continue;
+                }
+                State::Closed | State::Connecting(_) => continue,
+            };
             match stream.flush(&self.core.calls) {
                 Ok(all_sent) => {
                     if line.waits_to_send == all_sent {
@@ -282,8 +321,13 @@ impl Engine {
             }
         }
         for (index, (line, oldest)) in self.lines.iter_mut().zip(&self.oldest).enumerate() {
-            let State::Open(stream) = &line.state else { continue };
-            let acknowledged = socket::tcp_info(stream.fd()).map_or(0, |info| info.acknowledged_bytes);
+            let acknowledged = match &line.state {
+                State::Open(stream) => {
+                    socket::tcp_info(stream.fd()).map_or(0, |info| info.acknowledged_bytes)
+                }
+                State::Rdma(requester) if requester.is_open() => requester.progress(),
+                State::Rdma(_) | State::Closed | State::Connecting(_) => continue,
+            };
             let progress_now = line.received_bytes + acknowledged;
             let progress = progress_now != line.progress_seen;
             line.progress_seen = progress_now;

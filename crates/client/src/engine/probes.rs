@@ -4,11 +4,13 @@ use std::os::fd::AsFd;
 
 use paths::PathId;
 use rpc::Xid;
-use transport::poll::Interest;
+use transport::poll::{Interest, Poller};
+use transport::rdma::{Expect, Requester};
 use transport::{Landing, Limits, Place, Sink, Slices, SlicesMut, Source, Stream, Transport, socket};
 use xdr::Writer;
 
 use super::Engine;
+use crate::options::Proto;
 
 /// Tokens of probes lie above those of all connections.
 const FIRST_PROBE_TOKEN: u64 = 1 << 32;
@@ -20,8 +22,14 @@ const REPLY_BYTES_MAX: usize = 1024;
 pub(super) struct Probe {
     path: PathId,
     token: u64,
-    stream: Stream<(), Nowhere>,
+    wire: Wire,
     connected: bool,
+}
+
+#[derive(Debug)]
+enum Wire {
+    Tcp(Stream<(), Nowhere>),
+    Rdma(Box<Requester<()>>),
 }
 
 /// A probe carries no payload.
@@ -57,15 +65,18 @@ impl Engine {
         let route = std::sync::Arc::clone(&self.setup.route);
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
         let token = FIRST_PROBE_TOKEN + u64::from(path.0);
-        let started = route.connect(end).and_then(|socket| {
-            self.poller.add(&socket, token, Interest::WRITE)?;
-            Ok(socket)
-        });
+        let started = if route.proto == Proto::Rdma {
+            Requester::connect(&self.poller, token, end.local, end.remote)
+                .map(|requester| Wire::Rdma(Box::new(requester)))
+                .map_err(std::io::Error::other)
+        } else {
+            route.connect(end).and_then(|socket| {
+                self.poller.add(&socket, token, Interest::WRITE)?;
+                Ok(Wire::Tcp(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })))
+            })
+        };
         match started {
-            Ok(socket) => {
-                let stream = Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX });
-                self.probes.push(Probe { path, token, stream, connected: false });
-            }
+            Ok(wire) => self.probes.push(Probe { path, token, wire, connected: false }),
             Err(_) => self.core.table.probe_failed(self.core.now, path),
         }
     }
@@ -75,19 +86,29 @@ impl Engine {
         let Some(at) = self.probes.iter().position(|probe| probe.token == token) else { return };
         let Some(probe) = self.probes.get_mut(at) else { return };
         let path = probe.path;
-        let answered = if probe.connected {
-            let mut reply = AnyReply::default();
-            probe
-                .stream
-                .receive(&mut self.scratch, &mut reply, REPLY_BYTES_MAX)
-                .map(|_| reply.0)
-                .map_err(|error| std::io::Error::other(error.to_string()))
-        } else {
-            let asked = probe.ask(&self.poller);
-            if asked.is_ok() {
-                self.core.table.probe_reached(self.core.now, path);
+        let answered = match &mut probe.wire {
+            Wire::Rdma(_) => {
+                let was_asked = probe.connected;
+                let answered = probe.rdma_ready(&self.poller);
+                if probe.connected && !was_asked {
+                    self.core.table.probe_reached(self.core.now, path);
+                }
+                answered
             }
-            asked
+            Wire::Tcp(stream) if probe.connected => {
+                let mut reply = AnyReply::default();
+                stream
+                    .receive(&mut self.scratch, &mut reply, REPLY_BYTES_MAX)
+                    .map(|_| reply.0)
+                    .map_err(|error| std::io::Error::other(error.to_string()))
+            }
+            Wire::Tcp(_) => {
+                let asked = probe.ask(&self.poller);
+                if asked.is_ok() {
+                    self.core.table.probe_reached(self.core.now, path);
+                }
+                asked
+            }
         };
         match answered {
             Ok(false) => {}
@@ -105,18 +126,36 @@ impl Engine {
 
 impl Probe {
     /// Connected: sends the NULL call. RFC 1813 s3.3.0
-    fn ask(&mut self, poller: &transport::poll::Poller) -> std::io::Result<bool> {
-        socket::connect_result(self.stream.fd().as_fd())?;
+    fn ask(&mut self, poller: &Poller) -> std::io::Result<bool> {
+        let Wire::Tcp(stream) = &mut self.wire else { return Ok(false) };
+        socket::connect_result(stream.fd().as_fd())?;
         self.connected = true;
-        poller.modify(self.stream.fd(), self.token, Interest::READ)?;
-        self.stream.push((), 0, |head| {
-            let mut credential = Vec::new();
-            rpc::auth::encode_none(&mut Writer::new(&mut credential));
-            let null = nfs3::Procedure::Null.number();
-            let xid = Xid(u32::from(self.path.0));
-            rpc::call::encode(&mut Writer::new(head), xid, nfs3::PROGRAM, nfs3::VERSION, null, &credential);
-        });
-        self.stream.flush(&Nowhere).map_err(|error| std::io::Error::other(error.to_string()))?;
+        poller.modify(stream.fd(), self.token, Interest::READ)?;
+        let xid = Xid(u32::from(self.path.0));
+        stream.push((), 0, |head| encode_null(head, xid));
+        stream.flush(&Nowhere).map_err(|error| std::io::Error::other(error.to_string()))?;
         Ok(false)
     }
+
+    /// The same over RDMA; true when it is answered.
+    fn rdma_ready(&mut self, poller: &Poller) -> std::io::Result<bool> {
+        let Wire::Rdma(requester) = &mut self.wire else { return Ok(false) };
+        let mut reply = AnyReply::default();
+        requester.advance(poller, self.token, &mut reply).map_err(std::io::Error::other)?;
+        if requester.is_open() && !self.connected {
+            self.connected = true;
+            let xid = Xid(u32::from(self.path.0));
+            let expect = Expect { lands: 0, reply_max: 64 };
+            requester.push(xid.0, (), 0, expect, |head| encode_null(head, xid));
+            requester.flush(&Nowhere).map_err(std::io::Error::other)?;
+        }
+        Ok(reply.0)
+    }
+}
+
+fn encode_null(head: &mut Vec<u8>, xid: Xid) {
+    let mut credential = Vec::new();
+    rpc::auth::encode_none(&mut Writer::new(&mut credential));
+    let null = nfs3::Procedure::Null.number();
+    rpc::call::encode(&mut Writer::new(head), xid, nfs3::PROGRAM, nfs3::VERSION, null, &credential);
 }

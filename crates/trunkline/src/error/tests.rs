@@ -48,7 +48,15 @@ fn every_reason_not_to_mount_comes_with_advice() {
     let io = || io::Error::other("no");
     let reason = || "because".to_owned();
     for cause in [
-        MountError::NoRdma,
+        MountError::NoRdma { cause: client::VerbsError::NoDevice.into() },
+        MountError::NoRdma {
+            cause: client::VerbsError::Missing { library: "librdmacm.so.1", said: reason() }.into(),
+        },
+        over_rdma(client::VerbsError::NoRoute(address()).into()),
+        over_rdma(client::VerbsError::Register { bytes: 4096, source: io() }.into()),
+        over_rdma(client::RdmaError::NotListening(address())),
+        over_rdma(client::RdmaError::Unreachable(address())),
+        over_rdma(client::RdmaError::Closed),
         MountError::Resolve { host, source: io() },
         MountError::Local("eth9 has no address".to_owned()),
         MountError::Connect { address: address(), source: io() },
@@ -61,6 +69,24 @@ fn every_reason_not_to_mount_comes_with_advice() {
         let text = mount(cause).render();
         assert!(text.contains("\n  cause: ") && text.contains("\n  try:   "), "{text}");
     }
+}
+
+fn over_rdma(cause: client::RdmaError) -> MountError {
+    MountError::Rdma { address: address(), here: String::new(), cause }
+}
+
+#[test]
+fn what_rdma_lacks_is_named_with_the_command_that_mends_it() {
+    let device = mount(MountError::NoRdma { cause: client::VerbsError::NoDevice.into() }).render();
+    assert!(device.contains("try:   rdma link add"), "{device}");
+    let missing = client::VerbsError::Missing { library: "librdmacm.so.1", said: "not found".into() };
+    let library = mount(MountError::NoRdma { cause: missing.into() }).render();
+    assert!(library.contains("try:   apt-get install"), "{library}");
+    let register = client::VerbsError::Register { bytes: 4096, source: io::Error::other("no") };
+    let locked = mount(over_rdma(register.into())).render();
+    assert!(locked.contains("try:   ulimit -l"), "{locked}");
+    let nobody = mount(over_rdma(client::RdmaError::NotListening(address()))).render();
+    assert!(nobody.contains("portlist"), "{nobody}");
 }
 
 #[test]

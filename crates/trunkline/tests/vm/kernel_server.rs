@@ -1,6 +1,9 @@
-//! Our client on the Linux kernel's NFS server, on two of its addresses, over TCP.
+//! Our client on the Linux kernel's NFS server, on two of its addresses, over TCP and over RDMA.
 
-use crate::{alone, sh, trunkline};
+use crate::{alone, lab, sh, trunkline};
+use std::process::Command;
+use std::sync::OnceLock;
+use verbs::{Alive, alive};
 
 /// Stamped blocks, each read checked, and all files compared in the end: a wrong block fails the record.
 const EXPERIMENT: &str = r#"
@@ -14,6 +17,10 @@ server = "10.77.1.2:/srv/export"
 [[route]]
 name = "tcp-mp"
 options = "nconnect=2,port=2049,mountport=20048,remoteports=10.77.1.1~10.77.1.2,spread_reads,spread_writes"
+
+[[route]]
+name = "rdma-mp"
+options = "proto=rdma,nconnect=2,remoteports=10.77.1.1~10.77.1.2,spread_reads,spread_writes"
 
 [[workload]]
 name = "random-4k"
@@ -34,25 +41,110 @@ writers = 1
 file = "1MiB"
 "#;
 
+/// Starts the server, once for all cases: TCP, and RDMA on the usual port.
+fn served() {
+    static SERVED: OnceLock<()> = OnceLock::new();
+    SERVED.get_or_init(|| {
+        sh("modprobe nfsd; modprobe rpcrdma
+            mkdir -p /srv/export
+            mount -t tmpfs -o size=256M export /srv/export
+            mount -t tmpfs state /var/lib/nfs; touch /var/lib/nfs/etab /var/lib/nfs/rmtab
+            mkdir -p /var/lib/nfs/v4recovery
+            rpcbind; mount -t nfsd nfsd /proc/fs/nfsd
+            exportfs -o rw,no_root_squash,insecure,fsid=1 '*:/srv/export'
+            rpc.mountd -p 20048; rpc.nfsd 4
+            echo rdma 20049 > /proc/fs/nfsd/portlist");
+    });
+}
+
 #[test]
 fn our_client_finds_what_it_wrote_on_two_addresses_of_the_kernel() {
     let _turn = alone();
+    served();
     let program = trunkline().display();
     let said = sh(&format!(
-        "modprobe nfsd
-         mkdir -p /srv/export
-         mount -t tmpfs -o size=256M export /srv/export
-         mount -t tmpfs state /var/lib/nfs; touch /var/lib/nfs/etab /var/lib/nfs/rmtab
-         mkdir -p /var/lib/nfs/v4recovery
-         rpcbind; mount -t nfsd nfsd /proc/fs/nfsd
-         exportfs -o rw,no_root_squash,insecure,fsid=1 '*:/srv/export'
-         rpc.mountd -p 20048; rpc.nfsd 4
-         cat > /root/experiment.toml <<'END'
+        "cat > /root/experiment.toml <<'END'
 {EXPERIMENT}
 END
          {program} bench --no-report --record /root/record.json /root/experiment.toml
          ls -A /srv/export"
     ));
-    assert!(said.contains("tcp-mp"), "{said}");
+    assert!(said.contains("tcp-mp") && said.contains("rdma-mp"), "{said}");
+    assert!(!said.contains("skipped"), "both were measured: {said}");
+    assert!(said.contains("emulated"), "nobody takes them for a machine's: {said}");
     assert!(!said.contains("trunkline-bench-"), "its files are removed: {said}");
+}
+
+/// Sizes that are inline and not, and no multiples of four; a listing and a link that need memory for their replies.
+#[test]
+fn our_client_copies_over_rdma_what_the_kernel_has_and_the_other_way_round() {
+    let _turn = alone();
+    served();
+    let program = trunkline().display();
+    let said = sh(&format!(
+        "rdma='proto=rdma,nconnect=4,remoteports=10.77.1.1~10.77.1.2'
+         mkdir /root/tree /root/tree/many; cd /root/tree
+         for size in 0 1 3 1023 4095 4097 65535 1048577 3000001; do head -c $size /dev/urandom > f-$size; done
+         (cd many; seq -f a-name-of-some-length-%04g 400 | xargs touch)
+         ln -s $(seq -s / 300) long-link
+         {program} cp -r -o $rdma /root/tree nfs://10.77.1.2/srv/export/tree
+         diff -r --no-dereference /root/tree /srv/export/tree
+         {program} cp -r -o $rdma nfs://10.77.1.2/srv/export/tree /root/back
+         diff -r --no-dereference /root/tree /root/back
+         {program} ls -o $rdma nfs://10.77.1.2/srv/export/tree/many | sort -u | wc -l
+         {program} cat -o $rdma nfs://10.77.1.2/srv/export/tree/f-3000001 | cmp - /root/tree/f-3000001
+         [ \"$(readlink /root/back/long-link)\" = \"$(seq -s / 300)\" ]
+         rm -r /srv/export/tree"
+    ));
+    assert_eq!(said.trim().lines().last(), Some("400"), "{said}");
+}
+
+#[test]
+fn rdma_that_cannot_be_says_why_and_never_becomes_tcp() {
+    let _turn = alone();
+    served();
+    let program = trunkline().display();
+    let said = sh(&format!(
+        "for target in 127.0.0.1/srv/export?proto=rdma '10.77.1.2/srv/export?proto=rdma,port=20050'; do
+           ! {program} ls \"nfs://$target\" 2>&1
+         done"
+    ));
+    for part in [
+        "no connection to 127.0.0.1:20049 over RDMA (looked at: rxe1 ",
+        "no RDMA device reaches 127.0.0.1:20049",
+        "try:   rdma link ",
+        "nobody takes connections over RDMA at 10.77.1.2:20050",
+        "try:   echo rdma 20050 > /proc/fs/nfsd/portlist",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let limited = sh(&format!(
+        "ulimit -l 16; ! setpriv --bounding-set -ipc_lock {program} ls 'nfs://10.77.1.2/srv/export?proto=rdma' 2>&1"
+    ));
+    assert!(limited.contains("cannot register") && limited.contains("try:   ulimit -l"), "{limited}");
+}
+
+/// Runs itself in the guest, where it mounts and looks at what is left.
+#[test]
+fn a_mount_over_rdma_frees_every_object() {
+    if std::path::Path::new("/run/enter").exists() {
+        let options = "proto=rdma,nconnect=3,remoteports=10.77.1.1~10.77.1.2";
+        let mount = client::Mount::connect("10.77.1.2:/srv/export", options).expect("it mounts");
+        for _ in 0..10 {
+            mount.call(nfs3::Procedure::Null, Vec::new()).expect("it answers");
+        }
+        // One connection for each of three slots.
+        assert_eq!(alive().queue_pairs, 3);
+        drop(mount);
+        assert_eq!(alive(), Alive::default());
+        return;
+    }
+    let _turn = alone();
+    served();
+    let mut again = Command::new(std::env::current_exe().expect("it has a path"));
+    again.args(["--exact", "--nocapture", "kernel_server::a_mount_over_rdma_frees_every_object"]);
+    let output = lab().client().output(&again).expect("the guest is there");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
 }

@@ -1,0 +1,90 @@
+//! Connections over RDMA: what differs from a stream.
+
+use nfs3::Procedure;
+use paths::ConnId;
+use transport::rdma::{Expect, Requester};
+
+use super::Engine;
+use super::answers::Answers;
+use super::lines::{State, token};
+use crate::call::{Body, Call};
+use crate::route::PathEnd;
+
+/// The longest reply but for those that list or name things: head, status, attributes before and after. It fits the
+/// smallest message that an end must take (RFC 8166 s3.3.2), beside the header.
+const REPLY_BYTES: u32 = 640;
+/// The longest text of a symbolic link that is taken, and room.
+const LINK_BYTES: u32 = 8 << 10;
+/// No listing asks for more.
+const LISTING_BYTES_MAX: u32 = 1 << 20;
+
+/// What a call expects in return. RFC 8166 s4.3.3
+pub(super) fn expected(call: &Call) -> Expect {
+    let lands = match &call.body {
+        Body::Read { buffer, .. } => u32::try_from(buffer.len()).unwrap_or(u32::MAX),
+        Body::Write { .. } | Body::Commit { .. } | Body::Call { .. } | Body::Prove => 0,
+    };
+    let more = match &call.body {
+        Body::Call { procedure: Procedure::ReadDir | Procedure::ReadDirPlus, args } => {
+            // How much may come is the last of their arguments. RFC 1813 s3.3.16, s3.3.17
+            let count = args.last_chunk().map_or(LISTING_BYTES_MAX, |bytes| u32::from_be_bytes(*bytes));
+            count.min(LISTING_BYTES_MAX)
+        }
+        Body::Call { procedure: Procedure::ReadLink, .. } => LINK_BYTES,
+        _ => 0,
+    };
+    Expect { lands, reply_max: REPLY_BYTES + more }
+}
+
+impl Engine {
+    /// Starts to connect a slot over RDMA.
+    pub(super) fn connect_rdma(&mut self, conn: ConnId, end: &PathEnd) {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        match Requester::connect(&self.poller, token(conn), end.local, end.remote) {
+            Ok(requester) => line.state = State::Rdma(Box::new(requester)),
+            Err(error) => {
+                tracing::debug!(address = %end.remote, %error, "connect over RDMA failed");
+                self.core.table.disconnected(self.core.now, conn);
+            }
+        }
+    }
+
+    /// Something happened to a slot's connection, or arrived on it.
+    pub(super) fn rdma_ready(&mut self, conn: ConnId) {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        let State::Rdma(requester) = &mut line.state else { return };
+        let was_open = requester.is_open();
+        // What arrived before the connection ended counts.
+        let mut answers =
+            Answers { core: &mut self.core, conn, unsent: Vec::new(), broken: None, proved: None };
+        let outcome = requester.advance(&self.poller, token(conn), &mut answers);
+        for (xid, error) in requester.take_refused() {
+            answers.refused_on_the_way(rpc::Xid(xid), error.to_string());
+        }
+        let (broken, proved) = (answers.broken.take(), answers.proved.take());
+        match outcome {
+            Ok(received) => line.received_bytes += received.bytes as u64,
+            Err(error) => {
+                tracing::debug!(address = ?line.remote, %error, "connection over RDMA ended");
+                self.line_down(conn);
+                return;
+            }
+        }
+        if !was_open && requester.is_open() {
+            self.core.table.reached(self.core.now, conn);
+            self.prove(conn);
+        }
+        self.mark_dirty(conn);
+        self.heard(conn, broken, proved);
+    }
+
+    /// Sends what was queued, as far as credits and memory go; the rest follows with the next answers.
+    pub(super) fn flush_rdma(&mut self, conn: ConnId) {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        let State::Rdma(requester) = &mut line.state else { return };
+        if let Err(error) = requester.flush(&self.core.calls) {
+            tracing::debug!(address = ?line.remote, %error, "connection over RDMA ended");
+            self.line_down(conn);
+        }
+    }
+}

@@ -1,0 +1,532 @@
+//! One end of a connection: its queue pair and all that is posted there.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rpcrdma::connect::{Agreed, Offer};
+use verbs::{
+    Access, Capacity, Completion, Domain, EventChannel, EventKind, Identifier, Queue, Region, Slice, Terms,
+    Work,
+};
+
+use super::pool::{Buffer, Part, Pool};
+use super::{Counters, Error, Event, NOBODY_LISTENS, Options, SIGNALLED_EACH};
+
+/// Marks the numbers of receives; the others count work.
+const RECEIVE: u64 = 1 << 63;
+/// Completions that are no work's or receive's: none, but a queue must not be filled to its last place.
+const SPARE_COMPLETIONS: u32 = 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Looks for the way to the server.
+    Resolving,
+    /// Has a queue pair and is on its way to be connected.
+    Opening,
+    /// The other end knows us.
+    Connected,
+}
+
+/// Places of equal size in one region.
+#[derive(Debug)]
+struct Places {
+    region: Region,
+    bytes: u32,
+    free: Vec<u32>,
+}
+
+impl Places {
+    fn new(domain: &Arc<Domain>, count: u32, bytes: u32) -> Result<Self, verbs::Error> {
+        let whole = u64::from(count) * u64::from(bytes);
+        let whole =
+            usize::try_from(whole).map_err(|_| verbs::Error::Misuse("too much memory for messages"))?;
+        let region = Region::new(domain, whole, Access::Local)?;
+        Ok(Self { region, bytes, free: (0..count).rev().collect() })
+    }
+
+    fn at(&self, place: u32) -> usize {
+        usize::try_from(u64::from(place) * u64::from(self.bytes)).unwrap_or(usize::MAX)
+    }
+
+    fn slice(&self, place: u32, bytes: u32) -> Slice<'_> {
+        Slice { region: &self.region, offset: self.at(place), bytes }
+    }
+}
+
+/// Work that has been posted, in order.
+#[derive(Debug)]
+struct Posted<T> {
+    number: u64,
+    tag: Option<T>,
+    place: Option<u32>,
+    _keeps: Option<Buffer>,
+}
+
+#[derive(Debug)]
+enum Job {
+    Send { bytes: Vec<u8>, invalidate: Option<u32> },
+    Move { work: Work, part: Part },
+}
+
+/// What belongs to a device, known once the way is.
+#[derive(Debug)]
+struct OnDevice {
+    ring: Places,
+    sends: Places,
+    pool: Pool,
+    queue: Arc<Queue>,
+}
+
+/// One end of a connection. `T` names pieces of work to their owner.
+#[derive(Debug)]
+pub struct Endpoint<T> {
+    // The fields are dropped in this order: first the queue pair, so that nothing is carried any more, then memory.
+    identifier: Identifier,
+    on_device: Option<OnDevice>,
+    channel: Arc<EventChannel>,
+    posted: VecDeque<Posted<T>>,
+    waiting: VecDeque<(Job, Option<T>)>,
+    done: VecDeque<T>,
+    completions: Vec<Completion>,
+    /// How many of those have been looked at.
+    taken: usize,
+    options: Options,
+    state: State,
+    agreed: Option<Agreed>,
+    reads_made: u8,
+    local: Option<SocketAddr>,
+    peer: SocketAddr,
+    number: u64,
+    /// Pieces of work at the end of `posted` that will have no completion of their own.
+    unsignalled: usize,
+    /// Some of those keep a buffer.
+    unsignalled_keeps: bool,
+    armed: bool,
+    /// A descriptor was readable, and nothing has been found since.
+    woken: bool,
+    counters: Counters,
+}
+
+impl<T> Endpoint<T> {
+    /// Begins to connect to a server, from one of our addresses where that is given (its port may be 0).
+    ///
+    /// # Errors
+    /// Libraries or devices that are missing, an address that no device has.
+    pub fn connect(local: Option<SocketAddr>, peer: SocketAddr, options: &Options) -> Result<Self, Error> {
+        let identifier = Identifier::new(&EventChannel::new()?)?;
+        identifier.resolve(local, peer, options.resolve_within)?;
+        Ok(Self::new(identifier, (local, peer), State::Resolving, *options))
+    }
+
+    pub(super) fn incoming(
+        mut identifier: Identifier,
+        (local, peer): (SocketAddr, SocketAddr),
+        offer: &Offer,
+        reads_allowed: u8,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        identifier.migrate(&EventChannel::new()?)?;
+        let mut endpoint = Self::new(identifier, (Some(local), peer), State::Opening, *options);
+        endpoint.agreed = Some(options.offer.agree(offer));
+        if options.reads_made != u8::MAX {
+            endpoint.reads_made = options.reads_made.min(reads_allowed);
+        }
+        endpoint.make_queue_pair()?;
+        Ok(endpoint)
+    }
+
+    fn new(
+        identifier: Identifier,
+        (local, peer): (Option<SocketAddr>, SocketAddr),
+        state: State,
+        options: Options,
+    ) -> Self {
+        Self {
+            channel: Arc::clone(identifier.channel()),
+            identifier,
+            on_device: None,
+            posted: VecDeque::new(),
+            waiting: VecDeque::new(),
+            done: VecDeque::new(),
+            completions: Vec::new(),
+            taken: 0,
+            state,
+            agreed: None,
+            reads_made: options.reads_made,
+            options,
+            local,
+            peer,
+            number: 0,
+            unsignalled: 0,
+            unsignalled_keeps: false,
+            armed: false,
+            woken: true,
+            counters: Counters::default(),
+        }
+    }
+
+    fn make_queue_pair(&mut self) -> Result<(), Error> {
+        let options = &self.options;
+        let domain = Domain::on(&self.identifier)?;
+        let queue = Queue::on(&self.identifier, options.work + options.receives + SPARE_COMPLETIONS)?;
+        let capacity = Capacity { work: options.work, receives: options.receives, slices: 1 };
+        self.identifier.create_queue_pair(&domain, &queue, &queue, capacity)?;
+        self.on_device = Some(OnDevice {
+            ring: Places::new(&domain, options.receives, options.offer.receive_bytes)?,
+            sends: Places::new(&domain, options.sends, options.offer.send_bytes)?,
+            pool: Pool::new(&domain, options.pool_bytes_max),
+            queue,
+        });
+        Ok(())
+    }
+
+    /// Accepts a client, after receives have been posted.
+    ///
+    /// # Errors
+    /// The system's refusal, or a client that is gone.
+    pub fn accept(&mut self) -> Result<(), Error> {
+        let private_data = self.options.offer.encode();
+        let (reads_served, reads_made) = (self.options.reads_served, self.reads_made);
+        self.identifier.accept(&Terms { private_data: &private_data, reads_served, reads_made })?;
+        Ok(())
+    }
+
+    /// What to wait for, both until readable: events of the connection, and, once the way is known, completions. The
+    /// second one is there at once on a server, and on a client from the first [`Endpoint::poll`] on after which it is.
+    #[must_use]
+    pub fn fds(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
+        (self.channel.as_fd(), self.on_device.as_ref().map(|on_device| on_device.queue.as_fd()))
+    }
+
+    /// Our own address, once it is known.
+    #[must_use]
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.identifier.local_address().or(self.local)
+    }
+
+    /// The address of the other end.
+    #[must_use]
+    pub const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// What holds between both ends, once it is known: on a server at once.
+    #[must_use]
+    pub const fn agreed(&self) -> Option<Agreed> {
+        self.agreed
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Pieces of work that are posted or wait to be.
+    #[must_use]
+    pub fn work_under_way(&self) -> usize {
+        self.posted.len() + self.waiting.len()
+    }
+
+    /// Bytes of messages that wait to be sent.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        let bytes = |job: &Job| if let Job::Send { bytes, .. } = job { bytes.len() } else { 0 };
+        self.waiting.iter().map(|(job, _)| bytes(job)).sum()
+    }
+
+    /// Registered memory of at least so many bytes; none while too much of the pool is in use, which ends when work does
+    /// and buffers are dropped.
+    ///
+    /// # Errors
+    /// More than may be locked, or an endpoint that has no device yet.
+    pub fn buffer(&self, bytes: usize, access: Access) -> Result<Option<Buffer>, Error> {
+        Ok(self.on_device()?.pool.take(bytes, access)?)
+    }
+
+    /// Posts so many receives.
+    ///
+    /// # Errors
+    /// More than the ring has free places.
+    pub fn post_receives(&mut self, count: u32) -> Result<(), Error> {
+        let on_device = self.on_device.as_mut().ok_or(NO_DEVICE)?;
+        for _ in 0..count {
+            let place = on_device.ring.free.pop().ok_or(Error::Misuse("the ring of receives is full"))?;
+            let slice = on_device.ring.slice(place, on_device.ring.bytes);
+            self.identifier.post_receive(RECEIVE | u64::from(place), slice)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message of these pieces, one after the other; they are copied.
+    ///
+    /// # Errors
+    /// A message that is longer than was offered, or the system's refusal.
+    pub fn send(&mut self, pieces: &[&[u8]], invalidate: Option<u32>, tag: Option<T>) -> Result<(), Error> {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let room = self.on_device()?.sends.bytes;
+        let fits = u32::try_from(bytes).ok().filter(|bytes| *bytes <= room);
+        let bytes = fits.ok_or(Error::Misuse("the message is longer than was offered"))?;
+        if self.waiting.is_empty() && self.has_room() {
+            let on_device = self.on_device.as_mut().ok_or(NO_DEVICE)?;
+            if let Some(place) = on_device.sends.free.pop() {
+                let mut at = on_device.sends.at(place);
+                for piece in pieces {
+                    on_device.sends.region.write(at, piece)?;
+                    at += piece.len();
+                }
+                return self.post_send(place, bytes, invalidate, tag);
+            }
+        }
+        self.waiting.push_back((Job::Send { bytes: pieces.concat(), invalidate }, tag));
+        self.post_waiting()
+    }
+
+    /// Writes a part of a buffer into memory of the other end.
+    ///
+    /// # Errors
+    /// A part that is not in its buffer, or the system's refusal.
+    pub fn write(&mut self, address: u64, key: u32, part: Part, tag: Option<T>) -> Result<(), Error> {
+        self.counters.writes += 1;
+        self.counters.written_bytes += u64::from(part.bytes);
+        self.move_part(Work::Write { address, key }, part, tag)
+    }
+
+    /// Fills a part of a buffer from memory of the other end.
+    ///
+    /// # Errors
+    /// A part that is not in its buffer, or the system's refusal.
+    pub fn read(&mut self, address: u64, key: u32, part: Part, tag: Option<T>) -> Result<(), Error> {
+        self.counters.reads += 1;
+        self.counters.read_bytes += u64::from(part.bytes);
+        self.move_part(Work::Read { address, key }, part, tag)
+    }
+
+    /// Tells that a descriptor was readable.
+    pub const fn wake(&mut self) {
+        self.woken = true;
+    }
+
+    /// What happened next; none when nothing more has: then wait for the descriptors. A message that was received is in
+    /// `inbox`.
+    ///
+    /// # Errors
+    /// Why the connection has ended, or was not made.
+    pub fn poll(&mut self, inbox: &mut Vec<u8>) -> Result<Option<Event<T>>, Error> {
+        loop {
+            if let Some(tag) = self.done.pop_front() {
+                return Ok(Some(Event::Done(tag)));
+            }
+            if let Some(completion) = self.completions.get(self.taken).cloned() {
+                self.taken += 1;
+                if let Some(event) = self.complete(&completion, inbox)? {
+                    return Ok(Some(event));
+                }
+            } else if !self.take_completions()? {
+                break;
+            }
+        }
+        if !self.woken && self.state == State::Connected {
+            return Ok(None);
+        }
+        // A wake-up without a completion is about the connection.
+        self.woken = false;
+        self.take_connection_event()
+    }
+
+    /// Ends the connection: the other end is told, and nothing is carried any more. Dropping it does the same and frees all.
+    pub fn disconnect(&self) {
+        // One that is not connected has nothing to end.
+        let _ = self.identifier.disconnect();
+    }
+
+    fn on_device(&self) -> Result<&OnDevice, Error> {
+        self.on_device.as_ref().ok_or(NO_DEVICE)
+    }
+
+    /// Whether another piece of work may be posted.
+    fn has_room(&self) -> bool {
+        self.posted.len() < usize::try_from(self.options.work).unwrap_or(usize::MAX)
+    }
+
+    fn move_part(&mut self, work: Work, part: Part, tag: Option<T>) -> Result<(), Error> {
+        self.waiting.push_back((Job::Move { work, part }, tag));
+        self.post_waiting()
+    }
+
+    /// Posts what waits, as far as there is room.
+    fn post_waiting(&mut self) -> Result<(), Error> {
+        while self.has_room() && !self.waiting.is_empty() {
+            let on_device = self.on_device.as_mut().ok_or(NO_DEVICE)?;
+            let sends = &mut on_device.sends;
+            if matches!(self.waiting.front(), Some((Job::Send { .. }, _))) && sends.free.is_empty() {
+                return Ok(());
+            }
+            match self.waiting.pop_front() {
+                Some((Job::Send { bytes, invalidate }, tag)) => {
+                    let Some(place) = sends.free.pop() else { return Ok(()) };
+                    sends.region.write(sends.at(place), &bytes)?;
+                    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    self.post_send(place, length, invalidate, tag)?;
+                }
+                Some((Job::Move { work, part }, tag)) => self.post_move(work, part, tag)?,
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn post_send(
+        &mut self,
+        place: u32,
+        bytes: u32,
+        invalidate: Option<u32>,
+        tag: Option<T>,
+    ) -> Result<(), Error> {
+        self.counters.sends += 1;
+        let few_left = self.on_device()?.sends.free.len() < SIGNALLED_EACH / 2;
+        let signalled = self.is_to_signal(tag.is_some() || self.unsignalled_keeps || few_left);
+        let slice = self.on_device()?.sends.slice(place, bytes);
+        self.identifier.post(self.number, Work::Send { invalidate }, &[slice], signalled, false)?;
+        self.note_posted(signalled, tag, Some(place), None);
+        Ok(())
+    }
+
+    fn post_move(&mut self, work: Work, part: Part, tag: Option<T>) -> Result<(), Error> {
+        let signalled = self.is_to_signal(tag.is_some());
+        let Part { buffer, from, bytes } = part;
+        let slice = Slice { region: buffer.region(), offset: from, bytes };
+        self.identifier.post(self.number, work, &[slice], signalled, false)?;
+        self.note_posted(signalled, tag, None, Some(buffer));
+        Ok(())
+    }
+
+    const fn is_to_signal(&self, asked: bool) -> bool {
+        asked || self.unsignalled + 1 >= SIGNALLED_EACH
+    }
+
+    fn note_posted(&mut self, signalled: bool, tag: Option<T>, place: Option<u32>, keeps: Option<Buffer>) {
+        self.unsignalled = if signalled { 0 } else { self.unsignalled + 1 };
+        self.unsignalled_keeps = !signalled && (self.unsignalled_keeps || keeps.is_some());
+        self.posted.push_back(Posted { number: self.number, tag, place, _keeps: keeps });
+        self.number = (self.number + 1) & !RECEIVE;
+    }
+
+    /// Whether there are more completions to look at. When there are none, the next one makes the descriptor readable.
+    fn take_completions(&mut self) -> Result<bool, Error> {
+        self.completions.clear();
+        self.taken = 0;
+        let Some(on_device) = &self.on_device else { return Ok(false) };
+        let mut found = on_device.queue.poll(&mut self.completions)?;
+        if found == 0 && (self.woken || !self.armed) {
+            // A notice that is not taken would wake us again and again.
+            let notices = on_device.queue.take_notices()?;
+            self.counters.notices += u64::from(notices);
+            if notices > 0 || !self.armed {
+                on_device.queue.arm()?;
+                self.armed = true;
+                self.counters.arms += 1;
+                found = on_device.queue.poll(&mut self.completions)?;
+            }
+        }
+        self.counters.completions += found as u64;
+        if found > 0 {
+            (self.armed, self.woken) = (false, false);
+        }
+        Ok(found > 0)
+    }
+
+    fn complete(&mut self, completion: &Completion, inbox: &mut Vec<u8>) -> Result<Option<Event<T>>, Error> {
+        if let Some(failure) = &completion.failure {
+            return Err(self.why_broken(failure));
+        }
+        if completion.id & RECEIVE == 0 {
+            return self.complete_work(completion.id).map(|()| None);
+        }
+        self.counters.receives += 1;
+        let ring = &mut self.on_device.as_mut().ok_or(NO_DEVICE)?.ring;
+        let place = u32::try_from(completion.id & !RECEIVE).map_err(|_| NO_DEVICE)?;
+        inbox.resize(usize::try_from(completion.bytes).map_err(|_| NO_DEVICE)?, 0);
+        ring.region.read(ring.at(place), inbox)?;
+        ring.free.push(place);
+        Ok(Some(Event::Received))
+    }
+
+    /// This work is done, and so is all that was posted before it.
+    fn complete_work(&mut self, number: u64) -> Result<(), Error> {
+        let sends = &mut self.on_device.as_mut().ok_or(NO_DEVICE)?.sends;
+        while let Some(posted) = self.posted.pop_front() {
+            sends.free.extend(posted.place);
+            self.done.extend(posted.tag);
+            if posted.number == number {
+                break;
+            }
+        }
+        self.unsignalled = self.unsignalled.min(self.posted.len());
+        self.post_waiting()
+    }
+
+    /// Work fails also because the other end has closed: then that is why.
+    fn why_broken(&mut self, failure: &str) -> Error {
+        while let Ok(Some(event)) = self.channel.poll() {
+            match event.kind {
+                EventKind::Disconnected => return Error::Closed,
+                EventKind::DeviceRemoval => return Error::DeviceGone,
+                _ => {}
+            }
+        }
+        Error::Broken(failure.to_owned())
+    }
+
+    fn take_connection_event(&mut self) -> Result<Option<Event<T>>, Error> {
+        while let Some(event) = self.channel.poll()? {
+            match event.kind {
+                EventKind::AddressResolved => self.identifier.resolve_route(self.options.resolve_within)?,
+                EventKind::RouteResolved => self.begin_to_connect()?,
+                EventKind::Established => {
+                    let agreed = match self.agreed {
+                        Some(agreed) => agreed,
+                        None => self.options.offer.agree(&Offer::decode(&event.private_data)),
+                    };
+                    (self.state, self.agreed) = (State::Connected, Some(agreed));
+                    return Ok(Some(Event::Connected(agreed)));
+                }
+                EventKind::AddressError if event.status == -libc::ENODEV => {
+                    return Err(verbs::Error::NoRoute(self.peer).into());
+                }
+                EventKind::Rejected if NOBODY_LISTENS.contains(&event.status) => {
+                    return Err(Error::NotListening(self.peer));
+                }
+                EventKind::Rejected => return Err(verbs::Error::Refused(event.status).into()),
+                EventKind::AddressError
+                | EventKind::RouteError
+                | EventKind::ConnectError
+                | EventKind::Unreachable => return Err(Error::Unreachable(self.peer)),
+                EventKind::Disconnected => return Err(Error::Closed),
+                EventKind::DeviceRemoval => return Err(Error::DeviceGone),
+                EventKind::ConnectRequest | EventKind::Other(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn begin_to_connect(&mut self) -> Result<(), Error> {
+        self.make_queue_pair()?;
+        self.state = State::Opening;
+        let private_data = self.options.offer.encode();
+        let Options { reads_served, reads_made, .. } = self.options;
+        self.identifier.connect(&Terms { private_data: &private_data, reads_served, reads_made })?;
+        Ok(())
+    }
+}
+
+impl<T> Drop for Endpoint<T> {
+    fn drop(&mut self) {
+        self.disconnect();
+    }
+}
+
+/// Asked for too early.
+const NO_DEVICE: Error = Error::Misuse("the connection has no device yet");

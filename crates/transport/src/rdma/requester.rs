@@ -1,0 +1,386 @@
+//! The client's end of a connection over RDMA: makes it, frames calls, and takes replies. RFC 8166
+//!
+//! Nothing blocks: the endpoint's descriptors are in the owner's poller under one token, and
+//! [`Requester::advance`] takes what has come. Calls wait here, unframed, until a credit and registered memory are
+//! free: so what a connection holds is bounded by its credits.
+//!
+//! Payload is bounced through the endpoint's pool. The caller's own memory is never known to a device, and a dead
+//! connection can write into its own pool only, which goes after its queue pair: so a buffer may go back to its owner
+//! at any time, and a call may move to another path as soon as its connection is dropped.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use rpcrdma::client::{Call, CallError, Client, Forms, Message, Output, Sizes};
+use rpcrdma::header::{Chunk, Segment};
+use verbs::Access;
+
+use super::{Buffer, Endpoint, Error, Event, Options};
+use crate::poll::{Interest, Poller};
+use crate::{Landing, Place, Received, Sink, Slices, SlicesMut, Source};
+
+/// Calls that one connection has in flight at most. A server may grant fewer.
+const CREDITS: u32 = 32;
+/// Messages that are on their way: a reply may come before our device says that the call has arrived.
+const SENDS: u32 = 2 * CREDITS;
+/// What a connection registers for payload at most. Calls for which there is no room wait for those that have it.
+const POOL_BYTES_MAX: usize = 64 << 20;
+
+/// What a client's endpoint is made with. It reads and writes no memory of the server's.
+fn options() -> Options {
+    Options {
+        receives: CREDITS,
+        work: SENDS,
+        sends: SENDS,
+        reads_made: 0,
+        pool_bytes_max: POOL_BYTES_MAX,
+        ..Options::default()
+    }
+}
+
+/// What a call expects in return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expect {
+    /// Bytes of payload that may come, beside the reply.
+    pub lands: u32,
+    /// The most bytes that the reply has without them.
+    pub reply_max: u32,
+}
+
+/// A call that has not been framed.
+#[derive(Debug)]
+struct Queued<K> {
+    xid: u32,
+    head: Vec<u8>,
+    payload: K,
+    payload_len: u32,
+    expect: Expect,
+}
+
+/// Memory that a call in flight has offered to the server.
+#[derive(Debug, Default)]
+struct Offered {
+    /// What the server reads: the message, the payload.
+    sources: [Option<Buffer>; 2],
+    landing: Option<Buffer>,
+    reply: Option<Buffer>,
+}
+
+/// See the module's documentation. `K` names a payload, as [`Source`] knows it.
+#[derive(Debug)]
+pub struct Requester<K> {
+    /// First: it is dropped first, and its queue pair with it.
+    endpoint: Endpoint<()>,
+    /// Once connected.
+    client: Option<Client>,
+    /// By the calls' numbers.
+    offered: HashMap<u32, Offered>,
+    waiting: VecDeque<Queued<K>>,
+    /// Calls that the server could not take, until they are asked for.
+    refused: Vec<(u32, CallError)>,
+    inbox: Vec<u8>,
+    /// Its completions are waited for.
+    on_device: bool,
+}
+
+impl<K> Requester<K> {
+    /// Starts to connect. The poller says when there is something to [`Requester::advance`].
+    ///
+    /// # Errors
+    /// What this machine lacks, as far as that is known at once.
+    pub fn connect(
+        poller: &Poller,
+        token: u64,
+        local: Option<IpAddr>,
+        remote: SocketAddr,
+    ) -> Result<Self, Error> {
+        let local = local.map(|ip| SocketAddr::new(ip, 0));
+        let endpoint = Endpoint::connect(local, remote, &options())?;
+        poller.add(endpoint.fds().0, token, Interest::READ)?;
+        Ok(Self {
+            endpoint,
+            client: None,
+            offered: HashMap::new(),
+            waiting: VecDeque::new(),
+            refused: Vec::new(),
+            inbox: Vec::new(),
+            on_device: false,
+        })
+    }
+
+    /// Whether it is connected.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// A number that changes whenever the peer's device has done something.
+    #[must_use]
+    pub const fn progress(&self) -> u64 {
+        self.endpoint.counters().completions
+    }
+
+    /// Calls that the server could not take, since the last time, by their numbers.
+    pub fn take_refused(&mut self) -> Vec<(u32, CallError)> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Queues a call: what `head` appends, then the payload. [`Requester::flush`] sends it.
+    pub fn push(
+        &mut self,
+        xid: u32,
+        payload: K,
+        payload_len: usize,
+        expect: Expect,
+        head: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let mut bytes = Vec::new();
+        head(&mut bytes);
+        // One call moves 1 MiB at most.
+        let payload_len = u32::try_from(payload_len).unwrap_or(u32::MAX);
+        self.waiting.push_back(Queued { xid, head: bytes, payload, payload_len, expect });
+    }
+
+    /// Sends what is queued, as far as the server's credits and registered memory allow.
+    ///
+    /// # Errors
+    /// The connection is finished.
+    pub fn flush(&mut self, source: &impl Source<K>) -> Result<(), Error> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        while let Some(call) = self.waiting.front() {
+            if client.in_flight().0 >= to_usize(client.credits()) {
+                return Ok(());
+            }
+            let mut payload = Slices::new();
+            source.slices(&call.payload, &mut payload);
+            let Some((framed, offered)) = frame(&self.endpoint, client, call, &payload)? else {
+                return Ok(());
+            };
+            self.offered.insert(call.xid, offered);
+            client.call(framed)?;
+            while let Some(output) = client.poll_output() {
+                if let Output::Send { bytes, payload: inline, .. } = output {
+                    // A completion of its own: that the call has arrived is a sign of life.
+                    send(&mut self.endpoint, &bytes, inline.map(|(_, padding)| (&payload, padding)))?;
+                }
+            }
+            drop(payload);
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Takes what has happened: replies go to the sink, payload to where it says.
+    ///
+    /// # Errors
+    /// Why there will be no connection, or is none any more.
+    pub fn advance<S: Sink>(&mut self, poller: &Poller, token: u64, sink: &mut S) -> Result<Received, Error> {
+        let mut received = Received::default();
+        self.endpoint.wake();
+        while sink.wants_more() {
+            let event = self.endpoint.poll(&mut self.inbox)?;
+            if let (false, Some(completions)) = (self.on_device, self.endpoint.fds().1) {
+                poller.add(completions, token, Interest::READ)?;
+                self.on_device = true;
+            }
+            match event {
+                None => break,
+                Some(Event::Done(())) => {}
+                Some(Event::Connected(agreed)) => {
+                    self.client = Some(Client::new(agreed, CREDITS));
+                    self.carry_out(sink, &mut received)?;
+                }
+                Some(Event::Received) => {
+                    received.bytes += self.inbox.len();
+                    if let Some(client) = &mut self.client {
+                        client.handle_receive(&self.inbox);
+                    }
+                    self.carry_out(sink, &mut received)?;
+                }
+            }
+        }
+        Ok(received)
+    }
+
+    /// Does what the machine says.
+    fn carry_out<S: Sink>(&mut self, sink: &mut S, received: &mut Received) -> Result<(), Error> {
+        while let Some(output) = self.client.as_mut().and_then(Client::poll_output) {
+            match output {
+                Output::PostReceives(count) => self.endpoint.post_receives(count)?,
+                Output::Reply { xid, message, landed } => {
+                    received.bytes += to_usize(landed);
+                    self.deliver(xid, &message, landed, sink)?;
+                }
+                Output::Failed { xid, error } => {
+                    self.offered.remove(&xid);
+                    self.refused.push((xid, error));
+                }
+                Output::Close(reason) => return Err(reason.into()),
+                // Calls are handed to the machine only when they can be sent at once; and we offer no program to a
+                // server that would call back.
+                Output::Send { .. } | Output::Reverse(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a reply over; what the call had offered is free again.
+    fn deliver<S: Sink>(
+        &mut self,
+        xid: u32,
+        message: &Message,
+        landed: u32,
+        sink: &mut S,
+    ) -> Result<(), Error> {
+        let Some(offered) = self.offered.remove(&xid) else { return Ok(()) };
+        let mut long = Vec::new();
+        let head = match message {
+            Message::Received(range) => self.inbox.get(range.clone()).unwrap_or_default(),
+            Message::InChunk(bytes) => {
+                long.resize(to_usize(*bytes), 0);
+                if let Some(buffer) = &offered.reply {
+                    buffer.read(0, &mut long)?;
+                }
+                &long
+            }
+        };
+        match offered.landing.as_ref().filter(|_| landed > 0) {
+            None => sink.record(head),
+            Some(buffer) => land(head, buffer, to_usize(landed), sink)?,
+        }
+        Ok(())
+    }
+}
+
+/// Offers memory for a call; none while there is none.
+fn frame<K>(
+    endpoint: &Endpoint<()>,
+    client: &Client,
+    call: &Queued<K>,
+    payload: &Slices<'_>,
+) -> Result<Option<(Call, Offered)>, Error> {
+    let payload_len = (call.payload_len > 0).then_some(call.payload_len);
+    let Expect { lands, reply_max } = call.expect;
+    let forms = client.forms(&Sizes {
+        message: call.head.len(),
+        payload: payload_len,
+        lands: lands > 0,
+        reply_max,
+        segments: 1,
+    });
+    let Some(offered) = offer(endpoint, forms, call)? else { return Ok(None) };
+    let [message, data] = &offered.sources;
+    if let Some(message) = message {
+        message.write(0, &call.head)?;
+    }
+    if let Some(data) = data {
+        let mut at = 0;
+        for piece in payload {
+            data.write(at, piece)?;
+            at += piece.len();
+        }
+    }
+    let chunk = |buffer: &Option<Buffer>, bytes: u32| buffer.as_ref().map(|buffer| segment(buffer, bytes));
+    let framed = Call {
+        xid: call.xid,
+        message: call.head.clone(),
+        message_chunk: chunk(message, u32::try_from(call.head.len()).unwrap_or(u32::MAX)),
+        payload: payload_len.map(|bytes| (bytes, chunk(data, bytes))),
+        landing: chunk(&offered.landing, lands),
+        reply_chunk: chunk(&offered.reply, reply_max),
+    };
+    Ok(Some((framed, offered)))
+}
+
+/// Takes the memory that a call needs; none when some of it must come back first.
+fn offer<K>(endpoint: &Endpoint<()>, forms: Forms, call: &Queued<K>) -> Result<Option<Offered>, Error> {
+    let Expect { lands, reply_max } = call.expect;
+    let mut offered = Offered::default();
+    let [message, data] = &mut offered.sources;
+    let wanted = [
+        (forms.message_chunk, call.head.len(), Access::RemoteRead, message),
+        (forms.payload_chunk, to_usize(call.payload_len), Access::RemoteRead, data),
+        (lands > 0, to_usize(lands), Access::RemoteWrite, &mut offered.landing),
+        (forms.reply_chunk, to_usize(reply_max), Access::RemoteWrite, &mut offered.reply),
+    ];
+    for (needed, bytes, access, place) in wanted {
+        if needed {
+            *place = endpoint.buffer(bytes, access)?;
+            if place.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(offered))
+}
+
+/// Sends a message, with payload and its padding behind it where that goes inline.
+fn send(
+    endpoint: &mut Endpoint<()>,
+    bytes: &[u8],
+    payload: Option<(&Slices<'_>, usize)>,
+) -> Result<(), Error> {
+    let mut pieces = vec![bytes];
+    if let Some((payload, padding)) = payload {
+        pieces.extend(payload.iter().map(|piece| &**piece));
+        pieces.push(&[0; 3][..padding.min(3)]);
+    }
+    endpoint.send(&pieces, None, Some(()))
+}
+
+/// Brings payload that has landed beside its reply to where the sink wants it.
+fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> Result<(), Error> {
+    let padding = landed.wrapping_neg() % 4;
+    let length = head.len() + landed + padding;
+    match sink.place(head, length) {
+        Some(Place { at, len, mut landing }) if at == head.len() && len == landed => {
+            let mut pieces = SlicesMut::new();
+            landing.unfilled(0, &mut pieces);
+            let mut from = 0;
+            for piece in &mut pieces {
+                region.read(from, piece)?;
+                from += piece.len();
+            }
+            drop(pieces);
+            sink.landed(head, landing, &[]);
+        }
+        place => {
+            // A reply that says another length than what has landed: as on a stream, it is what it says it is.
+            let mut record = head.to_vec();
+            record.resize(length, 0);
+            if let Some(payload) = record.get_mut(head.len()..head.len() + landed) {
+                region.read(0, payload)?;
+            }
+            match place {
+                None => sink.record(&record),
+                Some(Place { at, len, mut landing }) => {
+                    let mut from = at;
+                    let mut pieces = SlicesMut::new();
+                    landing.unfilled(0, &mut pieces);
+                    for piece in &mut pieces {
+                        if let Some(bytes) = record.get(from..from + piece.len()) {
+                            piece.copy_from_slice(bytes);
+                        }
+                        from += piece.len();
+                    }
+                    drop(pieces);
+                    sink.landed(
+                        record.get(..at).unwrap_or_default(),
+                        landing,
+                        record.get(at + len..).unwrap_or_default(),
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn segment(buffer: &Buffer, bytes: u32) -> Chunk {
+    let region = buffer.region();
+    Chunk::from_slice(&[Segment { handle: region.remote_key(), length: bytes, offset: region.address() }])
+}
+
+fn to_usize(bytes: u32) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
