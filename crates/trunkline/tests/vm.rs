@@ -3,6 +3,8 @@
 
 #[path = "vm/kernel_client.rs"]
 mod kernel_client;
+#[path = "vm/kernel_on_dir.rs"]
+mod kernel_on_dir;
 #[path = "vm/kernel_server.rs"]
 mod kernel_server;
 #[path = "vm/lifetime.rs"]
@@ -24,7 +26,18 @@ fn spec() -> Spec {
 fn lab() -> &'static Vm {
     static LAB: OnceLock<Vm> = OnceLock::new();
     LAB.get_or_init(|| {
-        for program in ["busybox", "fio", "mount.nfs", "qemu-system-x86_64", "rpc.nfsd", "rpcbind"] {
+        for program in [
+            "busybox",
+            "fio",
+            "mkfs.btrfs",
+            "mkfs.ext4",
+            "mkfs.xfs",
+            "mount.nfs",
+            "qemu-system-x86_64",
+            "rpc.nfsd",
+            "rpcbind",
+            "setpriv",
+        ] {
             let _ = require_program(program);
         }
         match Vm::start(&spec()) {
@@ -41,10 +54,15 @@ fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What scripts begin with. `set -e` does not see a command with `!` before it; `fails` does, and shows its complaint.
+const PRELUDE: &str = r#"set -e
+fails() { if "$@"; then echo "this should have failed: $*"; exit 1; fi 2>&1; }
+"#;
+
 /// Runs a shell script in the guest; it must succeed. Gives its output.
 #[track_caller]
 fn sh(script: &str) -> String {
-    let output = match lab().client().sh(&format!("set -e\n{script}")) {
+    let output = match lab().client().sh(&format!("{PRELUDE}{script}")) {
         Ok(output) => output,
         Err(error) => panic!("{script}\n{error}"),
     };

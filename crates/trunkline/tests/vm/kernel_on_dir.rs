@@ -1,0 +1,121 @@
+//! The Linux kernel's NFS client on directories that we serve as root, each the root of a file system with a device.
+
+use crate::kernel_client::{Mounted, READY_WITHIN, fio_finds_what_it_wrote};
+use crate::{alone, lab, sh};
+use std::process::Command;
+
+/// Makes a file system in a file of the guest, and serves it.
+fn served(kind: &str, port: u16) -> Mounted {
+    let make = match kind {
+        "ext4" => "mkfs.ext4 -q -F",
+        "xfs" => "mkfs.xfs -q",
+        "btrfs" => "mkfs.btrfs -q",
+        _ => panic!("unknown file system {kind}"),
+    };
+    sh(&format!(
+        "truncate -s 320M /root/{kind}.img; {make} /root/{kind}.img
+         modprobe loop; mkdir -p /srv/{kind}; mount -o loop /root/{kind}.img /srv/{kind}; chmod 1777 /srv/{kind}"
+    ));
+    let (directory, state) = (format!("/srv/{kind}"), format!("/root/{kind}.state"));
+    Mounted::serving(kind, port, "nconnect=2", &["--dir", &directory, "--state", &state])
+}
+
+/// As a user who is nobody in particular.
+const AS: &str = r#"as() { id=$1; shift; setpriv --reuid $id --regid $id --clear-groups "$@"; }"#;
+
+/// What a server of files must do on any file system.
+fn it_is_a_file_system(mounted: &mut Mounted, kind: &str) {
+    let directory = mounted.directory().to_owned();
+    fio_finds_what_it_wrote(&directory, &[("64k", "8m")]);
+    sh(&format!("rm {directory}/f*"));
+    callers_are_who_they_are(&directory, kind);
+    changes_beneath_are_seen(&directory, kind);
+    open_files_outlive_the_server(mounted, kind);
+    a_full_file_system_says_so(&directory, kind);
+}
+
+/// Users 1001 and 1002, and root, who is squashed.
+fn callers_are_who_they_are(directory: &str, kind: &str) {
+    sh(&format!(
+        "{AS}
+         cd {directory}
+         as 1001 sh -c 'umask 077; echo secret > mine; mkdir home; echo x > home/x'
+         [ \"$(stat -c %u:%g /srv/{kind}/mine)\" = 1001:1001 ]
+         [ \"$(as 1001 cat mine)\" = secret ]
+         fails as 1002 cat mine; fails as 1002 ls home; fails as 1002 rm -f mine; fails cat mine
+         touch by-root; [ \"$(stat -c %u /srv/{kind}/by-root)\" = 65534 ]
+         as 1001 sh -c 'echo once > only; chmod 0444 only; mv only kept'
+         [ \"$(as 1002 cat kept)\" = once ]; fails as 1002 sh -c 'echo x >> kept'
+         in_group() {{ setpriv --reuid 1002 --regid 1002 --groups 1001 \"$@\"; }}
+         fails in_group cat mine
+         as 1001 chmod 640 mine; [ \"$(in_group cat mine)\" = secret ]"
+    ));
+}
+
+fn changes_beneath_are_seen(directory: &str, kind: &str) {
+    sh(&format!(
+        "echo before > /srv/{kind}/beneath; chmod 666 /srv/{kind}/beneath
+         [ \"$(cat {directory}/beneath)\" = before ]
+         exec 9< {directory}/beneath
+         rm /srv/{kind}/beneath
+         echo 3 > /proc/sys/vm/drop_caches
+         fails cat <&9 | grep -q 'Stale file handle'
+         exec 9<&-
+         truncate -s 1M /srv/{kind}/hole; printf end >> /srv/{kind}/hole
+         [ \"$(tail -c 3 {directory}/hole)\" = end ]; [ $(stat -c %s {directory}/hole) = 1048579 ]"
+    ));
+}
+
+/// A program writes on, and a directory is listed on, with another process at the other end.
+fn open_files_outlive_the_server(mounted: &mut Mounted, kind: &str) {
+    let directory = mounted.directory().to_owned();
+    sh(&format!(
+        "mkdir /srv/{kind}/many; cd /srv/{kind}/many; seq -f n-%04g 1000 | xargs touch
+         [ $(ls {directory}/many | wc -l) = 1000 ]"
+    ));
+    let script =
+        format!("cd {directory}; exec 3> through; echo first >&3; echo began; read -r go; echo second >&3");
+    let mut writer =
+        lab().client().spawn(Command::new("sh").args(["-c", &script])).expect("the guest is there");
+    writer.wait_for_line("began", READY_WITHIN).expect("it writes");
+    mounted.restart();
+    writer.input(b"go\n");
+    writer.end_input();
+    let status = writer.wait(drop).expect("the guest is there");
+    assert!(status.success(), "{status}");
+    let said = sh(&format!(
+        "cat /srv/{kind}/through
+         echo 3 > /proc/sys/vm/drop_caches
+         ls {directory}/many | sort -u | wc -l; ls -f {directory}/many | grep -c n-"
+    ));
+    assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["first", "second", "1000", "1000"]);
+}
+
+fn a_full_file_system_says_so(directory: &str, kind: &str) {
+    sh(&format!(
+        "{AS}
+         cd {directory}
+         fallocate -l $(($(df -B1 --output=avail /srv/{kind} | tail -1) - 8000000)) /srv/{kind}/ballast
+         fails as 1001 dd if=/dev/zero of=full bs=1M count=16 conv=fsync | grep -q 'No space left'
+         as 1001 rm full; rm /srv/{kind}/ballast; sync -f /srv/{kind}
+         as 1001 sh -c 'echo again > again'; [ \"$(cat /srv/{kind}/again)\" = again ]"
+    ));
+}
+
+#[test]
+fn the_kernel_mounts_a_directory_on_ext4() {
+    let _turn = alone();
+    it_is_a_file_system(&mut served("ext4", 12060), "ext4");
+}
+
+#[test]
+fn the_kernel_mounts_a_directory_on_xfs() {
+    let _turn = alone();
+    it_is_a_file_system(&mut served("xfs", 12061), "xfs");
+}
+
+#[test]
+fn the_kernel_mounts_a_directory_on_btrfs() {
+    let _turn = alone();
+    it_is_a_file_system(&mut served("btrfs", 12062), "btrfs");
+}
