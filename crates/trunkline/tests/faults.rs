@@ -7,6 +7,10 @@
 
 #[path = "faults/campaign.rs"]
 mod campaign;
+#[path = "once/check.rs"]
+mod check;
+#[path = "once/cuts.rs"]
+mod cuts;
 #[path = "faults/figures.rs"]
 mod figures;
 #[path = "faults/ground.rs"]
@@ -15,5 +19,9 @@ mod ground;
 mod history;
 #[path = "faults/load.rs"]
 mod load;
+#[path = "faults/once.rs"]
+mod once;
+#[path = "once/operations.rs"]
+mod operations;
 #[path = "faults/random.rs"]
 mod random;

@@ -4,8 +4,12 @@
 
 #[path = "peers/capture.rs"]
 mod capture;
+#[path = "once/check.rs"]
+mod check;
 #[path = "peers/commands.rs"]
 mod commands;
+#[path = "once/cuts.rs"]
+mod cuts;
 #[path = "mount/fio.rs"]
 mod fio;
 #[path = "peers/fixtures.rs"]
@@ -19,6 +23,10 @@ mod model;
 #[path = "mount/mounts.rs"]
 #[allow(dead_code)]
 mod mounts;
+#[path = "peers/once.rs"]
+mod once;
+#[path = "once/operations.rs"]
+mod operations;
 #[path = "peers/our_client.rs"]
 mod our_client;
 #[path = "peers/our_server.rs"]

@@ -1,0 +1,138 @@
+//! The checker: each operation, with something in its way and without, meets each cut; then the answer and the directory
+//! must be those of an operation that was done once, and a call that comes late must change nothing any more.
+
+use super::cuts::{Cut, Cuts};
+use super::operations::{Operation, list};
+use client::{Mount, Settings};
+use nfs3::Sattr3;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A late call is answered within this time, on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is to be checked.
+pub struct Server<'a> {
+    pub nodes: &'a [SocketAddr],
+    /// Where MOUNT has a port of its own.
+    pub mount_port: Option<u16>,
+    pub export: &'a str,
+    /// Whether the nodes answer a replay as they answered the original.
+    pub remembers: bool,
+}
+
+/// What was found on one server.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub cases: u64,
+    /// Answers or directories that are wrong.
+    pub wrong: Vec<String>,
+    /// Operations that were done and answered with an error, where the server cannot know and the client says so.
+    pub undecided: BTreeMap<Operation, u64>,
+    /// Removals of what was not there that were taken for done.
+    pub taken_for_done: BTreeMap<Operation, u64>,
+}
+
+impl Findings {
+    /// In a line, for people.
+    pub fn summary(&self) -> String {
+        let sum = |counts: &BTreeMap<Operation, u64>| counts.values().sum::<u64>();
+        format!(
+            "{} cases: {} wrong, {} could not be told apart {:?}, {} removals of nothing taken for done {:?}",
+            self.cases,
+            self.wrong.len(),
+            sum(&self.undecided),
+            self.undecided,
+            sum(&self.taken_for_done),
+            self.taken_for_done,
+        )
+    }
+}
+
+impl Server<'_> {
+    fn settings(&self, at: SocketAddr) -> Settings {
+        let mount_port = self.mount_port.unwrap_or(at.port());
+        Settings { mount_port, loops: 1, ..Settings::new(at.ip(), at.port(), self.export) }
+    }
+
+    /// Runs all cases with these cuts.
+    pub fn check(&self, cuts: &[Cut]) -> Findings {
+        let proxies = Cuts::start(self.nodes, self.mount_port);
+        let observer = Mount::with_settings(self.settings(self.nodes[0])).expect("it mounts");
+        let mut findings = Findings::default();
+        for operation in Operation::ALL {
+            for refused in [false, true] {
+                if refused && operation.refusal().is_none() {
+                    continue;
+                }
+                for &cut in cuts {
+                    findings.cases += 1;
+                    self.one(&proxies, &observer, (operation, refused, cut), &mut findings);
+                }
+            }
+        }
+        findings
+    }
+
+    fn one(
+        &self,
+        proxies: &Cuts,
+        observer: &Mount,
+        (operation, refused, cut): (Operation, bool, Cut),
+        findings: &mut Findings,
+    ) {
+        let case = format!("{operation:?}{} {cut:?}", if refused { " (to be refused)" } else { "" });
+        let name = format!("case-{}", findings.cases);
+        let attributes = Sattr3 { mode: Some(0o777), ..Sattr3::default() };
+        let (directory, _) =
+            observer.make_directory(observer.root(), name.as_bytes(), attributes).expect("made");
+        operation.prepare(observer, directory, refused);
+        let before = list(observer, directory);
+        // A mount of its own for each case: what it has learned of its paths does not count.
+        let mount = Mount::with_settings(Settings {
+            remotes: proxies.addresses.clone(),
+            nconnect: self.nodes.len().max(2) as u16,
+            ..self.settings(SocketAddr::new(proxies.addresses[0], proxies.port))
+        })
+        .expect("it mounts");
+        proxies.arm(operation.procedure().number(), cut);
+        let result = operation.perform(&mount, directory, refused);
+        assert!(proxies.struck(), "{case}: no such call has come by");
+        proxies.heal();
+        let replays = mount.statistics().replays;
+        let status = result.as_ref().err().map(client::Error::status);
+        let expected = operation.refusal().filter(|_| refused);
+        let said = match (expected, status) {
+            (None, None) => Ok(()),
+            (Some(expected), Some(Some(status))) if expected == status => Ok(()),
+            (None, Some(_)) if !self.remembers && replays.undecided > 0 => {
+                Err(findings.undecided.entry(operation))
+            }
+            (Some(_), None) if replays.reconciled > 0 => Err(findings.taken_for_done.entry(operation)),
+            _ => {
+                findings.wrong.push(format!("{case}: {result:?}, and should be {expected:?}"));
+                Ok(())
+            }
+        };
+        if let Err(counter) = said {
+            *counter.or_default() += 1;
+        }
+        let after = if refused { before } else { operation.done(&before) };
+        let mut compare = |when: &str, wanted| {
+            let found = list(observer, directory);
+            if found != wanted {
+                findings.wrong.push(format!("{case}: {when} there is {found:?}, and should be {wanted:?}"));
+            }
+        };
+        compare("afterwards", after);
+        if !refused {
+            operation.undo(observer, directory);
+        }
+        if cut == Cut::Late {
+            let undone = list(observer, directory);
+            proxies.deliver_late(PATIENCE);
+            compare("after the late call", undone);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The operations that must not happen twice: what each needs, what it does, what a directory looks like when it was
+//! done once, and what undoes it, so that a second time would show.
+
+use client::{Error, Mount, Result};
+use nfs3::proc::create::How;
+use nfs3::proc::mknod::What;
+use nfs3::{FileHandle, FileType, Procedure, Sattr3, Status};
+use std::collections::BTreeMap;
+
+/// What an appended block says, and what is written over it.
+const FIRST: &[u8] = b"first";
+const APPENDED: &[u8] = b" appended";
+const NEWER: &[u8] = b" newer...";
+/// The name that CREATE EXCLUSIVE makes; everything else makes `new`.
+const EXCLUSIVE: &[u8] = b"exclusive";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    CreateExclusive,
+    CreateGuarded,
+    MakeDirectory,
+    Symlink,
+    MakeNode,
+    Link,
+    Remove,
+    RemoveDirectory,
+    Rename,
+    RenameOver,
+    GuardedSetAttr,
+    Append,
+}
+
+/// An object as a directory shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    kind: FileType,
+    nlink: u32,
+    mode: u32,
+    contents: Vec<u8>,
+}
+
+pub type Listing = BTreeMap<Vec<u8>, Seen>;
+
+fn mode(mode: u32) -> Sattr3 {
+    Sattr3 { mode: Some(mode), ..Sattr3::default() }
+}
+
+fn create(mount: &Mount, directory: FileHandle, name: &[u8], contents: &[u8]) {
+    let (file, _) = mount.create(directory, name, How::Guarded(mode(0o644))).expect("made");
+    write(mount, file, contents, 0).expect("written");
+}
+
+/// A WRITE, stable when it returns.
+fn write(mount: &Mount, file: FileHandle, data: &[u8], offset: u64) -> Result<()> {
+    let file = mount.file_ref(file);
+    let done = mount.submit(client::Op::Write { file, offset, buffer: data.to_vec() }).wait();
+    mount.release(&file);
+    done.result.map(|_| ())
+}
+
+/// What is in a directory.
+pub fn list(mount: &Mount, directory: FileHandle) -> Listing {
+    let entries = mount.read_directory(directory).expect("listed");
+    let names = entries.into_iter().map(|entry| entry.name).filter(|name| name != b"." && name != b"..");
+    names
+        .map(|name| {
+            let (object, _) = mount.lookup(directory, &name).expect("it is listed");
+            let attributes = mount.attributes(object).expect("it is there");
+            let contents = match attributes.file_type {
+                FileType::Regular => read(mount, object, attributes.size),
+                FileType::Symlink => mount.read_link(object).expect("read"),
+                _ => Vec::new(),
+            };
+            // How many links a directory has is the file system's own affair.
+            let nlink = if attributes.file_type == FileType::Directory { 0 } else { attributes.nlink };
+            // So is the mode of a symbolic link, and of a file that was made by its verifier alone.
+            let own = attributes.file_type == FileType::Symlink || name == EXCLUSIVE;
+            let mode = if own { 0 } else { attributes.mode & 0o777 };
+            (name, Seen { kind: attributes.file_type, nlink, mode, contents })
+        })
+        .collect()
+}
+
+fn read(mount: &Mount, object: FileHandle, size: u64) -> Vec<u8> {
+    let file = mount.file_ref(object);
+    let done = mount.submit(client::Op::Read { file, offset: 0, buffer: vec![0; size as usize] }).wait();
+    mount.release(&file);
+    done.result.expect("read");
+    done.buffer
+}
+
+impl Operation {
+    pub const ALL: [Self; 12] = [
+        Self::CreateExclusive,
+        Self::CreateGuarded,
+        Self::MakeDirectory,
+        Self::Symlink,
+        Self::MakeNode,
+        Self::Link,
+        Self::Remove,
+        Self::RemoveDirectory,
+        Self::Rename,
+        Self::RenameOver,
+        Self::GuardedSetAttr,
+        Self::Append,
+    ];
+
+    pub const fn procedure(self) -> Procedure {
+        match self {
+            Self::CreateExclusive | Self::CreateGuarded => Procedure::Create,
+            Self::MakeDirectory => Procedure::MkDir,
+            Self::Symlink => Procedure::SymLink,
+            Self::MakeNode => Procedure::MkNod,
+            Self::Link => Procedure::Link,
+            Self::Remove => Procedure::Remove,
+            Self::RemoveDirectory => Procedure::RmDir,
+            Self::Rename | Self::RenameOver => Procedure::Rename,
+            Self::GuardedSetAttr => Procedure::SetAttr,
+            Self::Append => Procedure::Write,
+        }
+    }
+
+    /// The status it must end with where [`Self::prepare`] has put something in its way; none where nothing could be.
+    pub const fn refusal(self) -> Option<Status> {
+        match self {
+            Self::CreateExclusive
+            | Self::CreateGuarded
+            | Self::MakeDirectory
+            | Self::Symlink
+            | Self::MakeNode
+            | Self::Link => Some(Status::EXIST),
+            Self::Remove | Self::RemoveDirectory | Self::Rename => Some(Status::NOENT),
+            Self::GuardedSetAttr => Some(Status::NOT_SYNC),
+            Self::RenameOver | Self::Append => None,
+        }
+    }
+
+    const fn needs_old_file(self) -> bool {
+        matches!(
+            self,
+            Self::Link | Self::Remove | Self::Rename | Self::RenameOver | Self::GuardedSetAttr | Self::Append
+        )
+    }
+
+    /// The name of what it makes.
+    const fn made(self) -> &'static [u8] {
+        match self {
+            Self::CreateExclusive => EXCLUSIVE,
+            _ => b"new",
+        }
+    }
+
+    /// Makes what it needs, or puts in its way what makes it fail.
+    pub fn prepare(self, mount: &Mount, directory: FileHandle, refused: bool) {
+        let refusal = self.refusal().filter(|_| refused);
+        if refusal == Some(Status::EXIST) || self == Self::RenameOver {
+            create(mount, directory, self.made(), b"in the way");
+        }
+        if refusal == Some(Status::NOENT) {
+            return;
+        }
+        if self.needs_old_file() {
+            create(mount, directory, b"old", FIRST);
+        }
+        if self == Self::RemoveDirectory {
+            mount.make_directory(directory, b"old", mode(0o755)).expect("made");
+        }
+    }
+
+    /// Does it, once as far as the caller knows.
+    pub fn perform(self, mount: &Mount, directory: FileHandle, refused: bool) -> Result<()> {
+        let old = || mount.lookup(directory, b"old").map(|(object, _)| object);
+        match self {
+            Self::CreateExclusive => {
+                let verifier = *b"verifier";
+                mount.create(directory, EXCLUSIVE, How::Exclusive(verifier)).map(|_| ())
+            }
+            Self::CreateGuarded => mount.create(directory, b"new", How::Guarded(mode(0o644))).map(|_| ()),
+            Self::MakeDirectory => mount.make_directory(directory, b"new", mode(0o755)).map(|_| ()),
+            Self::Symlink => mount.make_symlink(directory, b"new", b"target").map(|_| ()),
+            Self::MakeNode => mount.make_special(directory, b"new", What::Fifo(mode(0o644))).map(|_| ()),
+            Self::Link => mount.link(old()?, directory, b"new"),
+            Self::Remove => mount.remove(directory, b"old"),
+            Self::RemoveDirectory => mount.remove_directory(directory, b"old"),
+            Self::Rename | Self::RenameOver => mount.rename((directory, b"old"), (directory, b"new")),
+            Self::GuardedSetAttr => {
+                let mut guard = mount.attributes(old()?)?.ctime;
+                guard.nanoseconds ^= u32::from(refused);
+                mount.set_attributes(old()?, mode(0o600), Some(guard))
+            }
+            Self::Append => write(mount, old()?, APPENDED, FIRST.len() as u64),
+        }
+    }
+
+    /// What its directory must look like when it was done once. `before` is what it looked like before.
+    pub fn done(self, before: &Listing) -> Listing {
+        let mut after = before.clone();
+        let kind = match self {
+            Self::CreateExclusive | Self::CreateGuarded => FileType::Regular,
+            Self::MakeDirectory => FileType::Directory,
+            Self::Symlink => FileType::Symlink,
+            _ => FileType::Fifo,
+        };
+        let contents = if self == Self::Symlink { b"target".to_vec() } else { Vec::new() };
+        let nlink = u32::from(kind != FileType::Directory);
+        let mode = match self {
+            Self::CreateExclusive | Self::Symlink => 0,
+            Self::MakeDirectory => 0o755,
+            _ => 0o644,
+        };
+        match self {
+            Self::CreateExclusive
+            | Self::CreateGuarded
+            | Self::MakeDirectory
+            | Self::Symlink
+            | Self::MakeNode => {
+                after.insert(self.made().to_vec(), Seen { kind, nlink, mode, contents });
+            }
+            Self::Link => {
+                let both = Seen { nlink: 2, ..after[&b"old"[..]].clone() };
+                after.insert(b"old".to_vec(), both.clone());
+                after.insert(b"new".to_vec(), both);
+            }
+            Self::Remove | Self::RemoveDirectory => {
+                after.remove(&b"old"[..]);
+            }
+            Self::Rename | Self::RenameOver => {
+                let moved = after.remove(&b"old"[..]).expect("it was there");
+                after.insert(b"new".to_vec(), moved);
+            }
+            Self::GuardedSetAttr => after.get_mut(&b"old"[..]).expect("it was there").mode = 0o600,
+            Self::Append => {
+                after.get_mut(&b"old"[..]).expect("it was there").contents.extend_from_slice(APPENDED);
+            }
+        }
+        after
+    }
+
+    /// Undoes it, or does something newer over it.
+    pub fn undo(self, mount: &Mount, directory: FileHandle) {
+        let old = || mount.lookup(directory, b"old").expect("it is there").0;
+        let undone = match self {
+            Self::CreateExclusive | Self::CreateGuarded | Self::Symlink | Self::MakeNode | Self::Link => {
+                mount.remove(directory, self.made())
+            }
+            Self::MakeDirectory => mount.remove_directory(directory, b"new"),
+            Self::Remove => {
+                create(mount, directory, b"old", NEWER);
+                Ok(())
+            }
+            Self::RemoveDirectory => mount.make_directory(directory, b"old", mode(0o755)).map(|_| ()),
+            Self::Rename | Self::RenameOver => mount.rename((directory, b"new"), (directory, b"old")),
+            Self::GuardedSetAttr => mount.set_attributes(old(), mode(0o640), None),
+            Self::Append => write(mount, old(), NEWER, FIRST.len() as u64),
+        };
+        undone.unwrap_or_else(|error: Error| panic!("{self:?} cannot be undone: {error}"));
+    }
+}
