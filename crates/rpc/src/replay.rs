@@ -13,12 +13,13 @@
 //! its window is refused unexecuted; a waiter that was attached is named by exactly one [`Answer`], unless a
 //! newer one took its place. `docs/decisions/0004-reply-cache.md` has the sizes and the argument.
 //!
-//! Left out: persistence, and sharing between processes.
+//! [`shared`] has the same in memory that several processes share. Left out: persistence.
 
 mod class;
 mod done_window;
 mod mark;
 mod reply_window;
+pub mod shared;
 mod table;
 mod window;
 mod xid_space;

@@ -64,6 +64,8 @@ impl XidClass {
 pub(super) struct Counter(u32);
 
 impl Counter {
+    pub const ZERO: Self = Self(0);
+
     pub const fn new(value: u32) -> Self {
         Self(value & COUNTER_MASK)
     }

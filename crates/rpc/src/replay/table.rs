@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
 use crate::Xid;
@@ -70,6 +70,19 @@ impl CallKey {
             credential_flavor: header.credential_flavor,
             credential_body: SmallVec::from_slice(header.credential_body),
         }
+    }
+
+    /// The call as two numbers, for a table that several processes share.
+    #[must_use]
+    pub(super) fn digest(&self, seed: u64) -> [u64; 2] {
+        let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
+        for word in [self.xid.0, self.procedure, self.program, self.version, self.credential_flavor] {
+            bytes.extend_from_slice(&word.to_be_bytes());
+        }
+        bytes.extend_from_slice(&self.args_hash.to_be_bytes());
+        bytes.extend_from_slice(&self.credential_body);
+        let digest = xxh3_128_with_seed(&bytes, seed);
+        [(digest >> 64) as u64, digest as u64]
     }
 
     /// Which of `shards` tables the call belongs to; 0 when there are none.

@@ -1,0 +1,178 @@
+//! The place of one call whose reply is kept: its entry, what was seen before it was executed, and its reply.
+//!
+//! The process that an entry names writes here, and nobody else. Codes over what is written are bound to the call, so
+//! that what another call left, or half of something, is taken for nothing.
+
+use super::entry::{Entry, Phase};
+use super::{Host, Start, exchange, load, store};
+use crate::replay::{STATUS_MAX, Stored};
+use std::sync::atomic::AtomicU64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The longest reply that is kept, behind the xid: that of CREATE has 300 bytes with the longest handle.
+pub const REPLY_BYTES_MAX: usize = 320;
+
+const WORD: usize = size_of::<u64>();
+const REPLY_WORDS: usize = REPLY_BYTES_MAX / WORD;
+/// The entry; what was seen, with its code; the reply's length and code; the reply.
+pub(super) const SLOT_WORDS: usize = 1 + SEEN_WORDS + 1 + 2 + REPLY_WORDS;
+const SEEN_WORDS: usize = 3;
+const SEEN_AT: usize = 1;
+const REPLY_AT: usize = SEEN_AT + SEEN_WORDS + 1;
+
+/// NFS3ERR_SERVERFAULT, for a reply that has no place. RFC 1813 s2.6
+const SERVERFAULT: u32 = 10_006;
+
+/// What was under the name that a call is about, before the call was executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing.
+    Absent,
+    /// An object, by two numbers of the server's that no other object has.
+    Object(u64, u64),
+}
+
+/// One slot. Any slice will do: what is too short reads as zeros.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot<'m> {
+    words: &'m [AtomicU64],
+    /// The call's, mixed into the codes.
+    seed: u64,
+}
+
+impl<'m> Slot<'m> {
+    pub const fn new(words: &'m [AtomicU64], seed: u64) -> Self {
+        Self { words, seed }
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.words.get(at).map_or(0, load)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        if let Some(word) = self.words.get(at) {
+            store(word, value);
+        }
+    }
+
+    pub fn entry(&self) -> Entry {
+        Entry::of(self.load(0))
+    }
+
+    /// Moves the entry on, unless somebody else has meanwhile.
+    pub fn exchange(&self, from: Entry, to: Entry) -> Result<(), Entry> {
+        let Some(word) = self.words.first() else { return Err(Entry::of(0)) };
+        exchange(word, from.word(), to.word()).map_err(Entry::of)
+    }
+
+    /// The entry while it is this process's in `phase`.
+    fn mine(&self, host: &impl Host, is: impl Fn(Phase) -> bool, call: Entry) -> Option<Entry> {
+        let entry = self.entry();
+        let owner = match entry.phase {
+            Phase::Begun(owner) | Phase::Started(owner) | Phase::Writing(owner) => owner,
+            Phase::Empty | Phase::Ended(_) | Phase::Replied | Phase::Corrupt(_) => return None,
+        };
+        (owner == host.me() && entry.counter == call.counter && is(entry.phase)).then_some(entry)
+    }
+
+    /// Moves a call that this process has begun to "started". From then on nobody else takes it.
+    pub fn start(&self, host: &impl Host, call: Entry) -> Start {
+        let Some(begun) = self.mine(host, |phase| matches!(phase, Phase::Begun(_)), call) else {
+            return Start::Lost;
+        };
+        match self.exchange(begun, begun.to(Phase::Started(host.me()))) {
+            Ok(()) if begun.doubt => Start::InDoubt,
+            Ok(()) => Start::Fresh,
+            Err(_) => Start::Lost,
+        }
+    }
+
+    /// Gives back what was started and not executed; it stays this process's.
+    pub fn unstart(&self, host: &impl Host, call: Entry) {
+        if let Some(started) = self.mine(host, |phase| matches!(phase, Phase::Started(_)), call) {
+            let _ = self.exchange(started, started.to(Phase::Begun(host.me())));
+        }
+    }
+
+    /// Gives up a call that was not executed: whoever comes with it next has it.
+    pub fn forget(&self, host: &impl Host, call: Entry) {
+        let unexecuted = |phase| matches!(phase, Phase::Begun(_) | Phase::Started(_));
+        if let Some(entry) = self.mine(host, unexecuted, call) {
+            let _ = self.exchange(entry, entry.to(Phase::Begun(super::Owner::NOBODY)));
+        }
+    }
+
+    /// Ends a call by what is to be kept of it. Nothing is done when it is not this process's any more.
+    pub fn finish(&self, host: &impl Host, call: Entry, kept: Result<&[u8], u32>) {
+        let Some(started) = self.mine(host, |phase| matches!(phase, Phase::Started(_)), call) else { return };
+        let sure = Entry { doubt: false, ..started };
+        let status = match kept {
+            Ok(reply) if reply.len() <= REPLY_BYTES_MAX => {
+                let writing = started.to(Phase::Writing(host.me()));
+                if self.exchange(started, writing).is_ok() {
+                    self.put_reply(reply);
+                    let _ = self.exchange(writing, sure.to(Phase::Replied));
+                }
+                return;
+            }
+            Ok(_) => SERVERFAULT,
+            Err(status) => status.min(STATUS_MAX),
+        };
+        // Where that fails the window has moved past the call, and copies of it are refused.
+        let _ = self.exchange(started, sure.to(Phase::Ended(status)));
+    }
+
+    fn put_reply(&self, reply: &[u8]) {
+        self.store(REPLY_AT, reply.len() as u64);
+        self.store(REPLY_AT + 1, xxh3_64_with_seed(reply, self.seed));
+        for (at, chunk) in reply.chunks(WORD).enumerate() {
+            let mut bytes = [0; WORD];
+            bytes.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+            self.store(REPLY_AT + 2 + at, u64::from_le_bytes(bytes));
+        }
+    }
+
+    /// What is kept of a call that has ended; `None` when that is not whole. The entry must be looked at again after.
+    pub fn stored(&self, entry: Entry) -> Option<Stored> {
+        if let Phase::Ended(status) = entry.phase {
+            return Some(if status == 0 { Stored::Done } else { Stored::Failed(status) });
+        }
+        let len = usize::try_from(self.load(REPLY_AT)).ok().filter(|len| *len <= REPLY_BYTES_MAX)?;
+        let code = self.load(REPLY_AT + 1);
+        let mut reply = Vec::with_capacity(len + WORD);
+        for at in 0..len.div_ceil(WORD) {
+            reply.extend_from_slice(&self.load(REPLY_AT + 2 + at).to_le_bytes());
+        }
+        reply.truncate(len);
+        (xxh3_64_with_seed(&reply, self.seed) == code).then(|| Stored::Reply(reply.into()))
+    }
+
+    /// Notes what was seen, for whoever finds the call in doubt.
+    pub fn note(&self, seen: Seen) {
+        let words = match seen {
+            Seen::Absent => [1, 0, 0],
+            Seen::Object(a, b) => [2, a, b],
+        };
+        words.iter().enumerate().for_each(|(at, word)| self.store(SEEN_AT + at, *word));
+        self.store(SEEN_AT + SEEN_WORDS, self.code(words));
+    }
+
+    /// What was seen before the call was executed for the first time; nothing if it was never executed.
+    pub fn seen(&self) -> Option<Seen> {
+        let words = [0, 1, 2].map(|at| self.load(SEEN_AT + at));
+        let [kind, a, b] = words;
+        if self.load(SEEN_AT + SEEN_WORDS) != self.code(words) {
+            return None;
+        }
+        match kind {
+            1 => Some(Seen::Absent),
+            2 => Some(Seen::Object(a, b)),
+            _ => None,
+        }
+    }
+
+    fn code(&self, words: [u64; SEEN_WORDS]) -> u64 {
+        let [a, b, c] = words.map(u64::to_le_bytes);
+        xxh3_64_with_seed(&[a, b, c].concat(), self.seed)
+    }
+}

@@ -1,0 +1,273 @@
+//! The table of foreign clients' calls in shared memory: buckets of slots, found by a digest of the call.
+//!
+//! A bucket is searched under its lock, so that a call that comes to two processes at once is found by one of them.
+//! Who has a slot ends its call without the lock. A lock names its process; one that has ended leaves a bucket that is
+//! whole, because a slot counts only once its entry is written, which is last.
+
+use super::super::class::Counter;
+use super::entry::{Entry, Phase, Verdict};
+use super::slot::{SLOT_WORDS, Slot};
+use super::{Host, Seen, SharedBegin, Start, exchange, load, store};
+use crate::replay::{CallKey, Outcome, Refusal, STATUS_MAX, TABLE_AGE_MAX, TABLE_ENTRIES_MAX};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Slots of a bucket: enough that a full bucket in a table that is not is rare.
+const SLOTS: usize = 16;
+/// Buckets of the table.
+pub const BUCKETS: usize = TABLE_ENTRIES_MAX / SLOTS;
+/// The lock; the rest of its cache line is spare.
+const HEAD_WORDS: usize = 8;
+/// The digest, and when the call came or ended.
+const KEY_WORDS: usize = 3;
+const ENTRY_WORDS: usize = KEY_WORDS + SLOT_WORDS;
+const BUCKET_WORDS: usize = HEAD_WORDS + SLOTS * ENTRY_WORDS;
+/// Words of the table, 26 MiB; all zero, it is empty.
+pub const TABLE_WORDS: usize = BUCKETS * BUCKET_WORDS;
+
+/// The table's calls have no counter; this stands for it.
+const CALL: Entry = Entry { counter: Counter::ZERO, phase: Phase::Empty, doubt: false };
+
+/// Where a call is in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place(usize);
+
+/// The table: [`TABLE_WORDS`] words.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedTable<'m> {
+    words: &'m [AtomicU64],
+    /// Random, and known to the group alone, so that no client can choose keys that collide.
+    seed: u64,
+}
+
+/// One slot with its key.
+#[derive(Clone, Copy)]
+struct Keyed<'m> {
+    words: &'m [AtomicU64],
+    place: Place,
+}
+
+impl<'m> Keyed<'m> {
+    fn word(&self, at: usize) -> u64 {
+        self.words.get(at).map_or(0, load)
+    }
+
+    fn put(&self, at: usize, value: u64) {
+        if let Some(word) = self.words.get(at) {
+            store(word, value);
+        }
+    }
+
+    fn slot(&self, digest: [u64; 2]) -> Slot<'m> {
+        Slot::new(self.words.get(KEY_WORDS..).unwrap_or_default(), digest[0])
+    }
+
+    fn has(&self, digest: [u64; 2]) -> bool {
+        [self.word(0), self.word(1)] == digest
+    }
+
+    fn is_aged(&self, now: Duration) -> bool {
+        now.as_secs().saturating_sub(self.word(2)) >= TABLE_AGE_MAX.as_secs()
+    }
+}
+
+/// The lock of a bucket, held.
+struct Held<'m>(&'m AtomicU64);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        #[cfg(test)]
+        if std::thread::panicking() {
+            return; // A process that has ended gives nothing back.
+        }
+        store(self.0, 0);
+    }
+}
+
+impl<'m> SharedTable<'m> {
+    /// A table with its seed.
+    #[must_use]
+    pub const fn new(words: &'m [AtomicU64], seed: u64) -> Self {
+        Self { words, seed }
+    }
+
+    fn keyed(&self, place: Place) -> Option<Keyed<'m>> {
+        let (bucket, slot) = (place.0 / SLOTS, place.0 % SLOTS);
+        let at = bucket * BUCKET_WORDS + HEAD_WORDS + slot * ENTRY_WORDS;
+        Some(Keyed { words: self.words.get(at..at + ENTRY_WORDS)?, place })
+    }
+
+    fn bucket(&self, digest: [u64; 2]) -> usize {
+        (digest[1] % BUCKETS as u64) as usize
+    }
+
+    fn slots(&self, bucket: usize) -> impl Iterator<Item = Keyed<'m>> + Clone {
+        let this = *self;
+        (bucket * SLOTS..(bucket + 1) * SLOTS).filter_map(move |place| this.keyed(Place(place)))
+    }
+
+    fn lock(&self, host: &impl Host, bucket: usize) -> Option<Held<'m>> {
+        let lock = self.words.get(bucket * BUCKET_WORDS)?;
+        let mine = Entry { phase: Phase::Begun(host.me()), ..CALL };
+        let mut round = 0;
+        let mut seen = 0;
+        loop {
+            match exchange(lock, seen, mine.word()) {
+                Ok(()) => return Some(Held(lock)),
+                Err(now) => seen = now,
+            }
+            if seen == 0 {
+                continue;
+            }
+            let is_held = match Entry::of(seen).phase {
+                Phase::Begun(owner) => owner == host.me() || host.is_alive(owner),
+                _ => false,
+            };
+            // That of a process that has ended, or no lock at all, is taken over by the next exchange.
+            if is_held {
+                if !host.pause(round) {
+                    return None;
+                }
+                round += 1;
+                seen = 0;
+            }
+        }
+    }
+
+    /// Asks before a call is executed, after its arguments were found sound. The place is for what follows.
+    pub fn begin(&self, host: &impl Host, key: &CallKey, now: Duration) -> (SharedBegin, Option<Place>) {
+        let digest = key.digest(self.seed);
+        let bucket = self.bucket(digest);
+        let Some(_held) = self.lock(host, bucket) else {
+            return (SharedBegin::Refused(Refusal::TableFull), None);
+        };
+        if let Some(found) = self.slots(bucket).find(|keyed| keyed.has(digest))
+            && let Some(begin) = self.begin_found(host, found, digest, now)
+        {
+            return (begin, Some(found.place));
+        }
+        match self.make_room(host, bucket, now) {
+            Some(free) => {
+                free.put(0, digest[0]);
+                free.put(1, digest[1]);
+                free.put(2, now.as_secs());
+                free.put(KEY_WORDS, Entry { phase: Phase::Begun(host.me()), ..CALL }.word());
+                (SharedBegin::Run, Some(free.place))
+            }
+            None => (SharedBegin::Refused(Refusal::TableFull), None),
+        }
+    }
+
+    /// `None`: the slot says nothing of the call any more.
+    fn begin_found(
+        &self,
+        host: &impl Host,
+        found: Keyed<'m>,
+        digest: [u64; 2],
+        now: Duration,
+    ) -> Option<SharedBegin> {
+        let slot = found.slot(digest);
+        let mut seen = slot.entry();
+        loop {
+            let next = match seen.verdict(host) {
+                _ if seen.phase == Phase::Empty => return None,
+                Verdict::Running => return Some(SharedBegin::Running),
+                // Nothing takes it away from here: that needs the lock.
+                Verdict::Ended if found.is_aged(now) => Entry { phase: Phase::Begun(host.me()), ..CALL },
+                Verdict::Ended => match slot.stored(seen) {
+                    Some(stored) => return Some(SharedBegin::Replay(stored)),
+                    None => Entry { phase: Phase::Begun(host.me()), doubt: true, ..CALL },
+                },
+                Verdict::Take(next) => Entry { counter: CALL.counter, ..next },
+            };
+            match slot.exchange(seen, next) {
+                Ok(()) => {
+                    found.put(2, now.as_secs());
+                    return Some(SharedBegin::Run);
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// An empty slot: one that is, or the one whose call ended first. Nothing that runs goes.
+    fn make_room(&self, host: &impl Host, bucket: usize, now: Duration) -> Option<Keyed<'m>> {
+        for _ in 0..SLOTS {
+            let entry = |keyed: &Keyed<'m>| keyed.slot([0; 2]).entry();
+            if let Some(empty) = self.slots(bucket).find(|keyed| entry(keyed).phase == Phase::Empty) {
+                return Some(empty);
+            }
+            let may_go = |keyed: &Keyed<'m>| match entry(keyed).phase {
+                Phase::Empty | Phase::Ended(_) | Phase::Replied | Phase::Corrupt(_) => true,
+                // Nobody came for it.
+                Phase::Begun(owner) | Phase::Started(owner) | Phase::Writing(owner) => {
+                    owner != host.me() && !host.is_alive(owner) && keyed.is_aged(now)
+                }
+            };
+            let oldest = self.slots(bucket).filter(may_go).min_by_key(|keyed| keyed.word(2))?;
+            let slot = oldest.slot([0; 2]);
+            let _ = slot.exchange(slot.entry(), CALL);
+        }
+        None
+    }
+
+    /// The slot of a call that this process has begun; `place` is where it was.
+    fn of(&self, key: &CallKey, place: Option<Place>) -> Option<(Slot<'m>, Keyed<'m>)> {
+        let digest = key.digest(self.seed);
+        let there = place.and_then(|place| self.keyed(place)).filter(|keyed| keyed.has(digest));
+        let keyed = there.or_else(|| self.slots(self.bucket(digest)).find(|keyed| keyed.has(digest)))?;
+        Some((keyed.slot(digest), keyed))
+    }
+
+    /// Goes on with a call that was begun, right before it is executed.
+    pub fn start(&self, host: &impl Host, key: &CallKey, place: Option<Place>) -> Start {
+        self.of(key, place).map_or(Start::Lost, |(slot, _)| slot.start(host, CALL))
+    }
+
+    /// Takes [`start`](Self::start) back: nothing was executed. The call stays begun.
+    pub fn unstart(&self, host: &impl Host, key: &CallKey, place: Option<Place>) {
+        if let Some((slot, _)) = self.of(key, place) {
+            slot.unstart(host, CALL);
+        }
+    }
+
+    /// Gives up a call that was not executed.
+    pub fn forget(&self, host: &impl Host, key: &CallKey, place: Option<Place>) {
+        if let Some((slot, _)) = self.of(key, place) {
+            slot.forget(host, CALL);
+        }
+    }
+
+    /// Ends a call that was started.
+    pub fn finish(
+        &self,
+        host: &impl Host,
+        key: &CallKey,
+        place: Option<Place>,
+        outcome: Outcome<'_>,
+        now: Duration,
+    ) {
+        let Some((slot, keyed)) = self.of(key, place) else { return };
+        let kept = match outcome {
+            Outcome::Dropped => return slot.forget(host, CALL),
+            Outcome::Done => Err(0),
+            Outcome::Failed(status) => Err(status.clamp(1, STATUS_MAX)),
+            Outcome::Reply(reply) => Ok(reply),
+        };
+        keyed.put(2, now.as_secs());
+        slot.finish(host, CALL, kept);
+    }
+
+    /// Notes what was seen before a call that was started is executed.
+    pub fn note(&self, key: &CallKey, place: Option<Place>, seen: Seen) {
+        if let Some((slot, _)) = self.of(key, place) {
+            slot.note(seen);
+        }
+    }
+
+    /// What was seen before the call was executed for the first time, as far as anybody came.
+    #[must_use]
+    pub fn seen(&self, key: &CallKey, place: Option<Place>) -> Option<Seen> {
+        self.of(key, place)?.0.seen()
+    }
+}

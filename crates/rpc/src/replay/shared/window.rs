@@ -1,0 +1,194 @@
+//! The windows of one of our clients in shared memory. See [`ClientWindow`](super::super::ClientWindow) for what they
+//! promise; the rules are the same.
+
+use super::super::class::{Counter, WINDOW_DONE, WINDOW_REPLY, XidClass};
+use super::entry::{Entry, Phase, Verdict};
+use super::slot::{SLOT_WORDS, Slot};
+use super::{Host, Seen, SharedBegin, Start, exchange, load};
+use crate::Xid;
+use crate::replay::{Outcome, Refusal, STATUS_MAX};
+use std::sync::atomic::AtomicU64;
+
+/// The newest counters, one of each class; the rest of their cache line is spare.
+const HEAD_WORDS: usize = 8;
+const RING_AT: usize = HEAD_WORDS + WINDOW_DONE as usize;
+
+/// Words of one client's windows, 513 KiB; all zero, they are empty.
+pub const WINDOW_WORDS: usize = RING_AT + WINDOW_REPLY as usize * SLOT_WORDS;
+
+/// The windows of one client: [`WINDOW_WORDS`] words.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedWindow<'m> {
+    words: &'m [AtomicU64],
+    id: u64,
+}
+
+/// A call's slot and its entry before anything has become of it.
+struct At<'m> {
+    slot: Slot<'m>,
+    call: Entry,
+    newest: &'m AtomicU64,
+    window: u32,
+}
+
+impl<'m> SharedWindow<'m> {
+    /// The windows of the client `id`.
+    #[must_use]
+    pub const fn new(words: &'m [AtomicU64], id: u64) -> Self {
+        Self { words, id }
+    }
+
+    fn at(&self, xid: Xid) -> Option<At<'m>> {
+        let counter = Counter::of(xid);
+        let call = Entry { counter, phase: Phase::Empty, doubt: false };
+        let seed = self.id ^ u64::from(counter.value());
+        let (newest, at, len, window) = match XidClass::of(xid)? {
+            XidClass::Repeatable => return None,
+            XidClass::DoneBit => (0, HEAD_WORDS + counter.slot(WINDOW_DONE), 1, WINDOW_DONE),
+            XidClass::WholeReply => {
+                (1, RING_AT + counter.slot(WINDOW_REPLY) * SLOT_WORDS, SLOT_WORDS, WINDOW_REPLY)
+            }
+        };
+        let slot = Slot::new(self.words.get(at..at + len)?, seed);
+        Some(At { slot, call, newest: self.words.get(newest)?, window })
+    }
+
+    /// Asks before a call is executed, after its arguments were found sound and its xid's class to be the one its
+    /// procedure needs. One of [`XidClass::Repeatable`] always runs.
+    pub fn begin(&self, host: &impl Host, xid: Xid) -> SharedBegin {
+        let Some(At { slot, call, newest, window }) = self.at(xid) else {
+            return match XidClass::of(xid) {
+                Some(XidClass::Repeatable) => SharedBegin::Run,
+                Some(_) | None => SharedBegin::Refused(Refusal::UnknownClass),
+            };
+        };
+        if advance(newest, call.counter) >= window {
+            return SharedBegin::Refused(Refusal::BelowWindow);
+        }
+        let mut seen = slot.entry();
+        let mut round = 0;
+        loop {
+            let is_same = seen.counter == call.counter;
+            let next = match seen.phase {
+                Phase::Empty | Phase::Corrupt(_) => {
+                    call.to(Phase::Begun(host.me())).doubtful(matches!(seen.phase, Phase::Corrupt(_)))
+                }
+                _ if is_same => match seen.verdict(host) {
+                    Verdict::Take(next) => next,
+                    Verdict::Running => return SharedBegin::Running,
+                    Verdict::Ended => {
+                        let stored = slot.stored(seen);
+                        match (slot.entry(), stored) {
+                            (now, Some(stored)) if now == seen => return SharedBegin::Replay(stored),
+                            // It is what it was, and its reply is not whole.
+                            (now, None) if now == seen => call.to(Phase::Begun(host.me())).doubtful(true),
+                            (now, _) => {
+                                seen = now;
+                                continue;
+                            }
+                        }
+                    }
+                },
+                // Overtaken since the look at the newest: the window moved, and the place is a newer call's.
+                _ if !call.counter.is_after(seen.counter) => {
+                    return SharedBegin::Refused(Refusal::BelowWindow);
+                }
+                // A whole window behind, and still being written: no client of ours runs so far ahead.
+                Phase::Writing(owner) if owner == host.me() || host.is_alive(owner) => {
+                    if !host.pause(round) {
+                        return SharedBegin::Refused(Refusal::BelowWindow);
+                    }
+                    round += 1;
+                    seen = slot.entry();
+                    continue;
+                }
+                Phase::Begun(_)
+                | Phase::Started(_)
+                | Phase::Writing(_)
+                | Phase::Ended(_)
+                | Phase::Replied => call.to(Phase::Begun(host.me())),
+            };
+            match slot.exchange(seen, next) {
+                Ok(()) => return SharedBegin::Run,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Goes on with a call that was begun, right before it is executed.
+    pub fn start(&self, host: &impl Host, xid: Xid) -> Start {
+        match self.at(xid) {
+            Some(at) => at.slot.start(host, at.call),
+            None if XidClass::of(xid) == Some(XidClass::Repeatable) => Start::Fresh,
+            // The windows are another client's by now: nothing would guard it.
+            None => Start::Lost,
+        }
+    }
+
+    /// Takes [`start`](Self::start) back: nothing was executed. The call stays begun.
+    pub fn unstart(&self, host: &impl Host, xid: Xid) {
+        if let Some(at) = self.at(xid) {
+            at.slot.unstart(host, at.call);
+        }
+    }
+
+    /// Gives up a call that was not executed.
+    pub fn forget(&self, host: &impl Host, xid: Xid) {
+        if let Some(at) = self.at(xid) {
+            at.slot.forget(host, at.call);
+        }
+    }
+
+    /// Ends a call that was started.
+    pub fn finish(&self, host: &impl Host, xid: Xid, outcome: Outcome<'_>) {
+        let Some(at) = self.at(xid) else { return };
+        let kept = match outcome {
+            Outcome::Dropped => return at.slot.forget(host, at.call),
+            Outcome::Done => Err(0),
+            // 0 is success; a failure of that number is the caller's mistake and stays a failure.
+            Outcome::Failed(status) => Err(status.clamp(1, STATUS_MAX)),
+            Outcome::Reply(_) if XidClass::of(xid) == Some(XidClass::DoneBit) => Err(STATUS_MAX),
+            Outcome::Reply(reply) => Ok(reply),
+        };
+        at.slot.finish(host, at.call, kept);
+    }
+
+    /// Notes what was seen before a call that was started is executed. Only whole replies have a place for it.
+    pub fn note(&self, xid: Xid, seen: Seen) {
+        if let Some(at) = self.whole(xid) {
+            at.slot.note(seen);
+        }
+    }
+
+    /// What was seen before the call was executed for the first time, as far as anybody came.
+    #[must_use]
+    pub fn seen(&self, xid: Xid) -> Option<Seen> {
+        self.whole(xid)?.slot.seen()
+    }
+
+    fn whole(&self, xid: Xid) -> Option<At<'m>> {
+        self.at(xid).filter(|_| XidClass::of(xid) == Some(XidClass::WholeReply))
+    }
+}
+
+impl Entry {
+    const fn doubtful(self, doubt: bool) -> Self {
+        Self { doubt, ..self }
+    }
+}
+
+/// Moves to `counter` if that is newer, and says how far behind the newest it is then.
+fn advance(newest: &AtomicU64, counter: Counter) -> u32 {
+    const SEEN: u64 = 1 << 32;
+    let mut seen = load(newest);
+    loop {
+        let at = Counter::new((seen & u64::from(u32::MAX)) as u32);
+        if seen & SEEN != 0 && !counter.is_after(at) {
+            return at.since(counter);
+        }
+        match exchange(newest, seen, SEEN | u64::from(counter.value())) {
+            Ok(()) => return 0,
+            Err(now) => seen = now,
+        }
+    }
+}
