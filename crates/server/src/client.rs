@@ -2,7 +2,7 @@
 
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
-use rpc::replay::ClientWindow;
+use crate::replays::Window;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Client {
     pub admitted: Admitted,
     pub identities: IdentityCache,
     /// What the reply cache knows of it, when it is one of our own clients and has changed something.
-    pub window: Option<Arc<ClientWindow>>,
+    pub window: Option<Window>,
 }
 
 impl Client {

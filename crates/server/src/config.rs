@@ -51,6 +51,9 @@ pub struct Config {
     /// Being found by a program's number: the port of rpcbind, [`rpc::portmap::PORT`] unless for a test. It is answered
     /// on, or registered with where another program has it.
     pub rpcbind: Option<u16>,
+    /// Where the processes of a group have what they share: reply cache and write verifiers. Absent: all nodes are in
+    /// this process.
+    pub group: Option<PathBuf>,
     /// TCP congestion control of the connections; absent: the system's.
     pub congestion: Option<String>,
     /// Bounds that keep one client's trouble its own.
@@ -213,6 +216,7 @@ impl Config {
         Self {
             nodes: nodes.collect(),
             exports: vec![export],
+            group: None,
             loops: None,
             workers: WORKERS,
             rpcbind: None,
@@ -260,6 +264,14 @@ impl Config {
                 );
             }
         }
+        if self.group.is_some()
+            && let Some(export) = self.exports.iter().find(|export| export.mem_bytes().is_some())
+        {
+            return fault(
+                format!("export {} is in memory, which the processes of a group cannot share", export.path),
+                "`dir` exports in a group of processes; without `group`, one process serves nodes in memory",
+            );
+        }
         for (index, export) in self.exports.iter().enumerate() {
             let Some(earlier) = self.exports.get(..index) else { continue };
             export.check()?;
@@ -302,12 +314,14 @@ impl Config {
         keep("`loops`", self.loops == new.loops);
         keep("`workers`", self.workers == new.workers);
         keep("`congestion`", self.congestion == new.congestion);
+        keep("`group`", self.group == new.group);
         keep("`rpcbind`", self.rpcbind == new.rpcbind);
         keep("[limits]", self.limits == new.limits);
         if !same_nodes {
             new.nodes.clone_from(&self.nodes);
         }
         new.congestion.clone_from(&self.congestion);
+        new.group.clone_from(&self.group);
         (new.loops, new.workers, new.rpcbind) = (self.loops, self.workers, self.rpcbind);
         new.limits = self.limits;
     }

@@ -1,9 +1,11 @@
 //! Why a server does not start or a node does not listen, each with what to do about it.
 
 use crate::config::ConfigError;
+use crate::shared::GroupError;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why a server does not start. It displays as a sentence, a cause and what to try.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,19 @@ pub enum Error {
         /// Why.
         #[source]
         error: store::OpenError,
+    },
+    /// The process cannot be part of a group of them.
+    #[error(
+        "cannot serve as part of the group in {}\n  cause: {error}\n  try:   {}",
+        directory.display(),
+        error.advice()
+    )]
+    Group {
+        /// The group's directory.
+        directory: PathBuf,
+        /// Why.
+        #[source]
+        error: GroupError,
     },
     /// The system refused a thread, descriptor or random bytes.
     #[error(

@@ -3,7 +3,11 @@
 use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
 use crate::handle::{HandleError, HandleKey, fsid_of};
+use crate::shared::{ExportMark, GroupError, SharedReplays};
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::{DirOptions, DirStore, MemStore, ObjectId, Store};
 
@@ -52,6 +56,34 @@ impl Export {
         })
     }
 
+    /// What the processes of a group must agree on. Other processes cannot serve a store without a key of its own.
+    fn mark(&self, group: &Path) -> Result<ExportMark, GroupError> {
+        let path = &self.config.path;
+        let Some(secret) = self.store.handle_secret() else {
+            return Err(GroupError::Memory { export: path.clone() });
+        };
+        if let StoreConfig::Dir { path: directory, .. } = &self.config.store
+            && let (Some(group_at), Ok(exported)) = (existing_part(group), directory.canonicalize())
+            && group_at.starts_with(exported)
+        {
+            return Err(GroupError::Inside { path: group.to_owned(), export: path.clone() });
+        }
+        let mut hasher = SipHasher24::new_with_key(&secret);
+        hasher.write(path.as_bytes());
+        let fingerprint = hasher.finish();
+        Ok(ExportMark {
+            fsid: self.config.fsid,
+            fingerprint,
+            path: path.clone(),
+            verifier: self.store.verifier(),
+        })
+    }
+
+    /// Takes over since when the group's cache remembers what was done to it.
+    fn remembered(&mut self, shared: &SharedReplays) {
+        self.first_verifier = shared.first_verifier(self.config.fsid).unwrap_or(self.first_verifier);
+    }
+
     /// The same files and handles under other rules.
     fn under(&self, rules: &ExportConfig) -> Self {
         Self { config: rules.clone(), ..self.clone() }
@@ -86,6 +118,23 @@ fn open_store(config: &ExportConfig) -> Result<Box<dyn Store>, Error> {
             Ok(Box::new(store))
         }
     }
+}
+
+/// Where a path leads, as far as there is anything yet.
+fn existing_part(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find_map(|part| part.canonicalize().ok())
+}
+
+/// An export that is new while the server runs, in the group that the process is part of.
+fn added(config: &ExportConfig, group: Option<(&Path, &SharedReplays)>) -> Result<Export, Error> {
+    let mut export = Export::new(config, None)?;
+    if let Some((directory, shared)) = group {
+        let agreed = export.mark(directory).and_then(|mark| shared.add_export(&mark));
+        agreed.map_err(|error| Error::Group { directory: directory.to_owned(), error })?;
+        export.remembered(shared);
+    }
+    Ok(export)
 }
 
 /// The exports that one client address may use, one bit each.
@@ -145,9 +194,18 @@ impl Exports {
             .map(Self)
     }
 
+    /// Joins the group of processes in `directory`, or begins it, with these exports.
+    pub fn share(&mut self, directory: &Path) -> Result<SharedReplays, Error> {
+        let fault = |error| Error::Group { directory: directory.to_owned(), error };
+        let marks = self.0.iter().map(|export| export.mark(directory)).collect::<Result<Vec<_>, _>>();
+        let shared = SharedReplays::join(directory, &marks.map_err(fault)?).map_err(fault)?;
+        self.0.iter_mut().for_each(|export| export.remembered(&shared));
+        Ok(shared)
+    }
+
     /// What they become when a new configuration is read: exports with new rules, and new exports. What cannot change
     /// while it runs stays as it is, and is told as such.
-    pub fn reloaded(&self, config: &Config) -> (Self, Reloaded) {
+    pub fn reloaded(&self, config: &Config, shared: Option<&SharedReplays>) -> (Self, Reloaded) {
         let (mut exports, mut told) = (Vec::new(), Reloaded::default());
         for old in &self.0 {
             let path = &old.config.path;
@@ -185,7 +243,7 @@ impl Exports {
                 () if exports.iter().any(|other| other.config.fsid == new.fsid) => {
                     Err(format!("its fsid {} is another's; give it one of its own", new.fsid))
                 }
-                () => Export::new(new, None).map_err(|error| error.to_string()),
+                () => added(new, config.group.as_deref().zip(shared)).map_err(|error| error.to_string()),
             };
             match refused {
                 Ok(export) => {

@@ -73,10 +73,15 @@ impl Group {
             pace_bytes_per_s: AtomicU64::new(node.pace_bytes_per_s.unwrap_or(0)),
             connections: AtomicUsize::new(0),
         });
+        let mut exports = Exports::new(config, own)?;
+        let replays = match &config.group {
+            None => Replays::new(),
+            Some(directory) => Replays::Shared(exports.share(directory)?),
+        };
         Ok(Self {
-            exports: RwLock::new(Arc::new(Exports::new(config, own)?)),
+            exports: RwLock::new(Arc::new(exports)),
             mounts: MountTable::default(),
-            replays: Replays::new(),
+            replays,
             nodes: nodes.collect(),
             limits: config.limits,
             workers: config.workers,

@@ -27,6 +27,7 @@ mod request;
 mod rpcbind;
 mod server;
 mod service;
+mod shared;
 pub mod statistics;
 mod status;
 
@@ -35,4 +36,5 @@ pub use error::Error;
 pub use export::Reloaded;
 pub use rpc::portmap::PORT as RPCBIND_PORT;
 pub use server::{NodeId, Server};
+pub use shared::GroupError;
 pub use statistics::Statistics;

@@ -12,6 +12,7 @@
 //! Workers take the connections' calls by turns ([`line`]). What a connection had here when its loop or its host
 //! slept, or its node was stopped, is not executed: [`OffLoop::discard`], and [`worker`] for who wakes up first.
 
+mod again;
 mod line;
 mod worker;
 
@@ -49,6 +50,8 @@ pub(crate) struct Job {
     pub landing: Option<Box<Landing>>,
     /// The reply cache has it as running.
     pub begun: bool,
+    /// How often it was put off because it runs elsewhere.
+    pub put_off: u32,
     pub received: Duration,
     pub ticket: Ticket,
 }
@@ -148,6 +151,8 @@ struct Shared {
     lines: Mutex<Lines>,
     /// Rings for each call, and at the end.
     changed: Condvar,
+    /// Rings when a call is put off, and at the end.
+    some_put_off: Condvar,
     /// When any thread of the server last ran, in milliseconds of [`clock`].
     alive_ms: AtomicU64,
 }
@@ -156,6 +161,12 @@ impl Shared {
     fn lines(&self) -> MutexGuard<'_, Lines> {
         // Nothing that holds the lock panics halfway.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a call that runs elsewhere ask again in a moment.
+    fn put_off(&self, job: Job) {
+        self.lines().put_off(job);
+        self.some_put_off.notify_one();
     }
 
     /// Notes that the process runs; tells how long it did not, as far as anybody noted.
@@ -182,6 +193,7 @@ impl OffLoop {
             group,
             peers,
             changed: Condvar::new(),
+            some_put_off: Condvar::new(),
             alive_ms: AtomicU64::new(now_ms),
         };
         Self { shared: Arc::new(shared), load: Arc::default(), threads: Mutex::default() }
@@ -197,6 +209,12 @@ impl OffLoop {
             let shared = Arc::clone(&self.shared);
             let builder = std::thread::Builder::new().name(format!("tl-work-{}", threads.len()));
             threads.push(builder.spawn(move || worker::run(&shared))?);
+            if threads.len() == self.shared.group.workers && self.shared.group.replays.shared().is_some() {
+                // The last one, so that it is there once.
+                let shared = Arc::clone(&self.shared);
+                let builder = std::thread::Builder::new().name("tl-group".to_owned());
+                threads.push(builder.spawn(move || again::run(&shared))?);
+            }
         }
         Ok(())
     }
@@ -220,6 +238,12 @@ impl OffLoop {
         self.shared.changed.notify_one();
     }
 
+    /// Lets a call that runs elsewhere ask again in a moment.
+    pub fn put_off(&self, job: Job) {
+        self.shared.beat(job.received);
+        self.shared.put_off(job);
+    }
+
     /// A loop runs. Only worth saying while something is here.
     pub fn beat(&self, now: Duration) {
         if self.load.calls.load(Ordering::Relaxed) > 0 {
@@ -240,6 +264,7 @@ impl OffLoop {
     pub fn end(&self, deadline: Duration) {
         self.shared.lines().ending = true;
         self.shared.changed.notify_all();
+        self.shared.some_put_off.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lines = self.shared.lines();
         while lines.workers > 0 && clock::now() < deadline {

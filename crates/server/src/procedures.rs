@@ -24,12 +24,14 @@ pub mod remove;
 pub mod rename;
 pub mod rmdir;
 pub mod setattr;
+mod settle;
 pub mod symlink;
 pub mod write;
 
 use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::{Created, DirOpArgs, Outcome, Verifier, WccData};
+pub(crate) use settle::Settle;
 use store::NewObject;
 
 /// The most bytes of one listing, whatever the client has room for: some thousand entries.

@@ -1,17 +1,20 @@
 //! Nothing is done twice: the group's reply cache around calls that change something.
 //!
 //! What is kept, and why no stale call slips through, is [`rpc::replay`]'s. All loops share it: our own
-//! clients each have a window (without locks for WRITE), all others share tables behind sharded locks.
+//! clients each have a window (without locks for WRITE), all others share tables behind sharded locks. Where the
+//! nodes of a group are processes, both are in memory that these share ([`crate::shared`]).
 
 use crate::client::Client;
 use crate::event_loop::{Message, Peers, Place};
 use crate::identity::Identity;
+use crate::shared::{SharedClient, SharedReplays};
 use nfs3::Status;
 use rpc::Xid;
 use rpc::call::CallHeader;
+use rpc::replay::shared::{Place as TablePlace, Seen, SharedBegin, Start};
 use rpc::replay::{
-    Answer, Begin, CLIENT_WINDOWS_MAX, CallKey, ClientWindow, Outcome, TABLE_ENTRIES_MAX, Table, Token,
-    Windows, XidClass,
+    Answer, Begin, CLIENT_WINDOWS_MAX, CallKey, ClientWindow, Outcome, Refusal, Stored, TABLE_ENTRIES_MAX,
+    Table, Token, Windows, XidClass,
 };
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +24,7 @@ use std::time::Duration;
 const TABLES: usize = 16;
 
 /// What counts as one address: with IPv6 a host has as many as it likes within its network.
-fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
         v4 => v4,
@@ -30,9 +33,27 @@ fn network_of(address: IpAddr) -> IpAddr {
 
 /// The reply cache of a group.
 #[derive(Debug)]
-pub(crate) struct Replays {
-    windows: Mutex<Windows>,
-    tables: Vec<Mutex<Table>>,
+pub(crate) enum Replays {
+    /// All nodes are in this process.
+    Own { windows: Mutex<Windows>, tables: Vec<Mutex<Table>> },
+    /// Nodes are in several processes of this host.
+    Shared(SharedReplays),
+}
+
+/// The windows of one of our clients.
+#[derive(Debug, Clone)]
+pub(crate) enum Window {
+    Own(Arc<ClientWindow>),
+    Shared(Arc<SharedClient>),
+}
+
+impl Window {
+    fn id(&self) -> u64 {
+        match self {
+            Self::Own(window) => window.id(),
+            Self::Shared(client) => client.id(),
+        }
+    }
 }
 
 /// Every place where a caller holds one of these locks is free of panics, so that what they guard is whole.
@@ -44,12 +65,23 @@ impl Replays {
     pub fn new() -> Self {
         let table = || Mutex::new(Table::new(TABLE_ENTRIES_MAX / TABLES));
         let tables = std::iter::repeat_with(table).take(TABLES).collect();
-        Self { windows: Mutex::new(Windows::new(CLIENT_WINDOWS_MAX)), tables }
+        Self::Own { windows: Mutex::new(Windows::new(CLIENT_WINDOWS_MAX)), tables }
     }
 
     /// The window of one of our clients; `None` when there are too many of them.
-    pub fn window(&self, id: u64, from: IpAddr, now: Duration) -> Option<Arc<ClientWindow>> {
-        lock(&self.windows).window(id, network_of(from), now)
+    pub fn window(&self, id: u64, from: IpAddr, now: Duration) -> Option<Window> {
+        match self {
+            Self::Own { windows, .. } => lock(windows).window(id, network_of(from), now).map(Window::Own),
+            Self::Shared(shared) => shared.client(id, from, now).map(Window::Shared),
+        }
+    }
+
+    /// What processes share, where they do.
+    pub const fn shared(&self) -> Option<&SharedReplays> {
+        match self {
+            Self::Own { .. } => None,
+            Self::Shared(shared) => Some(shared),
+        }
     }
 }
 
@@ -92,9 +124,56 @@ pub(crate) fn is_ours(identity: &Identity, header: &CallHeader<'_>) -> bool {
     identity.client_id.is_some() && XidClass::of(header.xid) == Some(class_of(header))
 }
 
+/// What to do with a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Execute it.
+    Run,
+    /// It ran: answer this.
+    Replay(Stored),
+    /// Its answer will go to this connection, by whoever executes it.
+    Attached,
+    /// It is running somewhere: ask again in a moment.
+    Later,
+    /// Do not execute it.
+    Refused(Refusal),
+}
+
+impl From<Begin> for Verdict {
+    fn from(begin: Begin) -> Self {
+        match begin {
+            Begin::Run => Self::Run,
+            Begin::Replay(stored) => Self::Replay(stored),
+            Begin::Attached => Self::Attached,
+            Begin::Refused(refusal) => Self::Refused(refusal),
+        }
+    }
+}
+
+impl From<SharedBegin> for Verdict {
+    fn from(begin: SharedBegin) -> Self {
+        match begin {
+            SharedBegin::Run => Self::Run,
+            SharedBegin::Replay(stored) => Self::Replay(stored),
+            SharedBegin::Running => Self::Later,
+            SharedBegin::Refused(refusal) => Self::Refused(refusal),
+        }
+    }
+}
+
 enum Cache<'a> {
     Window(&'a ClientWindow, Xid, XidClass),
     Table(&'a Mutex<Table>, CallKey),
+    SharedWindow(&'a SharedClient, Xid, XidClass),
+    SharedTable(&'a SharedReplays, CallKey, Option<TablePlace>),
+}
+
+/// How far a call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Not,
+    Begun,
+    Started,
 }
 
 /// One call on its way past the cache.
@@ -102,7 +181,9 @@ pub(crate) struct Guard<'a> {
     cache: Cache<'a>,
     peers: &'a Peers,
     now: Duration,
-    running: bool,
+    stage: Stage,
+    /// Its reply is kept whole, so that what it meets is worth noting.
+    whole: bool,
 }
 
 impl<'a> Guard<'a> {
@@ -117,40 +198,101 @@ impl<'a> Guard<'a> {
         args_hash: impl FnOnce() -> u64,
         now: Duration,
     ) -> Self {
-        let cache = match &client.window {
-            Some(window) if is_ours(identity, header) => Cache::Window(window, header.xid, class_of(header)),
-            _ => {
+        let class = class_of(header);
+        let cache = match (replays, &client.window) {
+            (_, Some(Window::Own(window))) if is_ours(identity, header) => {
+                Cache::Window(window, header.xid, class)
+            }
+            (_, Some(Window::Shared(client))) if is_ours(identity, header) => {
+                Cache::SharedWindow(client, header.xid, class)
+            }
+            (Replays::Own { tables, .. }, _) => {
                 let key = CallKey::new(header, args_hash());
-                let shard = key.shard(replays.tables.len());
-                match replays.tables.get(shard).or(replays.tables.first()) {
+                let shard = key.shard(tables.len());
+                match tables.get(shard).or(tables.first()) {
                     Some(table) => Cache::Table(table, key),
                     None => unreachable!("there are {TABLES} tables"),
                 }
             }
+            (Replays::Shared(shared), _) => {
+                Cache::SharedTable(shared, CallKey::new(header, args_hash()), None)
+            }
         };
-        Self { cache, peers, now, running: false }
+        Self { cache, peers, now, stage: Stage::Not, whole: class == XidClass::WholeReply }
+    }
+
+    /// Whether the call is one to be looked into before it is executed, which only workers do: other processes see how
+    /// far it came, and a process that has ended may have executed it.
+    pub const fn looks_first(&self) -> bool {
+        self.whole && matches!(self.cache, Cache::SharedWindow(..) | Cache::SharedTable(..))
     }
 
     /// What to do with the call.
     #[inline]
-    pub fn begin(&mut self, token: Token) -> Begin {
-        let begin = match &self.cache {
-            Cache::Window(window, xid, _) => window.begin(*xid, token, self.now),
-            Cache::Table(table, key) => lock(table).begin(key, token, self.now),
+    pub fn begin(&mut self, token: Token) -> Verdict {
+        let now = self.now;
+        let verdict = match &mut self.cache {
+            Cache::Window(window, xid, _) => window.begin(*xid, token, now).into(),
+            Cache::Table(table, key) => lock(table).begin(key, token, now).into(),
+            Cache::SharedWindow(client, xid, _) => client.begin(*xid, now).into(),
+            Cache::SharedTable(shared, key, place) => {
+                let (begin, found) = shared.table().begin(shared.host(), key, now);
+                *place = found;
+                begin.into()
+            }
         };
-        self.running = begin == Begin::Run;
-        begin
+        if verdict == Verdict::Run {
+            self.stage = Stage::Begun;
+        }
+        verdict
     }
 
     /// Goes on with a call that was begun on its loop and [handed over](Self::hand_over).
-    pub const fn resume(&mut self) -> Begin {
-        self.running = true;
-        Begin::Run
+    pub const fn resume(&mut self) -> Verdict {
+        self.stage = Stage::Begun;
+        Verdict::Run
     }
 
-    /// Leaves a call that was begun to whoever resumes it.
+    /// To be asked right before a call that was begun is executed.
+    #[inline]
+    pub fn start(&mut self) -> Start {
+        let start = match &self.cache {
+            Cache::Window(..) | Cache::Table(..) => Start::Fresh,
+            Cache::SharedWindow(client, xid, _) => client.start(*xid),
+            Cache::SharedTable(shared, key, place) => shared.table().start(shared.host(), key, *place),
+        };
+        self.stage = if start == Start::Lost { Stage::Not } else { Stage::Started };
+        start
+    }
+
+    /// Notes what a call that is executed now was to meet.
+    pub fn note(&self, seen: Seen) {
+        match &self.cache {
+            Cache::Window(..) | Cache::Table(..) => {}
+            Cache::SharedWindow(client, xid, _) => client.note(*xid, seen),
+            Cache::SharedTable(shared, key, place) => shared.table().note(key, *place, seen),
+        }
+    }
+
+    /// What it was to meet when it was executed for the first time, or may have been.
+    pub fn seen(&self) -> Option<Seen> {
+        match &self.cache {
+            Cache::Window(..) | Cache::Table(..) => None,
+            Cache::SharedWindow(client, xid, _) => client.seen(*xid),
+            Cache::SharedTable(shared, key, place) => shared.table().seen(key, *place),
+        }
+    }
+
+    /// Leaves a call that was begun, and not executed, to whoever resumes it.
     pub fn hand_over(mut self) {
-        self.running = false;
+        match &self.cache {
+            Cache::SharedWindow(client, xid, _) if self.stage == Stage::Started => client.unstart(*xid),
+            Cache::SharedTable(shared, key, place) if self.stage == Stage::Started => {
+                shared.table().unstart(shared.host(), key, *place);
+            }
+            _ => {}
+        }
+        self.stage = Stage::Not;
     }
 
     /// Ends a call that was begun and not executed: it may run when it comes again. Whoever waits for it must
@@ -167,32 +309,44 @@ impl<'a> Guard<'a> {
         self.peers.send(place.on_loop, Message::Forsake { place, connection });
     }
 
-    /// Ends a call that was begun. `reply` is what is sent, behind the xid; `cut_short` says that it did less
+    /// Ends a call that was started. `reply` is what is sent, behind the xid; `cut_short` says that it did less
     /// than it was asked for.
     #[inline]
     pub fn finish(mut self, status: Status, cut_short: bool, reply: &[u8]) -> Answer {
         let outcome = match &self.cache {
-            // From a bit that says "done" a reply is built that says all was done; so a part is no success.
-            Cache::Window(_, _, XidClass::DoneBit) if cut_short => Outcome::Failed(Status::NOSPC.0),
-            Cache::Window(_, _, XidClass::DoneBit) if status == Status::OK => Outcome::Done,
-            Cache::Window(_, _, XidClass::DoneBit) => Outcome::Failed(status.0),
-            Cache::Window(..) | Cache::Table(..) => Outcome::Reply(reply),
+            Cache::Window(_, _, XidClass::DoneBit) | Cache::SharedWindow(_, _, XidClass::DoneBit) => {
+                match status {
+                    // From a bit that says "done" a reply is built that says all was done; so a part is no success.
+                    _ if cut_short => Outcome::Failed(Status::NOSPC.0),
+                    Status::OK => Outcome::Done,
+                    status => Outcome::Failed(status.0),
+                }
+            }
+            _ => Outcome::Reply(reply),
         };
         self.end(outcome)
     }
 
     fn end(&mut self, outcome: Outcome<'_>) -> Answer {
-        self.running = false;
+        self.stage = Stage::Not;
         match &self.cache {
             Cache::Window(window, xid, _) => window.finish(*xid, outcome, self.now),
             Cache::Table(table, key) => lock(table).finish(key, outcome, self.now),
+            Cache::SharedWindow(client, xid, _) => {
+                client.finish(*xid, outcome);
+                Answer::ORIGINAL
+            }
+            Cache::SharedTable(shared, key, place) => {
+                shared.table().finish(shared.host(), key, *place, outcome, self.now);
+                Answer::ORIGINAL
+            }
         }
     }
 }
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        if self.running {
+        if self.stage != Stage::Not {
             // A bug cut the call short: what it did is not known, and it must not run again.
             if let Some(waiter) = self.end(Outcome::Failed(Status::SERVERFAULT.0)).to {
                 self.forsake(waiter);

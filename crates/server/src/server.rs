@@ -210,7 +210,7 @@ impl Server {
         config.check()?;
         config.check_host()?;
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let (exports, mut told) = self.group.exports().reloaded(&config);
+        let (exports, mut told) = self.group.exports().reloaded(&config, self.group.replays.shared());
         if exports.may_block() {
             self.off_loop.start().map_err(|error| Error::System { what: "a thread", error })?;
         }

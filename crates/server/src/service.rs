@@ -218,20 +218,26 @@ impl Service<'_> {
     #[cold]
     fn hand_over(&mut self, record: &[u8], handover: Handover, record_len: usize) {
         let Executor { place, client, now, .. } = &self.executor;
-        let Handover { begun, landing } = handover;
+        let Handover { begun, later, landing } = handover;
         let bytes = record_len + reply_bytes_max(record);
         let ticket = self.off_loop.ticket(bytes);
         self.flight.take_off(bytes);
-        self.off_loop.submit(Job {
+        let job = Job {
             place: *place,
             client: client.for_worker(),
             record: record.into(),
             record_len,
             landing,
             begun,
+            put_off: 0,
             received: *now,
             ticket,
-        });
+        };
+        if later {
+            self.off_loop.put_off(job);
+        } else {
+            self.off_loop.submit(job);
+        }
     }
 }
 

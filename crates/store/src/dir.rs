@@ -429,6 +429,10 @@ impl Store for DirStore {
         self.with_groups(caller, |caller| self.shared.make(caller, directory, name, new))
     }
 
+    fn sync_names(&self, directory: ObjectId) -> Result<()> {
+        self.shared.get(directory).and_then(|directory| self.shared.sync_names(&directory))
+    }
+
     fn remove(&self, caller: Caller<'_>, directory: ObjectId, name: &[u8]) -> (Change, Result<()>) {
         self.with_groups(caller, |caller| self.shared.unlink(caller, directory, name, false))
     }

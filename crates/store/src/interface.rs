@@ -407,6 +407,12 @@ pub trait Store: Send + Sync + 'static {
         to: (ObjectId, &[u8]),
     ) -> (Change, Change, Result<()>);
 
+    /// Puts a directory's names on disk, whoever changed them. Each change does so by itself; this is for one that was
+    /// cut short.
+    fn sync_names(&self, _directory: ObjectId) -> Result<()> {
+        Ok(())
+    }
+
     /// LINK: the object's attributes afterwards, and the directory's change.
     fn link(
         &self,

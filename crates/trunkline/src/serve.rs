@@ -62,6 +62,11 @@ pub struct ServeArgs {
     /// nobody (--dir as root), else as who started the server.
     #[arg(long)]
     no_root_squash: bool,
+    /// Be one of several processes on this host that serve the same directories (--dir, or a file's `dir`) and share
+    /// their reply cache in this directory: what one has done the others know, also when it was killed. A directory
+    /// of their own, like /run/trunkline/NAME; it is made if it is not there.
+    #[arg(long, value_name = "DIR", conflicts_with = "mem")]
+    group: Option<PathBuf>,
     /// Be found by program number, as `showmount` and kernel clients look for servers: answer on port 111 (UDP and TCP),
     /// or register with the rpcbind that has it. Also answers MOUNT over UDP.
     #[arg(long)]
@@ -77,6 +82,8 @@ pub struct ServeArgs {
 const EXAMPLES: &str = "Examples:\n  \
     trunkline serve --mem 2GiB --listen 127.0.0.1:2049 --listen 127.0.0.2:2049\n  \
     trunkline serve --dir /srv/data --export /data --listen 10.0.0.1:2049 --allow 10.0.0.0/8\n  \
+    trunkline serve --dir /srv/data --group /run/trunkline/data --listen 10.0.0.1:2049 &\n  \
+    trunkline serve --dir /srv/data --group /run/trunkline/data --listen 10.0.0.2:2049 &\n  \
     mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,nolock 127.0.0.1:/export /mnt";
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
@@ -114,6 +121,7 @@ impl ServeArgs {
         if self.rpcbind {
             config.rpcbind = Some(server::RPCBIND_PORT);
         }
+        config.group = self.group.clone().or(config.group);
         config.congestion = self.congestion.clone().or(config.congestion);
         config.loops = self.loops.or(config.loops);
         Ok(config)

@@ -3,7 +3,7 @@
 //!
 //! Whoever has the memory mapped may end between any two of its instructions, and may be stopped there for long. So
 //! nothing here is guarded by a lock that others must wait for: an entry says in one word what became of a call and
-//! which process has it ([`entry`]), and everybody can go on from every such word. Only the search of a bucket of the
+//! which process has it (`entry`), and everybody can go on from every such word. Only the search of a bucket of the
 //! table has a lock; that of a process that has ended is taken over, and that of one that was stopped is not waited for.
 //!
 //! Invariants: only the process that an entry names executes its call, and only after it has moved the entry from

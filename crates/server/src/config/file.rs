@@ -129,6 +129,7 @@ struct File {
     workers: Option<usize>,
     #[serde(default)]
     rpcbind: bool,
+    group: Option<PathBuf>,
     congestion: Option<String>,
     #[serde(default)]
     limits: LimitsSection,
@@ -289,6 +290,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         loops: read.loops,
         workers: read.workers.unwrap_or(WORKERS),
         rpcbind: read.rpcbind.then_some(rpc::portmap::PORT),
+        group: read.group,
         congestion: read.congestion,
         limits: read.limits.resolve(),
     };

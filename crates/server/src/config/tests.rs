@@ -67,7 +67,9 @@ fn the_example_is_right_and_its_comments_are_the_defaults() {
     let uncommented: String = EXAMPLE
         .lines()
         .filter(|line| {
-            !["#pace", "#owner", "#dir", "#state", "#server_groups"].iter().any(|key| line.starts_with(key))
+            !["#pace", "#owner", "#dir", "#state", "#server_groups", "#group"]
+                .iter()
+                .any(|key| line.starts_with(key))
         })
         .map(|line| {
             line.strip_prefix('#').filter(|line| !line.starts_with(' ')).unwrap_or(line).to_owned() + "\n"

@@ -23,6 +23,8 @@ pub(super) struct Lines {
     share: usize,
     /// Workers that run.
     pub workers: usize,
+    /// Calls that run elsewhere, and ask again in a moment.
+    put_off: Vec<Job>,
     /// Nothing more will come: workers end when all is done.
     pub ending: bool,
 }
@@ -40,6 +42,7 @@ impl Lines {
             turns: VecDeque::new(),
             share: workers.saturating_sub(1).max(1),
             workers: 0,
+            put_off: Vec::new(),
             ending: false,
         }
     }
@@ -48,6 +51,24 @@ impl Lines {
         let connection = job.client.id;
         self.of.entry(connection).or_default().waiting.push_back(job);
         self.line_up(connection);
+    }
+
+    /// Lets a call wait for [`call_again`](Self::call_again).
+    pub fn put_off(&mut self, job: Job) {
+        self.put_off.push(job);
+    }
+
+    /// How often the one that was put off least has been, if any is.
+    pub fn put_off_least(&self) -> Option<u32> {
+        self.put_off.iter().map(|job| job.put_off).min()
+    }
+
+    /// Lets all that were put off ask again.
+    pub fn call_again(&mut self) {
+        for mut job in std::mem::take(&mut self.put_off) {
+            job.put_off = job.put_off.saturating_add(1);
+            self.push(job);
+        }
     }
 
     /// The next call; [`done`](Self::done) must follow.
@@ -76,13 +97,17 @@ impl Lines {
 
     /// The calls of a connection that have not begun.
     pub fn take_back(&mut self, connection: u64) -> VecDeque<Job> {
-        self.of.get_mut(&connection).map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default()
+        let line = self.of.get_mut(&connection);
+        let mut back = line.map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default();
+        back.extend(self.put_off.extract_if(.., |job| job.client.id == connection));
+        back
     }
 
     /// All calls that have not begun.
     pub fn clear(&mut self) -> Vec<Job> {
         self.turns.clear();
-        self.of.drain().flat_map(|(_, line)| line.waiting).collect()
+        let waiting = self.of.drain().flat_map(|(_, line)| line.waiting);
+        waiting.chain(std::mem::take(&mut self.put_off)).collect()
     }
 
     fn line_up(&mut self, connection: u64) {

@@ -52,14 +52,18 @@ fn execute(shared: &Shared, mut job: Job, work: &mut Workspace) {
     }
     // A bug that one client's bytes bring out must not take down the others: its connection ends, no more.
     let end = catch_unwind(AssertUnwindSafe(|| answer(shared, &mut job, work)));
-    let end = end.unwrap_or_else(|_| {
-        *work = Workspace::default();
-        LandedEnd::Bug
-    });
-    land(shared, job, end);
+    match end {
+        Ok(Some(end)) => land(shared, job, end),
+        Ok(None) => shared.put_off(job),
+        Err(_) => {
+            *work = Workspace::default();
+            land(shared, job, LandedEnd::Bug);
+        }
+    }
 }
 
-fn answer(shared: &Shared, job: &mut Job, work: &mut Workspace) -> LandedEnd {
+/// `None`: it runs elsewhere and must ask again.
+fn answer(shared: &Shared, job: &mut Job, work: &mut Workspace) -> Option<LandedEnd> {
     let mode = Mode::Worker { begun: job.begun };
     // The next call is often the same caller's.
     job.client.identities = std::mem::take(&mut work.identities);
@@ -78,15 +82,19 @@ fn answer(shared: &Shared, job: &mut Job, work: &mut Workspace) -> LandedEnd {
     let counted = match taken {
         Taken::Answered(end) => Some(end),
         Taken::Refused | Taken::PortMap => None,
-        Taken::Elsewhere => return LandedEnd::Elsewhere,
+        Taken::Elsewhere => return Some(LandedEnd::Elsewhere),
+        Taken::MustWait(handover) if handover.later => {
+            (job.begun, job.landing) = (false, handover.landing);
+            return None;
+        }
         // Its loop has read the same record as a call, and here nothing must wait elsewhere.
-        Taken::Garbage(_) | Taken::MustWait(_) => return LandedEnd::Bug,
+        Taken::Garbage(_) | Taken::MustWait(_) => return Some(LandedEnd::Bug),
     };
     let mut end = LandedEnd::Elsewhere;
     work.replies.drain(|head, payload, payload_len| {
         end = LandedEnd::Reply { head: head.into(), payload, payload_len, counted };
     });
-    end
+    Some(end)
 }
 
 /// Has the reply cache forget a call that came too late, and does not execute it.

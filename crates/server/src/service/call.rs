@@ -2,19 +2,22 @@
 //! calls that change something pass the reply cache.
 //!
 //! A call that cannot be done at once is begun in the reply cache on its loop and done by a worker, so that the
-//! order of begins is the order of arrival: a replay finds the original running, wherever that waits.
+//! order of begins is the order of arrival: a replay finds the original running, wherever that waits. In a group of
+//! processes that may be elsewhere: then the replay is put off, and asks again.
 
 use crate::client::Client;
 use crate::event_loop::{Answer, Message, Peers, Place};
 use crate::group::Group;
-use crate::replays::{Guard, hold_window, place_of, token_of};
+use crate::procedures::Settle;
+use crate::replays::{Guard, Verdict, hold_window, place_of, token_of};
 use crate::replies::Payload;
 use crate::request::{Request, Unanswered};
 use nfs3::{Outcome, Status, Wire};
 use rpc::Xid;
 use rpc::auth::AuthStat;
 use rpc::call::CallHeader;
-use rpc::replay::{Begin, Refusal, Stored, Token, args_hash};
+use rpc::replay::shared::Start;
+use rpc::replay::{Refusal, Stored, Token, args_hash};
 use rpc::reply::{Accept, Reject, encode_reject, encode_success};
 use std::time::Duration;
 use store::Landing;
@@ -43,6 +46,8 @@ pub(super) enum Answered {
 pub(crate) struct Handover {
     /// The reply cache has it as running.
     pub begun: bool,
+    /// It runs elsewhere: it is to ask again in a moment.
+    pub later: bool,
     /// The data of a WRITE that were received in place. Boxed: this is what few calls come to.
     pub landing: Option<Box<Landing>>,
 }
@@ -146,7 +151,7 @@ impl<'r> Call<'_, 'r> {
         replayed: impl FnOnce() -> Option<S>,
     ) -> Result<Answered, Answered>
     where
-        A: Wire<'r>,
+        A: Wire<'r> + Settle<S, F>,
         S: Wire<'r>,
         F: Wire<'r> + Default,
     {
@@ -155,7 +160,21 @@ impl<'r> Call<'_, 'r> {
         let unknown = || Outcome::Fail(Status::SERVERFAULT, F::default());
         self.once(
             || args_hash(bytes, bytes.len()),
-            |request| run(request, &args),
+            |request, guard, start| {
+                if start == Start::InDoubt
+                    && let Some(settled) = args.settle(request, guard.seen())
+                {
+                    return settled;
+                }
+                // What the first one saw is kept: what is there now may be its own doing.
+                if guard.looks_first()
+                    && (start == Start::Fresh || guard.seen().is_none())
+                    && let Some(seen) = args.look(request)
+                {
+                    guard.note(seen);
+                }
+                run(request, &args)
+            },
             |_| Ok(replayed().map_or_else(unknown, Outcome::Ok)),
             |_| false,
         )
@@ -166,7 +185,7 @@ impl<'r> Call<'_, 'r> {
     pub fn once<S, F>(
         self,
         args_hash: impl FnOnce() -> u64,
-        run: impl FnOnce(&Request<'_>) -> Ran<S, F>,
+        run: impl FnOnce(&Request<'_>, &Guard<'_>, Start) -> Ran<S, F>,
         replayed: impl FnOnce(&Request<'_>) -> Ran<S, F>,
         cut_short: impl FnOnce(&S) -> bool,
     ) -> Result<Answered, Answered>
@@ -174,7 +193,7 @@ impl<'r> Call<'_, 'r> {
         S: Wire<'r>,
         F: Wire<'r> + Default,
     {
-        let (xid, start) = (self.header.xid, self.out.len());
+        let (xid, from) = (self.header.xid, self.out.len());
         // The client is turned away until one of the others goes: served otherwise, a copy of this call could
         // run again later.
         hold_window(self.client, &self.group.replays, self.now)
@@ -182,31 +201,22 @@ impl<'r> Call<'_, 'r> {
         let client = &*self.client;
         let request = request(client, self.mode)?;
         let (replays, identity) = (&self.group.replays, request.identity);
-        let mut guard = Guard::new(replays, self.peers, client, identity, self.header, args_hash, self.now);
-        let begin = match self.mode {
-            Mode::Loop | Mode::Worker { begun: false } => guard.begin(token_of(self.place, client.id)),
-            Mode::Worker { begun: true } => guard.resume(),
-            Mode::Discard => {
-                guard.resume();
-                guard.forget();
-                return Ok(Answered::Elsewhere);
+        let guard = Guard::new(replays, self.peers, client, identity, self.header, args_hash, self.now);
+        let (guard, start) = match pass(guard, self.mode, token_of(self.place, client.id)) {
+            Passed::Run(guard, start) => (guard, start),
+            Passed::Ran(stored) => {
+                let error = write_stored(self.out, xid, stored, || replayed(&request))?;
+                return Ok(Answered::Reply {
+                    error,
+                    replayed: true,
+                    payload: Payload::new(),
+                    payload_len: 0,
+                });
             }
+            Passed::Ended(end) => return end,
         };
-        let stored = match begin {
-            Begin::Run => None,
-            Begin::Replay(stored) => Some(stored),
-            Begin::Attached => return Ok(Answered::Elsewhere),
-            Begin::Refused(Refusal::TableFull) => Some(Stored::Failed(Status::JUKEBOX.0)),
-            Begin::Refused(Refusal::BelowWindow | Refusal::UnknownClass) => {
-                return Err(Answered::Accept(Accept::SystemErr));
-            }
-        };
-        if let Some(stored) = stored {
-            let error = write_stored(self.out, xid, stored, || replayed(&request))?;
-            return Ok(Answered::Reply { error, replayed: true, payload: Payload::new(), payload_len: 0 });
-        }
         let mut short = false;
-        let status = match run(&request) {
+        let status = match run(&request, &guard, start) {
             Ok(outcome) => {
                 short = matches!(&outcome, Outcome::Ok(success) if cut_short(success));
                 write(self.out, xid, &outcome)
@@ -217,10 +227,10 @@ impl<'r> Call<'_, 'r> {
             }
             Err(Unanswered::MustWait) => {
                 guard.hand_over();
-                return Ok(Answered::MustWait(Handover { begun: true, landing: None }));
+                return Ok(Answered::MustWait(Handover { begun: true, ..Handover::default() }));
             }
         };
-        let reply = self.out.get(start..).unwrap_or_default();
+        let reply = self.out.get(from..).unwrap_or_default();
         let answer = guard.finish(status, short, reply.get(4..).unwrap_or_default());
         match answer.to {
             None => Ok(Answered::reply(status != Status::OK)),
@@ -228,6 +238,49 @@ impl<'r> Call<'_, 'r> {
                 send_elsewhere(self.peers, newer, reply);
                 Ok(Answered::Elsewhere)
             }
+        }
+    }
+}
+
+/// What the reply cache makes of a call.
+enum Passed<'g> {
+    /// Execute it.
+    Run(Guard<'g>, Start),
+    /// It ran, or counts as such.
+    Ran(Stored),
+    /// Nothing more is to be done with it here.
+    Ended(Result<Answered, Answered>),
+}
+
+/// Takes a call past the reply cache, and as far as "started" where other processes see that.
+#[inline]
+fn pass(mut guard: Guard<'_>, mode: Mode, token: Token) -> Passed<'_> {
+    let wait = |handover| Passed::Ended(Ok(Answered::MustWait(handover)));
+    let verdict = match mode {
+        Mode::Loop | Mode::Worker { begun: false } => guard.begin(token),
+        Mode::Worker { begun: true } => guard.resume(),
+        Mode::Discard => {
+            guard.resume();
+            guard.forget();
+            return Passed::Ended(Ok(Answered::Elsewhere));
+        }
+    };
+    match verdict {
+        Verdict::Run if mode == Mode::Loop && guard.looks_first() => {
+            guard.hand_over();
+            wait(Handover { begun: true, ..Handover::default() })
+        }
+        Verdict::Run => match guard.start() {
+            // Its client came to another process meanwhile, and that one has it.
+            Start::Lost => wait(Handover { later: true, ..Handover::default() }),
+            start => Passed::Run(guard, start),
+        },
+        Verdict::Replay(stored) => Passed::Ran(stored),
+        Verdict::Attached => Passed::Ended(Ok(Answered::Elsewhere)),
+        Verdict::Later => wait(Handover { later: true, ..Handover::default() }),
+        Verdict::Refused(Refusal::TableFull) => Passed::Ran(Stored::Failed(Status::JUKEBOX.0)),
+        Verdict::Refused(Refusal::BelowWindow | Refusal::UnknownClass) => {
+            Passed::Ended(Err(Answered::Accept(Accept::SystemErr)))
         }
     }
 }

@@ -88,7 +88,7 @@ fn serve_write(mut call: Call<'_, '_>, landing: Option<Landing>) -> Result<Answe
     let mut data = if in_place.is_some() { Data::Landed(in_place) } else { Data::Slice(slice) };
     let mut answered = call.once(
         || hash,
-        |request| write_data::run(request, &args, &mut data),
+        |request, _, _| write_data::run(request, &args, &mut data),
         |request| write_data::replayed(request, &args),
         |success| success.count < args.count,
     );

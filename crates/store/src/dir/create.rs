@@ -253,7 +253,7 @@ impl Shared {
     }
 
     /// Names that a client is told of are on disk. RFC 1813 s4.8
-    fn sync_names(&self, directory: &Node) -> Result<()> {
+    pub fn sync_names(&self, directory: &Node) -> Result<()> {
         // A directory that can be written to but not read cannot be opened by others than root; its names reach
         // the disk a little later.
         let Ok(fd) = directory.to_read() else { return Ok(()) };

@@ -1,0 +1,41 @@
+//! Calls that another process of the group has, or another worker of this one: they ask again until it has answered
+//! them, or has ended. The same thread does what a group needs done now and then.
+
+use super::Shared;
+use crate::clock;
+use crate::shared::UPKEEP;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// How long a call waits before it asks again: first, and once that has been in vain [`SOON_TIMES`].
+const SOON: Duration = Duration::from_millis(2);
+const LATER: Duration = Duration::from_millis(20);
+const SOON_TIMES: u32 = 50;
+
+/// Runs until the pool ends.
+pub(super) fn run(shared: &Shared) {
+    let mut due = Duration::ZERO;
+    let mut lines = shared.lines();
+    while !lines.ending {
+        let wait = match lines.put_off_least() {
+            None => UPKEEP,
+            Some(..SOON_TIMES) => SOON,
+            Some(_) => LATER,
+        };
+        let had = lines.put_off_least().is_some();
+        lines = shared.some_put_off.wait_timeout(lines, wait).unwrap_or_else(PoisonError::into_inner).0;
+        if had {
+            lines.call_again();
+            shared.changed.notify_all();
+        }
+        let now = clock::now();
+        if now >= due {
+            due = now + UPKEEP;
+            drop(lines);
+            if let Some(replays) = shared.group.replays.shared() {
+                replays.upkeep(now);
+            }
+            lines = shared.lines();
+        }
+    }
+}

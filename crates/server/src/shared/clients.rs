@@ -1,0 +1,251 @@
+//! Which of our clients has which windows in the file.
+//!
+//! A client's windows stay as long as any process holds them or they were used lately. What others hold cannot be
+//! asked, so every process notes the time of those that it holds; what nobody noted for [`HELD_FOR`] nobody holds.
+//! The bounds are [`rpc::replay::Windows`]'s.
+
+use super::file::GroupFile;
+use super::layout::{CLIENT_WORDS, CLIENTS_AT, window_at};
+use crate::replays::network_of;
+use rpc::Xid;
+use rpc::replay::shared::{Seen, SharedBegin, SharedWindow, Start, WINDOW_WORDS};
+use rpc::replay::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, Outcome, WINDOW_IDLE_MIN};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long after the last note a window may be held. Six times [`super::UPKEEP`]: a process that notes nothing for so
+/// long was stopped, and resets its connections when it goes on.
+const HELD_FOR: Duration = Duration::from_secs(30);
+
+/// By how much a use that was noted elsewhere a moment ago may seem to be ahead.
+const CLOCK_ROUNDING_S: u64 = 2;
+
+const ID: usize = 0;
+const STATE: usize = 1;
+const USED: usize = 2;
+const ADDRESS: usize = 3;
+/// The state of a place whose windows are a client's. Any other value is none.
+const LIVE: u64 = 1;
+
+/// One of our clients.
+#[derive(Debug)]
+pub(crate) struct SharedClient {
+    file: Arc<GroupFile>,
+    id: u64,
+    slot: usize,
+}
+
+impl SharedClient {
+    /// Whose it is.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn window(&self) -> SharedWindow<'_> {
+        let at = window_at(self.slot);
+        let words = self.file.words().get(at..at + WINDOW_WORDS).unwrap_or_default();
+        // A process that was stopped for long may find that its client's windows have become another's.
+        if self.is_current() { SharedWindow::new(words, self.id) } else { SharedWindow::new(&[], self.id) }
+    }
+
+    fn is_current(&self) -> bool {
+        let place = Place { file: &self.file, slot: self.slot };
+        place.get(STATE) == LIVE && place.get(ID) == self.id
+    }
+
+    fn touch(&self, now: Duration) {
+        if self.is_current() {
+            Place { file: &self.file, slot: self.slot }.touch(now);
+        }
+    }
+
+    pub fn begin(&self, xid: Xid, now: Duration) -> SharedBegin {
+        self.touch(now);
+        self.window().begin(&*self.file, xid)
+    }
+
+    pub fn start(&self, xid: Xid) -> Start {
+        self.window().start(&*self.file, xid)
+    }
+
+    pub fn unstart(&self, xid: Xid) {
+        self.window().unstart(&*self.file, xid);
+    }
+
+    pub fn finish(&self, xid: Xid, outcome: Outcome<'_>) {
+        self.window().finish(&*self.file, xid, outcome);
+    }
+
+    pub fn note(&self, xid: Xid, seen: Seen) {
+        self.window().note(xid, seen);
+    }
+
+    pub fn seen(&self, xid: Xid) -> Option<Seen> {
+        self.window().seen(xid)
+    }
+}
+
+/// One client's line in the file.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    file: &'a GroupFile,
+    slot: usize,
+}
+
+impl Place<'_> {
+    fn word(&self, word: usize) -> Option<&AtomicU64> {
+        self.file.words().get(CLIENTS_AT + self.slot * CLIENT_WORDS + word)
+    }
+
+    fn get(&self, word: usize) -> u64 {
+        self.word(word).map_or(0, |word| word.load(Ordering::SeqCst))
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        if let Some(word) = self.word(word) {
+            word.store(value, Ordering::SeqCst);
+        }
+    }
+
+    /// Written once a second and not for each call.
+    fn touch(&self, now: Duration) {
+        if let Some(used) = self.word(USED)
+            && used.load(Ordering::Relaxed) != now.as_secs()
+        {
+            used.store(now.as_secs(), Ordering::Relaxed);
+        }
+    }
+
+    /// A use that is yet to come is none: the clock is one for all processes of a host.
+    fn idle(&self, now: Duration) -> Duration {
+        let used = self.get(USED);
+        let ahead = used > now.as_secs().saturating_add(CLOCK_ROUNDING_S);
+        if ahead { Duration::MAX } else { Duration::from_secs(now.as_secs().saturating_sub(used)) }
+    }
+
+    fn address(&self) -> [u64; 2] {
+        [self.get(ADDRESS), self.get(ADDRESS + 1)]
+    }
+}
+
+fn address_words(address: IpAddr) -> [u64; 2] {
+    let bits = match network_of(address) {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    [(bits >> 64) as u64, bits as u64]
+}
+
+/// The clients that this process knows.
+#[derive(Debug)]
+pub(super) struct Clients {
+    file: Arc<GroupFile>,
+    known: Mutex<HashMap<u64, Arc<SharedClient>>>,
+}
+
+impl Clients {
+    pub fn new(file: Arc<GroupFile>) -> Self {
+        Self { file, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<u64, Arc<SharedClient>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place<'_>> + Clone {
+        (0..CLIENT_WINDOWS_MAX).map(|slot| Place { file: &self.file, slot })
+    }
+
+    fn live(&self) -> impl Iterator<Item = Place<'_>> + Clone {
+        self.places().filter(|place| place.get(STATE) == LIVE)
+    }
+
+    /// The windows of a client, made if need be; `None` when nothing may go for them.
+    pub fn client(&self, id: u64, from: IpAddr, now: Duration) -> Option<Arc<SharedClient>> {
+        let mut known = self.known();
+        if let Some(client) = known.get(&id).filter(|client| client.is_current()) {
+            return Some(Arc::clone(client));
+        }
+        let _changing = self.file.change()?;
+        let there = self.live().find(|place| place.get(ID) == id);
+        let slot = match there {
+            Some(place) => {
+                place.touch(now);
+                place.slot
+            }
+            None => self.make(&known, id, address_words(from), now)?,
+        };
+        let client = Arc::new(SharedClient { file: Arc::clone(&self.file), id, slot });
+        known.insert(id, Arc::clone(&client));
+        Some(client)
+    }
+
+    /// Makes empty windows for a client, under the change lock. Should this process end in the middle, the place is
+    /// not live, and free.
+    fn make(
+        &self,
+        known: &HashMap<u64, Arc<SharedClient>>,
+        id: u64,
+        address: [u64; 2],
+        now: Duration,
+    ) -> Option<usize> {
+        let place = self.room(known, address, now)?;
+        place.set(STATE, 0);
+        let at = window_at(place.slot);
+        if let Err(error) = self.file.provide(at, WINDOW_WORDS) {
+            tracing::error!(%error, "the group's file cannot grow: a client is turned away");
+            return None;
+        }
+        let words = self.file.words().get(at..at + WINDOW_WORDS).unwrap_or_default();
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        place.set(ID, id);
+        place.set(USED, now.as_secs());
+        place.set(ADDRESS, address[0]);
+        place.set(ADDRESS + 1, address[1]);
+        place.set(STATE, LIVE);
+        Some(place.slot)
+    }
+
+    /// A place that is free, or whose client has to go.
+    fn room(
+        &self,
+        known: &HashMap<u64, Arc<SharedClient>>,
+        address: [u64; 2],
+        now: Duration,
+    ) -> Option<Place<'_>> {
+        let is_held =
+            |place: &Place<'_>| known.get(&place.get(ID)).is_some_and(|client| Arc::strong_count(client) > 1);
+        let oldest = |of: Option<[u64; 2]>, idle: Duration| {
+            self.live()
+                .filter(|place| of.is_none_or(|address| place.address() == address))
+                .filter(|place| place.idle(now) > idle && !is_held(place))
+                .max_by_key(|place| place.idle(now))
+        };
+        let own = self.live().filter(|place| place.address() == address).count();
+        if own >= ADDRESS_WINDOWS_MAX {
+            return oldest(Some(address), HELD_FOR);
+        }
+        let free = self.places().find(|place| place.get(STATE) != LIVE);
+        free.or_else(|| oldest(None, WINDOW_IDLE_MIN)).or_else(|| {
+            let mut by_address: HashMap<[u64; 2], usize> = HashMap::new();
+            self.live().for_each(|place| *by_address.entry(place.address()).or_default() += 1);
+            let (greediest, most) =
+                by_address.into_iter().max_by_key(|(address, count)| (*count, *address))?;
+            oldest(Some(if most > own + 1 { greediest } else { address }), HELD_FOR)
+        })
+    }
+
+    /// Notes which clients this process serves, and forgets those that are gone.
+    pub fn touch(&self, now: Duration) {
+        self.known().retain(|_, client| {
+            let is_held = Arc::strong_count(client) > 1;
+            if is_held {
+                client.touch(now);
+            }
+            is_held
+        });
+    }
+}

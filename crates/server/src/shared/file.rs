@@ -1,0 +1,456 @@
+//! The file of a group: made by the first process, checked by each, and never trusted.
+//!
+//! Everything that decides about the file is done under one lock, which the kernel drops with its process. A file in
+//! which no process lives may be begun anew: what it knew is of calls that nobody waits for, or of before a restart
+//! of the host, when nothing shows that it was written whole.
+
+use super::layout::{
+    BOOT_AT, CHANGE_LOCK, CODE_AT, EXPORT_WORDS, EXPORTS_AT, FILE_WORDS, GENERATION_AT, HEAD_WORDS, MAGIC,
+    MAGIC_AT, MEMBERS_AT, SEED_AT, TABLE_AT, VERSION, VERSION_AT, WINDOWS_AT, WORD, WORDS_AT, member_lock,
+};
+use super::mapping::Mapping;
+use super::{ExportMark, GroupError, members};
+use crate::config::EXPORTS_MAX;
+use rpc::replay::shared::{GENERATION_BITS, Host, MEMBERS_MAX, Owner, TABLE_WORDS};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The file within the directory.
+const NAME: &str = "replies";
+/// How long a start waits for another process that has the change lock: it holds it for milliseconds.
+const PATIENCE_ROUNDS: u32 = 1000;
+const ROUND: Duration = Duration::from_millis(10);
+/// Rounds of [`Host::pause`] that only let others run, and all rounds: about 20 ms.
+const SPINS: u32 = 50;
+const PAUSES: u32 = 250;
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// File systems that other hosts may share, by statfs(2)'s numbers: mapped memory and locks are not everybody's there.
+/// NFS, 9P, Ceph, SMB (three), Lustre, GFS2, OCFS2, AFS, and FUSE, which may be any of them.
+const NETWORK_KINDS: [u32; 11] = [
+    0x6969,
+    0x0102_1997,
+    0x00c3_6400,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0bd0_0bd0,
+    0x0116_1970,
+    0x7461_636f,
+    0x5346_414f,
+    0x6573_5546,
+];
+
+/// The mapped file and this process's place among its members.
+#[derive(Debug)]
+pub(crate) struct GroupFile {
+    directory: OwnedFd,
+    path: PathBuf,
+    file: OwnedFd,
+    /// Device and number of the file.
+    identity: (u64, u64),
+    mapping: Mapping,
+    me: Owner,
+    seed: u64,
+    /// Held with the change lock, which is the whole process's.
+    changing: Mutex<()>,
+}
+
+/// The change lock, held.
+pub(super) struct Changing<'a> {
+    file: BorrowedFd<'a>,
+    _threads: MutexGuard<'a, ()>,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        members::unlock(self.file, CHANGE_LOCK);
+    }
+}
+
+impl GroupFile {
+    /// Joins the group in `directory`, or begins it.
+    pub fn join(directory: &Path, exports: &[ExportMark]) -> Result<Self, GroupError> {
+        let path = directory.join(NAME);
+        let fault = |error: io::Error| GroupError::Io { path: path.clone(), error };
+        let directory = open_directory(directory)?;
+        let (file, identity, changing) = open_locked(&directory, &path)?;
+        let any = member_lock(1);
+        let others = members::is_locked(file.as_fd(), any, i64::from(MEMBERS_MAX)).map_err(fault)?;
+        let boot = boot().map_err(fault)?;
+        if !is_sound(&file, &path, others, boot)? {
+            format(&file, boot).map_err(fault)?;
+        }
+        let mapping = Mapping::new(file.as_fd(), FILE_WORDS).map_err(fault)?;
+        let words = mapping.words();
+        if agree(words, exports, others)? == Agreement::Anew {
+            format(&file, boot).map_err(fault)?;
+            agree(words, exports, others)?;
+        }
+        let me = enter(&file, words).map_err(fault)?.ok_or(GroupError::Full)?;
+        let seed = at(words, SEED_AT);
+        drop(changing);
+        Ok(Self { directory, path, file, identity, mapping, me, seed, changing: Mutex::default() })
+    }
+
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        self.mapping.words()
+    }
+
+    /// The table of foreign clients' calls.
+    pub fn table(&self) -> &[AtomicU64] {
+        self.words().get(TABLE_AT..TABLE_AT + TABLE_WORDS).unwrap_or_default()
+    }
+
+    /// A number that the group alone knows.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The change lock, unless another process does not give it back in time.
+    pub(super) fn change(&self) -> Option<Changing<'_>> {
+        let threads = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        for round in 0.. {
+            match members::try_lock(self.file.as_fd(), CHANGE_LOCK) {
+                Ok(true) => return Some(Changing { file: self.file.as_fd(), _threads: threads }),
+                Ok(false) if self.pause(round) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    tracing::error!(%error, "the group's file cannot be locked");
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Sees to it that words of the file have memory of their own, so that writing them cannot fail.
+    pub(super) fn provide(&self, from: usize, words: usize) -> io::Result<()> {
+        provide(&self.file, from, words)
+    }
+
+    /// Agrees with the other processes on one more export.
+    pub fn add_export(&self, export: &ExportMark) -> Result<(), GroupError> {
+        let busy = || GroupError::Busy { path: self.path.clone() };
+        let _changing = self.change().ok_or_else(busy)?;
+        match place_of(self.words(), export)? {
+            Some(_) => Ok(()),
+            None => put(self.words(), export),
+        }
+    }
+
+    /// The write verifier that an export had when the cache's memory of it began.
+    pub fn first_verifier(&self, fsid: u32) -> Option<u64> {
+        let words = self.words();
+        (0..EXPORTS_MAX)
+            .find_map(|place| known(words, place).filter(|known| known.0 == fsid))
+            .map(|known| known.2)
+    }
+
+    /// Says so when the file was taken away or replaced, for then this process shares nothing with those that start.
+    pub fn check_place(&self) {
+        let there = rustix::fs::statat(&self.directory, NAME, AtFlags::SYMLINK_NOFOLLOW);
+        if !there.is_ok_and(|there| identity(&there) == self.identity) {
+            tracing::error!(
+                "{} was removed or replaced while the group serves: nodes that start share no reply cache with this \
+                 one; restart all nodes of the group",
+                self.path.display()
+            );
+        }
+    }
+}
+
+impl Host for GroupFile {
+    fn me(&self) -> Owner {
+        self.me
+    }
+
+    fn is_alive(&self, owner: Owner) -> bool {
+        if owner == self.me {
+            return true;
+        }
+        let is_there =
+            at(self.words(), MEMBERS_AT + usize::from(owner.member)) == u64::from(owner.generation);
+        // Where the kernel cannot say, it may be alive.
+        owner.member != 0
+            && is_there
+            && members::is_locked(self.file.as_fd(), member_lock(owner.member), 1).unwrap_or(true)
+    }
+
+    fn pause(&self, round: u32) -> bool {
+        match round {
+            ..SPINS => std::thread::yield_now(),
+            SPINS..PAUSES => std::thread::sleep(PAUSE),
+            PAUSES.. => return false,
+        }
+        true
+    }
+}
+
+/// A word; what lies behind the end is zero.
+fn at(words: &[AtomicU64], at: usize) -> u64 {
+    words.get(at).map_or(0, |word| word.load(Ordering::SeqCst))
+}
+
+fn set(words: &[AtomicU64], at: usize, value: u64) {
+    if let Some(word) = words.get(at) {
+        word.store(value, Ordering::SeqCst);
+    }
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Whether nobody but the user that runs this can change it.
+fn check_rights(stat: &Stat, path: &Path) -> Result<(), GroupError> {
+    let user = rustix::process::geteuid().as_raw();
+    let path = path.to_owned();
+    if stat.st_uid != user {
+        return Err(GroupError::Owner { path, owner: stat.st_uid, user });
+    }
+    match stat.st_mode & 0o022 {
+        0 => Ok(()),
+        _ => Err(GroupError::Mode { path, mode: stat.st_mode & 0o7777 }),
+    }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, GroupError> {
+    let fault = |error: io::Error| GroupError::Io { path: path.to_owned(), error };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fault)?;
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, how, Mode::empty()).map_err(|errno| fault(errno.into()))?;
+    let stat = rustix::fs::fstat(&directory).map_err(|errno| fault(errno.into()))?;
+    check_rights(&stat, path)?;
+    let kind = rustix::fs::fstatfs(&directory).map_err(|errno| fault(errno.into()))?.f_type;
+    if NETWORK_KINDS.contains(&(kind as u32)) {
+        return Err(GroupError::Network { path: path.to_owned() });
+    }
+    Ok(directory)
+}
+
+/// The file, made if need be, and the change lock on it. The lock ends with what is returned.
+fn open_locked(
+    directory: &OwnedFd,
+    path: &Path,
+) -> Result<(OwnedFd, (u64, u64), impl Drop + use<>), GroupError> {
+    struct Unlock(OwnedFd);
+    impl Drop for Unlock {
+        fn drop(&mut self) {
+            members::unlock(self.0.as_fd(), CHANGE_LOCK);
+        }
+    }
+    let fault = |error: io::Error| GroupError::Io { path: path.to_owned(), error };
+    let system = |errno: Errno| fault(errno.into());
+    let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..PATIENCE_ROUNDS {
+        let file = rustix::fs::openat(directory, NAME, how, Mode::RUSR | Mode::WUSR).map_err(system)?;
+        let stat = rustix::fs::fstat(&file).map_err(system)?;
+        check_rights(&stat, path)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(GroupError::Foreign { path: path.to_owned() });
+        }
+        if !members::try_lock(file.as_fd(), CHANGE_LOCK).map_err(fault)? {
+            std::thread::sleep(ROUND);
+            continue;
+        }
+        // Another descriptor of the same open file, so that the lock ends with either.
+        let unlock = Unlock(file.try_clone().map_err(fault)?);
+        // It may have been taken away before the lock was had.
+        let there = rustix::fs::statat(directory, NAME, AtFlags::SYMLINK_NOFOLLOW);
+        if there.is_ok_and(|there| identity(&there) == identity(&stat)) {
+            return Ok((file, identity(&stat), unlock));
+        }
+    }
+    Err(GroupError::Busy { path: path.to_owned() })
+}
+
+/// What names this start of this host.
+fn boot() -> io::Result<[u64; 2]> {
+    let id = std::fs::read("/proc/sys/kernel/random/boot_id")?;
+    Ok([0, 1].map(|half| {
+        let mut hasher = SipHasher24::new_with_keys(half, 0);
+        hasher.write(&id);
+        hasher.finish()
+    }))
+}
+
+pub(super) fn code(words: &[u64]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    words.iter().for_each(|word| hasher.write_u64(*word));
+    hasher.finish()
+}
+
+/// Whether the file can be used as it is; false: it is to be begun anew, and nobody uses it.
+fn is_sound(file: &OwnedFd, path: &Path, others: bool, boot: [u64; 2]) -> Result<bool, GroupError> {
+    let path = || path.to_owned();
+    let fault = |errno: Errno| GroupError::Io { path: path(), error: errno.into() };
+    let damaged = |what| Err(GroupError::Damaged { path: path(), what });
+    let size = u64::try_from(rustix::fs::fstat(file).map_err(fault)?.st_size).unwrap_or(0);
+    let mut bytes = [0; HEAD_WORDS * WORD];
+    rustix::io::pread(file, &mut bytes, 0).map_err(fault)?;
+    let mut head = [0; HEAD_WORDS];
+    for (word, chunk) in head.iter_mut().zip(bytes.chunks_exact(WORD)) {
+        *word = u64::from_ne_bytes(chunk.try_into().unwrap_or_default());
+    }
+    match head[MAGIC_AT] {
+        // Whoever began it ended before it was whole.
+        0 => {
+            return if others { damaged("its beginning is gone") } else { Ok(false) };
+        }
+        MAGIC => {}
+        _ => return Err(GroupError::Foreign { path: path() }),
+    }
+    if head[CODE_AT] != code(&head[..CODE_AT]) {
+        return damaged("its beginning does not agree with itself");
+    }
+    if head[VERSION_AT] != VERSION {
+        return if others { Err(GroupError::Version { path: path() }) } else { Ok(false) };
+    }
+    if head[BOOT_AT..][..2] != boot {
+        return if others { Err(GroupError::Host { path: path() }) } else { Ok(false) };
+    }
+    let words = FILE_WORDS as u64;
+    if head[WORDS_AT] != words || size != words * WORD as u64 {
+        return damaged("it has not the length that it should have");
+    }
+    Ok(true)
+}
+
+/// Makes an empty cache of the file.
+fn format(file: &OwnedFd, boot: [u64; 2]) -> io::Result<()> {
+    let mut seed = [0; WORD];
+    getrandom::fill(&mut seed).map_err(io::Error::other)?;
+    let mut head = [0, VERSION, FILE_WORDS as u64, boot[0], boot[1], u64::from_ne_bytes(seed), 0];
+    rustix::fs::ftruncate(file, 0)?;
+    rustix::fs::ftruncate(file, (FILE_WORDS * WORD) as u64)?;
+    provide(file, 0, WINDOWS_AT)?;
+    head[MAGIC_AT] = MAGIC;
+    head[CODE_AT] = code(&head[..CODE_AT]);
+    let bytes = head.map(u64::to_ne_bytes).concat();
+    // The magic number last: without it the file counts as not begun.
+    rustix::io::pwrite(file, bytes.get(WORD..).unwrap_or_default(), WORD as u64)?;
+    rustix::io::pwrite(file, bytes.get(..WORD).unwrap_or_default(), 0)?;
+    Ok(())
+}
+
+fn provide(file: &OwnedFd, from: usize, words: usize) -> io::Result<()> {
+    let (at, len) = ((from * WORD) as u64, (words * WORD) as u64);
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), at, len) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        other => return Ok(other?),
+    }
+    // A file system that cannot: zeros are written. What is there is only overwritten where it means nothing yet.
+    let zeros = [0; 1 << 16];
+    let mut done = 0;
+    while done < len {
+        let piece =
+            zeros.get(..usize::try_from(len - done).map_or(zeros.len(), |left| left.min(zeros.len())));
+        done += rustix::io::pwrite(file, piece.unwrap_or(&zeros), at + done)? as u64;
+    }
+    Ok(())
+}
+
+/// Takes a place among the members.
+fn enter(file: &OwnedFd, words: &[AtomicU64]) -> io::Result<Option<Owner>> {
+    for member in 1..=MEMBERS_MAX {
+        if !members::try_lock(file.as_fd(), member_lock(member))? {
+            continue;
+        }
+        // From 1, so that memory of zeros is nobody's.
+        let last = at(words, GENERATION_AT);
+        let generation = (last % ((1 << GENERATION_BITS) - 1) + 1) as u32;
+        set(words, GENERATION_AT, u64::from(generation));
+        set(words, MEMBERS_AT + usize::from(member), u64::from(generation));
+        return Ok(Some(Owner { member, generation }));
+    }
+    Ok(None)
+}
+
+// The exports.
+
+#[derive(Debug, PartialEq, Eq)]
+enum Agreement {
+    Yes,
+    /// The cache is of other exports, and nobody serves them any more.
+    Anew,
+}
+
+const IS_EXPORT: u64 = 1 << 32;
+
+/// The export in a place of the file: fsid, fingerprint, first verifier.
+fn known(words: &[AtomicU64], place: usize) -> Option<(u32, u64, u64)> {
+    let [mark, fingerprint, verifier, proof] =
+        [0, 1, 2, 3].map(|word| at(words, EXPORTS_AT + place * EXPORT_WORDS + word));
+    let fsid = u32::try_from(mark ^ IS_EXPORT).ok()?;
+    (proof == code(&[mark, fingerprint, verifier])).then_some((fsid, fingerprint, verifier))
+}
+
+fn put(words: &[AtomicU64], export: &ExportMark) -> Result<(), GroupError> {
+    let full = || GroupError::Exports { what: format!("the group has {EXPORTS_MAX} exports already") };
+    let place = (0..EXPORTS_MAX).find(|place| known(words, *place).is_none()).ok_or_else(full)?;
+    let mut values = [u64::from(export.fsid) | IS_EXPORT, export.fingerprint, export.verifier, 0];
+    values[3] = code(&values[..3]);
+    for (word, value) in values.into_iter().enumerate() {
+        set(words, EXPORTS_AT + place * EXPORT_WORDS + word, value);
+    }
+    Ok(())
+}
+
+/// The place of an export in the file, if it is there. One that is another by the same fsid is an error.
+fn place_of(words: &[AtomicU64], export: &ExportMark) -> Result<Option<usize>, GroupError> {
+    for place in 0..EXPORTS_MAX {
+        match known(words, place) {
+            Some((fsid, fingerprint, _)) if fsid == export.fsid => {
+                if fingerprint == export.fingerprint {
+                    return Ok(Some(place));
+                }
+                let (path, fsid) = (&export.path, export.fsid);
+                let what = format!(
+                    "the nodes that run serve another export with fsid {fsid} than {path}, or keep its `state` elsewhere"
+                );
+                return Err(GroupError::Exports { what });
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Sees to it that this process serves what the others do. Exports may be added node by node, so one may have more
+/// than the others for a while.
+fn agree(words: &[AtomicU64], exports: &[ExportMark], others: bool) -> Result<Agreement, GroupError> {
+    let count = (0..EXPORTS_MAX).filter(|place| known(words, *place).is_some()).count();
+    let mut new = Vec::new();
+    for export in exports {
+        match place_of(words, export) {
+            Ok(Some(_)) => {}
+            Ok(None) => new.push(export),
+            Err(_) if !others => return Ok(Agreement::Anew),
+            Err(error) => return Err(error),
+        }
+    }
+    let missing = count > exports.len() - new.len();
+    if missing && !others {
+        return Ok(Agreement::Anew);
+    }
+    match (missing, new.first()) {
+        (true, Some(export)) => {
+            let what = format!("the nodes that run serve other exports: {} is not among them", export.path);
+            return Err(GroupError::Exports { what });
+        }
+        (true, None) => tracing::warn!("the group serves exports that this node does not have"),
+        (false, _) => {}
+    }
+    new.into_iter().try_for_each(|export| put(words, export))?;
+    Ok(Agreement::Yes)
+}

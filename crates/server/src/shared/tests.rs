@@ -1,0 +1,251 @@
+//! A group's file in hands that it should not be in, and members that end at the wrong moment. Each member is an open
+//! file of its own, as each process is.
+
+use super::file::code;
+use super::layout::{
+    BOOT_AT, CHANGE_LOCK, CLIENTS_AT, CODE_AT, EXPORTS_AT, GENERATION_AT, MAGIC_AT, MEMBERS_AT, SEED_AT,
+    VERSION_AT, WINDOWS_AT, WORD, member_lock,
+};
+use super::*;
+use rpc::Xid;
+use rpc::call::CallHeader;
+use rpc::replay::shared::{Host, MEMBERS_MAX, SharedBegin, Start, TABLE_WORDS};
+use rpc::replay::{ADDRESS_WINDOWS_MAX, CallKey, Outcome, Stored};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+const NOW: Duration = Duration::from_secs(100_000);
+const WHOLE: Xid = Xid(0x8000_0001);
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("group")
+    }
+
+    fn join(&self) -> Result<SharedReplays, GroupError> {
+        let export = ExportMark { fsid: 1, fingerprint: 5, path: "/e".to_owned(), verifier: 9 };
+        SharedReplays::join(&self.path(), &[export])
+    }
+
+    fn file(&self) -> std::fs::File {
+        std::fs::File::options().read(true).write(true).open(self.path().join("replies")).unwrap()
+    }
+
+    /// Changes a word of the head, and the code over it to match if it is to look right.
+    fn put_in_head(&self, at: usize, value: u64, sound: bool) {
+        let file = self.file();
+        file.write_all_at(&value.to_ne_bytes(), (at * WORD) as u64).unwrap();
+        if sound {
+            let head: Vec<u64> = (0..CODE_AT).map(|at| read(&file, at)).collect();
+            file.write_all_at(&code(&head).to_ne_bytes(), (CODE_AT * WORD) as u64).unwrap();
+        }
+    }
+}
+
+fn read(file: &std::fs::File, at: usize) -> u64 {
+    let mut bytes = [0; WORD];
+    file.read_exact_at(&mut bytes, (at * WORD) as u64).unwrap();
+    u64::from_ne_bytes(bytes)
+}
+
+fn key(xid: u32) -> CallKey {
+    let header = CallHeader {
+        xid: Xid(xid),
+        program: 100_003,
+        version: 3,
+        procedure: 12,
+        credential_flavor: 1,
+        credential_body: b"somebody",
+    };
+    CallKey::new(&header, 17)
+}
+
+/// Executes a call of one of our clients.
+fn execute(member: &SharedReplays, id: u64, xid: Xid) {
+    let client = member.client(id, HERE, NOW).unwrap();
+    assert_eq!((client.begin(xid, NOW), client.start(xid)), (SharedBegin::Run, Start::Fresh));
+    client.finish(xid, Outcome::Reply(b"done"));
+}
+
+fn knows(member: &SharedReplays, id: u64, xid: Xid) -> bool {
+    let done = SharedBegin::Replay(Stored::Reply(b"done"[..].into()));
+    member.client(id, HERE, NOW).unwrap().begin(xid, NOW) == done
+}
+
+#[test]
+fn a_member_that_ended_is_dead_and_its_place_another_members() {
+    let place = Place::new();
+    let first = place.join().unwrap();
+    let (second, was) = (place.join().unwrap(), first.host().me());
+    assert!(second.host().is_alive(was) && second.host().is_alive(second.host().me()));
+    execute(&first, 7, WHOLE);
+    drop(first);
+    assert!(!second.host().is_alive(was));
+    let again = place.join().unwrap();
+    assert_eq!(again.host().me().member, was.member);
+    assert!(!second.host().is_alive(was), "a successor does not bring it back to life");
+    assert!(knows(&second, 7, WHOLE) && knows(&again, 7, WHOLE));
+    drop((second, again));
+    assert!(knows(&place.join().unwrap(), 7, WHOLE), "the file outlives all of them");
+}
+
+#[test]
+fn a_call_that_a_member_died_in_is_in_doubt_with_its_neighbour() {
+    let place = Place::new();
+    let (first, second) = (place.join().unwrap(), place.join().unwrap());
+    let table = first.table();
+    let (begin, at) = table.begin(first.host(), &key(1), NOW);
+    assert_eq!((begin, table.start(first.host(), &key(1), at)), (SharedBegin::Run, Start::Fresh));
+    assert_eq!(second.table().begin(second.host(), &key(1), NOW).0, SharedBegin::Running);
+    drop(first);
+    let (begin, at) = second.table().begin(second.host(), &key(1), NOW);
+    assert_eq!((begin, second.table().start(second.host(), &key(1), at)), (SharedBegin::Run, Start::InDoubt));
+}
+
+#[test]
+fn who_holds_the_change_lock_and_stands_still_delays_newcomers_and_nobody_else() {
+    let place = Place::new();
+    let member = place.join().unwrap();
+    let known = member.client(7, HERE, NOW).unwrap();
+    let holder = place.file();
+    assert!(members::try_lock(holder.as_fd(), CHANGE_LOCK).unwrap());
+    assert!(member.client(8, HERE, NOW).is_none(), "a newcomer is turned away, and not kept waiting");
+    assert_eq!(known.begin(WHOLE, NOW), SharedBegin::Run);
+    assert!(member.client(7, HERE, NOW).is_some());
+    // It ends, however it does.
+    drop(holder);
+    assert!(member.client(8, HERE, NOW).is_some());
+    assert!(place.join().is_ok());
+}
+
+#[test]
+fn a_file_of_another_version_or_host_is_begun_anew_unless_somebody_uses_it() {
+    for (at, is) in [(VERSION_AT, "version"), (BOOT_AT, "host")] {
+        let place = Place::new();
+        let member = place.join().unwrap();
+        execute(&member, 7, WHOLE);
+        place.put_in_head(at, 0, true);
+        let error = place.join().err().unwrap();
+        match is {
+            "version" => assert!(matches!(error, GroupError::Version { .. }), "{error}"),
+            _ => assert!(matches!(error, GroupError::Host { .. }), "{error}"),
+        }
+        drop(member);
+        assert!(!knows(&place.join().unwrap(), 7, WHOLE), "another {is}'s memory is none");
+    }
+}
+
+#[test]
+fn a_head_that_is_not_whole_is_begun_anew_or_refused_and_never_used() {
+    let place = Place::new();
+    drop(place.join().unwrap());
+    // Its maker ended before the magic number was there.
+    place.put_in_head(MAGIC_AT, 0, false);
+    let member = place.join().unwrap();
+    place.put_in_head(MAGIC_AT, 0, false);
+    assert!(
+        matches!(place.join(), Err(GroupError::Damaged { .. })),
+        "others use what cannot be read any more"
+    );
+    drop(member);
+    let member = place.join().unwrap();
+    drop(member);
+    place.put_in_head(SEED_AT, 77, false);
+    assert!(matches!(place.join(), Err(GroupError::Damaged { .. })));
+    place.put_in_head(MAGIC_AT, 77, false);
+    assert!(matches!(place.join(), Err(GroupError::Foreign { .. })));
+}
+
+#[test]
+fn rubbish_anywhere_in_the_map_costs_answers_and_no_member() {
+    let patterns = [u64::MAX, 1, 2, 3, 5, 0x0123_4567_89ab_cdef, 1 << 63 | 1, u64::MAX << 3];
+    for pattern in patterns {
+        let place = Place::new();
+        let member = place.join().unwrap();
+        execute(&member, 7, WHOLE);
+        let words = member.host().words();
+        for part in [GENERATION_AT..MEMBERS_AT + 256, EXPORTS_AT..WINDOWS_AT, WINDOWS_AT..WINDOWS_AT + 60_000]
+        {
+            words[part].iter().for_each(|word| word.store(pattern, Ordering::SeqCst));
+        }
+        // What it answers is open; that it answers, and within its bounds, is not.
+        let _ = member.first_verifier(1);
+        let _ = member.client(9, HERE, NOW).map(|client| (client.begin(WHOLE, NOW), client.start(WHOLE)));
+        member.upkeep(NOW);
+        let (_, at) = member.table().begin(member.host(), &key(1), NOW);
+        let _ = member.table().start(member.host(), &key(1), at);
+        member.table().finish(member.host(), &key(1), at, Outcome::Done, NOW);
+        // The head is sound, so that another may still join, and finds the exports unknown.
+        assert!(place.join().is_ok(), "{pattern:x}");
+    }
+}
+
+#[test]
+fn locks_of_nobody_in_every_bucket_are_taken_over() {
+    let place = Place::new();
+    let member = place.join().unwrap();
+    let buckets: Vec<&AtomicU64> = member
+        .host()
+        .table()
+        .chunks(TABLE_WORDS / rpc::replay::shared::BUCKETS)
+        .map(|bucket| &bucket[0])
+        .collect();
+    for (round, pattern) in [(0, u64::MAX), (1, 1), (2, 0x0123_4567_89ab_cdef)] {
+        buckets.iter().for_each(|lock| lock.store(pattern, Ordering::SeqCst));
+        for xid in 0..200 {
+            assert_eq!(member.table().begin(member.host(), &key(round << 16 | xid), NOW).0, SharedBegin::Run);
+        }
+    }
+}
+
+#[test]
+fn there_is_no_place_for_more_members_than_are_counted() {
+    let place = Place::new();
+    let member = place.join().unwrap();
+    let others = place.file();
+    for number in 1..=MEMBERS_MAX {
+        let own = number == member.host().me().member;
+        assert_eq!(members::try_lock(others.as_fd(), member_lock(number)).unwrap(), !own);
+    }
+    assert!(matches!(place.join(), Err(GroupError::Full)));
+    drop(others);
+    assert!(place.join().is_ok());
+}
+
+#[test]
+fn one_address_has_so_many_windows_and_what_nobody_noted_for_long_goes_for_a_newcomer() {
+    let place = Place::new();
+    let (first, second) = (place.join().unwrap(), place.join().unwrap());
+    let most = u64::try_from(ADDRESS_WINDOWS_MAX).unwrap();
+    let held: Vec<_> = (0..most).map(|id| first.client(id, HERE, NOW).unwrap()).collect();
+    assert!(second.client(most, HERE, NOW).is_none(), "each may be held by the other process");
+    let later = NOW + Duration::from_secs(31);
+    first.upkeep(later);
+    assert!(second.client(most, HERE, later).is_none(), "they are, it says so");
+    drop(held);
+    first.upkeep(later);
+    let client = second.client(most, HERE, later + Duration::from_secs(31)).unwrap();
+    assert_eq!(client.begin(WHOLE, later), SharedBegin::Run);
+    assert!(second.client(most + 1, [10, 0, 0, 1].into(), NOW).is_some(), "other addresses have their own");
+}
+
+#[test]
+fn a_window_that_went_to_another_client_is_not_touched_by_who_still_holds_it() {
+    let place = Place::new();
+    let member = place.join().unwrap();
+    let client = member.client(7, HERE, NOW).unwrap();
+    assert_eq!(client.begin(WHOLE, NOW), SharedBegin::Run);
+    // As after a long stop: the line names somebody else.
+    member.host().words()[CLIENTS_AT].store(8, Ordering::SeqCst);
+    assert_eq!(client.start(WHOLE), Start::Lost, "nothing guards it any more");
+    assert!(matches!(client.begin(WHOLE, NOW), SharedBegin::Refused(_)));
+}

@@ -1,0 +1,12 @@
+//! `trunkline serve --group`: nodes that are processes, share a reply cache, and are killed.
+
+#[path = "group/at_once.rs"]
+mod at_once;
+#[path = "group/fixtures.rs"]
+mod fixtures;
+#[path = "group/killed.rs"]
+mod killed;
+#[path = "../../server/tests/support/peer.rs"]
+mod peer;
+#[path = "group/refused.rs"]
+mod refused;

@@ -1,0 +1,39 @@
+//! One call at two nodes at once: it is executed by one, and answered alike by both.
+
+use crate::fixtures::{EXPORT, Node, Places, file, mkdir, remove};
+use crate::peer::Peer;
+use nfs3::Procedure;
+
+/// The first xid of calls whose whole reply is kept.
+const WHOLE: u32 = 0x8000_0001;
+const ROUNDS: u32 = 100;
+
+/// Sends each call to both, to this one first and to that one first by turns.
+fn race(places: &Places, peers: &mut [Peer; 2], first_xid: u32) {
+    let root = peers[0].mount(EXPORT);
+    for round in 0..ROUNDS {
+        let name = format!("name-{first_xid:x}-{round}").into_bytes();
+        let (procedure, args) = match round % 2 {
+            0 => {
+                file(places, std::str::from_utf8(&name).expect("ASCII"), b"");
+                (Procedure::Remove, remove(root, &name))
+            }
+            _ => (Procedure::MkDir, mkdir(root, &name)),
+        };
+        peers.iter_mut().for_each(|peer| peer.call(first_xid + round, procedure, &args));
+        let answers = peers.each_mut().map(Peer::receive);
+        // Executed twice, the second would be NFS3ERR_NOENT or NFS3ERR_EXIST.
+        assert_eq!(answers[0].1[..4], [0; 4], "round {round}: {procedure:?}");
+        assert_eq!(answers[0], answers[1], "round {round}: {procedure:?}");
+        peers.reverse();
+    }
+}
+
+#[test]
+fn one_call_at_two_nodes_at_once_is_executed_by_one_and_answered_by_both() {
+    let places = Places::new("group-at-once");
+    let nodes = [1, 2].map(|number| Node::start(&places, number));
+    race(&places, &mut nodes.each_ref().map(|node| node.connect(7)), WHOLE);
+    race(&places, &mut nodes.each_ref().map(|node| Peer::foreign(node.address)), 100);
+    assert!(nodes.iter().map(|node| node.replayed("REMOVE")).sum::<u64>() >= u64::from(ROUNDS));
+}

@@ -1,0 +1,169 @@
+//! A group of processes over one directory, and what is said to them.
+
+use crate::peer::{Peer, SOON, encoded};
+use nfs3::{DirOpArgs, FileHandle, Sattr3, proc};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::{Process, Stream, TempDir, free_port_on, temp_dir};
+
+pub const EXPORT: &str = "/export";
+
+pub fn trunkline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(arguments);
+    for name in ["TRUNKLINE_LOG", "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "WATCHDOG_USEC"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A directory to serve, one for the group, one for the handles' keys.
+pub struct Places {
+    at: TempDir,
+}
+
+impl Places {
+    pub fn new(name: &str) -> Self {
+        let at = temp_dir(name);
+        std::fs::create_dir(at.path().join("served")).expect("a directory");
+        Self { at }
+    }
+
+    pub fn served(&self) -> PathBuf {
+        self.at.path().join("served")
+    }
+
+    pub fn group(&self) -> PathBuf {
+        self.at.path().join("group")
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.at.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// The arguments of a node of the group.
+    pub fn arguments(&self, listen: SocketAddr) -> Vec<String> {
+        let listen = listen.to_string();
+        let (dir, group, state) = (self.path("served"), self.path("group"), self.path("state"));
+        let words = [
+            "serve",
+            "--dir",
+            &dir,
+            "--state",
+            &state,
+            "--group",
+            &group,
+            "--listen",
+            &listen,
+            "--no-root-squash",
+            "--loops",
+            "1",
+        ];
+        words.map(str::to_owned).to_vec()
+    }
+}
+
+/// One process of a group.
+pub struct Node {
+    pub address: SocketAddr,
+    process: Option<Process>,
+    arguments: Vec<String>,
+}
+
+impl Node {
+    /// Starts the `number`th node, on an address of its own.
+    pub fn start(places: &Places, number: u8) -> Self {
+        let ip = [127, 0, 0, number].into();
+        let address = SocketAddr::new(ip, free_port_on(ip));
+        let mut node = Self { address, process: None, arguments: places.arguments(address) };
+        node.restart();
+        node
+    }
+
+    pub fn restart(&mut self) {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let process = Process::spawn(trunkline(&arguments));
+        process.wait_for_line("ready", SOON);
+        self.process = Some(process);
+    }
+
+    /// Kills it with SIGKILL, and returns when it is gone.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().expect("it runs");
+        process.signal(rustix::process::Signal::KILL);
+        process.wait(SOON);
+    }
+
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("it runs")
+    }
+
+    pub fn connect(&self, id: u64) -> Peer {
+        Peer::of_ours(self.address, id)
+    }
+
+    /// How many answers of a procedure came from the cache.
+    pub fn replayed(&self, procedure: &str) -> u64 {
+        let process = self.process();
+        process.signal(rustix::process::Signal::USR1);
+        process.wait_for_line("calls refused", SOON);
+        let table = process.output(Stream::Err);
+        let row = table.lines().rfind(|line| line.split_whitespace().nth(1) == Some(procedure));
+        let cell = row.and_then(|row| row.split_whitespace().nth(4)).unwrap_or("0");
+        cell.parse().unwrap_or_else(|_| panic!("{table}"))
+    }
+}
+
+/// A file in the served directory.
+pub fn file(places: &Places, name: &str, content: &[u8]) {
+    std::fs::write(places.served().join(name), content).expect("a file");
+}
+
+pub fn exists(places: &Places, name: &str) -> bool {
+    Path::new(&places.served().join(name)).exists()
+}
+
+fn at(directory: FileHandle, name: &[u8]) -> DirOpArgs<'_> {
+    DirOpArgs { directory, name }
+}
+
+pub fn remove(root: FileHandle, name: &[u8]) -> Vec<u8> {
+    encoded(&proc::remove::Args { object: at(root, name) })
+}
+
+pub fn mkdir(root: FileHandle, name: &[u8]) -> Vec<u8> {
+    encoded(&proc::mkdir::Args { location: at(root, name), attributes: Sattr3::default() })
+}
+
+pub fn rename(root: FileHandle, from: &[u8], to: &[u8]) -> Vec<u8> {
+    encoded(&proc::rename::Args { from: at(root, from), to: at(root, to) })
+}
+
+pub fn create_exclusive(root: FileHandle, name: &[u8], verifier: [u8; 8]) -> Vec<u8> {
+    let how = proc::create::How::Exclusive(verifier);
+    encoded(&proc::create::Args { location: at(root, name), how })
+}
+
+pub fn link(root: FileHandle, file: FileHandle, name: &[u8]) -> Vec<u8> {
+    encoded(&proc::link::Args { file, link: at(root, name) })
+}
+
+pub fn symlink(root: FileHandle, name: &[u8]) -> Vec<u8> {
+    let args =
+        proc::symlink::Args { location: at(root, name), attributes: Sattr3::default(), target: b"target" };
+    encoded(&args)
+}
+
+pub fn lookup(root: FileHandle, name: &[u8]) -> Vec<u8> {
+    encoded(&proc::lookup::Args { what: at(root, name) })
+}
+
+pub fn write(file: FileHandle, data: &[u8]) -> Vec<u8> {
+    let count = u32::try_from(data.len()).expect("short");
+    let stable = proc::write::Stable::Unstable;
+    let mut args = encoded(&proc::write::ArgsHead { file, offset: 0, count, stable, data_len: count });
+    args.extend_from_slice(data);
+    args.resize(args.len().next_multiple_of(4), 0);
+    args
+}

@@ -1,0 +1,105 @@
+//! Groups that cannot be: each is refused with a cause and with what to do.
+
+use crate::fixtures::{Node, Places, trunkline};
+use crate::peer::SOON;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use testkit::{Process, Stream, free_port};
+
+/// Expects status 1 and an error with this cause; gives its text.
+fn fails(arguments: &[String], cause: &str) -> String {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut process = Process::spawn(trunkline(&arguments));
+    let status = process.wait(SOON);
+    let error = process.output(Stream::Err);
+    assert_eq!(status.code(), Some(1), "{error}");
+    assert!(error.contains(cause) && error.contains("\n  try:   "), "{error}");
+    error
+}
+
+fn node(places: &Places) -> Vec<String> {
+    places.arguments(([127, 0, 0, 1], free_port()).into())
+}
+
+/// A node's arguments with another value for an option.
+fn with(mut arguments: Vec<String>, option: &str, value: &str) -> Vec<String> {
+    let at = arguments.iter().position(|word| word == option).expect("it is there");
+    arguments[at + 1] = value.to_owned();
+    arguments
+}
+
+fn chmod(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("its mode");
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_or_that_is_none_is_refused() {
+    let places = Places::new("group-mode");
+    std::fs::create_dir(places.group()).expect("a directory");
+    chmod(&places.group(), 0o775);
+    fails(&node(&places), "may be changed by others");
+    chmod(&places.group(), 0o755);
+    let at = Path::new(&places.path("file")).to_owned();
+    std::fs::write(&at, b"").expect("a file");
+    fails(&with(node(&places), "--group", &places.path("file")), "file");
+    std::os::unix::fs::symlink("/etc/passwd", places.group().join("replies")).expect("a link");
+    fails(&node(&places), "replies");
+    if rustix::process::geteuid().is_root() {
+        std::fs::remove_file(places.group().join("replies")).expect("it was there");
+        std::os::unix::fs::chown(places.group(), Some(1), None).expect("another owner");
+        fails(&node(&places), "belongs to user 1");
+    } else {
+        fails(&with(node(&places), "--group", "/proc/group"), "/proc/group");
+    }
+}
+
+#[test]
+fn a_group_within_its_own_export_or_of_memory_is_refused() {
+    let places = Places::new("group-inside");
+    fails(&with(node(&places), "--group", &places.path("served/group")), "within the exported directory");
+    let config = places.path("group.toml");
+    let text = format!(
+        "group = \"{}\"\n[[node]]\nlisten = [\"127.0.0.1:0\"]\n[[export]]\npath = \"/e\"\nmem = \"1MiB\"\n",
+        places.path("group")
+    );
+    std::fs::write(&config, text).expect("a file");
+    fails(&["serve", "-c", &config].map(str::to_owned), "is in memory");
+}
+
+#[test]
+fn two_groups_in_one_directory_are_told_apart_by_their_exports() {
+    let places = Places::new("group-mixed");
+    let first = Node::start(&places, 1);
+    let other = places.path("other");
+    std::fs::create_dir(&other).expect("a directory");
+    let error = fails(&with(node(&places), "--dir", &other), "another export with fsid 1");
+    assert!(error.contains("another directory for another group"), "{error}");
+    fails(&with(node(&places), "--state", &places.path("other-state")), "`state` elsewhere");
+    drop(first);
+    // With nobody left the directory is free for another group.
+    let arguments = with(node(&places), "--dir", &other);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Process::spawn(trunkline(&words)).wait_for_line("ready", SOON);
+}
+
+#[test]
+fn a_file_that_is_damaged_cut_short_or_somebody_elses_is_an_error_with_advice() {
+    let places = Places::new("group-damaged");
+    let path = places.group().join("replies");
+    let whole = || {
+        let _ = std::fs::remove_file(&path);
+        drop(Node::start(&places, 1));
+        std::fs::OpenOptions::new().write(true).open(&path).expect("the file")
+    };
+    whole().set_len(1 << 20).expect("cut");
+    assert!(fails(&node(&places), "is damaged").contains(&format!("rm {}", path.display())));
+    whole().set_len(20).expect("cut");
+    fails(&node(&places), "is damaged");
+    whole().write_all_at(&[0xff; 4], 9).expect("scribbled over");
+    fails(&node(&places), "is damaged");
+    std::fs::write(&path, b"something else").expect("a file");
+    fails(&node(&places), "is not a reply cache of ours");
+    // Empty, as one is that nobody got to begin: it is begun.
+    std::fs::write(&path, b"").expect("a file");
+    drop(Node::start(&places, 1));
+}
