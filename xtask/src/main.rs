@@ -1,9 +1,9 @@
 //! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask faults`, `cargo xtask spec`.
+//! `cargo xtask faults`, `cargo xtask soak`, `cargo xtask spec`.
 //!
 //! `check` reads the sources and says whether they may be committed; `test` runs every suite this machine
 //! can run and says by name what it could not; `bench` measures the table of figures, `faults` what failing
-//! links and servers cost; `spec` lists which sections of the standards are cited, and which of them no test
+//! links and servers cost; `soak` lets them fail at random for as long as one likes; `spec` lists which sections of the standards are cited, and which of them no test
 //! proves.
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod check;
 mod error;
 mod faults;
 mod layers;
+mod soak;
 mod source;
 mod spec;
 mod test;
@@ -42,6 +43,8 @@ enum Command {
     Bench(bench::Options),
     /// Tries what fails on the way to a server, each fault ten times; writes docs/results/failover.json and its page.
     Faults(faults::Options),
+    /// Random faults under load for as long as one likes, with printed seeds; then everything must have been given back.
+    Soak(soak::Options),
     /// Lists the cited sections of the standards and those that no test cites.
     Spec,
 }
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Faults(options) => faults::run(&options),
+        Command::Soak(options) => soak::run(&options),
         Command::Spec => spec::run(),
     };
     match outcome {

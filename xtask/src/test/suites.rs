@@ -88,6 +88,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::NetNamespaces],
     },
     Suite {
+        name: "soak",
+        about: "random faults under load for some seconds, and everything given back afterwards",
+        tier: Tier::Ci,
+        minutes: 2,
+        command: &["test", "--package", "trunkline", "--test", "soak"],
+        packages: &["iproute2", "nftables"],
+        needs: &[Need::Root, Need::NetNamespaces],
+    },
+    Suite {
         name: "bench",
         about: "the quick experiment whole, and one of one's own on one's own server",
         tier: Tier::Ci,

@@ -7,7 +7,7 @@ use super::history::{BLOCK_BYTES, History, Reading, Store, Wrong};
 use super::random::Random;
 use client::{Answer, File, Mount, Pending};
 use nfs3::proc::create::How;
-use nfs3::{Sattr3, Status};
+use nfs3::{FileHandle, Sattr3, Status};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -219,25 +219,55 @@ fn read_and_write(shared: &Shared, worker: usize, mut random: Random) -> Outcome
     }
 }
 
+/// A directory in which one worker makes and removes names.
+#[derive(Debug)]
+struct Names<'a> {
+    mount: &'a Mount,
+    directory: FileHandle,
+    files: BTreeSet<Vec<u8>>,
+    others: BTreeSet<Vec<u8>>,
+}
+
 /// Makes, links, renames and removes names that nobody else uses, one after the other: an error is something that
 /// was done twice, or not at all.
-fn name(shared: &Shared, directory: &str, mut random: Random) -> Outcome {
+fn name(shared: &Shared, label: &str, mut random: Random) -> Outcome {
     let mut outcome = Outcome::default();
     let mount = &shared.mount;
-    let made = mount.make_directory(mount.root(), directory.as_bytes(), Sattr3::default());
+    let made = mount.make_directory(mount.root(), label.as_bytes(), Sattr3::default());
     let (directory, _) = made.expect("the first directory is made");
-    let (mut files, mut others) = (BTreeSet::new(), BTreeSet::new());
+    let mut names = Names { mount, directory, files: BTreeSet::new(), others: BTreeSet::new() };
     let mut number = 0_u64;
     while !shared.stopped() {
         number += 1;
         let submitted = Instant::now();
-        let fresh = format!("{number}").into_bytes();
+        let (what, result) = names.change(format!("{number}").into_bytes(), &mut random);
+        outcome.calls += 1;
+        outcome.completions.push(Completion { submitted, took: submitted.elapsed(), bytes: 0 });
+        match result {
+            Ok(()) => {}
+            Err(error) if matches!(error.status(), Some(Status::EXIST | Status::NOENT)) => {
+                outcome.doubled.push(format!("{what}: {error}"));
+            }
+            Err(error) => outcome.failed.push(format!("{what}: {error}")),
+        }
+    }
+    let emptied = names.compare(&mut outcome);
+    if let Err(error) = emptied.and_then(|()| mount.remove_directory(mount.root(), label.as_bytes())) {
+        outcome.failed.push(format!("at the end: {error}"));
+    }
+    outcome
+}
+
+impl Names<'_> {
+    /// Does one thing with a new name, or an old one.
+    fn change(&mut self, fresh: Vec<u8>, random: &mut Random) -> (&'static str, client::Result<()>) {
+        let Self { mount, directory, ref mut files, ref mut others } = *self;
         let full = files.len() + others.len() > NAMES_MAX;
         let pick =
             |names: &BTreeSet<Vec<u8>>, at: u64| names.iter().nth(at as usize % names.len().max(1)).cloned();
-        let old = pick(&files, random.below(1000));
-        let other = pick(&others, random.below(1000));
-        let (what, result) = match (random.below(8), old, other) {
+        let old = pick(files, random.below(1000));
+        let other = pick(others, random.below(1000));
+        match (random.below(8), old, other) {
             (0 | 1, Some(old), _) if full => {
                 files.remove(&old);
                 ("REMOVE", mount.remove(directory, &old))
@@ -274,30 +304,23 @@ fn name(shared: &Shared, directory: &str, mut random: Random) -> Outcome {
                 files.insert(fresh.clone());
                 ("CREATE", mount.create(directory, &fresh, How::Guarded(Sattr3::default())).map(|_| ()))
             }
-        };
-        outcome.calls += 1;
-        outcome.completions.push(Completion { submitted, took: submitted.elapsed(), bytes: 0 });
-        match result {
-            Ok(()) => {}
-            Err(error) if matches!(error.status(), Some(Status::EXIST | Status::NOENT)) => {
-                outcome.doubled.push(format!("{what}: {error}"));
-            }
-            Err(error) => outcome.failed.push(format!("{what}: {error}")),
         }
     }
-    let wanted: BTreeSet<Vec<u8>> = files.union(&others).cloned().collect();
-    let there: BTreeSet<Vec<u8>> = match mount.read_directory(directory) {
-        Ok(entries) => {
-            entries.into_iter().map(|entry| entry.name).filter(|name| !name.starts_with(b".")).collect()
+
+    /// Compares what is there with what must be, and removes it.
+    fn compare(self, outcome: &mut Outcome) -> client::Result<()> {
+        let Self { mount, directory, files, others } = self;
+        let wanted: BTreeSet<Vec<u8>> = files.union(&others).cloned().collect();
+        let entries = mount.read_directory(directory)?.into_iter().map(|entry| entry.name);
+        let there: BTreeSet<Vec<u8>> = entries.filter(|name| !name.starts_with(b".")).collect();
+        for name in wanted.symmetric_difference(&there) {
+            let name = String::from_utf8_lossy(name);
+            outcome.doubled.push(format!("the name {name} is there and must not be, or is not and must"));
         }
-        Err(error) => {
-            outcome.failed.push(format!("READDIR: {error}"));
-            return outcome;
+        for name in there {
+            let remove = if others.contains(&name) { Mount::remove_directory } else { Mount::remove };
+            remove(mount, directory, &name)?;
         }
-    };
-    for name in wanted.symmetric_difference(&there) {
-        let name = String::from_utf8_lossy(name);
-        outcome.doubled.push(format!("the name {name} is there and must not be, or is not and must"));
+        Ok(())
     }
-    outcome
 }
