@@ -3,10 +3,11 @@
 //!
 //! Extents that were not sent yet do not overlap one another, and are no longer than one WRITE. One that is sent
 //! leaves the map and is remembered by its range until the server has it; another that overlaps it waits, or the
-//! older data might land last.
+//! older data might land last. An extent is looked at when it becomes due and when what it waited for has arrived, never
+//! for a write elsewhere: a file may hold thousands.
 
 use client::Caller;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
@@ -21,33 +22,42 @@ pub(crate) struct Extent {
     since: Instant,
     /// Of the oldest write in it.
     turn: u64,
+    /// To be sent as soon as nothing on its way is in its way.
+    due: bool,
 }
 
 /// An extent on its way.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    pub id: u64,
     pub offset: u64,
     pub extent: Extent,
 }
 
 #[derive(Debug)]
 struct InFlight {
-    id: u64,
-    range: Range<u64>,
+    end: u64,
     turn: u64,
+    /// Where extents begin that are due and wait for this one.
+    blocks: Vec<u64>,
 }
 
-/// See the module's documentation.
+/// See the module's documentation. Extents are named by where they begin, as are those on their way: neither overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     extents: BTreeMap<u64, Extent>,
-    in_flight: Vec<InFlight>,
+    /// Extents that are not due, oldest first: turn and beginning.
+    young: BTreeSet<(u64, u64)>,
+    /// Extents that are due and not known to wait for one on its way.
+    ready: BTreeSet<u64>,
+    in_flight: BTreeMap<u64, InFlight>,
+    /// All that has not arrived, held or on its way: turn and beginning.
+    unfinished: BTreeSet<(u64, u64)>,
     turn: u64,
-    /// Somebody waits for all writes up to this turn.
-    wanted: u64,
-    next_id: u64,
-    waiters: Vec<Waker>,
+    /// Who waits for all writes up to a turn.
+    waiters: Vec<(u64, Waker)>,
+    /// How often an extent was looked at to see whether it may be sent.
+    #[cfg(test)]
+    looks: u64,
 }
 
 /// Which extents are to be sent.
@@ -73,7 +83,8 @@ impl Dirty {
     }
 
     fn is_in_flight(&self, range: &Range<u64>) -> bool {
-        self.in_flight.iter().any(|sent| sent.range.start < range.end && range.start < sent.range.end)
+        let before = self.in_flight.range(..range.end).next_back();
+        before.is_some_and(|(_, sent)| sent.end > range.start)
     }
 
     /// Takes data; gives how many bytes more are held than before.
@@ -102,7 +113,7 @@ impl Dirty {
                     }
                     count
                 }
-                Some((start, extent))
+                Some((&start, extent))
                     if at == start + extent.data.len() as u64
                         && extent.data.len() < max
                         && extent.caller == *caller =>
@@ -110,13 +121,21 @@ impl Dirty {
                     let count = rest.len().min(room).min(max - extent.data.len());
                     extent.data.extend_from_slice(rest.get(..count).unwrap_or_default());
                     more += count;
+                    if extent.data.len() >= max {
+                        self.make_due(start);
+                    }
                     count
                 }
                 _ => {
                     let count = rest.len().min(room).min(max);
                     let data = rest.get(..count).unwrap_or_default().to_vec();
-                    let extent = Extent { data, caller: caller.clone(), since: now, turn: self.turn };
-                    self.extents.insert(at, extent);
+                    self.hold(
+                        at,
+                        Extent { data, caller: caller.clone(), since: now, turn: self.turn, due: false },
+                    );
+                    if count >= max {
+                        self.make_due(at);
+                    }
                     more += count;
                     count
                 }
@@ -127,51 +146,83 @@ impl Dirty {
         more
     }
 
+    fn hold(&mut self, offset: u64, extent: Extent) {
+        self.young.insert((extent.turn, offset));
+        self.unfinished.insert((extent.turn, offset));
+        self.extents.insert(offset, extent);
+    }
+
+    fn make_due(&mut self, offset: u64) {
+        if let Some(extent) = self.extents.get_mut(&offset)
+            && !std::mem::replace(&mut extent.due, true)
+        {
+            self.young.remove(&(extent.turn, offset));
+            self.ready.insert(offset);
+        }
+    }
+
     /// The extents that may be sent now; each must come back to [`Dirty::sent`].
-    pub(crate) fn take(&mut self, which: Which, max: usize) -> Vec<Sending> {
-        let wanted = self.wanted;
-        let due = |extent: &Extent| {
-            let old = matches!(which, Which::OlderThan(time) if extent.since <= time);
-            old || extent.data.len() >= max || extent.turn <= wanted
-        };
-        let offsets: Vec<u64> =
-            self.extents.iter().filter(|(_, extent)| due(extent)).map(|(offset, _)| *offset).collect();
+    pub(crate) fn take(&mut self, which: Which) -> Vec<Sending> {
+        if let Which::OlderThan(time) = which {
+            while let Some(&(_, offset)) = self.young.first()
+                && self.extents.get(&offset).is_some_and(|extent| extent.since <= time)
+            {
+                self.make_due(offset);
+            }
+        }
         let mut all = Vec::new();
-        for offset in offsets {
+        for offset in std::mem::take(&mut self.ready) {
+            #[cfg(test)]
+            {
+                self.looks += 1;
+            }
             let Some(extent) = self.extents.get(&offset) else { continue };
-            let range = offset..offset + extent.data.len() as u64;
-            if self.is_in_flight(&range) {
+            let end = offset + extent.data.len() as u64;
+            if let Some((_, sent)) = self.in_flight.range_mut(..end).next_back()
+                && sent.end > offset
+            {
+                sent.blocks.push(offset);
                 continue;
             }
             let Some(extent) = self.extents.remove(&offset) else { continue };
-            self.next_id += 1;
-            let id = self.next_id;
-            self.in_flight.push(InFlight { id, range, turn: extent.turn });
-            all.push(Sending { id, offset, extent });
+            self.in_flight.insert(offset, InFlight { end, turn: extent.turn, blocks: Vec::new() });
+            all.push(Sending { offset, extent });
         }
         all
     }
 
-    /// An extent has arrived, or is lost; wakes who waits for it. What waited behind it may be taken now.
-    pub(crate) fn sent(&mut self, id: u64) -> Vec<Waker> {
-        self.in_flight.retain(|sent| sent.id != id);
-        std::mem::take(&mut self.waiters)
+    /// The extent that began there has arrived, or is lost; gives who has waited for it as the last. What waited
+    /// behind it may be taken now.
+    pub(crate) fn sent(&mut self, offset: u64) -> Vec<Waker> {
+        if let Some(sent) = self.in_flight.remove(&offset) {
+            self.unfinished.remove(&(sent.turn, offset));
+            self.ready.extend(sent.blocks);
+        }
+        let oldest = self.oldest();
+        self.waiters.extract_if(.., |(turn, _)| *turn < oldest).map(|(_, waker)| waker).collect()
+    }
+
+    fn oldest(&self) -> u64 {
+        self.unfinished.first().map_or(u64::MAX, |(turn, _)| *turn)
     }
 
     /// All that is held now is wanted on the server: the turn to wait for.
     pub(crate) fn want_all(&mut self) -> u64 {
-        self.wanted = self.turn;
+        for (_, offset) in std::mem::take(&mut self.young) {
+            self.make_due(offset);
+        }
         self.turn
     }
 
-    /// Whether all writes up to a turn have arrived; if not, the waker is kept for the next change.
+    /// Whether all writes up to a turn have arrived; if not, the waker is kept until they have.
     pub(crate) fn has_arrived(&mut self, turn: u64, waker: &Waker) -> bool {
-        let waits = self.extents.values().any(|extent| extent.turn <= turn)
-            || self.in_flight.iter().any(|sent| sent.turn <= turn);
-        if waits {
-            self.waiters.push(waker.clone());
+        if self.oldest() > turn {
+            return true;
         }
-        !waits
+        if !self.waiters.iter().any(|(other, known)| *other == turn && known.will_wake(waker)) {
+            self.waiters.push((turn, waker.clone()));
+        }
+        false
     }
 }
 
@@ -192,7 +243,7 @@ mod tests {
         for at in 0..8 {
             write(&mut dirty, at * 2, b"ab");
         }
-        let sent = dirty.take(Which::Due, MAX);
+        let sent = dirty.take(Which::Due);
         assert_eq!((sent.len(), sent[0].offset, sent[0].extent.data.len()), (1, 0, 16));
     }
 
@@ -201,17 +252,62 @@ mod tests {
         let mut dirty = Dirty::default();
         write(&mut dirty, 0, b"old");
         dirty.want_all();
-        let first = dirty.take(Which::Due, MAX);
+        let first = dirty.take(Which::Due);
         assert_eq!(first.len(), 1);
         write(&mut dirty, 1, b"new");
         let turn = dirty.want_all();
-        assert!(dirty.take(Which::Due, MAX).is_empty());
+        assert!(dirty.take(Which::Due).is_empty());
         assert!(!dirty.has_arrived(turn, Waker::noop()));
-        assert_eq!(dirty.sent(first[0].id).len(), 1);
-        let second = dirty.take(Which::Due, MAX);
+        // Who waits is woken by the last that was waited for.
+        assert!(dirty.sent(first[0].offset).is_empty());
+        let second = dirty.take(Which::Due);
         assert_eq!((second.len(), second[0].offset), (1, 1));
-        dirty.sent(second[0].id);
+        assert_eq!(dirty.sent(second[0].offset).len(), 1);
         assert!(dirty.has_arrived(turn, Waker::noop()) && dirty.is_clean());
+    }
+
+    #[test]
+    fn a_write_looks_at_no_extent_but_its_own() {
+        const EXTENTS: u64 = 10_000;
+        let mut dirty = Dirty::default();
+        let mut flying = Vec::new();
+        for at in 0..EXTENTS {
+            // Apart, so that none joins another, and none fills a WRITE.
+            write(&mut dirty, at * 100, b"small");
+            flying.extend(dirty.take(Which::Due));
+        }
+        assert_eq!((flying.len(), dirty.looks), (0, 0));
+        let turn = dirty.want_all();
+        flying.extend(dirty.take(Which::Due));
+        assert_eq!((flying.len() as u64, dirty.looks), (EXTENTS, EXTENTS));
+        // The same once more while all are on their way: each looks once, finds the other, and waits for it.
+        for at in 0..EXTENTS {
+            write(&mut dirty, at * 100, b"other");
+            dirty.want_all();
+            assert!(dirty.take(Which::Due).is_empty());
+        }
+        assert_eq!(dirty.looks, 2 * EXTENTS);
+        assert!(!dirty.has_arrived(turn, Waker::noop()));
+        for sending in flying {
+            dirty.sent(sending.offset);
+            let behind = dirty.take(Which::Due);
+            assert_eq!((behind.len(), behind[0].offset), (1, sending.offset));
+        }
+        assert_eq!(dirty.looks, 3 * EXTENTS);
+        assert!(dirty.has_arrived(turn, Waker::noop()));
+    }
+
+    #[test]
+    fn what_is_old_is_due_and_what_is_young_is_not() {
+        let mut dirty = Dirty::default();
+        let began = Instant::now();
+        let later = began + std::time::Duration::from_secs(1);
+        dirty.write(0, b"old", &None, MAX, began);
+        dirty.write(100, b"young", &None, MAX, later + std::time::Duration::from_secs(1));
+        assert!(dirty.take(Which::Due).is_empty());
+        let sent = dirty.take(Which::OlderThan(later));
+        assert_eq!((sent.len(), sent[0].offset), (1, 0));
+        assert!(dirty.overlaps(&(100..101)) && dirty.overlaps(&(0..1)) && !dirty.overlaps(&(3..100)));
     }
 
     proptest! {
@@ -227,7 +323,7 @@ mod tests {
                 let at = sending.offset as usize;
                 server[at..at + sending.extent.data.len()].copy_from_slice(&sending.extent.data);
                 *held -= sending.extent.data.len();
-                dirty.sent(sending.id);
+                dirty.sent(sending.offset);
             };
             for (offset, len, byte, flush, index) in steps {
                 model[offset as usize..offset as usize + len].fill(byte);
@@ -236,7 +332,7 @@ mod tests {
                 if flush {
                     dirty.want_all();
                 }
-                flying.extend(dirty.take(Which::Due, MAX));
+                flying.extend(dirty.take(Which::Due));
                 if !flying.is_empty() {
                     let sending = flying.swap_remove(index.index(flying.len()));
                     prop_assert!(sending.extent.data.len() <= MAX);
@@ -245,7 +341,7 @@ mod tests {
             }
             dirty.want_all();
             loop {
-                flying.extend(dirty.take(Which::Due, MAX));
+                flying.extend(dirty.take(Which::Due));
                 let Some(sending) = flying.pop() else { break };
                 land(sending, &mut dirty, &mut held);
             }

@@ -121,9 +121,9 @@ impl Core {
             return;
         }
         let Some(file) = inode.place(&state) else { return };
-        let all = state.dirty.take(which, self.sizes.1);
+        let all = state.dirty.take(which);
         drop(state);
-        for Sending { id, offset, extent } in all {
+        for Sending { offset, extent } in all {
             let bytes = extent.data.len();
             let call = self.call_write_owned(extent.caller, file, offset, extent.data);
             let (core, inode) = (Arc::clone(self), Arc::clone(inode));
@@ -136,7 +136,7 @@ impl Core {
                 }
                 // What was asked about the file while this was on its way is old now.
                 inode.written(&mut state, 0);
-                let waiting = state.dirty.sent(id);
+                let waiting = state.dirty.sent(offset);
                 drop(state);
                 core.budget.give_back(bytes);
                 // Others may have waited behind it.
