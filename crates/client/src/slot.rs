@@ -20,6 +20,8 @@ pub(crate) struct Slot {
 struct State {
     done: Option<Done>,
     waker: Option<Waker>,
+    /// A thread waits: without one, a notification would be a system call for nothing.
+    blocks: bool,
 }
 
 impl Slot {
@@ -31,9 +33,11 @@ impl Slot {
     fn finish(&self, done: Done) {
         let mut state = self.lock();
         state.done = Some(done);
-        let waker = state.waker.take();
+        let (waker, blocks) = (state.waker.take(), state.blocks);
         drop(state);
-        self.finished.notify_one();
+        if blocks {
+            self.finished.notify_one();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -88,6 +92,7 @@ impl Pending {
             if let Some(done) = state.done.take() {
                 return done;
             }
+            state.blocks = true;
             state = self.slot.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }

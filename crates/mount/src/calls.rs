@@ -1,5 +1,6 @@
 //! NFS calls as futures: arguments in, results or errno out.
 
+use crate::buffers::Buffer;
 use crate::caller::As;
 use crate::core::Core;
 use crate::errno;
@@ -299,10 +300,10 @@ impl Core {
         file: FileRef,
         offset: u64,
         len: usize,
-    ) -> Result<(Vec<u8>, bool), Errno> {
-        let done =
-            self.mount.submit_as(Op::Read { file, offset, buffer: vec![0; len] }, caller.clone()).await;
-        let mut buffer = done.buffer;
+    ) -> Result<(Buffer, bool), Errno> {
+        let buffer = self.buffers.take(len);
+        let done = self.mount.submit_as(Op::Read { file, offset, buffer }, caller.clone()).await;
+        let mut buffer = self.buffers.own(done.buffer);
         match done.result {
             Ok(Answer::Read { count, eof }) => {
                 buffer.truncate(count as usize);

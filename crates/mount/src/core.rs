@@ -1,6 +1,7 @@
 //! What all requests of a mount share.
 
 use crate::attributes;
+use crate::buffers::Buffers;
 use crate::caller::{As, Callers};
 use crate::directory::OpenDirectory;
 use crate::executor::Executor;
@@ -29,6 +30,7 @@ pub(crate) struct Core {
     pub executor: Executor,
     pub interrupts: Interrupts,
     pub budget: Budget,
+    pub buffers: Arc<Buffers>,
     pub notifier: OnceLock<Notifier>,
     /// Files that are open: while there are none, nothing has to be hidden when it is removed.
     pub open_files: AtomicUsize,

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
 use std::task::{Context, Wake, Waker};
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -28,6 +28,8 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Ready {
     tasks: VecDeque<Arc<Task>>,
+    /// Workers that wait to be notified: without any, a notification would be a system call for nothing.
+    idle: usize,
     closed: bool,
 }
 
@@ -35,6 +37,8 @@ struct Task {
     work: Mutex<Option<Work>>,
     /// It is in the queue, or about to be polled.
     queued: AtomicBool,
+    /// It is short, and goes on where it is woken.
+    short: bool,
     queue: Arc<Queue>,
 }
 
@@ -47,11 +51,18 @@ impl std::fmt::Debug for Task {
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
+            // While it is being polled, perhaps by the very thread that wakes it, another poll has to wait.
+            if self.short && self.poll_unless_polled() {
+                return;
+            }
             let queue = Arc::clone(&self.queue);
             let mut ready = queue.ready.lock().unwrap_or_else(PoisonError::into_inner);
             ready.tasks.push_back(self);
+            let somebody_waits = ready.idle > 0;
             drop(ready);
-            queue.some.notify_one();
+            if somebody_waits {
+                queue.some.notify_one();
+            }
         }
     }
 }
@@ -60,7 +71,22 @@ impl Task {
     fn poll(self: &Arc<Self>) {
         // Cleared before the poll: a wake that comes during it queues the task once more.
         self.queued.store(false, Ordering::Release);
-        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        self.go_on(&mut self.work.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The same, unless it is being polled already; then false.
+    fn poll_unless_polled(self: &Arc<Self>) -> bool {
+        let mut work = match self.work.try_lock() {
+            Ok(work) => work,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        self.queued.store(false, Ordering::Release);
+        self.go_on(&mut work);
+        true
+    }
+
+    fn go_on(self: &Arc<Self>, work: &mut Option<Work>) {
         if let Some(future) = work.as_mut() {
             let waker = Waker::from(Arc::clone(self));
             let mut context = Context::from_waker(&waker);
@@ -87,9 +113,20 @@ impl Executor {
 
     /// Runs a task to its end, as far as it goes at once on this thread.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.begin(work, false);
+    }
+
+    /// The same for a task that has little to do once it is woken: it goes on at once on the thread that wakes it,
+    /// which may be a connection's, so it must not block there, nor take long. That spares it the way to a worker.
+    pub(crate) fn spawn_short(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.begin(work, true);
+    }
+
+    fn begin(&self, work: impl Future<Output = ()> + Send + 'static, short: bool) {
         let work: Work = Box::pin(work);
         let queue = Arc::clone(&self.queue);
-        Arc::new(Task { work: Mutex::new(Some(work)), queued: AtomicBool::new(true), queue }).poll();
+        let task = Task { work: Mutex::new(Some(work)), queued: AtomicBool::new(true), short, queue };
+        Arc::new(task).poll();
     }
 
     /// Ends the workers once nothing is ready any more.
@@ -110,7 +147,9 @@ impl Queue {
             } else if ready.closed {
                 return;
             } else {
+                ready.idle += 1;
                 ready = self.some.wait(ready).unwrap_or_else(PoisonError::into_inner);
+                ready.idle -= 1;
             }
         }
     }
@@ -147,6 +186,33 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         executor.spawn(async move { sender.send(()).unwrap() });
         receiver.recv().unwrap();
+        executor.close();
+    }
+
+    #[test]
+    fn a_short_task_goes_on_on_the_thread_that_wakes_it_but_never_within_itself() {
+        let executor = Executor::start(1).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let waker: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let seen = Arc::clone(&waker);
+        let mut polls = 0;
+        executor.spawn_short(std::future::poll_fn(move |context| {
+            polls += 1;
+            sender.send(std::thread::current().id()).unwrap();
+            match polls {
+                1 => *seen.lock().unwrap() = Some(context.waker().clone()),
+                // A poll within this one would wait for itself; a worker does it.
+                2 => context.waker().wake_by_ref(),
+                _ => return Poll::Ready(()),
+            }
+            Poll::Pending
+        }));
+        let here = std::thread::current().id();
+        assert_eq!(receiver.recv().unwrap(), here);
+        let waker = waker.lock().unwrap().take().unwrap();
+        waker.wake();
+        assert_eq!(receiver.recv().unwrap(), here);
+        assert_ne!(receiver.recv().unwrap(), here);
         executor.close();
     }
 

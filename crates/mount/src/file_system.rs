@@ -24,6 +24,9 @@ use std::time::{Duration, SystemTime};
 
 /// Bytes of one request: what NFS moves with one call, and what Linux allows by default (256 pages).
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// A reply of at most so many bytes is given by the thread that received them; a longer one would keep it from its
+/// connections for too long.
+const SHORT_READ_BYTES_MAX: u32 = 64 << 10;
 /// Reads that nobody waits for yet, and direct ones of many threads, that the kernel has in flight at once.
 const BACKGROUND_MAX: u16 = 64;
 
@@ -70,14 +73,29 @@ impl FileSystem {
         T: Send + 'static,
         W: Future<Output = Result<T, Errno>> + Send + 'static,
     {
+        self.core.executor.spawn(self.answering(request, reply, work, give));
+    }
+
+    fn answering<R, T, W>(
+        &self,
+        request: &Request,
+        reply: R,
+        work: W,
+        give: impl FnOnce(R, T) + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        R: Refuse + Send + 'static,
+        T: Send + 'static,
+        W: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
         let (core, thread) = (Arc::clone(&self.core), request.pid());
-        self.core.executor.spawn(async move {
+        async move {
             match core.interrupts.guard(thread, work).await {
                 Some(Ok(outcome)) => give(reply, outcome),
                 Some(Err(error)) => reply.refuse(error),
                 None => reply.refuse(Errno::EINTR),
             }
-        });
+        }
     }
 
     fn looking(&self, request: &Request) -> (Arc<Core>, As) {
@@ -355,7 +373,12 @@ impl Filesystem for FileSystem {
             let file = core.files.find(handle.0)?;
             core.read(&file, offset, size as usize).await
         };
-        self.answer(request, reply, work, |reply, bytes| reply.data(bytes.as_slice()));
+        let task = self.answering(request, reply, work, |reply, bytes| reply.data(bytes.as_slice()));
+        if size <= SHORT_READ_BYTES_MAX {
+            self.core.executor.spawn_short(task);
+        } else {
+            self.core.executor.spawn(task);
+        }
     }
 
     fn write(
@@ -370,12 +393,16 @@ impl Filesystem for FileSystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let (core, data) = (Arc::clone(&self.core), data.to_vec());
-        let of_mapping = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let work = async move {
-            let file = core.files.find(handle.0)?;
-            core.write(&file, offset, data, of_mapping).await
+        let file = match self.core.files.find(handle.0) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
         };
+        let of_mapping = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        if let Some(count) = self.core.write_at_once(&file, offset, data, of_mapping) {
+            return reply.written(count);
+        }
+        let (core, data) = (Arc::clone(&self.core), data.to_vec());
+        let work = async move { core.write(&file, offset, data, of_mapping).await };
         self.answer(request, reply, work, |reply, count| reply.written(count));
     }
 

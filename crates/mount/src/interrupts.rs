@@ -5,10 +5,9 @@
 //! take long are looked at from here: where the thread that made one has SIGKILL pending (any fatal signal becomes
 //! that one), the request is answered EINTR. As on a kernel mount of NFS, no other signal interrupts.
 
-use std::collections::HashMap;
+use slab::Slab;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -24,8 +23,7 @@ const KILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
 /// All requests that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupts {
-    waiting: Mutex<HashMap<u64, Arc<Waiting>>>,
-    next: AtomicU64,
+    waiting: Mutex<Slab<Arc<Waiting>>>,
 }
 
 #[derive(Debug)]
@@ -48,22 +46,21 @@ impl Waiting {
 }
 
 impl Interrupts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Waiting>>> {
+    fn lock(&self) -> MutexGuard<'_, Slab<Arc<Waiting>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for `work`, or for the end of the thread that asked for it; nothing then.
     pub(crate) async fn guard<T>(&self, thread: u32, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
-        let mut entry: Option<(u64, Arc<Waiting>)> = None;
+        let mut entry: Option<(usize, Arc<Waiting>)> = None;
         let done = std::future::poll_fn(|context| {
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
             let (_, waiting) = entry.get_or_insert_with(|| {
-                let key = self.next.fetch_add(1, Ordering::Relaxed);
                 let waiting = Arc::new(Waiting { thread, since: Instant::now(), state: Mutex::default() });
-                self.lock().insert(key, Arc::clone(&waiting));
+                let key = self.lock().insert(Arc::clone(&waiting));
                 (key, waiting)
             });
             let mut state = waiting.lock();
@@ -75,15 +72,19 @@ impl Interrupts {
         })
         .await;
         if let Some((key, _)) = entry {
-            self.lock().remove(&key);
+            self.lock().try_remove(key);
         }
         done
     }
 
     /// Gives up what killed threads wait for.
     pub(crate) fn tick(&self) {
-        let old: Vec<Arc<Waiting>> =
-            self.lock().values().filter(|waiting| waiting.since.elapsed() >= TICK).cloned().collect();
+        let old: Vec<Arc<Waiting>> = self
+            .lock()
+            .iter()
+            .filter(|(_, waiting)| waiting.since.elapsed() >= TICK)
+            .map(|(_, waiting)| Arc::clone(waiting))
+            .collect();
         for waiting in old {
             if waiting.thread != 0 && has_ended(waiting.thread, waiting.since.elapsed()) {
                 let mut state = waiting.lock();

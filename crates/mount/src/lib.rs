@@ -8,6 +8,7 @@
 //! What this crate must not know: connections, paths, retries. A call is made once here and answered some time.
 
 mod attributes;
+mod buffers;
 mod caller;
 mod calls;
 mod core;

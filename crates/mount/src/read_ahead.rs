@@ -4,6 +4,7 @@
 //! beyond what was read, more and more of them as long as the program goes on. What was read ahead is given out only
 //! if the file was not changed from here since, and not long after it was read.
 
+use crate::buffers::Buffer;
 use crate::core::Core;
 use crate::files::OpenFile;
 use fuser::Errno;
@@ -43,7 +44,7 @@ pub(crate) struct Piece {
 
 #[derive(Debug, Default)]
 struct PieceState {
-    outcome: Option<Result<Arc<Vec<u8>>, Errno>>,
+    outcome: Option<Result<Arc<Buffer>, Errno>>,
     waiting: Vec<Waker>,
 }
 
@@ -56,7 +57,7 @@ impl Piece {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn data(&self) -> Result<Arc<Vec<u8>>, Errno> {
+    async fn data(&self) -> Result<Arc<Buffer>, Errno> {
         std::future::poll_fn(|context| {
             let mut state = self.lock();
             match &state.outcome {
@@ -74,8 +75,8 @@ impl Piece {
 /// Bytes for a reader, without a copy where that can be.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    Own(Vec<u8>),
-    Part(Arc<Vec<u8>>, usize, usize),
+    Own(Buffer),
+    Part(Arc<Buffer>, usize, usize),
 }
 
 impl Bytes {
@@ -177,7 +178,7 @@ impl Core {
                 break;
             }
         }
-        Ok(Bytes::Own(all))
+        Ok(Bytes::Own(self.buffers.own(all)))
     }
 
     fn fill(self: &Arc<Self>, file: &Arc<OpenFile>, piece: Arc<Piece>) {
@@ -198,7 +199,7 @@ impl Core {
 
     /// Reads from the server; short only at the end of the file.
     pub(crate) async fn read_now(&self, file: &OpenFile, offset: u64, len: usize) -> Result<Bytes, Errno> {
-        let mut all: Vec<u8> = Vec::new();
+        let mut all = self.buffers.own(Vec::new());
         loop {
             let at = offset + all.len() as u64;
             let wanted = (len - all.len()).min(self.sizes.0);

@@ -236,6 +236,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         executor: Executor::start(threads).map_err(Error::Threads)?,
         interrupts: Interrupts::default(),
         budget: Budget::default(),
+        buffers: Arc::default(),
         notifier: OnceLock::new(),
         open_files: AtomicUsize::new(0),
         sizes,

@@ -64,9 +64,9 @@ impl Core {
         of_mapping: bool,
     ) -> Result<u32, Errno> {
         let inode = &file.inode;
-        let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
         if file.writes_through || self.policy.synchronous {
             self.flush(inode).await;
+            let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
             self.write_through(file, offset, data).await?;
             return Ok(count);
         }
@@ -75,10 +75,28 @@ impl Core {
             self.send(inode, Which::Due);
             self.budget.room().await;
         }
+        Ok(self.hold_data(file, offset, &data, of_mapping))
+    }
+
+    /// A write that need not wait, at once and with one copy; nothing where it has to.
+    pub(crate) fn write_at_once(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        offset: u64,
+        data: &[u8],
+        of_mapping: bool,
+    ) -> Option<u32> {
+        let waits = file.writes_through || self.policy.synchronous || self.budget.is_full();
+        (!waits).then(|| self.hold_data(file, offset, data, of_mapping))
+    }
+
+    /// Holds data for the server.
+    fn hold_data(self: &Arc<Self>, file: &OpenFile, offset: u64, data: &[u8], of_mapping: bool) -> u32 {
+        let inode = &file.inode;
         let mut state = inode.lock();
         // Pages of a mapping have their place, whichever handle carries them.
         let at = if file.appends && !of_mapping { offset.max(state.known_end()) } else { offset };
-        let held = state.dirty.write(at, &data, &file.caller, self.sizes.1, Instant::now());
+        let held = state.dirty.write(at, data, &file.caller, self.sizes.1, Instant::now());
         self.budget.take(held);
         inode.written(&mut state, at + data.len() as u64);
         drop(state);
@@ -87,7 +105,7 @@ impl Core {
             // The kernel holds these data where the file used to end.
             self.invalidate(inode);
         }
-        Ok(count)
+        u32::try_from(data.len()).unwrap_or(u32::MAX)
     }
 
     /// Writes in pieces, all at once; when it is done, all is stable.
