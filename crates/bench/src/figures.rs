@@ -15,6 +15,7 @@ mod scaling;
 mod server;
 mod table;
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -154,7 +155,7 @@ struct Sitting<'a> {
 pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Figures, String> {
     let began = Instant::now();
     let rows = choose(&options.rows)?;
-    let place = tempfile_dir()?;
+    let place = own_directory()?;
     let mut sitting = Sitting {
         options,
         servers: Vec::new(),
@@ -202,9 +203,17 @@ impl Drop for Place {
     }
 }
 
-fn tempfile_dir() -> Result<Place, String> {
-    let path = std::env::temp_dir().join(format!("trunkline-figures-{}", std::process::id()));
-    std::fs::create_dir_all(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+/// A new one with a name that nobody can foretell: in one that was there already, somebody else could have put links where
+/// servers write, which may be root's.
+fn own_directory() -> Result<Place, String> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| format!("no random numbers: {error}"))?;
+    let name = format!("trunkline-figures-{:016x}", u64::from_ne_bytes(random));
+    let path = std::env::temp_dir().join(name);
+    std::fs::DirBuilder::new()
+        .mode(0o755)
+        .create(&path)
+        .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
     Ok(Place(path))
 }
 
