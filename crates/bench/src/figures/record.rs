@@ -85,7 +85,7 @@ impl Mark {
     }
 
     /// The same, with a doubt where others were busy during all that it rests on.
-    fn resting_on(mut self, series: &[Option<&Series>]) -> Self {
+    pub(super) fn resting_on(mut self, series: &[Option<&Series>]) -> Self {
         if series.iter().flatten().any(|series| series.counts().0 == 0) {
             self.doubt = Some("others were busy".into());
         }

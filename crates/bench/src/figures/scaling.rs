@@ -95,7 +95,10 @@ pub fn measure(
     let nodes = NODES.map(|nodes| Point { connections: 8, depth: 32, nodes });
     for points in [&alone[..], &deep[..], &nodes[..]] {
         match curve(options, place, points, deadline, progress) {
-            Ok(lines) => figures.lines.extend(lines),
+            Ok((lines, note)) => {
+                figures.lines.extend(lines);
+                figures.notes.extend(note);
+            }
             Err(reason) => figures.notes.push(format!("left out: a curve: {reason}")),
         }
     }
@@ -113,13 +116,14 @@ fn serve(options: &Options, place: &Path, name: &str, nodes: u8, mem: &str) -> R
     Running::start(&peer, &place, true)
 }
 
+/// The points of a curve, and what is to be noted where the time was over before all was measured.
 fn curve(
     options: &Options,
     place: &Path,
     points: &[Point],
     deadline: Instant,
     progress: &mut impl FnMut(&str),
-) -> Result<Vec<Line>, String> {
+) -> Result<(Vec<Line>, Option<String>), String> {
     let scale = &options.scale;
     let nodes = points.iter().map(|point| point.nodes).max().unwrap_or(0);
     let server = serve(options, place, &format!("curve-{nodes}-{}", points.len()), nodes, "1GiB")?;
@@ -139,10 +143,12 @@ fn curve(
             marks: Vec::new(),
         })
         .collect();
-    for _ in 0..REPEATS {
+    let mut note = None;
+    'all: for repeat in 1..=REPEATS {
         for ((point, modes), line) in points.iter().zip(&modes).zip(&mut lines) {
             if Instant::now() >= deadline {
-                return Err("the time was over".into());
+                note = Some(format!("the time was over in repetition {repeat} at {}", line.title));
+                break 'all;
             }
             progress(&line.title);
             let [limit, ours] = line.series.as_mut_slice() else { continue };
@@ -151,27 +157,28 @@ fn curve(
             });
             let best = tries.max_by(|one, other| one.iops.total_cmp(&other.iops));
             limit.samples.push(best.as_ref().map(sample_of));
-            match sample(&server, *point, file.handle, file.number, scale) {
-                Ok(sample) => ours.samples.push(Some(sample)),
-                Err(reason) => ours.failed = Some(reason),
-            }
+            // A place for each repetition, also of one that failed: ratios are taken within one.
+            let sample = sample(&server, *point, file.handle, file.number, scale);
+            ours.samples.push(sample.map_err(|reason| ours.failed = Some(reason)).ok());
         }
     }
     judge(&mut lines);
-    Ok(lines)
+    Ok((lines, note))
 }
 
 /// Holds each point's share of the limit against that of the first.
 fn judge(lines: &mut [Line]) {
-    let share = |line: &Line| {
-        let (limit, ours) = (line.series(LIMIT)?, line.series(OURS)?);
-        ours.ratio(limit, |sample| Some(sample.per_s))
-    };
-    let first = lines.first().and_then(share);
-    for line in lines.iter_mut().skip(1) {
-        let found = share(line).zip(first).map(|(share, first)| share / first);
+    let Some((first, others)) = lines.split_first_mut() else { return };
+    let ends = |line: &Line| Some((line.series(OURS)?.clone(), line.series(LIMIT)?.clone()));
+    let share = |(ours, limit): &(Series, Series)| ours.ratio(limit, |sample| Some(sample.per_s));
+    let Some(first) = ends(first) else { return };
+    for line in others {
+        let Some(here) = ends(line) else { continue };
+        let found = share(&here).zip(share(&first)).map(|(share, first)| share / first);
         let what = "of the first point's share of the limit";
-        line.marks = vec![Mark::new(what, CURVE_SHARE_MIN, false, found)];
+        let mark = Mark::new(what, CURVE_SHARE_MIN, false, found);
+        let rests_on = [&here.0, &here.1, &first.0, &first.1].map(Some);
+        line.marks = vec![mark.resting_on(&rests_on)];
     }
 }
 
@@ -289,5 +296,11 @@ mod tests {
         assert_eq!(lines[1].marks[0].reached(), Some(true));
         assert_eq!(lines[2].marks[0].found, Some(0.5));
         assert_eq!(lines[2].marks[0].reached(), Some(false));
+        // Where others were busy at the first point, nothing is shown of any.
+        if let Some(sample) = lines[0].series[1].samples[0].as_mut() {
+            sample.others = 0.5;
+        }
+        judge(&mut lines);
+        assert_eq!((lines[1].marks[0].found, lines[1].marks[0].reached()), (Some(1.0), None));
     }
 }
