@@ -107,6 +107,7 @@ fn nothing_is_lost_or_done_twice_whatever_fails() {
         });
         results.extend(campaign.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
     }
+    assert!(!results.is_empty(), "no fault has {chosen:?} in its name: {:?}", Fault::ALL.map(Fault::name));
     if let Some(path) = record {
         let value = figures::record(&results);
         let text = serde_json::to_string_pretty(&value).expect("it is JSON");
