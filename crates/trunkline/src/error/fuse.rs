@@ -14,6 +14,7 @@ pub fn advice(error: &mount::Error) -> Option<String> {
             io::ErrorKind::NotFound => {
                 "modprobe fuse        as root; without root, fusermount3 (the package fuse3) is needed too"
             }
+            io::ErrorKind::PermissionDenied if !may_open(DEVICE) => "chmod 666 /dev/fuse        as root",
             io::ErrorKind::PermissionDenied => "the same as root, or a directory of your own",
             io::ErrorKind::NotConnected => return Some(format!("trunkline umount {}", directory.display())),
             _ => "an empty directory of your own; without root, fusermount3 (the package fuse3) is needed",
@@ -36,6 +37,15 @@ pub fn advice(error: &mount::Error) -> Option<String> {
 }
 
 const NO_FUSERMOUNT: &str = "apt-get install fuse3        as root, or dnf install fuse3; or the same as root";
+
+/// What every mount begins with.
+const DEVICE: &str = "/dev/fuse";
+
+/// Whether this user may; one that is not there hinders nobody.
+fn may_open(path: &str) -> bool {
+    use rustix::fs::{Access, access};
+    access(path, Access::READ_OK | Access::WRITE_OK) != Err(rustix::io::Errno::ACCESS)
+}
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -53,10 +53,22 @@ impl Rig {
     fn run_with_fuse_conf(&self, words: &str, script: &str) -> Output {
         let conf = self.place.path().join("fuse.conf");
         fs::write(&conf, words).unwrap();
+        self.run_with_in_place_of("/etc/fuse.conf", &conf, script)
+    }
+
+    /// As [`run`](Self::run), where this is root's alone.
+    fn run_as_if_nobody_may_open(&self, path: &str, script: &str) -> Output {
+        let closed = self.place.path().join("closed");
+        fs::write(&closed, "").unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0o600)).unwrap();
+        self.run_with_in_place_of(path, &closed, script)
+    }
+
+    fn run_with_in_place_of(&self, path: &str, other: &Path, script: &str) -> Output {
         let user = self.script(script);
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-euc", "mount --bind \"$0\" /etc/fuse.conf; exec \"$@\""]);
-        command.arg(conf).arg(user.get_program()).args(user.get_args());
+        command.args(["--mount", "sh", "-euc", "mount --bind \"$0\" \"$1\"; shift; exec \"$@\""]);
+        command.arg(other).arg(path).arg(user.get_program()).args(user.get_args());
         command.output().unwrap()
     }
 }
@@ -132,6 +144,8 @@ fn what_keeps_an_ordinary_user_from_mounting_is_said_with_what_to_do() {
     fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
     let powerless = rig.run(&format!("export FUSERMOUNT_PATH={}; {mount}", copy.display()));
     assert_refused(&powerless, "not permitted", "chmod u+s");
+    let device = rig.run_as_if_nobody_may_open("/dev/fuse", mount);
+    assert_refused(&device, "denied", "chmod 666 /dev/fuse");
     chown(rig.directory(), Some(0), Some(0)).unwrap();
     assert_refused(&rig.run(mount), "write access", "a directory of your own");
     assert!(!is_mounted(&rig.directory()) && Path::new("/dev/fuse").exists());
