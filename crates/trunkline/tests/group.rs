@@ -3,6 +3,7 @@
 #[path = "group/at_once.rs"]
 mod at_once;
 #[path = "group/fixtures.rs"]
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod fixtures;
 #[path = "group/killed.rs"]
 mod killed;

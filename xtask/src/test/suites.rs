@@ -97,6 +97,15 @@ pub(crate) const SUITES: &[Suite] = &[
         needs: &[Need::Root, Need::NetNamespaces],
     },
     Suite {
+        name: "group",
+        about: "node processes killed under load and in the middle of a call: nothing lost, nothing done twice",
+        tier: Tier::Ci,
+        minutes: 2,
+        command: &["test", "--package", "trunkline", "--test", "group_nodes"],
+        packages: &["strace", "util-linux"],
+        needs: &[Need::Root],
+    },
+    Suite {
         name: "bench",
         about: "the quick experiment whole, and one of one's own on one's own server",
         tier: Tier::Ci,

@@ -101,6 +101,9 @@ impl GroupError {
     #[must_use]
     pub fn advice(&self) -> String {
         match self {
+            Self::Io { error, .. } if error.kind() == io::ErrorKind::StorageFull => {
+                "free 32 MiB there, or another directory, like /run/trunkline".into()
+            }
             Self::Io { .. } | Self::Network { .. } => {
                 "a directory on a local file system that this user can write to, like /run/trunkline".into()
             }

@@ -26,9 +26,9 @@ pub fn encoded<'a>(args: &impl Wire<'a>) -> Vec<u8> {
     out
 }
 
-fn credential(machine: &[u8]) -> Vec<u8> {
+fn credential(stamp: u32, machine: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let sys = AuthSys { stamp: 7, machine, uid: 0, gid: 0, gids: [0].into_iter().collect() };
+    let sys = AuthSys { stamp, machine, uid: 0, gid: 0, gids: [0].into_iter().collect() };
     sys.encode_opaque(&mut Writer::new(&mut out));
     out
 }
@@ -36,18 +36,18 @@ fn credential(machine: &[u8]) -> Vec<u8> {
 impl Peer {
     /// One of our own clients, which the reply cache knows by its number.
     pub fn of_ours(address: SocketAddr, id: u64) -> Self {
-        Self::over(TcpStream::connect(address).unwrap(), &machine_name(id))
+        Self::over(TcpStream::connect(address).unwrap(), id as u32, &machine_name(id))
     }
 
     /// Somebody else's.
     pub fn foreign(address: SocketAddr) -> Self {
-        Self::over(TcpStream::connect(address).unwrap(), b"elsewhere")
+        Self::over(TcpStream::connect(address).unwrap(), 7, b"elsewhere")
     }
 
-    pub fn over(stream: TcpStream, machine: &[u8]) -> Self {
+    pub fn over(stream: TcpStream, stamp: u32, machine: &[u8]) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
-        Self { stream, credential: credential(machine) }
+        Self { stream, credential: credential(stamp, machine) }
     }
 
     pub fn record(&self, xid: u32, program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {

@@ -75,7 +75,10 @@ impl Node {
     /// Starts the `number`th node, on an address of its own.
     pub fn start(places: &Places, number: u8) -> Self {
         let ip = [127, 0, 0, number].into();
-        let address = SocketAddr::new(ip, free_port_on(ip));
+        Self::start_at(places, SocketAddr::new(ip, free_port_on(ip)))
+    }
+
+    pub fn start_at(places: &Places, address: SocketAddr) -> Self {
         let mut node = Self { address, process: None, arguments: places.arguments(address) };
         node.restart();
         node
@@ -143,6 +146,15 @@ pub fn rename(root: FileHandle, from: &[u8], to: &[u8]) -> Vec<u8> {
 pub fn create_exclusive(root: FileHandle, name: &[u8], verifier: [u8; 8]) -> Vec<u8> {
     let how = proc::create::How::Exclusive(verifier);
     encoded(&proc::create::Args { location: at(root, name), how })
+}
+
+pub fn create_guarded(root: FileHandle, name: &[u8], mode: u32) -> Vec<u8> {
+    let how = proc::create::How::Guarded(Sattr3 { mode: Some(mode), ..Sattr3::default() });
+    encoded(&proc::create::Args { location: at(root, name), how })
+}
+
+pub fn rmdir(root: FileHandle, name: &[u8]) -> Vec<u8> {
+    encoded(&proc::rmdir::Args { object: at(root, name) })
 }
 
 pub fn link(root: FileHandle, file: FileHandle, name: &[u8]) -> Vec<u8> {

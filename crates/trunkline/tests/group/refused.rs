@@ -46,6 +46,9 @@ fn a_directory_that_others_can_write_to_or_that_is_none_is_refused() {
     fails(&node(&places), "replies");
     if rustix::process::geteuid().is_root() {
         std::fs::remove_file(places.group().join("replies")).expect("it was there");
+        std::fs::write(places.group().join("replies"), b"").expect("a file");
+        std::os::unix::fs::chown(places.group().join("replies"), Some(1), None).expect("another owner");
+        fails(&node(&places), "replies belongs to user 1");
         std::os::unix::fs::chown(places.group(), Some(1), None).expect("another owner");
         fails(&node(&places), "belongs to user 1");
     } else {

@@ -1,0 +1,65 @@
+//! A group whose directory is on a file system that is full.
+
+use crate::fixtures::{EXPORT, Places, mkdir, trunkline};
+use crate::peer::{Peer, SOON};
+use nfs3::Procedure;
+use std::net::SocketAddr;
+use std::process::Command;
+use testkit::{Process, Stream, free_port_on, require_program};
+
+/// A node whose group is in a file system of so much space, which only it sees.
+fn node_within(places: &Places, size: &str) -> (SocketAddr, Process) {
+    let ip = [127, 0, 0, 1].into();
+    let address = SocketAddr::new(ip, free_port_on(ip));
+    std::fs::create_dir_all(places.group()).expect("a directory");
+    let mut command = Command::new(require_program("unshare"));
+    command.args([
+        "--mount",
+        "sh",
+        "-c",
+        "mount -t tmpfs -o mode=0700,size=$0 tmpfs $1 && shift && exec \"$@\"",
+        size,
+    ]);
+    let node = trunkline(&places.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
+    command.arg(places.group()).arg(node.get_program()).args(node.get_args());
+    (address, Process::spawn(command))
+}
+
+#[test]
+fn a_group_without_space_for_its_file_is_refused() {
+    let places = Places::new("group-no-space");
+    let (_, mut process) = node_within(&places, "1m");
+    let status = process.wait(SOON);
+    let error = process.output(Stream::Err);
+    assert_eq!(status.code(), Some(1), "{error}");
+    assert!(error.contains("No space left") && error.contains("  try:   "), "{error}");
+}
+
+#[test]
+fn a_client_for_whose_windows_there_is_no_space_is_refused_and_others_are_served() {
+    let places = Places::new("group-little-space");
+    let (address, process) = node_within(&places, "28m");
+    process.wait_for_line("ready", SOON);
+    let mut served = 0;
+    for id in 0_u32.. {
+        let mut peer = Peer::of_ours(address, u64::from(id) + 1);
+        let root = peer.mount(EXPORT);
+        let name = format!("directory-{id}").into_bytes();
+        peer.call(0x8000_0001, Procedure::MkDir, &mkdir(root, &name));
+        let reply = peer.try_receive().expect("an answer");
+        // SYSTEM_ERR: nothing was executed. RFC 5531 s9
+        if reply[20..24] == [0, 0, 0, 5] {
+            assert!(!places.served().join(format!("directory-{id}")).exists());
+            break;
+        }
+        assert_eq!(reply[20..28], [0; 8], "client {id}");
+        served += 1;
+    }
+    assert!((1..60).contains(&served), "{served} clients have half a MiB each");
+    // Who has its windows goes on, and so does who needs none.
+    let mut first = Peer::of_ours(address, 1);
+    let root = first.mount(EXPORT);
+    assert_eq!(first.exchange(0x8000_0002, Procedure::MkDir, &mkdir(root, b"more"))[..4], [0; 4]);
+    let mut foreign = Peer::foreign(address);
+    assert_eq!(foreign.exchange(5, Procedure::MkDir, &mkdir(root, b"foreign"))[..4], [0; 4]);
+}

@@ -1,0 +1,127 @@
+//! Nodes that are killed between executing a call and answering it: at their first sync after the start, which comes
+//! after the change and before its answer.
+
+use crate::fixtures::{
+    EXPORT, Node, Places, create_exclusive, create_guarded, file, link, lookup, mkdir, remove, rename, rmdir,
+    symlink, trunkline,
+};
+use crate::peer::{Peer, SOON};
+use nfs3::{FileHandle, Procedure, Wire, proc};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use testkit::{Process, free_port_on, require_program};
+use xdr::Reader;
+
+/// The first xid of calls whose whole reply is kept.
+const WHOLE: u32 = 0x8000_0001;
+
+/// A node that the kernel's tracing ends as soon as it syncs anything.
+fn mortal(places: &Places) -> (SocketAddr, Process) {
+    let ip = [127, 0, 0, 1].into();
+    let address = SocketAddr::new(ip, free_port_on(ip));
+    let mut command = Command::new(require_program("strace"));
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:signal=SIGKILL"]);
+    let node = trunkline(&places.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
+    command.arg(node.get_program()).args(node.get_args());
+    let process = Process::spawn(command);
+    process.wait_for_line("ready", SOON);
+    (address, process)
+}
+
+fn found(peer: &mut Peer, root: FileHandle, name: &[u8]) -> FileHandle {
+    let results = peer.exchange(3, Procedure::Lookup, &lookup(root, name));
+    let reply = proc::lookup::Reply::decode(&mut Reader::new(&results)).expect("a reply");
+    reply.into_result().expect("it is there").object
+}
+
+/// Sends a call to a node that is killed in the middle of it, and gives its neighbour's answers to two copies.
+fn struck(
+    places: &Places,
+    survivor: &Node,
+    index: u32,
+    procedure: Procedure,
+    args: &dyn Fn(FileHandle, FileHandle) -> Vec<u8>,
+) -> [Vec<u8>; 2] {
+    let (address, mut process) = mortal(places);
+    // Every second one is somebody else's client.
+    let connect = |to| if index % 2 == 0 { Peer::of_ours(to, 7) } else { Peer::foreign(to) };
+    let mut peer = connect(address);
+    let root = peer.mount(EXPORT);
+    let linked = found(&mut peer, root, b"linked");
+    let xid = WHOLE + index;
+    peer.call(xid, procedure, &args(root, linked));
+    assert!(peer.try_receive().is_none(), "{procedure:?} was answered before it was on disk");
+    process.wait(SOON);
+    let mut there = connect(survivor.address);
+    [0, 1].map(|_| there.exchange(xid, procedure, &args(root, linked)))
+}
+
+#[test]
+fn what_a_node_was_killed_in_is_done_once_whatever_it_was() {
+    let places = Places::new("group-struck");
+    let survivor = Node::start(&places, 2);
+    for name in ["linked", "gone", "from"] {
+        file(&places, name, b"");
+    }
+    std::fs::create_dir(places.served().join("empty")).expect("a directory");
+    type Args = dyn Fn(FileHandle, FileHandle) -> Vec<u8>;
+    let calls: [(Procedure, &Args); 8] = [
+        (Procedure::MkDir, &|root, _| mkdir(root, b"directory")),
+        (Procedure::Remove, &|root, _| remove(root, b"gone")),
+        (Procedure::Rename, &|root, _| rename(root, b"from", b"to")),
+        (Procedure::Create, &|root, _| create_guarded(root, b"guarded", 0o640)),
+        (Procedure::Create, &|root, _| create_exclusive(root, b"exclusive", [7; 8])),
+        (Procedure::Link, &|root, linked| link(root, linked, b"link")),
+        (Procedure::SymLink, &|root, _| symlink(root, b"symlink")),
+        (Procedure::RmDir, &|root, _| rmdir(root, b"empty")),
+    ];
+    for (index, (procedure, args)) in (0..).zip(calls) {
+        let answers = struck(&places, &survivor, index, procedure, args);
+        // Executed again it would be NFS3ERR_EXIST or NFS3ERR_NOENT.
+        assert_eq!(answers[0][..4], [0; 4], "{procedure:?} number {index}");
+        assert_eq!(answers[0], answers[1], "{procedure:?} number {index}");
+    }
+    let at = |name: &str| places.served().join(name).symlink_metadata();
+    for name in ["directory", "to", "guarded", "exclusive", "link", "symlink"] {
+        assert!(at(name).is_ok(), "{name}");
+    }
+    for name in ["gone", "from", "empty"] {
+        assert!(at(name).is_err(), "{name}");
+    }
+    assert_eq!(at("guarded").expect("made").permissions().mode() & 0o7777, 0o640);
+}
+
+#[test]
+fn a_node_killed_before_it_executed_anything_leaves_the_call_to_its_neighbour() {
+    let places = Places::new("group-unstruck");
+    let survivor = Node::start(&places, 2);
+    file(&places, "linked", b"");
+    // Nothing is under that name: had the killed node's REMOVE counted as done, the answer would be a lie.
+    let answers = struck_before(&places, &survivor);
+    assert_eq!(answers[..4], [0, 0, 0, 2], "NFS3ERR_NOENT");
+}
+
+/// As [`struck`], with a node that ends when it is about to remove.
+fn struck_before(places: &Places, survivor: &Node) -> Vec<u8> {
+    let ip = [127, 0, 0, 1].into();
+    let address = SocketAddr::new(ip, free_port_on(ip));
+    let mut command = Command::new(require_program("strace"));
+    let inject = "inject=unlinkat:signal=SIGKILL";
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=unlinkat", "-e", inject]);
+    let node = trunkline(&places.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
+    command.arg(node.get_program()).args(node.get_args());
+    let mut process = Process::spawn(command);
+    process.wait_for_line("ready", SOON);
+    file(places, "there", b"");
+    let mut peer = Peer::of_ours(address, 9);
+    let root = peer.mount(EXPORT);
+    peer.call(WHOLE, Procedure::Remove, &remove(root, b"there"));
+    assert!(peer.try_receive().is_none());
+    process.wait(SOON);
+    let mut there = Peer::of_ours(survivor.address, 9);
+    let answer = there.exchange(WHOLE, Procedure::Remove, &remove(root, b"there"));
+    assert_eq!(answer[..4], [0; 4], "the neighbour removes it");
+    assert!(places.served().join("there").symlink_metadata().is_err());
+    there.exchange(WHOLE + 1, Procedure::Remove, &remove(root, b"there"))
+}

@@ -1,0 +1,92 @@
+//! Four node processes over one directory, and a mount that uses all of them: each is killed under load and started
+//! again.
+
+use crate::check::Server;
+use crate::cuts::Cut;
+use crate::fixtures::{EXPORT, Node, Places};
+use crate::history::Store;
+use crate::load::Load;
+use crate::peer::SOON;
+use client::{Mount, Settings};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use testkit::{Deadline, free_port_on};
+
+const NODES: u8 = 4;
+/// How often a node is killed: each of them twice.
+const KILLS: u8 = 2 * NODES;
+/// Calls that are answered between one event and the next.
+const CALLS: u64 = 300;
+
+fn nodes(places: &Places) -> Vec<Node> {
+    let address = |node: u8| IpAddr::from([127, 0, 10, node]);
+    let port = free_port_on(address(1));
+    (1..=NODES).map(|node| Node::start_at(places, SocketAddr::new(address(node), port))).collect()
+}
+
+fn calls(mount: &Mount) -> u64 {
+    let paths = mount.statistics().paths;
+    let counters = paths.iter().map(|path| &path.counters);
+    counters.map(|counters| counters.read.calls + counters.write.calls + counters.metadata.calls).sum()
+}
+
+/// Waits until the load has gone on.
+fn go_on(mount: &Mount, what: &str) {
+    let from = calls(mount);
+    Deadline::wait_until(what, SOON, || (calls(mount) >= from + CALLS).then_some(()));
+}
+
+/// Whether the mount uses a node: a loop of it that has no connection there never finds out.
+fn is_used(mount: &Mount, node: &Node) -> bool {
+    let name = node.address.ip().to_string();
+    let paths = mount.statistics().paths;
+    let mut of_node = paths.iter().filter(|path| path.name.contains(&name)).flat_map(|path| &path.status);
+    of_node.any(|status| status.state.name() == "up")
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
+    let places = Places::new("group-load");
+    let mut nodes = nodes(&places);
+    let first = nodes[0].address;
+    let mount = Mount::with_settings(Settings {
+        remotes: nodes.iter().map(|node| node.address.ip()).collect(),
+        nconnect: u16::from(NODES),
+        ..Settings::new(first.ip(), first.port(), EXPORT)
+    });
+    let mount = Arc::new(mount.expect("it mounts"));
+    let load = Load::start(&mount, "killed", Store::ByParts, 1);
+    go_on(&mount, "calls before the first kill");
+    for kill in 0..KILLS {
+        let node = &mut nodes[usize::from(kill % NODES)];
+        node.kill();
+        Deadline::wait_until("the path to be left", SOON, || (!is_used(&mount, node)).then_some(()));
+        go_on(&mount, "calls while a node is gone");
+        node.restart();
+        Deadline::wait_until("the path to come back", SOON, || is_used(&mount, node).then_some(()));
+        go_on(&mount, "calls after a node is back");
+    }
+    let outcome = load.stop();
+    assert_eq!(outcome.failed, [""; 0], "calls failed");
+    assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
+    // The group's memory outlives its processes, so nothing is left to guess: not for the client either.
+    assert!(outcome.doubled.is_empty(), "done twice or not at all: {:?}", outcome.doubled);
+    let statistics = mount.statistics();
+    assert_eq!(statistics.replays.reconciled, 0, "a removal was executed again");
+    let status = statistics.paths.iter().flat_map(|path| &path.status);
+    assert!(
+        status.map(|status| status.moved_calls).sum::<u64>() > 0,
+        "no call was in flight at a killed node"
+    );
+}
+
+#[test]
+fn what_must_not_happen_twice_happens_once_across_processes() {
+    let places = Places::new("group-once");
+    let nodes = nodes(&places);
+    let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
+    let server = Server { nodes: &addresses, mount_port: None, export: EXPORT, remembers: true };
+    let findings = server.check(&Cut::ALL);
+    println!("{}", findings.summary());
+    assert_eq!(findings.wrong, [""; 0]);
+}
