@@ -100,7 +100,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "group",
         about: "node processes killed under load and in the middle of a call: nothing lost, nothing done twice",
         tier: Tier::Ci,
-        minutes: 2,
+        minutes: 1,
         command: &["test", "--package", "trunkline", "--test", "group_nodes"],
         packages: &["strace", "util-linux"],
         needs: &[Need::Root],
