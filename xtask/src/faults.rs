@@ -14,8 +14,9 @@ pub(crate) struct Options {
     /// How often each fault is tried.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
-    /// Only faults with this in their name, as "silent" or "reset"; repeat for more.
-    #[arg(long, value_name = "PART")]
+    /// Only faults with this in their name, as "silent" or "reset"; repeat for more. Say where the record goes, too: the
+    /// default place is for whole ones.
+    #[arg(long, value_name = "PART", requires = "record")]
     only: Vec<String>,
     /// Write the record here, and a page for people beside it.
     #[arg(long, value_name = "FILE.json", default_value = "docs/results/failover.json", value_parser = json)]

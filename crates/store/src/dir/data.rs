@@ -97,9 +97,15 @@ impl Shared {
             && moment::is_on()
             && mapping::is_trusted()
         {
-            let mapping = node.mapped(fd, attributes.size);
-            self.maps.store(mapping.is_some(), Ordering::Relaxed);
-            mapping
+            match node.mapped(fd, attributes.size) {
+                Ok(mapping) => Some(mapping),
+                // Too many mappings, or too little memory: another time.
+                Err(Errno::NOMEM | Errno::AGAIN | Errno::NFILE) => None,
+                Err(_) => {
+                    self.maps.store(false, Ordering::Relaxed);
+                    None
+                }
+            }
         } else {
             None
         };

@@ -140,14 +140,15 @@ impl Node {
         self.readable.get().or_else(|| self.writable.get()).map(AsFd::as_fd)
     }
 
-    /// Its pages, mapped as far as a file of this size has any. `None` where they cannot be.
-    pub fn mapped(&self, fd: BorrowedFd<'_>, file_bytes: u64) -> Option<Arc<Mapping>> {
+    /// Its pages, mapped as far as a file of this size has any.
+    pub fn mapped(&self, fd: BorrowedFd<'_>, file_bytes: u64) -> rustix::io::Result<Arc<Mapping>> {
         let mut mapping = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = mapping.as_ref().filter(|known| known.len() as u64 >= file_bytes);
-        if known.is_none() {
-            *mapping = Some(Arc::new(Mapping::new(fd, file_bytes).ok()?));
+        if let Some(known) = mapping.as_ref().filter(|known| known.len() as u64 >= file_bytes) {
+            return Ok(Arc::clone(known));
         }
-        mapping.clone()
+        let new = Arc::new(Mapping::new(fd, file_bytes)?);
+        *mapping = Some(Arc::clone(&new));
+        Ok(new)
     }
 
     /// A descriptor to write to, if there is one already.

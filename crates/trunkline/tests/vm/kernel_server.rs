@@ -106,7 +106,7 @@ fn rdma_that_cannot_be_says_why_and_never_becomes_tcp() {
     let program = trunkline().display();
     let said = sh(&format!(
         "for target in 127.0.0.1/srv/export?proto=rdma '10.77.1.2/srv/export?proto=rdma,port=20050'; do
-           ! {program} ls \"nfs://$target\" 2>&1
+           fails {program} ls \"nfs://$target\"
          done"
     ));
     for part in [
@@ -119,7 +119,7 @@ fn rdma_that_cannot_be_says_why_and_never_becomes_tcp() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let limited = sh(&format!(
-        "ulimit -l 16; ! setpriv --bounding-set -ipc_lock {program} ls 'nfs://10.77.1.2/srv/export?proto=rdma' 2>&1"
+        "ulimit -l 16; fails setpriv --bounding-set -ipc_lock {program} ls 'nfs://10.77.1.2/srv/export?proto=rdma'"
     ));
     assert!(limited.contains("cannot register") && limited.contains("try:   ulimit -l"), "{limited}");
 }
