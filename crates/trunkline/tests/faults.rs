@@ -14,6 +14,7 @@ mod cuts;
 #[path = "faults/figures.rs"]
 mod figures;
 #[path = "faults/ground.rs"]
+#[allow(dead_code, reason = "the soak uses the rest")]
 mod ground;
 #[path = "faults/history.rs"]
 mod history;

@@ -64,8 +64,9 @@ fn try_once(ground: &mut Ground, fault: Fault, round: u64, schedule: &Schedule) 
     let name = fault.name();
     assert_eq!(outcome.failed, [""; 0], "{name}: calls failed");
     assert!(outcome.wrong.is_empty(), "{name}: {:?}", outcome.wrong);
-    // A server that has forgotten its answers cannot tell; then the client says how often that may have been so.
-    let undecided = if fault == Fault::Kill { outcome.undecided } else { 0 };
+    // What a killed process had begun may be done or not; then the client says how often that may have been so.
+    let killed = matches!(fault, Fault::Kill | Fault::KillAll);
+    let undecided = if killed { outcome.undecided } else { 0 };
     assert!(
         outcome.doubled.len() as u64 <= undecided,
         "{name}: done twice or not at all: {:?}",

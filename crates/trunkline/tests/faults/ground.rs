@@ -1,5 +1,5 @@
 //! Where faults happen: four shaped links in network namespaces, a server at their far ends, and this thread, which
-//! has moved to the near ones.
+//! has moved to the near ones. The server is one process that serves memory, or a group of four that serve a directory.
 
 use super::history::Store;
 use client::{Mount, Settings};
@@ -7,6 +7,7 @@ use lab::net::{Net, Rate, Spec};
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::net::IpAddr;
+use std::ops::Range;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub enum Fault {
     Silent,
     Reset,
     Kill,
+    KillAll,
     Freeze,
     Slow,
     Flap,
@@ -33,11 +35,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::LinkDown,
         Self::Silent,
         Self::Reset,
         Self::Kill,
+        Self::KillAll,
         Self::Freeze,
         Self::Slow,
         Self::Flap,
@@ -49,18 +52,19 @@ impl Fault {
             Self::LinkDown => "link down",
             Self::Silent => "packets dropped silently",
             Self::Reset => "connections reset",
-            Self::Kill => "server killed and started again",
-            Self::Freeze => "server frozen and thawed",
+            Self::Kill => "node killed and started again",
+            Self::KillAll => "all nodes killed and started again",
+            Self::Freeze => "node frozen and thawed",
             Self::Slow => "ten times slower",
             Self::Flap => "flapping each second",
             Self::AllGone => "all paths gone",
         }
     }
 
-    /// What must be served for it: what is in memory does not outlive its process.
+    /// What must be served for it: nodes that fail one by one are processes, and those share a directory.
     pub const fn store(self) -> Store {
         match self {
-            Self::Kill => Store::ByParts,
+            Self::Kill | Self::KillAll | Self::Freeze => Store::ByParts,
             _ => Store::Whole,
         }
     }
@@ -68,25 +72,25 @@ impl Fault {
     /// How many of the four paths go on meanwhile.
     pub const fn paths_left(self) -> u32 {
         match self {
-            Self::LinkDown | Self::Silent | Self::Reset | Self::Slow | Self::Flap => 3,
-            Self::Kill | Self::Freeze | Self::AllGone => 0,
+            Self::AllGone | Self::KillAll => 0,
+            _ => 3,
         }
     }
 
     /// How long a call may wait at most: what is aimed at, where another path is there to go to.
     pub const fn gap_ms_max(self) -> Option<f64> {
         match self {
-            Self::LinkDown | Self::Silent | Self::Slow | Self::Flap => Some(1000.0),
             Self::Reset => Some(100.0),
-            Self::Kill | Self::Freeze | Self::AllGone => None,
+            Self::AllGone | Self::KillAll => None,
+            _ => Some(1000.0),
         }
     }
 }
 
 /// See the module's documentation. Dropping it ends the server and removes the links.
 pub struct Ground {
-    // In this order: the server goes before the network that it is in.
-    server: Option<Process>,
+    // In this order: servers go before the network that they are in.
+    servers: Vec<Process>,
     net: Net,
     directory: TempDir,
     store: Store,
@@ -104,8 +108,8 @@ impl Ground {
         let shm = std::path::Path::new("/dev/shm");
         let place = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let directory = tempfile::Builder::new().prefix("trunkline-faults-").tempdir_in(place).expect("made");
-        let mut ground = Self { server: None, net, directory, store };
-        ground.start_server();
+        let mut ground = Self { servers: Vec::new(), net, directory, store };
+        ground.start_servers();
         let inside = ground.net.exec_in("client", &Command::new("true")).expect("there is a client");
         // `ip netns exec NAME true`
         let name = inside.get_args().nth(2).expect("a namespace").to_string_lossy().into_owned();
@@ -115,31 +119,50 @@ impl Ground {
         ground
     }
 
-    fn start_server(&mut self) {
+    fn start_servers(&mut self) {
+        self.servers = match self.store {
+            Store::Whole => vec![self.start_server(0..usize::from(NODES))],
+            Store::ByParts => {
+                for directory in ["data", "state"] {
+                    std::fs::create_dir_all(self.directory.path().join(directory)).expect("made");
+                }
+                (0..usize::from(NODES)).map(|node| self.start_server(node..node + 1)).collect()
+            }
+        };
+    }
+
+    /// Starts a process that serves these nodes.
+    fn start_server(&self, nodes: Range<usize>) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         command.arg("serve");
         match self.store {
             Store::Whole => command.args(["--mem", "512MiB"]),
             Store::ByParts => {
-                let [data, state] = ["data", "state"].map(|name| self.directory.path().join(name));
-                for directory in [&data, &state] {
-                    std::fs::create_dir_all(directory).expect("made");
-                }
-                command.arg("--dir").arg(data).arg("--state").arg(state).arg("--no-root-squash")
+                let [data, state, group] =
+                    ["data", "state", "group"].map(|name| self.directory.path().join(name));
+                command.arg("--dir").arg(data).arg("--state").arg(state).arg("--group").arg(group);
+                command.arg("--no-root-squash")
             }
         };
         command.args(["--export", "/export"]);
-        for link in self.net.links() {
+        for link in &self.net.links()[nodes] {
             command.args(["--listen", &format!("{}:{PORT}", link.node)]);
         }
         let process = Process::spawn(self.net.exec_in("nodes", &command).expect("there are nodes"));
         process.wait_for_line("ready", SOON);
-        self.server = Some(process);
+        process
     }
 
-    /// The server's process.
-    pub fn server(&self) -> &Process {
-        self.server.as_ref().expect("the server has been started")
+    /// The server's processes.
+    pub fn servers(&self) -> &[Process] {
+        &self.servers
+    }
+
+    /// Kills a node's process, and starts it again when it is gone: its address is free only then.
+    fn kill(&mut self, node: usize) {
+        self.servers[node].signal(Signal::KILL);
+        self.servers[node].wait(SOON);
+        self.servers[node] = self.start_server(node..node + 1);
     }
 
     pub fn mount(&self) -> Arc<Mount> {
@@ -153,46 +176,47 @@ impl Ground {
         Arc::new(Mount::with_settings(settings).expect("it mounts"))
     }
 
-    fn links(&self, fault: Fault, path: usize) -> Vec<String> {
-        let names = self.net.links().iter().map(|link| link.name.clone());
-        if fault == Fault::AllGone { names.collect() } else { names.skip(path).take(1).collect() }
-    }
-
     /// Lets it happen. For [`Fault::Flap`] this is one failure of many.
     pub fn strike(&mut self, fault: Fault, path: usize) {
-        for link in self.links(fault, path) {
-            match fault {
-                Fault::LinkDown => self.net.cut(&link).expect("cut"),
-                Fault::AllGone | Fault::Flap => self.net.drop_silently(&link).expect("silenced"),
-                Fault::Silent => self.filter(&link, "drop"),
-                Fault::Reset => self.filter(&link, "reject with tcp reset"),
-                Fault::Slow => self.shape(&link, SLOW_RATE),
-                Fault::Kill => {
-                    self.server().signal(Signal::KILL);
-                    // Its addresses are free only when it is gone.
-                    self.server = None;
-                    self.start_server();
-                }
-                Fault::Freeze => self.server().signal(Signal::STOP),
+        match fault {
+            Fault::Kill => self.kill(path),
+            Fault::KillAll => {
+                self.servers.iter().for_each(|server| server.signal(Signal::KILL));
+                (0..usize::from(NODES)).for_each(|node| self.kill(node));
             }
+            Fault::Freeze => self.servers[path].signal(Signal::STOP),
+            Fault::LinkDown => self.each(fault, path, |net, link| net.cut(link)),
+            Fault::AllGone | Fault::Flap => self.each(fault, path, |net, link| net.drop_silently(link)),
+            Fault::Silent => self.filter(path, "drop"),
+            Fault::Reset => self.filter(path, "reject with tcp reset"),
+            Fault::Slow => self.shape(path, SLOW_RATE),
         }
     }
 
     /// Undoes it.
     pub fn heal(&mut self, fault: Fault, path: usize) {
-        for link in self.links(fault, path) {
-            match fault {
-                Fault::LinkDown | Fault::AllGone | Fault::Flap => self.net.restore(&link).expect("restored"),
-                Fault::Silent | Fault::Reset => self.in_nodes("nft delete table inet faults"),
-                Fault::Slow => self.shape(&link, RATE),
-                Fault::Kill => {}
-                Fault::Freeze => self.server().signal(Signal::CONT),
+        match fault {
+            Fault::LinkDown | Fault::AllGone | Fault::Flap => {
+                self.each(fault, path, |net, link| net.restore(link));
+            }
+            Fault::Silent | Fault::Reset => self.in_nodes("nft delete table inet faults"),
+            Fault::Slow => self.shape(path, RATE),
+            Fault::Kill | Fault::KillAll => {}
+            Fault::Freeze => self.servers[path].signal(Signal::CONT),
+        }
+    }
+
+    fn each(&self, fault: Fault, path: usize, act: impl Fn(&Net, &str) -> Result<(), lab::net::Error>) {
+        for (number, link) in self.net.links().iter().enumerate() {
+            if fault == Fault::AllGone || number == path {
+                act(&self.net, &link.name).expect("the link obeys");
             }
         }
     }
 
     /// Drops every segment that comes over this link to the server, or answers it by a reset.
-    fn filter(&self, link: &str, verdict: &str) {
+    fn filter(&self, path: usize, verdict: &str) {
+        let link = &self.net.links()[path].name;
         self.in_nodes("nft add table inet faults");
         self.in_nodes("nft add chain inet faults input { type filter hook input priority 0 ; }");
         self.in_nodes(&format!("nft add rule inet faults input iifname {link} tcp dport {PORT} {verdict}"));
@@ -202,7 +226,8 @@ impl Ground {
         }
     }
 
-    fn shape(&self, link: &str, rate: &str) {
+    fn shape(&self, path: usize, rate: &str) {
+        let link = &self.net.links()[path].name;
         let line =
             format!("tc qdisc change dev {link} root handle 1: tbf rate {rate} burst 131072 latency 20ms");
         self.run_in("nodes", &line);

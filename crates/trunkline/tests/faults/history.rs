@@ -115,16 +115,26 @@ impl History {
         }
     }
 
+    /// What was so when a read began, what is so now, and the least and the greatest generation that it gave.
+    pub fn describe(&self, reading: Reading, data: &[u8]) -> String {
+        format!(
+            "{reading:?}, now {:?}, read {:?}",
+            self.blocks[reading.block],
+            self.generations(reading.block, data)
+        )
+    }
+
     /// The least and the greatest generation in a block; none where something else is in it.
     fn generations(&self, block: usize, data: &[u8]) -> Option<(u64, u64)> {
         let mut range = (data.len() < BLOCK_BYTES).then_some((0, 0));
-        for (place, stamp) in data.chunks(STAMP_BYTES).enumerate() {
-            let generation = if stamp.iter().all(|byte| *byte == 0) {
+        // Each half on its own: where a write is seen by parts, a part may end within a stamp.
+        for (index, half) in data.chunks(STAMP_BYTES / 2).enumerate() {
+            let generation = if half.iter().all(|byte| *byte == 0) {
                 0
             } else {
-                let generation = u64::from_be_bytes(stamp.get(16..24)?.try_into().ok()?);
-                let words = [self.file, block as u64, generation, place as u64].map(u64::to_be_bytes);
-                (stamp == [words.concat(), words.concat()].concat()).then_some(generation)?
+                let generation = u64::from_be_bytes(half.get(16..24)?.try_into().ok()?);
+                let words = [self.file, block as u64, generation, index as u64 / 2].map(u64::to_be_bytes);
+                (half == words.concat()).then_some(generation)?
             };
             let (least, most) = range.unwrap_or((generation, generation));
             range = Some((least.min(generation), most.max(generation)));

@@ -132,7 +132,9 @@ impl Load {
                 let reading = history.begin_read(block);
                 let done = file.read_at(vec![0; BLOCK_BYTES], (block * BLOCK_BYTES) as u64).wait();
                 judge(&mut outcome, done.result, &done.buffer, number, block, |data| {
-                    history.end_read(reading, data)
+                    let verdict = history.end_read(reading, data);
+                    verdict
+                        .map_err(|wrong| (wrong, format!("at the end, {}", history.describe(reading, data))))
                 });
             }
         }
@@ -161,12 +163,12 @@ fn judge(
     buffer: &[u8],
     file: usize,
     block: usize,
-    verdict: impl FnOnce(&[u8]) -> Result<(), Wrong>,
+    verdict: impl FnOnce(&[u8]) -> Result<(), (Wrong, String)>,
 ) {
     match result {
         Ok(Answer::Read { count, .. }) => {
-            if let Err(wrong) = verdict(buffer.get(..count as usize).unwrap_or(buffer)) {
-                outcome.wrong.push((wrong, format!("block {block} of file {file} is {wrong:?}")));
+            if let Err((wrong, why)) = verdict(buffer.get(..count as usize).unwrap_or(buffer)) {
+                outcome.wrong.push((wrong, format!("block {block} of file {file}: {why}")));
             }
         }
         Ok(other) => outcome.failed.push(format!("a read was answered by {other:?}")),
@@ -212,7 +214,10 @@ fn read_and_write(shared: &Shared, worker: usize, mut random: Random) -> Outcome
             },
             Call::Read { file, reading } => {
                 judge(&mut outcome, done.result, &done.buffer, file, reading.block(), |data| {
-                    shared.history(file, |history| history.end_read(reading, data))
+                    shared.history(file, |history| {
+                        let verdict = history.end_read(reading, data);
+                        verdict.map_err(|wrong| (wrong, history.describe(reading, data)))
+                    })
                 });
             }
         }

@@ -1,32 +1,61 @@
-//! Operations that must not happen twice, on our own server: one node, and a group whose nodes share a reply cache.
+//! Operations that must not happen twice, on our own server: one node, a group in one process, and a group of processes.
 
 use super::check::Server;
 use super::cuts::Cut;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use testkit::free_port_on;
+use std::process::Command;
+use std::time::Duration;
+use testkit::{Process, free_port_on, temp_dir};
 
-fn done_once_on(nodes: u8) {
-    let address = |node: u8| IpAddr::V4(Ipv4Addr::new(127, 0, 9, node));
+fn addresses(net: u8, nodes: u8) -> Vec<SocketAddr> {
+    let address = |node: u8| IpAddr::V4(Ipv4Addr::new(127, 0, net, node));
     let port = free_port_on(address(1));
-    let nodes: Vec<SocketAddr> = (1..=nodes).map(|node| SocketAddr::new(address(node), port)).collect();
+    (1..=nodes).map(|node| SocketAddr::new(address(node), port)).collect()
+}
+
+fn done_once_in_one_process(nodes: u8) {
+    let nodes = addresses(9, nodes);
     let config = server::Config::quick(64 << 20, "/export", &nodes);
     let running = server::Server::start(config).expect("it starts");
-    let server = Server { nodes: &nodes, mount_port: None, export: "/export", remembers: true };
+    done_once_on(&nodes);
+    drop(running);
+}
+
+fn done_once_on(nodes: &[SocketAddr]) {
+    let server = Server { nodes, mount_port: None, export: "/export", remembers: true };
     // One node alone is waited for where it is silent: that is the campaign's affair.
     let alone = nodes.len() == 1;
     let cuts: Vec<Cut> = Cut::ALL.into_iter().filter(|cut| !(alone && *cut == Cut::Silence)).collect();
     let findings = server.check(&cuts);
     println!("{} node(s): {}", nodes.len(), findings.summary());
     assert_eq!(findings.wrong, [""; 0]);
-    drop(running);
 }
 
 #[test]
 fn what_must_not_happen_twice_happens_once_on_one_node() {
-    done_once_on(1);
+    done_once_in_one_process(1);
 }
 
 #[test]
 fn what_must_not_happen_twice_happens_once_across_the_nodes_of_a_group() {
-    done_once_on(4);
+    done_once_in_one_process(4);
+}
+
+#[test]
+fn what_must_not_happen_twice_happens_once_across_the_processes_of_a_group() {
+    let place = temp_dir("once");
+    let [data, group, state] = ["data", "group", "state"].map(|name| place.path().join(name));
+    std::fs::create_dir(&data).expect("made");
+    let nodes = addresses(10, 4);
+    let start = |node: &SocketAddr| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.arg("serve").arg("--dir").arg(&data).arg("--group").arg(&group).arg("--state").arg(&state);
+        command.args(["--export", "/export", "--no-root-squash", "--listen", &node.to_string()]);
+        let process = Process::spawn(command);
+        process.wait_for_line("ready", Duration::from_secs(60));
+        process
+    };
+    let running: Vec<Process> = nodes.iter().map(start).collect();
+    done_once_on(&nodes);
+    drop(running);
 }
