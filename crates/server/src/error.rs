@@ -118,7 +118,8 @@ impl fmt::Display for Directory<'_> {
             store::OpenError::Root { path, .. } => format!("ls -ld {}", path.display()),
             store::OpenError::NoStatePlace => "say where: `state`, or --state DIR".to_owned(),
             store::OpenError::State { .. } => {
-                "a directory that this user can write to: `state`, or --state DIR".to_owned()
+                "a directory of this user's own, which nobody else can write to: `state`, or --state DIR"
+                    .to_owned()
             }
             store::OpenError::StateInside { .. } => {
                 "a directory that is not exported: `state`, or --state DIR".to_owned()

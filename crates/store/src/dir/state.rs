@@ -22,7 +22,7 @@ use std::hash::Hasher;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,6 +101,8 @@ impl State {
         name.write(root.as_os_str().as_bytes());
         let directory = base.join(format!("{:016x}", name.finish()));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        check_owner(base, true)?;
+        check_owner(&directory, false)?;
         let secret = secret(&directory)?;
         let path = directory.join("path");
         if !path.exists() {
@@ -148,9 +150,32 @@ fn secret(directory: &Path) -> io::Result<[u8; 16]> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file `key` is not 16 bytes long"))
 }
 
+/// Whoever else can write here can put a key of theirs in the place of ours, and forge handles by it. Above what is kept
+/// may be root's directory, or one like /tmp, in which nobody takes away what is another's.
+fn check_owner(directory: &Path, above: bool) -> io::Result<()> {
+    const OTHERS_WRITE: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let fault = |cause: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));
+    let found = if above { fs::metadata(directory)? } else { fs::symlink_metadata(directory)? };
+    let user = rustix::process::geteuid().as_raw();
+    if !found.is_dir() {
+        return fault(format!("{} is no directory", directory.display()));
+    }
+    if found.uid() != user && !(above && found.uid() == 0) {
+        let (owner, at) = (found.uid(), directory.display());
+        return fault(format!("{at} belongs to user {owner}, and this server runs as user {user}"));
+    }
+    if found.mode() & OTHERS_WRITE != 0 && !(above && found.mode() & STICKY != 0) {
+        let (mode, at) = (found.mode() & 0o7777, directory.display());
+        return fault(format!("{at} may be changed by others: its mode is {mode:04o}"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn secret_and_verifier_outlive_the_process_and_a_loss_shows_in_all() {
@@ -167,6 +192,33 @@ mod tests {
         drop((first, again));
         let later = State::open(base.path(), Path::new("/srv/a")).unwrap();
         assert_ne!(later.verifier(), before, "a loss is not forgotten");
+    }
+
+    #[test]
+    fn a_directory_that_others_can_change_keeps_no_key() {
+        let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let base = tempfile::tempdir().unwrap();
+        let (within, open) = (base.path().join("state"), |at: &Path| State::open(at, Path::new("/srv/a")));
+        drop(open(&within).unwrap());
+        chmod(&within, 0o775);
+        assert!(open(&within).err().unwrap().to_string().contains("its mode is 0775"));
+        chmod(&within, 0o1777);
+        assert!(open(&within).is_ok(), "nobody takes away what is another's there");
+        let inner = fs::read_dir(&within).unwrap().next().unwrap().unwrap().path();
+        chmod(&inner, 0o722);
+        assert!(open(&within).err().unwrap().to_string().contains("may be changed by others"));
+        chmod(&inner, 0o700);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&inner, Some(5), None).unwrap();
+            assert!(open(&within).err().unwrap().to_string().contains("belongs to user 5"));
+            std::os::unix::fs::chown(&within, Some(5), None).unwrap();
+            assert!(open(&within).err().unwrap().to_string().contains("belongs to user 5"));
+            std::os::unix::fs::chown(&within, Some(0), None).unwrap();
+        }
+        let moved = base.path().join("moved");
+        fs::rename(&inner, &moved).unwrap();
+        std::os::unix::fs::symlink(&moved, &inner).unwrap();
+        assert!(open(&within).is_err(), "a link in its place");
     }
 
     #[test]
