@@ -177,6 +177,11 @@ impl Server {
         Self { agreed, limits, granted: 1, slots: Vec::new(), outputs }
     }
 
+    /// Bounds payloads, and calls that are read whole, from now on.
+    pub const fn set_payload_bound(&mut self, bytes: u32) {
+        self.limits.payload_bytes = bytes;
+    }
+
     /// The next thing to do; none until the next input.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()

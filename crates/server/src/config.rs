@@ -5,9 +5,12 @@
 //! unless it says `rw = true`, and root is squashed unless it says `root_squash = false`.
 
 mod file;
+mod listen;
 pub mod network;
 pub mod size;
 mod subnets;
+
+pub use listen::ListenAddress;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -65,8 +68,10 @@ pub struct Config {
 pub struct NodeConfig {
     /// How statistics call it.
     pub name: String,
-    /// Where it listens.
+    /// Where it listens over TCP.
     pub listen: Vec<SocketAddr>,
+    /// Where it listens over RDMA. Clients ask MOUNT over TCP.
+    pub listen_rdma: Vec<SocketAddr>,
     /// The most bytes per second it sends, divided over its connections.
     pub pace_bytes_per_s: Option<u64>,
 }
@@ -199,6 +204,7 @@ impl Config {
         let nodes = listens.iter().enumerate().map(|(index, address)| NodeConfig {
             name: format!("node{}", index + 1),
             listen: vec![*address],
+            listen_rdma: Vec::new(),
             pace_bytes_per_s: None,
         });
         let export = ExportConfig {
@@ -225,6 +231,25 @@ impl Config {
         }
     }
 
+    /// Has a quick group listen over RDMA too, and admits the subnets there: each address is one more of the node that
+    /// has the same one over TCP, else of the first.
+    pub fn add_rdma(&mut self, addresses: &[SocketAddr]) {
+        for address in addresses {
+            let same = |node: &NodeConfig| node.listen.iter().any(|listen| listen.ip() == address.ip());
+            let at = self.nodes.iter().position(same).unwrap_or(0);
+            if let Some(node) = self.nodes.get_mut(at) {
+                node.listen_rdma.push(*address);
+            }
+        }
+        for export in &mut self.exports {
+            for network in subnets::near(addresses) {
+                if !export.allow.contains(&network) {
+                    export.allow.push(network);
+                }
+            }
+        }
+    }
+
     /// Checks what no single field can show: at least one node and export, nothing twice, paths absolute.
     ///
     /// # Errors
@@ -234,7 +259,7 @@ impl Config {
         if self.nodes.iter().all(|node| node.listen.is_empty()) {
             return fault(
                 "there is no address to listen on".into(),
-                "give a node an address: listen = [\"127.0.0.1:2049\"]",
+                "give a node an address: listen = [\"127.0.0.1:2049\"]; over RDMA alone nobody could ask MOUNT",
             );
         }
         if self.exports.is_empty() {
@@ -306,8 +331,9 @@ impl Config {
                 told.refused.push(format!("{what} stays as it was: it changes only by a restart"));
             }
         };
-        let shape = |config: &Self| -> Vec<(String, Vec<SocketAddr>)> {
-            config.nodes.iter().map(|node| (node.name.clone(), node.listen.clone())).collect()
+        let shape = |config: &Self| -> Vec<_> {
+            let places = |node: &NodeConfig| (node.listen.clone(), node.listen_rdma.clone());
+            config.nodes.iter().map(|node| (node.name.clone(), places(node))).collect()
         };
         let same_nodes = shape(self) == shape(new);
         keep("where nodes listen, and their names,", same_nodes);

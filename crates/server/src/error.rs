@@ -22,6 +22,15 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+    /// An address cannot be listened on over RDMA.
+    #[error("cannot listen on {address} over RDMA\n  cause: {error}\n  try:   {}", rdma_advice(error))]
+    ListenRdma {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        error: transport::rdma::Error,
+    },
     /// The congestion control is not on offer here.
     #[error(
         "cannot use the congestion control \"{name}\"\n  cause: {}; on offer here: {offered}\n  \
@@ -126,6 +135,27 @@ impl fmt::Display for Directory<'_> {
             }
         };
         write!(f, "cannot export a directory as {export}\n  cause: {error}\n  try:   {advice}")
+    }
+}
+
+/// What brings RDMA about, here.
+fn rdma_advice(error: &transport::rdma::Error) -> &'static str {
+    use transport::rdma::{Error, VerbsError};
+    match error {
+        Error::Verbs(VerbsError::Missing { .. }) => {
+            "apt-get install libibverbs1 librdmacm1 ibverbs-providers rdma-core"
+        }
+        Error::Verbs(VerbsError::NoDevice) => {
+            "rdma link add rxe0 type rxe netdev INTERFACE        as root, for RDMA in software"
+        }
+        Error::Verbs(VerbsError::NoRoute(_)) => {
+            "rdma link; ip address        to see the devices and their addresses"
+        }
+        Error::Verbs(VerbsError::Register { .. }) => "ulimit -l unlimited",
+        Error::Verbs(VerbsError::Io { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {
+            "rdma resource show cm_id        to see who listens there; or another port"
+        }
+        _ => "dmesg        to see what the device says",
     }
 }
 

@@ -11,6 +11,7 @@
 mod connection;
 mod listeners;
 mod messages;
+mod wire;
 
 use crate::clock;
 use crate::group::Group;
@@ -19,15 +20,15 @@ use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics, thread_cpu_ns};
 use connection::{Close, Connection, Step, Surroundings, Workspace};
 use listeners::Listeners;
-pub(crate) use listeners::{BoundListener, bind};
-use messages::Accepted;
+pub(crate) use listeners::{BoundListener, bind, bind_rdma};
+use messages::{Accepted, Link};
 pub(crate) use messages::{Answer, Message, Peers, Place};
 use slab::Slab;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use transport::poll::{Events, Interest, Poller};
+use transport::poll::{Events, Poller};
 use transport::{Scratch, socket};
 
 /// A loop with connections wakes up this often, to see whether it slept and who has been silent.
@@ -284,7 +285,9 @@ impl EventLoop {
             return;
         }
         connection.interest = wanted;
-        if let Err(error) = self.poller.modify(connection.fd(), key as u64, wanted) {
+        // What is over RDMA is waited for in one way alone.
+        let Some(socket) = connection.socket() else { return };
+        if let Err(error) = self.poller.modify(socket, key as u64, wanted) {
             self.close(key, Close::System(error));
         }
     }
@@ -302,10 +305,17 @@ impl EventLoop {
             return self.turn_away(&accepted);
         }
         self.count_accepted(node);
-        let connection = Connection::new(accepted, &self.group, self.alive);
+        let peer = accepted.peer;
+        let connection = match Connection::new(accepted, &self.group, self.alive) {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::warn!(%peer, %error, "connection refused");
+                return self.forget(node);
+            }
+        };
         let entry = self.connections.vacant_entry();
         let key = entry.key();
-        match self.poller.add(connection.fd(), key as u64, Interest::READ) {
+        match connection.register(&self.poller, key as u64) {
             Ok(()) => {
                 entry.insert(connection);
                 self.peers.repace(&self.group, node);
@@ -319,8 +329,11 @@ impl EventLoop {
 
     /// The peer must not take a silent close for a served connection.
     fn turn_away(&self, accepted: &Accepted) {
-        // A socket that is gone already needs no reset.
-        let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&accepted.socket));
+        // Who came over RDMA has no connection yet.
+        if let Link::Tcp(socket) = &accepted.link {
+            // A socket that is gone already needs no reset.
+            let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(socket));
+        }
         self.forget(accepted.node);
     }
 

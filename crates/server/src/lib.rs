@@ -31,7 +31,9 @@ mod shared;
 pub mod statistics;
 mod status;
 
-pub use config::{Config, ConfigError, ExportConfig, Limits, Network, NodeConfig, StoreConfig};
+pub use config::{
+    Config, ConfigError, ExportConfig, Limits, ListenAddress, Network, NodeConfig, StoreConfig,
+};
 pub use error::Error;
 pub use export::Reloaded;
 pub use rpc::portmap::PORT as RPCBIND_PORT;

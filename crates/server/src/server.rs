@@ -4,7 +4,7 @@ use crate::clock;
 use crate::config::{Config, ExportConfig, LOOPS_MAX};
 use crate::datagram::Datagrams;
 use crate::error::Error;
-use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind};
+use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind, bind_rdma};
 use crate::export::Reloaded;
 use crate::group::Group;
 use crate::off_loop::OffLoop;
@@ -45,6 +45,8 @@ pub struct Server {
     rpcbind: Option<Rpcbind>,
     /// By node; ports are as they were given out at the start.
     addresses: Vec<Vec<SocketAddr>>,
+    /// The same over RDMA.
+    rdma_addresses: Vec<Vec<SocketAddr>>,
 }
 
 impl Server {
@@ -98,6 +100,7 @@ impl Server {
                 of_node.push(listener.address);
             }
         }
+        let rdma_addresses = listen_rdma(&config, &mut bound)?;
         let loops =
             config.loops.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let loops = loops.min(LOOPS_MAX);
@@ -113,6 +116,7 @@ impl Server {
             off_loop,
             threads: Vec::with_capacity(loops),
             addresses,
+            rdma_addresses,
             datagrams: None,
             rpcbind: None,
         };
@@ -151,6 +155,12 @@ impl Server {
     #[must_use]
     pub fn node_addresses(&self, node: NodeId) -> &[SocketAddr] {
         self.addresses.get(node.0).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Where one node listens over RDMA.
+    #[must_use]
+    pub fn node_rdma_addresses(&self, node: NodeId) -> &[SocketAddr] {
+        self.rdma_addresses.get(node.0).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// How many nodes it runs.
@@ -192,7 +202,9 @@ impl Server {
     /// [`Error::Listen`] when an address was taken meanwhile (also by the node itself, if it runs).
     pub fn start_node(&self, node: NodeId) -> Result<(), Error> {
         let addresses = self.addresses.get(node.0).ok_or(Error::NoSuchNode(node.0))?;
-        let bound = addresses.iter().map(|address| bind(node.0, *address)).collect::<Result<_, _>>()?;
+        let tcp = addresses.iter().map(|address| bind(node.0, *address));
+        let rdma = self.node_rdma_addresses(node).iter().map(|address| bind_rdma(node.0, *address));
+        let bound = tcp.chain(rdma).collect::<Result<_, _>>()?;
         let (sender, receiver) = mpsc::channel();
         self.peers.send(0, Message::Listen(bound, sender));
         match receiver.recv() {
@@ -292,6 +304,19 @@ fn listen(config: &Config, sockets: Vec<TcpListener>) -> Result<Vec<BoundListene
         Some((address, _)) => Err(Error::Unclaimed { address: *address }),
         None => Ok(bound),
     }
+}
+
+/// Listens on all addresses over RDMA, and tells them node by node.
+fn listen_rdma(config: &Config, bound: &mut Vec<BoundListener>) -> Result<Vec<Vec<SocketAddr>>, Error> {
+    let mut addresses = vec![Vec::new(); config.nodes.len()];
+    for (node, (of_node, found)) in config.nodes.iter().zip(&mut addresses).enumerate() {
+        for address in &of_node.listen_rdma {
+            let listener = bind_rdma(node, *address)?;
+            found.push(listener.address);
+            bound.push(listener);
+        }
+    }
+    Ok(addresses)
 }
 
 /// For each loop what it waits with, and what wakes it.

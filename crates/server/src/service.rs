@@ -182,7 +182,7 @@ impl Executor<'_> {
 pub(crate) struct Service<'a> {
     pub executor: Executor<'a>,
     /// What stores are seen to hold holds for the calls of one receive.
-    pub moment: &'a store::Moment,
+    pub moment: Option<&'a store::Moment>,
     pub counters: &'a mut Counters,
     pub off_loop: &'a OffLoop,
     /// The connection's calls that workers have.
@@ -303,7 +303,9 @@ impl Sink for Service<'_> {
 
     #[inline]
     fn receiving(&mut self) {
-        self.moment.renew();
+        if let Some(moment) = self.moment {
+            moment.renew();
+        }
     }
 
     #[inline]

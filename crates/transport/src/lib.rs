@@ -56,6 +56,9 @@ pub enum Error {
     /// The system refused.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// A connection over RDMA broke, or its peer broke the protocol.
+    #[error(transparent)]
+    Rdma(#[from] rdma::Error),
     /// A fault that a test asked for.
     #[error("an injected fault cut the connection")]
     Injected,

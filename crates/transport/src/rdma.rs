@@ -15,7 +15,8 @@
 //! - Any error ends the connection. Drop the endpoint then: that ends the queue pair first, so that afterwards no peer
 //!   reaches the memory of its buffers, whoever still holds one. This is the fence before such memory is used again.
 //!
-//! [`Requester`] is a client's connection on top of it: calls and replies, as the machine of `rpcrdma` frames them.
+//! [`Requester`] is a client's connection on top of it, [`Responder`] a server's: calls and replies, as the machines of
+//! `rpcrdma` frame them.
 //!
 //! Everything runs on the thread that calls; nothing blocks but what the system does to make and end objects.
 
@@ -23,13 +24,15 @@ mod endpoint;
 mod listener;
 mod pool;
 mod requester;
+mod responder;
 
 pub use endpoint::Endpoint;
 pub use listener::{Incoming, Listener};
 pub use pool::{Buffer, Part};
 pub use requester::{Expect, Requester};
+pub use responder::Responder;
 pub use rpcrdma::connect::{Agreed, Offer};
-pub use verbs::Access;
+pub use verbs::{Access, Error as VerbsError};
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -139,6 +142,9 @@ pub enum Error {
     /// The other end breaks the protocol.
     #[error("{0}")]
     Protocol(#[from] rpcrdma::client::CloseReason),
+    /// The other end, a client, breaks the protocol.
+    #[error("{0}")]
+    Client(#[from] rpcrdma::server::CloseReason),
     /// The caller asked for something that makes no sense.
     #[error("{0}")]
     Misuse(&'static str),

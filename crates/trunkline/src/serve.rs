@@ -8,7 +8,7 @@ use crate::output;
 use clap::Args;
 use server::config::network::{self, Network, NetworkError};
 use server::config::size;
-use server::{Config, NodeId, Server};
+use server::{Config, ListenAddress, NodeId, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
@@ -52,9 +52,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "PATH", default_value = "/export")]
     export: String,
     /// Quick: where a node listens, `10.0.0.1:2049` or `[fd00::1]:2049`; each is a node of the group
-    /// [default: 127.0.0.1:2049, or the sockets that were passed on].
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listen)]
-    listen: Vec<SocketAddr>,
+    /// [default: 127.0.0.1:2049, or the sockets that were passed on]. With `rdma:` before it (`rdma:10.0.0.1:20049`)
+    /// the node with that address, else the first, also answers over RDMA there; MOUNT needs TCP beside it.
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<ListenAddress>,
     /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8, a host's name); repeat for more.
     #[arg(long, value_name = "CLIENT", value_parser = clients)]
     allow: Vec<Allowed>,
@@ -81,14 +82,11 @@ pub struct ServeArgs {
 
 const EXAMPLES: &str = "Examples:\n  \
     trunkline serve --mem 2GiB --listen 127.0.0.1:2049 --listen 127.0.0.2:2049\n  \
+    trunkline serve --mem 2GiB --listen 10.0.0.1:2049 --listen rdma:10.0.0.1:20049\n  \
     trunkline serve --dir /srv/data --export /data --listen 10.0.0.1:2049 --allow 10.0.0.0/8\n  \
     trunkline serve --dir /srv/data --group /run/trunkline/data --listen 10.0.0.1:2049 &\n  \
     trunkline serve --dir /srv/data --group /run/trunkline/data --listen 10.0.0.2:2049 &\n  \
     mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,nolock 127.0.0.1:/export /mnt";
-
-fn listen(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "write an address and a port, like 10.0.0.1:2049 or [fd00::1]:2049".to_owned())
-}
 
 /// Who one `--allow` stands for.
 type Allowed = std::sync::Arc<[Network]>;
@@ -103,7 +101,11 @@ const QUICK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Add
 impl ServeArgs {
     /// The configuration. `passed` are the addresses of sockets that were passed on.
     fn config(&self, passed: &[SocketAddr]) -> Result<Config, Error> {
-        let listen = match (self.listen.as_slice(), passed) {
+        let tcp: Vec<_> = self.listen.iter().filter_map(|listen| listen.tcp()).collect();
+        let rdma: Vec<_> = self.listen.iter().filter_map(|listen| listen.rdma()).collect();
+        let listen = match (tcp.as_slice(), passed) {
+            // RDMA alone is refused: MOUNT needs TCP.
+            ([], []) if !rdma.is_empty() => &[][..],
             ([], []) => &[QUICK],
             ([], passed) => passed,
             (listen, _) => listen,
@@ -122,6 +124,9 @@ impl ServeArgs {
             config.rpcbind = Some(server::RPCBIND_PORT);
         }
         config.group = self.group.clone().or(config.group);
+        if self.config.is_none() {
+            config.add_rdma(&rdma);
+        }
         config.congestion = self.congestion.clone().or(config.congestion);
         config.loops = self.loops.or(config.loops);
         Ok(config)
@@ -141,6 +146,9 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
     for (index, name) in names.iter().enumerate() {
         for address in server.node_addresses(NodeId(index)) {
             told.push_str(&format!("listening on {address} (node {name})\n"));
+        }
+        for address in server.node_rdma_addresses(NodeId(index)) {
+            told.push_str(&format!("listening on {address} over RDMA (node {name})\n"));
         }
     }
     told.push_str("ready\n");

@@ -5,6 +5,8 @@
 mod kernel_client;
 #[path = "vm/kernel_on_dir.rs"]
 mod kernel_on_dir;
+#[path = "vm/kernel_over_rdma.rs"]
+mod kernel_over_rdma;
 #[path = "vm/kernel_server.rs"]
 mod kernel_server;
 #[path = "vm/lifetime.rs"]

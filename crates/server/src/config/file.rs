@@ -1,12 +1,12 @@
 //! The TOML form of a configuration, and its errors: file, line, what is wrong, what to do.
 
+use super::ListenAddress;
 use super::{
     ANONYMOUS_ID, Config, ExportConfig, Limits, Network, NodeConfig, StoreConfig, WORKERS, network, size,
 };
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::fmt;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use toml::Spanned;
@@ -105,15 +105,11 @@ impl<'de> Deserialize<'de> for Clients {
     }
 }
 
-struct Listen(SocketAddr);
+struct Listen(ListenAddress);
 
 impl<'de> Deserialize<'de> for Listen {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let parse = |text: &str| {
-            text.parse().map_err(|_| {
-                format!("\"{text}\" is no address with a port; write 10.0.0.1:2049 or [fd00::1]:2049")
-            })
-        };
+        let parse = |text: &str| text.parse();
         text(deserializer, parse).map(Self)
     }
 }
@@ -281,7 +277,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
     })?;
     let node = |(index, node): (usize, Node)| NodeConfig {
         name: node.name.unwrap_or_else(|| format!("node{}", index + 1)),
-        listen: node.listen.into_iter().map(|listen| listen.0).collect(),
+        listen: node.listen.iter().filter_map(|listen| listen.0.tcp()).collect(),
+        listen_rdma: node.listen.iter().filter_map(|listen| listen.0.rdma()).collect(),
         pace_bytes_per_s: node.pace.map(|rate| rate.0),
     };
     let mut config = Config {

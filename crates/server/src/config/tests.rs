@@ -112,6 +112,23 @@ fn an_empty_file_is_told_what_it_lacks() {
 }
 
 #[test]
+fn a_node_listens_over_rdma_beside_tcp_and_never_without() {
+    let text = GOOD.replacen("\"[::1]:2049\"", "\"rdma:[::1]:20049\"", 1);
+    let config = Config::from_toml(&text, "rdma.toml").unwrap();
+    assert_eq!(config.nodes[0].listen, ["127.0.0.1:2049".parse().unwrap()]);
+    assert_eq!(config.nodes[0].listen_rdma, ["[::1]:20049".parse().unwrap()]);
+    let mut quick =
+        Config::quick(1 << 20, "/export", &["10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap()]);
+    quick.add_rdma(&["10.0.0.2:2".parse().unwrap(), "10.0.0.3:2".parse().unwrap()]);
+    let of = |node: usize| quick.nodes[node].listen_rdma.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!((of(0), of(1)), (vec!["10.0.0.3:2".to_owned()], vec!["10.0.0.2:2".to_owned()]));
+    let mut alone = Config::quick(1 << 20, "/export", &[]);
+    alone.add_rdma(&["10.0.0.1:2".parse().unwrap()]);
+    let error = alone.check().unwrap_err();
+    assert!(error.to_string().contains("nobody could ask MOUNT"), "{error}");
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let error = Config::from_file(Path::new("/nonexistent/serve.toml")).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/serve.toml"), "{error}");

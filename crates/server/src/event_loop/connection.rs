@@ -4,19 +4,20 @@
 //! ([`Limits::queued_bytes_max`](crate::config::Limits)); then nothing more is taken from it until half of
 //! that is gone. A turn is bounded in bytes and in calls, so that a busy client does not starve the others.
 
-use super::messages::{Accepted, Peers, Place};
+use super::messages::{Accepted, Link, Peers, Place};
+use super::wire::Wire;
 use crate::client::Client;
 use crate::export::Exports;
 use crate::group::Group;
 use crate::off_loop::{Flight, Landed, LandedEnd, OffLoop};
-use crate::replies::{Payload, Pinned, Replies};
-use crate::service::{Executor, IO_BYTES_MAX, Incoming, Service};
+use crate::replies::{Payload, Replies};
+use crate::service::{Executor, IO_BYTES_MAX, Service};
 use crate::statistics::{ConnectionStatistics, Counters};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use transport::poll::Interest;
-use transport::{Scratch, Stream, Transport, socket};
+use transport::poll::{Interest, Poller};
+use transport::{Scratch, socket};
 
 /// A record is at most one WRITE of the largest size, with its head.
 const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
@@ -139,7 +140,7 @@ enum Phase {
 
 /// One connection.
 pub(super) struct Connection {
-    stream: Stream<Payload, Incoming>,
+    stream: Wire,
     pub client: Client,
     pub counters: Counters,
     pub interest: Interest,
@@ -170,17 +171,17 @@ fn record_bytes_max(client: &Client) -> usize {
 }
 
 impl Connection {
-    pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
-        let fd = std::os::fd::AsFd::as_fd(&accepted.socket);
-        // An option that the system refuses makes the connection slower or later to end, not wrong.
-        let _ = socket::set_deadlines(fd, PEER_GONE, PEER_GONE);
-        if let Some(name) = &group.congestion {
-            let _ = socket::set_congestion(fd, name);
+    pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Result<Self, transport::Error> {
+        if let Link::Tcp(socket) = &accepted.link {
+            // An option that the system refuses makes the connection slower or later to end, not wrong.
+            let _ = socket::set_deadlines(socket.as_fd(), PEER_GONE, PEER_GONE);
+            if let Some(name) = &group.congestion {
+                let _ = socket::set_congestion(socket.as_fd(), name);
+            }
         }
         let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, group.exports());
-        let limits = transport::Limits { record_bytes_max: record_bytes_max(&client) };
         let connection = Self {
-            stream: Stream::new(accepted.socket, limits),
+            stream: Wire::new(accepted.link, record_bytes_max(&client))?,
             client,
             counters: Counters::default(),
             interest: Interest::READ,
@@ -199,7 +200,7 @@ impl Connection {
         if let Some(share) = group.nodes.get(connection.client.node).and_then(crate::group::Node::share) {
             connection.set_pace(Some(share));
         }
-        connection
+        Ok(connection)
     }
 
     /// The exports or their rules have changed; calls that come from now on are held to them.
@@ -208,18 +209,29 @@ impl Connection {
         self.stream.set_record_bound(record_bytes_max(&self.client));
     }
 
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.fd()
+    /// Has a poller wait for it.
+    pub fn register(&self, poller: &Poller, token: u64) -> std::io::Result<()> {
+        self.stream.register(poller, token)
+    }
+
+    /// The socket, where there is one.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.socket()
     }
 
     pub fn set_pace(&self, bytes_per_s: Option<u64>) {
-        if let Err(error) = socket::set_pacing(self.fd(), bytes_per_s) {
+        // A device sends as it sees fit: what is over RDMA has no pace.
+        let Some(socket) = self.socket() else { return };
+        if let Err(error) = socket::set_pacing(socket, bytes_per_s) {
             tracing::warn!(%error, peer = %self.client.peer, "the connection cannot be paced");
         }
     }
 
     /// What to wait for.
     pub const fn wanted(&self) -> Interest {
+        if self.stream.is_rdma() {
+            return Interest::READ;
+        }
         let read = match self.phase {
             Phase::Serving => !self.paused,
             Phase::Ending => false,
@@ -234,7 +246,11 @@ impl Connection {
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }
-        if self.unsent {
+        if let Wire::Rdma(responder) = &mut self.stream {
+            responder.wake();
+        }
+        // What happens over RDMA must be taken in every turn: it would wake us again and again.
+        if self.unsent || self.stream.is_rdma() {
             let queued = self.stream.queued_bytes();
             if let Err(error) = self.flush() {
                 return Step::Close(Close::Transport(error));
@@ -262,7 +278,7 @@ impl Connection {
     }
 
     fn flush(&mut self) -> Result<(), transport::Error> {
-        let flushed = self.stream.flush(&Pinned).inspect_err(|error| {
+        let flushed = self.stream.flush().inspect_err(|error| {
             // The client asks again on its next connection.
             if is_bad_address(error) {
                 tracing::info!(peer = %self.client.peer, "a file got shorter while it was sent");
@@ -290,10 +306,11 @@ impl Connection {
             text: &mut work.text,
             now,
         };
-        let moment = store::Moment::begin();
+        // What goes over RDMA is copied here, so it must be memory of ours and no page of a file's that may go.
+        let moment = (!self.stream.is_rdma()).then(store::Moment::begin);
         let mut service = Service {
             executor,
-            moment: &moment,
+            moment: moment.as_ref(),
             counters: &mut self.counters,
             off_loop,
             flight: &mut self.flight,
@@ -308,7 +325,7 @@ impl Connection {
         let out_of_turn = calls_left == 0;
         let stream = &mut self.stream;
         work.replies.drain(|head, payload, len| stream.push(payload, len, |out| out.extend_from_slice(head)));
-        if self.stream.queued_bytes() > 0
+        if (self.stream.queued_bytes() > 0 || self.stream.is_rdma())
             && let Err(error) = self.flush()
         {
             return Some(Step::Close(Close::Transport(error)));
@@ -370,10 +387,11 @@ impl Connection {
     /// What comes after sending.
     fn finish_turn(&mut self, now: Duration) -> Step {
         if self.phase == Phase::Ending && !self.unsent && self.flight.calls() > 0 {
+            let Some(socket) = self.socket() else { return Step::Wait };
             // Nothing but a break of the connection wakes us then, and it would again and again.
             let mut byte = [0; 1];
             let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-            return match rustix::net::recv(self.fd(), &mut byte, flags) {
+            return match rustix::net::recv(socket, &mut byte, flags) {
                 Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
                 Err(error) => Step::Close(Close::System(error.into())),
             };
@@ -385,7 +403,8 @@ impl Connection {
             return Step::Close(Close::Peer);
         }
         // A close with unread calls would be a reset, which may overtake replies; so only our half is closed.
-        if rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write).is_err() {
+        let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
+        if rustix::net::shutdown(socket, rustix::net::Shutdown::Write).is_err() {
             return Step::Close(Close::Drained);
         }
         self.phase = Phase::Lingering { until: now + LINGER };
@@ -395,7 +414,8 @@ impl Connection {
     /// Reads calls that came too late, and drops them: their clients take them elsewhere.
     fn discard(&self) -> Step {
         let mut room = [0_u8; 16 << 10];
-        match rustix::io::read(self.fd(), &mut room) {
+        let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
+        match rustix::io::read(socket, &mut room) {
             Ok(0) => Step::Close(Close::Drained),
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
             Err(_) => Step::Close(Close::Drained),
@@ -421,7 +441,7 @@ impl Connection {
 
     /// Memory that it holds: replies that are queued, and what has come of a record that is not complete.
     pub fn holds(&self) -> usize {
-        self.stream.queued_bytes() + self.stream.held_bytes() + self.stream.landing_bytes()
+        self.stream.holds()
     }
 
     /// Gives it its next turn, though its socket has nothing, when it waited only for others to hold less.
@@ -470,8 +490,7 @@ impl Connection {
     /// Closes it.
     pub fn end(self, why: &Close) {
         if why.is_reset() {
-            // Memory that a payload was being received into goes back to its store by this, too.
-            drop(self.stream.abort());
+            self.stream.abort();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The listening sockets of all nodes; the first loop has them.
 
-use super::messages::{Accepted, Peers};
+use super::messages::{Accepted, Link, Peers};
 use super::{LISTENERS, TICK};
 use crate::error::Error;
 use crate::group::Group;
@@ -10,17 +10,51 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use transport::poll::{Interest, Poller};
-use transport::socket;
+use transport::{rdma, socket};
 
 /// Connections accepted in one turn, so that a flood of them does not hold up those that are there.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// A socket that listens for a node.
+/// What listens for a node.
 #[derive(Debug)]
 pub(crate) struct BoundListener {
     pub node: usize,
     pub address: SocketAddr,
-    socket: OwnedFd,
+    door: Door,
+}
+
+#[derive(Debug)]
+enum Door {
+    Tcp(OwnedFd),
+    Rdma(rdma::Listener),
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Rdma(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Door {
+    /// The next who came, with both addresses where they are known.
+    fn accept(&self) -> io::Result<Option<(Link, SocketAddr, Option<SocketAddr>)>> {
+        match self {
+            Self::Tcp(socket) => Ok(socket::accept(socket.as_fd())?.map(|(socket, peer)| {
+                let local = socket::local_address(socket.as_fd()).ok();
+                (Link::Tcp(socket), peer, local)
+            })),
+            Self::Rdma(listener) => {
+                let incoming = listener.take().map_err(io::Error::other)?;
+                Ok(incoming.map(|incoming| {
+                    let (peer, local) = (incoming.peer(), incoming.local());
+                    (Link::Rdma(Box::new(incoming)), peer, Some(local))
+                }))
+            }
+        }
+    }
 }
 
 impl BoundListener {
@@ -29,11 +63,11 @@ impl BoundListener {
         let failed = |error| Error::System { what: "a socket that was passed on", error };
         let address = socket.local_addr().map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { node, address, socket: socket.into() })
+        Ok(Self { node, address, door: Door::Tcp(socket.into()) })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.door.as_fd()
     }
 }
 
@@ -49,7 +83,14 @@ pub(crate) fn bind(node: usize, address: SocketAddr) -> Result<BoundListener, Er
     {
         let _ = socket::set_congestion(socket.as_fd(), &name);
     }
-    Ok(BoundListener { node, address, socket })
+    Ok(BoundListener { node, address, door: Door::Tcp(socket) })
+}
+
+/// Listens on an address for a node over RDMA; port 0 becomes a port.
+pub(crate) fn bind_rdma(node: usize, address: SocketAddr) -> Result<BoundListener, Error> {
+    let failed = |error| Error::ListenRdma { address, error };
+    let listener = rdma::Listener::bind(address).map_err(failed)?;
+    Ok(BoundListener { node, address: listener.address(), door: Door::Rdma(listener) })
 }
 
 /// The listeners of a loop.
@@ -64,7 +105,7 @@ impl Listeners {
     pub fn add(&mut self, poller: &Poller, bound: Vec<BoundListener>) -> io::Result<()> {
         for listener in bound {
             let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
-            poller.add(&listener.socket, LISTENERS + free as u64, Interest::READ)?;
+            poller.add(&listener.door, LISTENERS + free as u64, Interest::READ)?;
             match self.slots.get_mut(free) {
                 Some(slot) => *slot = Some(listener),
                 None => self.slots.push(Some(listener)),
@@ -93,15 +134,15 @@ impl Listeners {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
         let Some(Some(listener)) = self.slots.get(index) else { return };
         for _ in 0..ACCEPTS_PER_TURN {
-            match socket::accept(listener.socket.as_fd()) {
+            match listener.door.accept() {
                 Ok(None) => return,
-                Ok(Some((socket, peer))) => {
-                    let local = socket::local_address(socket.as_fd()).unwrap_or(listener.address);
+                Ok(Some((link, peer, local))) => {
+                    let local = local.unwrap_or(listener.address);
                     let id = group.next_connection.fetch_add(1, Ordering::Relaxed);
                     if let Some(node) = group.nodes.get(listener.node) {
                         node.enter();
                     }
-                    peers.place(Accepted { socket, peer, local, node: listener.node, id });
+                    peers.place(Accepted { link, peer, local, node: listener.node, id });
                 }
                 Err(error) => {
                     // The waiting connection would wake us again at once; others may free a descriptor.
@@ -125,7 +166,7 @@ impl Listeners {
         for (index, listener) in self.slots.iter().enumerate() {
             if let Some(listener) = listener {
                 // It was added under this token, so that the change cannot fail for a reason we could mend.
-                let _ = poller.modify(&listener.socket, LISTENERS + index as u64, interest);
+                let _ = poller.modify(&listener.door, LISTENERS + index as u64, interest);
             }
         }
     }

@@ -13,11 +13,20 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use transport::poll::Waker;
+use transport::rdma;
+
+/// How a client came.
+#[derive(Debug)]
+pub(crate) enum Link {
+    Tcp(OwnedFd),
+    /// It wants to connect; the loop that gets it says yes.
+    Rdma(Box<rdma::Incoming>),
+}
 
 /// A connection that was accepted and belongs to the loop that gets it.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    pub socket: OwnedFd,
+    pub link: Link,
     pub peer: SocketAddr,
     pub local: SocketAddr,
     pub node: usize,

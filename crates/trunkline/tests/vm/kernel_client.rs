@@ -26,6 +26,18 @@ impl Mounted {
 
     /// Serves with these arguments.
     pub(super) fn serving(name: &str, port: u16, options: &str, arguments: &[&str]) -> Self {
+        Self::mounted(name, port, &format!("proto=tcp,port={port},{options}"), arguments)
+    }
+
+    /// Serves in memory over RDMA too, and is mounted over that.
+    pub(super) fn over_rdma(name: &str, port: u16, options: &str) -> Self {
+        let over_rdma = port + 1000;
+        let listen = format!("rdma:10.77.1.2:{over_rdma}");
+        let arguments = ["--mem", "256MiB", "--listen", &listen];
+        Self::mounted(name, port, &format!("proto=rdma,port={over_rdma},{options}"), &arguments)
+    }
+
+    fn mounted(name: &str, port: u16, options: &str, arguments: &[&str]) -> Self {
         let listen = format!("10.77.1.2:{port}");
         let mut serve = vec!["serve".to_owned(), "--listen".to_owned(), listen];
         serve.extend(arguments.iter().map(|&argument| argument.to_owned()));
@@ -33,7 +45,7 @@ impl Mounted {
         let directory = format!("/mnt/{name}");
         sh(&format!(
             "mkdir -p {directory}
-             mount -t nfs -o vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,{options} \
+             mount -t nfs -o vers=3,mountport={port},mountproto=tcp,nolock,{options} \
              10.77.1.2:/export {directory}"
         ));
         Self { directory, serve, server }

@@ -1,0 +1,75 @@
+//! Where a node listens, as people write it: `10.0.0.1:2049`, `[fd00::1]:2049`, or over RDMA `rdma:10.0.0.1:20049`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// An address to listen on, and what over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// NFS and MOUNT over TCP.
+    Tcp(SocketAddr),
+    /// NFS over RDMA.
+    Rdma(SocketAddr),
+}
+
+impl ListenAddress {
+    /// The address, if it is one of TCP.
+    #[must_use]
+    pub const fn tcp(self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(address),
+            Self::Rdma(_) => None,
+        }
+    }
+
+    /// The address, if it is one of RDMA.
+    #[must_use]
+    pub const fn rdma(self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Rdma(address) => Some(address),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Rdma(address) => write!(f, "rdma:{address}"),
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let over_rdma = text.strip_prefix("rdma:");
+        let address = over_rdma.unwrap_or(text).parse().map_err(|_| {
+            format!(
+                "\"{text}\" is no address with a port; write 10.0.0.1:2049 or [fd00::1]:2049, and for RDMA \
+                 rdma:10.0.0.1:20049"
+            )
+        })?;
+        Ok(if over_rdma.is_some() { Self::Rdma(address) } else { Self::Tcp(address) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_says_what_it_is_over_and_is_shown_as_it_was_written() {
+        for text in ["10.0.0.1:2049", "[fd00::1]:2049", "rdma:10.0.0.1:20049", "rdma:[fd00::1]:20049"] {
+            let address: ListenAddress = text.parse().expect("it is one");
+            assert_eq!(address.to_string(), text);
+            assert_eq!(address.rdma().is_some(), text.starts_with("rdma:"));
+        }
+        for text in ["10.0.0.1", "rdma:", "rdma:10.0.0.1", "RDMA:10.0.0.1:1", "tcp:10.0.0.1:1", ""] {
+            assert!(text.parse::<ListenAddress>().is_err(), "{text}");
+        }
+    }
+}

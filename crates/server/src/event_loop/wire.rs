@@ -1,0 +1,134 @@
+//! What carries a connection: a stream over TCP, or calls and replies over RDMA.
+
+use super::messages::Link;
+use crate::replies::{Payload, Pinned};
+use crate::service::Incoming;
+use std::io;
+use std::os::fd::BorrowedFd;
+use transport::poll::{Interest, Poller};
+use transport::rdma::Responder;
+use transport::{Error, Received, Scratch, Sink, Stream, Transport};
+
+/// See the module's documentation.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "streams are what there is most of; they need no pointer to follow"
+)]
+pub(super) enum Wire {
+    Tcp(Stream<Payload, Incoming>),
+    Rdma(Box<Responder<Payload>>),
+}
+
+impl Wire {
+    /// Begins with what was accepted; records of the client are at most so long.
+    pub fn new(link: Link, record_bytes_max: usize) -> Result<Self, Error> {
+        Ok(match link {
+            Link::Tcp(socket) => Self::Tcp(Stream::new(socket, transport::Limits { record_bytes_max })),
+            Link::Rdma(incoming) => Self::Rdma(Box::new(Responder::accept(*incoming, record_bytes_max)?)),
+        })
+    }
+
+    /// Has a poller wait for it.
+    pub fn register(&self, poller: &Poller, token: u64) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => poller.add(stream.fd(), token, Interest::READ),
+            Self::Rdma(responder) => {
+                let fds = responder.fds().map_err(io::Error::other)?;
+                fds.into_iter().try_for_each(|fd| poller.add(fd, token, Interest::READ))
+            }
+        }
+    }
+
+    /// The socket, where there is one.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tcp(stream) => Some(stream.fd()),
+            Self::Rdma(_) => None,
+        }
+    }
+
+    pub const fn is_rdma(&self) -> bool {
+        matches!(self, Self::Rdma(_))
+    }
+
+    pub fn set_record_bound(&mut self, bytes: usize) {
+        match self {
+            Self::Tcp(stream) => stream.set_record_bound(bytes),
+            Self::Rdma(responder) => responder.set_record_bound(bytes),
+        }
+    }
+
+    pub fn receive(
+        &mut self,
+        scratch: &mut Scratch,
+        sink: &mut impl Sink<Landing = Incoming>,
+        budget_bytes: usize,
+    ) -> Result<Received, Error> {
+        match self {
+            Self::Tcp(stream) => stream.receive(scratch, sink, budget_bytes),
+            // A client has few enough calls outstanding that all of them are one turn's.
+            Self::Rdma(responder) => Ok(responder.receive(sink)?),
+        }
+    }
+
+    pub fn push(&mut self, payload: Payload, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
+        match self {
+            Self::Tcp(stream) => stream.push(payload, payload_len, head),
+            Self::Rdma(responder) => responder.push(payload, payload_len, head),
+        }
+    }
+
+    pub fn flush(&mut self) -> Result<bool, Error> {
+        match self {
+            Self::Tcp(stream) => stream.flush(&Pinned),
+            Self::Rdma(responder) => Ok(responder.flush(&Pinned)?),
+        }
+    }
+
+    pub fn queued_bytes(&self) -> usize {
+        match self {
+            Self::Tcp(stream) => stream.queued_bytes(),
+            Self::Rdma(responder) => responder.queued_bytes(),
+        }
+    }
+
+    pub fn queued_records(&self) -> usize {
+        match self {
+            Self::Tcp(stream) => stream.queued_records(),
+            Self::Rdma(responder) => responder.queued_records(),
+        }
+    }
+
+    /// Memory that it holds: replies that are queued, and what has come of a record that is not complete. What is read of
+    /// a client's memory has a bound of its own.
+    pub fn holds(&self) -> usize {
+        match self {
+            Self::Tcp(stream) => stream.queued_bytes() + stream.held_bytes() + stream.landing_bytes(),
+            Self::Rdma(responder) => responder.queued_bytes(),
+        }
+    }
+
+    pub fn within_record(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.within_record(),
+            // A message is received whole or not at all.
+            Self::Rdma(_) => false,
+        }
+    }
+
+    pub fn incomplete_bytes(&self) -> usize {
+        match self {
+            Self::Tcp(stream) => stream.incomplete_bytes(),
+            Self::Rdma(_) => 0,
+        }
+    }
+
+    /// Ends it so that nothing is delivered any more. Memory that a payload was being received into goes back to its
+    /// store by this, too.
+    pub fn abort(self) {
+        match self {
+            Self::Tcp(stream) => drop(stream.abort()),
+            Self::Rdma(responder) => drop(responder),
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The server's end of a connection over RDMA: takes calls apart, reads what they offer, and sends replies. RFC 8166
+//!
+//! Calls come out as records, as from a stream, and replies go in as records: each is matched to its call by its number,
+//! so whoever executes calls needs to know nothing of chunks. Nothing blocks; the owner calls [`Responder::wake`] when
+//! a descriptor is readable, then [`Responder::flush`] and [`Responder::receive`].
+//!
+//! Bounds: a client has [`CREDITS`] calls outstanding at most; what is read of its memory and not yet handed out is
+//! [`READ_BYTES_MAX`] at most, which is half of the registered pool, so that replies always find room in the end.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
+
+use rpcrdma::header::{Chunk, Segment, bytes_of};
+use rpcrdma::nfs::holds;
+use rpcrdma::server::{Limits, Message, Output, Payload, Piece, ReadInto, RequestId, Server, Source as From};
+use verbs::Access;
+
+use super::{Buffer, Endpoint, Error, Event, Incoming, Options, Part};
+use crate::{Landing, Place, Received, Sink, Slices, SlicesMut, Source};
+
+/// Calls that one client may have outstanding on a connection: what Linux grants, too.
+const CREDITS: u32 = 64;
+/// What a connection registers for payload at most. Replies for which there is no room wait for those that have it.
+const POOL_BYTES_MAX: usize = 32 << 20;
+/// What is read of a client's memory before its calls are taken.
+const READ_BYTES_MAX: usize = POOL_BYTES_MAX / 2;
+
+/// Work whose end matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Read(RequestId),
+    /// All that was sent is with the client once these are done.
+    Sent,
+}
+
+/// What was read for a call.
+#[derive(Debug, Default)]
+struct Fetched {
+    message: Option<Buffer>,
+    payload: Option<Buffer>,
+}
+
+impl Fetched {
+    fn bytes(&self) -> usize {
+        [&self.message, &self.payload].into_iter().flatten().map(|buffer| buffer.region().bytes()).sum()
+    }
+}
+
+/// A call that is whole.
+#[derive(Debug)]
+struct Call {
+    head: Vec<u8>,
+    payload: Option<Payload>,
+    fetched: Fetched,
+}
+
+#[derive(Debug)]
+struct Reply<P> {
+    head: Vec<u8>,
+    payload: P,
+    payload_len: usize,
+}
+
+impl<P> Reply<P> {
+    const fn bytes(&self) -> usize {
+        self.head.len() + self.payload_len
+    }
+}
+
+/// See the module's documentation. `P` names a payload, as [`Source`] knows it.
+#[derive(Debug)]
+pub struct Responder<P> {
+    /// First: it is dropped first, and its queue pair with it.
+    endpoint: Endpoint<Tag>,
+    server: Server,
+    /// Calls that were handed out, by their numbers.
+    unanswered: HashMap<u32, VecDeque<RequestId>>,
+    /// What is to be read once there is room.
+    reads: VecDeque<(RequestId, ReadInto, Chunk)>,
+    fetched: HashMap<RequestId, Fetched>,
+    /// Bytes of registered memory that calls hold which were not taken yet.
+    read_bytes: usize,
+    calls: VecDeque<Call>,
+    replies: VecDeque<Reply<P>>,
+    queued_bytes: usize,
+    /// The reply that is being sent, and what is left to do for it.
+    current: Option<Reply<P>>,
+    outgoing: VecDeque<Output>,
+    inbox: Vec<u8>,
+}
+
+impl<P> Responder<P> {
+    /// Accepts a client, whose calls are at most so long.
+    ///
+    /// # Errors
+    /// The system's refusal, above all of memory that would have to be locked.
+    pub fn accept(incoming: Incoming, record_bytes_max: usize) -> Result<Self, Error> {
+        let options = Options { receives: CREDITS, pool_bytes_max: POOL_BYTES_MAX, ..Options::default() };
+        let endpoint = incoming.prepare(&options)?;
+        let agreed = endpoint.agreed().ok_or(Error::Misuse("a client that has offered nothing"))?;
+        let limits = Limits { credits: CREDITS, payload_bytes: bound(record_bytes_max) };
+        let mut this = Self {
+            endpoint,
+            server: Server::new(agreed, limits),
+            unanswered: HashMap::new(),
+            reads: VecDeque::new(),
+            fetched: HashMap::new(),
+            read_bytes: 0,
+            calls: VecDeque::new(),
+            replies: VecDeque::new(),
+            queued_bytes: 0,
+            current: None,
+            outgoing: VecDeque::new(),
+            inbox: Vec::new(),
+        };
+        this.carry_out()?;
+        this.endpoint.accept()?;
+        Ok(this)
+    }
+
+    /// What to wait for until readable.
+    ///
+    /// # Errors
+    /// None on a connection that was accepted.
+    pub fn fds(&self) -> Result<[BorrowedFd<'_>; 2], Error> {
+        let (events, completions) = self.endpoint.fds();
+        Ok([events, completions.ok_or(Error::Misuse("the connection has no device yet"))?])
+    }
+
+    /// Bounds how long calls may be from now on.
+    pub fn set_record_bound(&mut self, bytes: usize) {
+        self.server.set_payload_bound(bound(bytes));
+    }
+
+    /// Bytes of replies that wait for registered memory.
+    #[must_use]
+    pub const fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub fn queued_records(&self) -> usize {
+        self.replies.len()
+    }
+
+    /// Tells that a descriptor was readable.
+    pub const fn wake(&mut self) {
+        self.endpoint.wake();
+    }
+
+    /// Hands calls to the sink, while it wants more.
+    ///
+    /// # Errors
+    /// The connection is finished.
+    pub fn receive<S: Sink>(&mut self, sink: &mut S) -> Result<Received, Error> {
+        self.pump()?;
+        let mut received = Received::default();
+        while sink.wants_more() {
+            let Some(call) = self.calls.pop_front() else { break };
+            let payload_bytes = call.payload.map_or(0, |payload| payload.bytes);
+            received.bytes += call.head.len() + to_usize(payload_bytes);
+            self.read_bytes = self.read_bytes.saturating_sub(call.fetched.bytes());
+            hand_out(&call, sink)?;
+        }
+        self.begin_reads()?;
+        Ok(received)
+    }
+
+    /// Queues a reply: what `head` appends, then the payload. One to no call is dropped.
+    pub fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        head(&mut bytes);
+        let reply = Reply { head: bytes, payload, payload_len };
+        self.queued_bytes += reply.bytes();
+        self.replies.push_back(reply);
+    }
+
+    /// Sends what is queued, as far as there is memory; true when all of it is with the client.
+    ///
+    /// # Errors
+    /// The connection is finished.
+    pub fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
+        self.pump()?;
+        loop {
+            while !self.outgoing.is_empty() {
+                if !self.carry_first(source)? {
+                    return Ok(false);
+                }
+                self.outgoing.pop_front();
+            }
+            self.current = None;
+            let Some(reply) = self.replies.pop_front() else { break };
+            self.queued_bytes -= reply.bytes();
+            let Some(request) = self.asked(&reply.head) else { continue };
+            let payload_len = u32::try_from(reply.payload_len).ok().filter(|len| *len > 0);
+            self.server.reply(request, reply.head.clone(), payload_len);
+            self.outgoing.extend(std::iter::from_fn(|| self.server.poll_output()));
+            self.current = Some(reply);
+        }
+        Ok(self.endpoint.work_under_way() == 0)
+    }
+
+    /// The call that a reply answers, by the number it begins with.
+    fn asked(&mut self, head: &[u8]) -> Option<RequestId> {
+        let xid = u32::from_be_bytes(*head.first_chunk()?);
+        let requests = self.unanswered.get_mut(&xid)?;
+        let request = requests.pop_front();
+        if requests.is_empty() {
+            self.unanswered.remove(&xid);
+        }
+        request
+    }
+
+    /// Takes all that has happened.
+    fn pump(&mut self) -> Result<(), Error> {
+        while let Some(event) = self.endpoint.poll(&mut self.inbox)? {
+            match event {
+                Event::Connected(_) | Event::Done(Tag::Sent) => {}
+                Event::Done(Tag::Read(request)) => {
+                    self.server.handle_read_done(request);
+                    self.carry_out()?;
+                }
+                Event::Received => {
+                    self.server.handle_receive(&self.inbox);
+                    self.carry_out()?;
+                }
+            }
+        }
+        self.begin_reads()
+    }
+
+    /// Does what the machine says of calls.
+    fn carry_out(&mut self) -> Result<(), Error> {
+        while let Some(output) = self.server.poll_output() {
+            match output {
+                Output::PostReceives(count) => self.endpoint.post_receives(count)?,
+                Output::Read { request, into, chunk } => self.reads.push_back((request, into, chunk)),
+                Output::Call { request, xid, message, payload, .. } => {
+                    let fetched = self.fetched.remove(&request).unwrap_or_default();
+                    let head = match (message, &fetched.message) {
+                        (Message::Received(range), _) => self.inbox.get(range).unwrap_or_default().to_vec(),
+                        (Message::Kept(bytes), _) => bytes,
+                        (Message::Read(bytes), Some(buffer)) => {
+                            let mut head = vec![0; to_usize(bytes)];
+                            buffer.read(0, &mut head)?;
+                            head
+                        }
+                        (Message::Read(_), None) => Vec::new(),
+                    };
+                    self.unanswered.entry(xid).or_default().push_back(request);
+                    self.calls.push_back(Call { head, payload, fetched });
+                }
+                // An answer to a header that made no sense; all others come from replies.
+                Output::Send { bytes, invalidate, .. } => {
+                    self.endpoint.send(&[&bytes], invalidate, Some(Tag::Sent))?;
+                }
+                Output::Close(reason) => return Err(reason.into()),
+                // We call no client back.
+                Output::Write { .. } | Output::Reverse(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to read what calls offer, as far as there is room.
+    fn begin_reads(&mut self) -> Result<(), Error> {
+        while let Some((request, into, chunk)) = self.reads.front() {
+            let (request, into) = (*request, *into);
+            // The machine holds it against the bound.
+            let bytes = usize::try_from(bytes_of(chunk)).unwrap_or(usize::MAX);
+            let Some(buffer) = self.endpoint.buffer(bytes, Access::Local)? else { return Ok(()) };
+            let held = buffer.region().bytes();
+            if self.read_bytes > 0 && self.read_bytes + held > READ_BYTES_MAX {
+                return Ok(());
+            }
+            self.read_bytes += held;
+            let segments: Vec<Segment> = chunk.iter().copied().filter(|segment| segment.length > 0).collect();
+            let (mut from, count) = (0, segments.len());
+            for (at, segment) in segments.into_iter().enumerate() {
+                let part = Part { buffer: buffer.clone(), from, bytes: segment.length };
+                from += to_usize(segment.length);
+                let tag = (at + 1 == count).then_some(Tag::Read(request));
+                self.endpoint.read(segment.offset, segment.handle, part, tag)?;
+            }
+            let fetched = self.fetched.entry(request).or_default();
+            match into {
+                ReadInto::Message => fetched.message = Some(buffer),
+                ReadInto::Payload => fetched.payload = Some(buffer),
+            }
+            self.reads.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Does the first thing that is left to do for the current reply; false while there is no memory for it.
+    fn carry_first(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
+        let mut payload = Slices::new();
+        if let Some(reply) = &self.current {
+            source.slices(&reply.payload, &mut payload);
+        }
+        match self.outgoing.front() {
+            Some(Output::Write { message, pieces, .. }) => {
+                let bytes = pieces.iter().map(|piece| to_usize(piece.to.length)).sum();
+                if bytes == 0 {
+                    return Ok(true);
+                }
+                let Some(buffer) = self.endpoint.buffer(bytes, Access::Local)? else { return Ok(false) };
+                let mut from = 0;
+                for piece in pieces {
+                    fill(&buffer, from, piece, message, &payload)?;
+                    let part = Part { buffer: buffer.clone(), from, bytes: piece.to.length };
+                    from += to_usize(piece.to.length);
+                    // What is sent behind it tells that it is done.
+                    self.endpoint.write(piece.to.offset, piece.to.handle, part, None)?;
+                }
+            }
+            Some(Output::Send { bytes, payload: inline, invalidate, .. }) => {
+                let mut pieces = vec![bytes.as_slice()];
+                if let Some((_, padding)) = inline {
+                    pieces.extend(payload.iter().map(|piece| &**piece));
+                    pieces.push(&[0; 3][..(*padding).min(3)]);
+                }
+                self.endpoint.send(&pieces, *invalidate, Some(Tag::Sent))?;
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+}
+
+/// Copies a piece of a reply to registered memory.
+fn fill(
+    buffer: &Buffer,
+    mut at: usize,
+    piece: &Piece,
+    message: &[u8],
+    payload: &Slices<'_>,
+) -> Result<(), Error> {
+    let (mut skip, mut left) = (to_usize(piece.start), to_usize(piece.to.length));
+    let mut copy = |bytes: &[u8]| -> Result<(), Error> {
+        let from = skip.min(bytes.len());
+        let bytes = bytes.get(from..).unwrap_or_default();
+        let bytes = bytes.get(..left).unwrap_or(bytes);
+        buffer.write(at, bytes)?;
+        (skip, at, left) = (skip - from, at + bytes.len(), left - bytes.len());
+        Ok(())
+    };
+    match piece.source {
+        From::Message => copy(message),
+        From::Payload => payload.iter().try_for_each(|slice| copy(slice)),
+        From::Padding => copy(&[0; 4]),
+    }
+}
+
+/// Gives a call to the sink, its payload to where the sink wants it.
+fn hand_out<S: Sink>(call: &Call, sink: &mut S) -> Result<(), Error> {
+    let Call { head, payload, fetched } = call;
+    let (Some(payload), Some(buffer)) = (payload, &fetched.payload) else {
+        sink.record(head);
+        return Ok(());
+    };
+    let (position, bytes) = (to_usize(payload.position), to_usize(payload.bytes));
+    let padding = bytes.wrapping_neg() % 4;
+    if position == head.len()
+        && let Some(Place { at, len, mut landing }) = sink.place(head, head.len() + bytes + padding)
+        && at == head.len()
+        && u32::try_from(len).is_ok_and(|len| holds(payload.bytes, len))
+    {
+        let mut pieces = SlicesMut::new();
+        landing.unfilled(0, &mut pieces);
+        let mut from = 0;
+        for piece in &mut pieces {
+            buffer.read(from, piece)?;
+            from += piece.len();
+        }
+        drop(pieces);
+        sink.landed(head, landing, &[]);
+        return Ok(());
+    }
+    // What is smaller, or odd, becomes the record that it would be on a stream.
+    let (before, after) = head.split_at_checked(position).unwrap_or((head, &[]));
+    let mut record = before.to_vec();
+    record.resize(before.len() + bytes + padding, 0);
+    if let Some(place) = record.get_mut(before.len()..before.len() + bytes) {
+        buffer.read(0, place)?;
+    }
+    record.extend_from_slice(after);
+    sink.record(&record);
+    Ok(())
+}
+
+fn bound(record_bytes_max: usize) -> u32 {
+    u32::try_from(record_bytes_max).unwrap_or(u32::MAX)
+}
+
+fn to_usize(bytes: u32) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
