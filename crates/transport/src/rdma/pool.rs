@@ -57,9 +57,16 @@ impl Pool {
         if kept.bytes > 0 && kept.bytes + size > self.0.bytes_max {
             return Ok(None);
         }
-        let region = match Region::new(&self.0.domain, size, access) {
+        let mut region = Region::new(&self.0.domain, size, access);
+        if matches!(region, Err(Error::Register { .. })) && !kept.free.is_empty() {
+            // What may be locked is used up, in part by memory that lies idle here.
+            let idle: usize = kept.free.drain(..).map(|(_, region)| region.bytes()).sum();
+            kept.bytes -= idle;
+            region = Region::new(&self.0.domain, size, access);
+        }
+        let region = match region {
             Ok(region) => Arc::new(region),
-            // What may be locked is used up; what is in use comes back.
+            // What is in use comes back.
             Err(Error::Register { .. }) if kept.bytes > 0 => return Ok(None),
             Err(error) => return Err(error),
         };

@@ -11,7 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use rpcrdma::client::{Call, CallError, Client, Forms, Message, Output, Sizes};
+use rpcrdma::client::{Call, CallError, Client, CloseReason, Forms, Message, Output, Sizes};
 use rpcrdma::header::{Chunk, Segment};
 use verbs::Access;
 
@@ -153,6 +153,10 @@ impl<K> Requester<K> {
             }
             let mut payload = Slices::new();
             source.slices(&call.payload, &mut payload);
+            if payload.iter().map(|piece| piece.len()).sum::<usize>() != to_usize(call.payload_len) {
+                // What is missing would go out as whatever the memory held last.
+                return Err(Error::Misuse("the payload of a call is not as long as it said"));
+            }
             let Some((framed, offered)) = frame(&self.endpoint, client, call, &payload)? else {
                 return Ok(());
             };
@@ -240,6 +244,10 @@ impl<K> Requester<K> {
                 long.resize(to_usize(*bytes), 0);
                 if let Some(buffer) = &offered.reply {
                     buffer.read(0, &mut long)?;
+                }
+                // As with replies that come inline: one that answers another call is nobody's. RFC 8166 s4.2.1
+                if long.first_chunk().copied().map(u32::from_be_bytes) != Some(xid) {
+                    return Err(CloseReason::Protocol.into());
                 }
                 &long
             }
