@@ -45,7 +45,7 @@ fn struck(
 ) -> [Vec<u8>; 2] {
     let (address, mut process) = mortal(places);
     // Every second one is somebody else's client.
-    let connect = |to| if index % 2 == 0 { Peer::of_ours(to, 7) } else { Peer::foreign(to) };
+    let connect = |to| if index.is_multiple_of(2) { Peer::of_ours(to, 7) } else { Peer::foreign(to) };
     let mut peer = connect(address);
     let root = peer.mount(EXPORT);
     let linked = found(&mut peer, root, b"linked");

@@ -26,7 +26,7 @@ impl Mounted {
 
     /// Serves with these arguments.
     pub(super) fn serving(name: &str, port: u16, options: &str, arguments: &[&str]) -> Self {
-        Self::mounted(name, port, &format!("proto=tcp,port={port},{options}"), arguments)
+        Self::with_options(name, port, &format!("proto=tcp,port={port},{options}"), arguments)
     }
 
     /// Serves in memory over RDMA too, and is mounted over that.
@@ -34,10 +34,10 @@ impl Mounted {
         let over_rdma = port + 1000;
         let listen = format!("rdma:10.77.1.2:{over_rdma}");
         let arguments = ["--mem", "256MiB", "--listen", &listen];
-        Self::mounted(name, port, &format!("proto=rdma,port={over_rdma},{options}"), &arguments)
+        Self::with_options(name, port, &format!("proto=rdma,port={over_rdma},{options}"), &arguments)
     }
 
-    fn mounted(name: &str, port: u16, options: &str, arguments: &[&str]) -> Self {
+    fn with_options(name: &str, port: u16, options: &str, arguments: &[&str]) -> Self {
         let listen = format!("10.77.1.2:{port}");
         let mut serve = vec!["serve".to_owned(), "--listen".to_owned(), listen];
         serve.extend(arguments.iter().map(|&argument| argument.to_owned()));
