@@ -26,6 +26,19 @@ pub(super) fn install(packages: &[&str]) {
     // An old list names versions that the mirrors no longer have.
     apt(&["update"]);
     apt(&[&["install", "--yes", "--no-install-recommends"], packages].concat());
+    provide_mtab();
+}
+
+/// The table of mounts, where Debian has it. A system that was only unpacked has none, and then nfs-ganesha finds no
+/// file system to export.
+fn provide_mtab() {
+    let (table, target) = ("/etc/mtab", "../proc/self/mounts");
+    if std::fs::symlink_metadata(table).is_err() {
+        println!("ln -s {target} {table}");
+        if let Err(error) = std::os::unix::fs::symlink(target, table) {
+            println!("cannot make {table}: {error}");
+        }
+    }
 }
 
 fn apt(arguments: &[&str]) {
