@@ -24,5 +24,3 @@ mod load;
 mod once;
 #[path = "once/operations.rs"]
 mod operations;
-#[path = "faults/random.rs"]
-mod random;

@@ -19,8 +19,6 @@ mod load;
 mod operations;
 #[path = "../../server/tests/support/peer.rs"]
 mod peer;
-#[path = "faults/random.rs"]
-mod random;
 #[path = "group/space.rs"]
 mod space;
 #[path = "group/struck.rs"]

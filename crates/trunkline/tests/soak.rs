@@ -13,14 +13,12 @@ mod history;
 #[path = "faults/load.rs"]
 #[allow(dead_code, reason = "the campaign uses the rest")]
 mod load;
-#[path = "faults/random.rs"]
-mod random;
 
 use client::Mount;
+use fastrand::Rng;
 use ground::{Fault, Ground, NODES};
 use history::Store;
 use load::Load;
-use random::Random;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::thread::park_timeout as pass;
@@ -112,13 +110,13 @@ fn wait_until_whole(mount: &Mount) {
 }
 
 /// Some faults, one after the other.
-fn strike(ground: &mut Ground, random: &mut Random) -> (String, bool) {
+fn strike(ground: &mut Ground, random: &mut Rng) -> (String, bool) {
     let (mut told, mut killed) = (Vec::new(), false);
-    for _ in 0..=random.below(2) {
-        let fault = Fault::ALL[random.below(Fault::ALL.len() as u64) as usize];
-        let path = random.below(NODES.into()) as usize;
+    for _ in 0..=random.u64(..2) {
+        let fault = Fault::ALL[random.usize(..Fault::ALL.len())];
+        let path = random.usize(..usize::from(NODES));
         // Not a wait for anything: this is how long it lasts, and what comes after it.
-        let (lasts, then) = (100 + random.below(2400), random.below(1000));
+        let (lasts, then) = (random.u64(100..2500), random.u64(..1000));
         ground.strike(fault, path);
         pass(Duration::from_millis(lasts));
         ground.heal(fault, path);
@@ -136,7 +134,7 @@ fn round(ground: &mut Ground, mount: &Arc<Mount>, seed: u64, faults: bool) {
     let load = Load::start(mount, &label, Store::ByParts, seed);
     pass(Duration::from_millis(500));
     let (told, killed) =
-        if faults { strike(ground, &mut Random::new(seed)) } else { ("no fault".to_owned(), false) };
+        if faults { strike(ground, &mut Rng::with_seed(seed)) } else { ("no fault".to_owned(), false) };
     let outcome = load.stop();
     println!("round with seed {seed}: {told}; {} calls", outcome.calls);
     assert_eq!(outcome.failed, [""; 0], "seed {seed}: calls failed");

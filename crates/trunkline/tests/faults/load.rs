@@ -4,8 +4,8 @@
 //! What every call took is kept, so that the figures can be had afterwards.
 
 use super::history::{BLOCK_BYTES, History, Reading, Store, Wrong};
-use super::random::Random;
 use client::{Answer, File, Mount, Pending};
+use fastrand::Rng;
 use nfs3::proc::create::How;
 use nfs3::{FileHandle, Sattr3, Status};
 use std::collections::{BTreeSet, VecDeque};
@@ -108,11 +108,11 @@ impl Load {
         });
         let mut workers = Vec::new();
         for worker in 0..WORKERS {
-            let (shared, random) = (Arc::clone(&shared), Random::new(seed ^ worker as u64));
+            let (shared, random) = (Arc::clone(&shared), Rng::with_seed(seed ^ worker as u64));
             workers.push(std::thread::spawn(move || read_and_write(&shared, worker, random)));
         }
         for worker in 0..NAMERS {
-            let (shared, random) = (Arc::clone(&shared), Random::new(seed ^ 0x100 ^ worker as u64));
+            let (shared, random) = (Arc::clone(&shared), Rng::with_seed(seed ^ 0x100 ^ worker as u64));
             let directory = format!("{label}-names-{worker}");
             workers.push(std::thread::spawn(move || name(&shared, &directory, random)));
         }
@@ -176,16 +176,16 @@ fn judge(
     }
 }
 
-fn read_and_write(shared: &Shared, worker: usize, mut random: Random) -> Outcome {
+fn read_and_write(shared: &Shared, worker: usize, mut random: Rng) -> Outcome {
     let mut outcome = Outcome::default();
     let mut under_way: VecDeque<(Call, Instant, Pending)> = VecDeque::new();
     let mut begun = 0;
     loop {
         while under_way.len() < DEPTH && !shared.stopped() {
             // At first every block is written once.
-            let block = if begun < BLOCKS { begun } else { random.below(BLOCKS as u64) as usize };
-            let file = random.below(WORKERS as u64) as usize;
-            let write = begun < BLOCKS || random.below(2) == 0;
+            let block = if begun < BLOCKS { begun } else { random.usize(..BLOCKS) };
+            let file = random.usize(..WORKERS);
+            let write = begun < BLOCKS || random.bool();
             let begin_write = |history: &mut History| history.begin_write(block);
             let next = if write { shared.history(worker, begin_write) } else { None };
             let now = Instant::now();
@@ -235,7 +235,7 @@ struct Names<'a> {
 
 /// Makes, links, renames and removes names that nobody else uses, one after the other: an error is something that
 /// was done twice, or not at all.
-fn name(shared: &Shared, label: &str, mut random: Random) -> Outcome {
+fn name(shared: &Shared, label: &str, mut random: Rng) -> Outcome {
     let mut outcome = Outcome::default();
     let mount = &shared.mount;
     let made = mount.make_directory(mount.root(), label.as_bytes(), Sattr3::default());
@@ -265,14 +265,14 @@ fn name(shared: &Shared, label: &str, mut random: Random) -> Outcome {
 
 impl Names<'_> {
     /// Does one thing with a new name, or an old one.
-    fn change(&mut self, fresh: Vec<u8>, random: &mut Random) -> (&'static str, client::Result<()>) {
+    fn change(&mut self, fresh: Vec<u8>, random: &mut Rng) -> (&'static str, client::Result<()>) {
         let Self { mount, directory, ref mut files, ref mut others } = *self;
         let full = files.len() + others.len() > NAMES_MAX;
         let pick =
             |names: &BTreeSet<Vec<u8>>, at: u64| names.iter().nth(at as usize % names.len().max(1)).cloned();
-        let old = pick(files, random.below(1000));
-        let other = pick(others, random.below(1000));
-        match (random.below(8), old, other) {
+        let old = pick(files, random.u64(..1000));
+        let other = pick(others, random.u64(..1000));
+        match (random.u64(..8), old, other) {
             (0 | 1, Some(old), _) if full => {
                 files.remove(&old);
                 ("REMOVE", mount.remove(directory, &old))
@@ -302,7 +302,7 @@ impl Names<'_> {
             }
             (5, ..) => {
                 files.insert(fresh.clone());
-                let verifier = random.below(u64::MAX).to_be_bytes();
+                let verifier = random.u64(..).to_be_bytes();
                 ("CREATE EXCLUSIVE", mount.create(directory, &fresh, How::Exclusive(verifier)).map(|_| ()))
             }
             _ => {
