@@ -3,11 +3,13 @@
 //! The kernel decides under the caller's identity whether a name may be added, and gives the new object its
 //! owner. The verifier of an exclusive create is kept in the new file's times, so that a create that is
 //! repeated after a restart still finds its file; the client sets the times right afterwards. RFC 1813 s3.3.8
+//! Such a file gets its name last, where the file system can do that: whenever a server is killed, what bears the
+//! name bears the verifier.
 
 use super::find::{WITHIN, check_name, is_dots};
 use super::identity::prepare_thread;
 use super::node::{Node, attributes, own_path};
-use super::setattr::set_times;
+use super::setattr::{set_times, timestamps};
 use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{
     Attributes, Caller, Change, Error, Kind, NewObject, ObjectId, Result, SetAttributes, SetTime, Time,
@@ -42,9 +44,7 @@ impl Shared {
                 NewObject::File(set) | NewObject::FileGuarded(set) => {
                     self.make_file(caller, parent, &called, &set)
                 }
-                NewObject::FileExclusive(verifier) => {
-                    self.make_file(caller, parent, &called, &verifier_times(verifier))
-                }
+                NewObject::FileExclusive(verifier) => self.make_exclusive(caller, parent, &called, verifier),
                 NewObject::Directory(set) | NewObject::Symlink(set, _) | NewObject::Special(set, _) => {
                     self.make_other(caller, parent, &called, &new, &set)
                 }
@@ -105,6 +105,47 @@ impl Shared {
         // The descriptor may write whatever the mode says, which a copy of a read-only file needs.
         node.adopt(fd);
         self.finish(caller, &node, &stat, set)?;
+        Ok(node)
+    }
+
+    /// Makes a file without a name, sets its times, and only then links it into its directory.
+    fn make_exclusive(
+        &self,
+        caller: Caller<'_>,
+        parent: &Node,
+        called: &CStr,
+        verifier: [u8; 8],
+    ) -> Result<Arc<Node>> {
+        let set = verifier_times(verifier);
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let unnamed = {
+            let _acting = self.identity.act_as(caller)?;
+            match rustix::fs::openat2(&parent.place, c".", flags, Mode::empty(), WITHIN) {
+                Ok(fd) => {
+                    rustix::fs::futimens(&fd, &timestamps(&set))?;
+                    let from = own_path(fd.as_fd());
+                    rustix::fs::linkat(
+                        rustix::fs::CWD,
+                        from,
+                        &parent.place,
+                        called,
+                        AtFlags::SYMLINK_FOLLOW,
+                    )?;
+                    Some(fd)
+                }
+                Err(errno) if lacks_unnamed_files(errno) => None,
+                Err(errno) => return Err(errno.into()),
+            }
+        };
+        let Some(fd) = unnamed else { return self.make_file(caller, parent, called, &set) };
+        let place = self.child(parent, called.to_bytes(), ResolveFlags::empty())?;
+        let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
+        let made = rustix::fs::fstat(&fd)?;
+        // Somebody at the server itself may have put something else in its place.
+        if (made.st_dev, made.st_ino) != (stat.st_dev, stat.st_ino) {
+            return Err(Error::Stale);
+        }
+        node.adopt(fd);
         Ok(node)
     }
 
@@ -221,7 +262,7 @@ impl Shared {
                     && times.modified == SetTime::To(known.modified)
                     && known.kind == Kind::File
                     && known.size == 0;
-                if same { Ok((known, None)) } else { Err(Error::Exists) }
+                if same { Ok((known, Some(node))) } else { Err(Error::Exists) }
             }
             _ => Ok((known, None)),
         }
@@ -270,6 +311,11 @@ fn new_name(parent: &Node, name: &[u8]) -> Result<CString> {
     parent.require_directory()?;
     let called = check_name(name)?;
     if is_dots(name) { Err(Error::Exists) } else { Ok(called) }
+}
+
+/// Whether a file system, or the kernel, makes no files without a name (`O_TMPFILE`).
+fn lacks_unnamed_files(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL)
 }
 
 /// Kept in the seconds of the times, of which every file system here keeps 31 bits.

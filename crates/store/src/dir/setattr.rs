@@ -119,11 +119,15 @@ pub(super) fn set_times(node: &Node, set: &SetAttributes) -> Result<()> {
     if set.accessed == SetTime::Keep && set.modified == SetTime::Keep {
         return Ok(());
     }
+    Ok(rustix::fs::utimensat(&node.place, c"", &timestamps(set), AtFlags::EMPTY_PATH)?)
+}
+
+/// The times that are to be set, as the kernel takes them.
+pub(super) fn timestamps(set: &SetAttributes) -> Timestamps {
     let spec = |time: SetTime| match time {
         SetTime::Keep => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         SetTime::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         SetTime::To(time) => Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nanoseconds.into() },
     };
-    let times = Timestamps { last_access: spec(set.accessed), last_modification: spec(set.modified) };
-    Ok(rustix::fs::utimensat(&node.place, c"", &times, AtFlags::EMPTY_PATH)?)
+    Timestamps { last_access: spec(set.accessed), last_modification: spec(set.modified) }
 }

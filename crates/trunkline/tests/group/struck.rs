@@ -2,8 +2,8 @@
 //! after the change and before its answer.
 
 use crate::fixtures::{
-    EXPORT, Node, Places, create_exclusive, create_guarded, file, link, lookup, mkdir, remove, rename, rmdir,
-    symlink, trunkline,
+    EXPORT, Node, Places, create_exclusive, create_guarded, exists, file, link, lookup, mkdir, remove,
+    rename, rmdir, symlink, trunkline,
 };
 use crate::peer::{Peer, SOON};
 use nfs3::{FileHandle, Procedure, Wire, proc};
@@ -16,12 +16,13 @@ use xdr::Reader;
 /// The first xid of calls whose whole reply is kept.
 const WHOLE: u32 = 0x8000_0001;
 
-/// A node that the kernel's tracing ends as soon as it syncs anything.
-fn mortal(places: &Places) -> (SocketAddr, Process) {
+/// A node that the kernel's tracing ends as soon as it makes that system call.
+fn mortal(places: &Places, system_call: &str) -> (SocketAddr, Process) {
     let ip = [127, 0, 0, 1].into();
     let address = SocketAddr::new(ip, free_port_on(ip));
     let mut command = Command::new(require_program("strace"));
-    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:signal=SIGKILL"]);
+    let inject = format!("inject={system_call}:signal=SIGKILL");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={system_call}"), "-e", &inject]);
     let node = trunkline(&places.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
     command.arg(node.get_program()).args(node.get_args());
     let process = Process::spawn(command);
@@ -40,10 +41,11 @@ fn struck(
     places: &Places,
     survivor: &Node,
     index: u32,
+    system_call: &str,
     procedure: Procedure,
     args: &dyn Fn(FileHandle, FileHandle) -> Vec<u8>,
 ) -> [Vec<u8>; 2] {
-    let (address, mut process) = mortal(places);
+    let (address, mut process) = mortal(places, system_call);
     // Every second one is somebody else's client.
     let connect = |to| if index.is_multiple_of(2) { Peer::of_ours(to, 7) } else { Peer::foreign(to) };
     let mut peer = connect(address);
@@ -77,7 +79,7 @@ fn what_a_node_was_killed_in_is_done_once_whatever_it_was() {
         (Procedure::RmDir, &|root, _| rmdir(root, b"empty")),
     ];
     for (index, (procedure, args)) in (0..).zip(calls) {
-        let answers = struck(&places, &survivor, index, procedure, args);
+        let answers = struck(&places, &survivor, index, "fsync", procedure, args);
         // Executed again it would be NFS3ERR_EXIST or NFS3ERR_NOENT.
         assert_eq!(answers[0][..4], [0; 4], "{procedure:?} number {index}");
         assert_eq!(answers[0], answers[1], "{procedure:?} number {index}");
@@ -93,6 +95,21 @@ fn what_a_node_was_killed_in_is_done_once_whatever_it_was() {
 }
 
 #[test]
+fn an_exclusive_create_finds_its_file_wherever_the_node_was_killed_in_it() {
+    let places = Places::new("group-exclusive");
+    let survivor = Node::start(&places, 2);
+    file(&places, "linked", b"");
+    for (index, system_call) in (0..).zip(["utimensat", "linkat", "fsync"]) {
+        let name = format!("struck-in-{system_call}");
+        let args = |root, _| create_exclusive(root, name.as_bytes(), [7; 8]);
+        let answers = struck(&places, &survivor, index, system_call, Procedure::Create, &args);
+        assert_eq!(answers[0][..4], [0; 4], "{system_call}");
+        assert_eq!(answers[0], answers[1], "{system_call}");
+        assert!(exists(&places, &name));
+    }
+}
+
+#[test]
 fn a_node_killed_before_it_executed_anything_leaves_the_call_to_its_neighbour() {
     let places = Places::new("group-unstruck");
     let survivor = Node::start(&places, 2);
@@ -104,15 +121,7 @@ fn a_node_killed_before_it_executed_anything_leaves_the_call_to_its_neighbour() 
 
 /// As [`struck`], with a node that ends when it is about to remove.
 fn struck_before(places: &Places, survivor: &Node) -> Vec<u8> {
-    let ip = [127, 0, 0, 1].into();
-    let address = SocketAddr::new(ip, free_port_on(ip));
-    let mut command = Command::new(require_program("strace"));
-    let inject = "inject=unlinkat:signal=SIGKILL";
-    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=unlinkat", "-e", inject]);
-    let node = trunkline(&places.arguments(address).iter().map(String::as_str).collect::<Vec<_>>());
-    command.arg(node.get_program()).args(node.get_args());
-    let mut process = Process::spawn(command);
-    process.wait_for_line("ready", SOON);
+    let (address, mut process) = mortal(places, "unlinkat");
     file(places, "there", b"");
     let mut peer = Peer::of_ours(address, 9);
     let root = peer.mount(EXPORT);
