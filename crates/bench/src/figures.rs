@@ -7,6 +7,7 @@
 //! processors are kept in the record and do not count. All of it ends at its deadline, with as many repetitions as
 //! there was time for.
 
+mod beside;
 mod calls;
 mod load;
 mod record;
@@ -314,7 +315,8 @@ impl Sitting<'_> {
     /// A line with a place for everybody who can do the row's work.
     fn line(&self, row: &Row) -> Line {
         let able = |contestant: &&Contestant| match contestant.by {
-            By::Limit | By::Libnfs(_) => row.block().is_some(),
+            By::Limit => row.block().is_some(),
+            By::Libnfs(_) => matches!(row.work, Work::Data { .. }),
             By::Client(_) => true,
         };
         let series = self.contestants.iter().filter(able).map(|contestant| Series::new(&contestant.who));
@@ -375,11 +377,16 @@ impl Sitting<'_> {
     }
 
     fn limit(&self, row: &Row, modes: &[(Mode, String)]) -> Result<(Sample, String), String> {
+        let window = self.options.scale.window;
         let shape = shape(row).ok_or("no data in this row")?;
+        if let Work::Beside { .. } = row.work {
+            let (mode, congestion) = modes.first().ok_or("no mode could be measured")?;
+            let sample = beside::limit(&shape, *mode, congestion, window)?;
+            return Ok((sample, format!("flood: {}, {congestion}", mode.name())));
+        }
         let mut best: Option<Try> = None;
         for (mode, congestion) in modes {
-            let tried = measure_once(&shape, *mode, congestion, self.options.scale.window)
-                .map_err(|error| in_words(&error))?;
+            let tried = measure_once(&shape, *mode, congestion, window).map_err(|error| in_words(&error))?;
             if best.as_ref().is_none_or(|best| tried.iops > best.iops) {
                 best = Some(tried);
             }
@@ -400,12 +407,16 @@ fn sample_of(best: &Try) -> Sample {
     }
 }
 
-/// A row's traffic, for the calibrator.
+/// A row's traffic, for the calibrator; beside a flood, that of the flood.
 fn shape(row: &Row) -> Option<Shape> {
-    let Work::Data { direction, block, .. } = row.work else { return None };
+    let (direction, block, depth) = match row.work {
+        Work::Data { direction, block, .. } => (direction, block, row.depth),
+        Work::Beside { flood } => (flood, rows::FLOOD, rows::FLOOD_DEPTH),
+        _ => return None,
+    };
     Some(Shape {
         block_bytes: usize::try_from(block).ok()?,
-        depth: row.depth as usize,
+        depth: depth as usize,
         connections: row.connections as usize,
         direction: match direction {
             Direction::Read => limit::Direction::Read,

@@ -7,6 +7,7 @@
 //! the machine, was the limit.
 
 mod batched;
+pub mod ping;
 mod start;
 mod threads;
 

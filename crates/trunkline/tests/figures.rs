@@ -56,6 +56,21 @@ fn a_tiny_table_gives_a_record_that_can_be_read_again() {
     assert!(table.contains("WRITE 64 KiB, depth 32, 2 conns") && table.contains("of the limit"), "{table}");
 }
 
+#[test]
+fn small_calls_beside_a_flood_are_held_against_the_limits_own() {
+    let mut options = options(&["read-4k-beside-write"]);
+    options.scale.window = Duration::from_millis(300);
+    let measured = figures::run(&options, |_| ()).unwrap();
+    let [line] = measured.lines.as_slice() else { panic!("{} lines", measured.lines.len()) };
+    for who in [LIMIT, OURS] {
+        let series = line.series(who).unwrap();
+        assert_eq!(series.failed, None, "{who}");
+        assert!(series.samples.first().unwrap().as_ref().unwrap().p99_us.is_some(), "{who}");
+    }
+    let [mark] = line.marks.as_slice() else { panic!("{:?}", line.marks) };
+    assert!(mark.at_most && mark.what.contains("99th percentile"), "{mark:?}");
+}
+
 /// Our own server, as anybody's would be started.
 fn figures_of_ourselves() -> String {
     let program = env!("CARGO_BIN_EXE_trunkline");

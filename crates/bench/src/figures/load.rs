@@ -10,6 +10,7 @@ use nfs3::{FileHandle, Sattr3};
 use record::Direction;
 
 use super::Scale;
+use super::beside;
 use super::calls;
 use super::record::Sample;
 use super::rows::{Row, Work};
@@ -54,13 +55,13 @@ fn workload(row: &Row, scale: &Scale) -> Option<WorkloadSpec> {
 pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared, String> {
     let words = |error: client::Error| super::in_words(&error);
     let mount = server.mount(4).map_err(words)?;
-    let connections = rows.iter().filter(|row| row.block().is_some()).map(|row| row.connections).max();
+    let readers = rows.iter().map(Row::files).max();
     let spec = WorkloadSpec {
         name: "figures".into(),
         pattern: record::Pattern::Sequential,
         block: 1 << 20,
         depth: 1,
-        readers: connections.unwrap_or(0),
+        readers: readers.unwrap_or(0),
         writers: 0,
         file: scale.file_bytes,
         rate: None,
@@ -117,6 +118,7 @@ pub fn ours(server: &Running, prepared: &Prepared, row: &Row, scale: &Scale) -> 
     let watch = Watch::start(server);
     let mut sample = match row.work {
         Work::Data { .. } => data(server, &mount, prepared, row, scale)?,
+        Work::Beside { flood } => beside::ours(server, &mount, &prepared.files, flood, scale)?,
         Work::Listing => listing(server, &mount, prepared)?,
         Work::Lookup => metadata(server, &mount, prepared, row, scale, calls::Kind::Lookup)?,
         Work::GetAttr => metadata(server, &mount, prepared, row, scale, calls::Kind::GetAttr)?,

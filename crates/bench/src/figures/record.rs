@@ -227,6 +227,11 @@ impl Line {
             let what = "of the limit's time for a call (median latency)";
             marks.push(Mark::new(what, asked, true, found).resting_on(&[ours, limit]));
         }
+        if let Some(asked) = row.p99 {
+            let found = ours.zip(limit).and_then(|(ours, limit)| ours.ratio(limit, |sample| sample.p99_us));
+            let what = "of the limit's 99th percentile of latency";
+            marks.push(Mark::new(what, asked, true, found).resting_on(&[ours, limit]));
+        }
         if let Some(cpu) = row.cpu {
             marks.extend(judge_cpu(cpu, ours, limit, against(server)));
         }

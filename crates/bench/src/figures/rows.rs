@@ -5,6 +5,10 @@ use record::{Direction, Pattern};
 /// Bytes of the blocks that the table speaks of.
 const MIB: u64 = 1 << 20;
 const KIB: u64 = 1 << 10;
+/// Bytes of a small block, and of a flood's, with how many of the flood's are in flight.
+pub const SMALL: u64 = 4 * KIB;
+pub const FLOOD: u64 = MIB;
+pub const FLOOD_DEPTH: u32 = 16;
 
 /// What a row measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +30,11 @@ pub enum Work {
     CreateRemove,
     /// A directory listed with attributes and handles, in names.
     Listing,
+    /// READ of 4 KiB blocks one at a time, while another client moves blocks of 1 MiB.
+    Beside {
+        /// Which way those go.
+        flood: Direction,
+    },
 }
 
 /// One line of the table.
@@ -45,6 +54,8 @@ pub struct Row {
     pub of_peer: Option<f64>,
     /// What its median latency may be at most, of the limit's time for a call.
     pub latency: Option<f64>,
+    /// What the 99th percentile of its latency may be at most, of the limit's.
+    pub p99: Option<f64>,
     /// What is asked of the server's processor time.
     pub cpu: Option<Cpu>,
 }
@@ -68,12 +79,37 @@ const fn data(
 ) -> Row {
     let of_peer = if of_peer > 0.0 { Some(of_peer) } else { None };
     let work = Work::Data { pattern, direction, block };
-    Row { id, work, depth, connections, of_limit: Some(of_limit), of_peer, latency: None, cpu: None }
+    Row {
+        id,
+        work,
+        depth,
+        connections,
+        of_limit: Some(of_limit),
+        of_peer,
+        latency: None,
+        p99: None,
+        cpu: None,
+    }
 }
 
 const fn metadata(id: &'static str, work: Work) -> Row {
     let (depth, connections) = (32, 4);
-    Row { id, work, depth, connections, of_limit: None, of_peer: Some(5.0), latency: None, cpu: None }
+    Row {
+        id,
+        work,
+        depth,
+        connections,
+        of_limit: None,
+        of_peer: Some(5.0),
+        latency: None,
+        p99: None,
+        cpu: None,
+    }
+}
+
+/// A small call beside a flood, in which connections have to share fairly.
+const fn beside(id: &'static str, flood: Direction) -> Row {
+    Row { p99: Some(1.5), of_peer: None, connections: 1, depth: 1, ..metadata(id, Work::Beside { flood }) }
 }
 
 const SEQUENTIAL: Pattern = Pattern::Sequential;
@@ -84,7 +120,7 @@ const LARGE_CPU: Cpu = Cpu { us_max: None, of_limit: Some(1.15), of_peer: 1.0 / 
 const SMALL_CPU: Cpu = Cpu { us_max: Some(1.5), of_limit: None, of_peer: 0.1 };
 
 /// All rows, in the order of the table.
-pub const ROWS: [Row; 17] = [
+pub const ROWS: [Row; 19] = [
     data("read-1m-1", (SEQUENTIAL, READ, MIB), (16, 1), (0.90, 1.9)),
     Row { cpu: Some(LARGE_CPU), ..data("read-1m-2", (SEQUENTIAL, READ, MIB), (16, 2), (0.90, 2.4)) },
     data("write-1m-1", (SEQUENTIAL, WRITE, MIB), (16, 1), (0.85, 2.2)),
@@ -98,6 +134,8 @@ pub const ROWS: [Row; 17] = [
     data("write-4k-1", (RANDOM, WRITE, 4 * KIB), (32, 1), (0.40, 7.0)),
     data("write-4k-4", (RANDOM, WRITE, 4 * KIB), (32, 4), (0.50, 7.0)),
     Row { latency: Some(1.3), ..data("read-4k-alone", (RANDOM, READ, 4 * KIB), (1, 1), (0.75, 0.0)) },
+    beside("read-4k-beside-read", READ),
+    beside("read-4k-beside-write", WRITE),
     metadata("lookup", Work::Lookup),
     metadata("getattr", Work::GetAttr),
     metadata("create-remove", Work::CreateRemove),
@@ -125,6 +163,10 @@ impl Row {
             Work::GetAttr => "GETATTR".into(),
             Work::CreateRemove => "CREATE+REMOVE".into(),
             Work::Listing => return format!("READDIRPLUS of {names} names"),
+            Work::Beside { flood } => {
+                let way = if flood == Direction::Read { "READ" } else { "WRITE" };
+                return format!("random READ 4 KiB beside {way} 1 MiB");
+            }
         };
         format!("{what}, depth {depth}, {connections} conn{plural}")
     }
@@ -134,7 +176,18 @@ impl Row {
     pub const fn block(&self) -> Option<u64> {
         match self.work {
             Work::Data { block, .. } => Some(block),
+            Work::Beside { .. } => Some(SMALL),
             _ => None,
+        }
+    }
+
+    /// Files that it needs.
+    #[must_use]
+    pub const fn files(&self) -> u32 {
+        match self.work {
+            Work::Data { .. } => self.connections,
+            Work::Beside { .. } => 2,
+            _ => 0,
         }
     }
 }
@@ -147,7 +200,8 @@ mod tests {
     fn every_row_has_a_name_of_its_own_and_something_asked_of_it() {
         for (at, row) in ROWS.iter().enumerate() {
             assert!(ROWS[..at].iter().all(|other| other.id != row.id), "{}", row.id);
-            assert!(row.of_limit.is_some() || row.of_peer.is_some(), "{}", row.id);
+            let asked = [row.of_limit, row.of_peer, row.p99];
+            assert!(asked.iter().any(Option::is_some), "{}", row.id);
         }
     }
 }

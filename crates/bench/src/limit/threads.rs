@@ -58,7 +58,8 @@ impl Places {
     }
 }
 
-fn receive(stream: &TcpStream, mut into: &mut [u8]) -> io::Result<()> {
+/// Fills `into`.
+pub(super) fn receive(stream: &TcpStream, mut into: &mut [u8]) -> io::Result<()> {
     while !into.is_empty() {
         match rustix::net::recv(stream, &mut *into, RecvFlags::WAITALL) {
             Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -71,7 +72,7 @@ fn receive(stream: &TcpStream, mut into: &mut [u8]) -> io::Result<()> {
 }
 
 /// Sends a head and a block in one gathered send where the system takes it.
-fn send(stream: &mut TcpStream, head: &[u8], block: &[u8]) -> io::Result<()> {
+pub(super) fn send(stream: &mut TcpStream, head: &[u8], block: &[u8]) -> io::Result<()> {
     if block.is_empty() {
         return stream.write_all(head);
     }

@@ -1,0 +1,83 @@
+//! A small call beside a flood: READs of 4 KiB one at a time, while another connection moves blocks of 1 MiB as fast as
+//! it can. What is compared is how long the small ones wait, beside a bare ping-pong next to the calibrator's flood.
+
+use std::time::Duration;
+
+use client::{FileRef, Mount};
+use record::{Direction, Latency, Pattern};
+
+use super::record::Sample;
+use super::rows::{FLOOD, FLOOD_DEPTH, SMALL};
+use super::server::Running;
+use super::{Scale, in_words};
+use crate::experiment::WorkloadSpec;
+use crate::files::Files;
+use crate::jobs::Window;
+use crate::limit::{Mode, Shape, measure_once, ping};
+use crate::measure;
+
+fn sample(per_s: f64, latency: &Latency) -> Sample {
+    let at = |fraction| Some(latency.percentile_us(fraction));
+    Sample { per_s, median_us: at(0.5), p99_us: at(0.99), ..Sample::default() }
+}
+
+/// The bare ping-pong beside the calibrator's flood.
+///
+/// # Errors
+/// What went wrong.
+pub fn limit(flood: &Shape, mode: Mode, congestion: &str, window: Duration) -> Result<Sample, String> {
+    let address = *flood.remotes.first().ok_or("a flood to nowhere")?;
+    let block = usize::try_from(SMALL).map_err(|error| error.to_string())?;
+    // The flood's own warm-up takes a quarter of its time.
+    let (pings, flooded) = ping::beside(address, congestion, block, window / 4, || {
+        measure_once(flood, mode, congestion, window)
+    })
+    .map_err(|error| in_words(&error))?;
+    let flooded = flooded.map_err(|error| in_words(&error))?;
+    let others = if flooded.starved { 1.0 } else { 0.0 };
+    Ok(Sample { others, ..sample(pings.per_s, &pings.latency) })
+}
+
+fn spec(block: u64, depth: u32, direction: Direction, scale: &Scale) -> WorkloadSpec {
+    let reads = direction == Direction::Read;
+    WorkloadSpec {
+        name: "beside".into(),
+        pattern: if block == SMALL { Pattern::Random } else { Pattern::Sequential },
+        block,
+        depth,
+        readers: u32::from(reads),
+        writers: u32::from(!reads),
+        file: scale.file_bytes,
+        rate: None,
+    }
+}
+
+/// Our client twice on one server: `mount` reads small blocks, another one floods.
+///
+/// # Errors
+/// What went wrong.
+pub fn ours(
+    server: &Running,
+    mount: &Mount,
+    files: &Files,
+    flood: Direction,
+    scale: &Scale,
+) -> Result<Sample, String> {
+    let flooding = server.mount(1).map_err(|error| in_words(&error))?;
+    let made = files.by_workload.first().map(Vec::as_slice).unwrap_or_default();
+    let [small, large, ..] = made else { return Err("nothing was prepared".into()) };
+    let window = Window { warm: scale.warm, end: scale.warm + scale.window };
+    let run = |mount: &Mount, file: (FileRef, u32), spec: WorkloadSpec| {
+        measure::run(mount, &|| None, &spec, &[file], window)
+    };
+    let small = (mount.file_ref(small.handle), small.number);
+    let large = (flooding.file_ref(large.handle), large.number);
+    let (seen, flooded) = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| run(&flooding, large, spec(FLOOD, FLOOD_DEPTH, flood, scale)));
+        let seen = run(mount, small, spec(SMALL, 1, Direction::Read, scale));
+        (seen, flood.join().unwrap_or_else(|_| Err("a load ended by a bug".to_owned())))
+    });
+    flooded?;
+    let flow = seen?.read.ok_or("nothing was measured")?;
+    Ok(sample(flow.iops, &flow.latency))
+}

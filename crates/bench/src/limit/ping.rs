@@ -1,0 +1,111 @@
+//! A bare ping-pong: one small block at a time on a connection of its own, while something else goes on.
+
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+use record::Latency;
+
+use super::threads::{receive, send};
+use super::{ANSWER_BYTES, CALL_BYTES, Error, Side, connect, next_block};
+
+/// What came back.
+#[derive(Debug)]
+pub struct Pings {
+    /// Answers per second.
+    pub per_s: f64,
+    /// From call to answer.
+    pub latency: Latency,
+}
+
+/// Moves blocks from one thread to another, one at a time, for as long as `meanwhile` runs. The first of them, up to
+/// `skip`, don't count.
+///
+/// # Errors
+/// [`Error`].
+pub fn beside<T>(
+    address: IpAddr,
+    congestion: &str,
+    block_bytes: usize,
+    skip: Duration,
+    meanwhile: impl FnOnce() -> T,
+) -> Result<(Pings, T), Error> {
+    let (asking, serving) =
+        connect(address, congestion).map_err(|source| Error::Address { address, source })?;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| serve(serving, block_bytes));
+        let client = scope.spawn(|| ask(asking, block_bytes, skip, &stop));
+        let done = meanwhile();
+        stop.store(true, Ordering::Relaxed);
+        let pings = joined(client, Side::Asking);
+        joined(server, Side::Serving)?;
+        Ok((pings?, done))
+    })
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, std::io::Result<T>>, side: Side) -> Result<T, Error> {
+    let outcome = thread.join().unwrap_or_else(|_| Err(std::io::Error::other("ended by a bug")));
+    outcome.map_err(|source| side.failed(0, source))
+}
+
+/// Answers until the other end has closed.
+fn serve(mut stream: TcpStream, block_bytes: usize) -> std::io::Result<()> {
+    let (mut call, mut seed) = ([0; CALL_BYTES], 0);
+    loop {
+        match receive(&stream, &mut call) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
+            received => received?,
+        }
+        send(&mut stream, &[0; ANSWER_BYTES], next_block(&mut seed, block_bytes))?;
+    }
+}
+
+fn ask(
+    mut stream: TcpStream,
+    block_bytes: usize,
+    skip: Duration,
+    stop: &AtomicBool,
+) -> std::io::Result<Pings> {
+    let (mut latency, mut count) = (Latency::new(), 0_u64);
+    let mut answer = vec![0; ANSWER_BYTES + block_bytes];
+    let began = Instant::now();
+    // At least one counts, however soon the other work has ended.
+    while !stop.load(Ordering::Relaxed) || count == 0 {
+        let asked = Instant::now();
+        send(&mut stream, &[0; CALL_BYTES], &[])?;
+        receive(&stream, &mut answer)?;
+        if asked.duration_since(began) >= skip {
+            latency.record_ns(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            count += 1;
+        }
+    }
+    let counted = began.elapsed().saturating_sub(skip).as_secs_f64();
+    stream.shutdown(Shutdown::Both)?;
+    Ok(Pings { per_s: count as f64 / counted.max(1e-9), latency })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn beside_it<T>(address: Ipv4Addr, meanwhile: impl FnOnce() -> T) -> Result<(Pings, T), Error> {
+        let congestion = transport::socket::congestion_controls().remove(0);
+        beside(address.into(), &congestion, 4096, Duration::from_millis(1), meanwhile)
+    }
+
+    #[test]
+    fn blocks_go_to_and_fro_and_what_went_on_meanwhile_is_kept() {
+        let (pings, outcome) = beside_it(Ipv4Addr::LOCALHOST, || 7).unwrap();
+        assert_eq!(outcome, 7);
+        assert!(pings.per_s > 0.0 && pings.latency.percentile_us(0.5) > 0.0);
+    }
+
+    #[test]
+    fn at_an_address_that_is_not_ours_nothing_runs() {
+        let outcome = beside_it(Ipv4Addr::new(203, 0, 113, 1), || panic!("it runs"));
+        assert!(matches!(outcome, Err(Error::Address { .. })));
+    }
+}
