@@ -2,8 +2,8 @@
 //!
 //! [`answer`] is a server's side without a socket: a call's header and arguments in, a reply out. It answers from a
 //! list that its owner gives and takes no registrations: SET and UNSET are told no, and calls are not passed on (CALLIT),
-//! which only ever served attackers. [`encode_mapping`] is the arguments by which a program registers with another's
-//! port mapper (version 2).
+//! which only ever served attackers. [`encode_mapping`] and [`encode_binding`] are the arguments by which a program
+//! registers with another's port mapper (version 2) or rpcbind (versions 3 and 4).
 //!
 //! Invariants: what a stranger sends costs a reply that is bounded by the list; nothing is remembered.
 
@@ -20,9 +20,10 @@ pub const PORT: u16 = 111;
 pub const VERSION_PORTMAP: u32 = 2;
 /// The newest version of rpcbind. RFC 1833 s2
 pub const VERSION_MAX: u32 = 4;
-/// SET of version 2: registers a mapping. RFC 1833 s3.2
+/// SET: registers a program's version. RFC 1833 s2.2.1, s3.2
 pub const SET: u32 = 1;
-/// UNSET of version 2: removes all mappings of a program's version. RFC 1833 s3.2
+/// UNSET: version 2 removes all mappings of a program's version, versions 3 and 4 that of one transport.
+/// RFC 1833 s2.2.1, s3.2
 pub const UNSET: u32 = 2;
 
 const NULL: u32 = 0;
@@ -47,6 +48,8 @@ pub enum Protocol {
     Tcp,
     /// Datagrams.
     Udp,
+    /// RPC over RDMA. RFC 5665 s5.1.1
+    Rdma,
 }
 
 /// One version of a program, and where it listens.
@@ -63,10 +66,22 @@ pub struct Entry {
 }
 
 impl Protocol {
-    const fn number(self) -> u32 {
+    /// What version 2 calls it, which has numbers for protocols of IP only.
+    const fn number(self) -> Option<u32> {
         match self {
-            Self::Tcp => TCP,
-            Self::Udp => UDP,
+            Self::Tcp => Some(TCP),
+            Self::Udp => Some(UDP),
+            Self::Rdma => None,
+        }
+    }
+
+    /// `r_nc_proto` and `r_nc_semantics`, which are TPI's kinds of service: 1 is datagrams, 3 a stream with an orderly
+    /// end. RFC 1833 s2.1 (rpcb_entry)
+    const fn description(self) -> (&'static str, u32) {
+        match self {
+            Self::Tcp => ("tcp", 3),
+            Self::Udp => ("udp", 1),
+            Self::Rdma => ("rdma", 3),
         }
     }
 }
@@ -80,6 +95,8 @@ impl Entry {
             (Protocol::Tcp, false) => "tcp6",
             (Protocol::Udp, true) => "udp",
             (Protocol::Udp, false) => "udp6",
+            (Protocol::Rdma, true) => "rdma",
+            (Protocol::Rdma, false) => "rdma6",
         }
     }
 
@@ -93,9 +110,20 @@ impl Entry {
     fn universal_address(&self, local: IpAddr) -> String {
         let own = self.address.ip();
         let ip = if own.is_unspecified() && own.is_ipv4() == local.is_ipv4() { local } else { own };
-        let [high, low] = self.address.port().to_be_bytes();
-        format!("{ip}.{high}.{low}")
+        universal(ip, self.address.port())
     }
+
+    /// What it has in version 2: nothing over IPv6 or RDMA.
+    fn mapping(&self) -> Option<[u32; 4]> {
+        let number = self.protocol.number().filter(|_| self.address.is_ipv4())?;
+        Some([self.program, self.version, number, u32::from(self.address.port())])
+    }
+}
+
+/// A universal address: the address as text, and the bytes of the port as decimal numbers. RFC 5665 s5.2.3
+fn universal(ip: IpAddr, port: u16) -> String {
+    let [high, low] = port.to_be_bytes();
+    format!("{ip}.{high}.{low}")
 }
 
 /// How a call came.
@@ -145,8 +173,10 @@ impl Answer<'_> {
             (_, NULL) => return Ok(()),
             (VERSION_PORTMAP, GET) => {
                 let mapping = Mapping::decode(reader)?;
+                // It says nothing of the address, so it is the family that the caller came by.
+                let is_v4 = self.local.is_ipv4();
                 let port = self.find(mapping.program, mapping.version, |entry| {
-                    entry.protocol.number() == mapping.protocol
+                    entry.protocol.number() == Some(mapping.protocol) && entry.address.is_ipv4() == is_v4
                 });
                 self.writer.u32(port.map_or(0, |entry| u32::from(entry.address.port())));
             }
@@ -181,13 +211,10 @@ impl Answer<'_> {
         of_program.min_by_key(|entry| (entry.version != version, !entry.is_at(self.local)))
     }
 
-    /// Entries of version 2, which knows IPv4 only.
     fn dump_mappings(&mut self) {
-        for entry in self.entries.iter().filter(|entry| entry.address.is_ipv4()) {
+        for mapping in self.entries.iter().filter_map(Entry::mapping) {
             self.writer.bool(true);
-            let mapping = [entry.program, entry.version, entry.protocol.number()];
             mapping.iter().for_each(|word| self.writer.u32(*word));
-            self.writer.u32(u32::from(entry.address.port()));
         }
         self.writer.bool(false);
     }
@@ -219,18 +246,16 @@ impl Answer<'_> {
 
     /// GETADDRLIST: all transports of a program's version. RFC 1833 s2.2.1 (rpcb_entry)
     fn addresses_of(&mut self, binding: &Binding<'_>) {
-        // TPI's kinds of service, as netconfig(5) numbers them: datagrams, and streams with an orderly end.
-        let semantics = |protocol| if protocol == Protocol::Udp { 1 } else { 3 };
         let wanted = |entry: &&Entry| entry.program == binding.program && entry.version == binding.version;
         for entry in self.entries.iter().filter(wanted) {
             let family: &[u8] = if entry.address.is_ipv4() { b"inet" } else { b"inet6" };
-            let protocol: &[u8] = if entry.protocol == Protocol::Udp { b"udp" } else { b"tcp" };
+            let (protocol, semantics) = entry.protocol.description();
             self.writer.bool(true);
             self.writer.opaque(entry.universal_address(self.local).as_bytes());
             self.writer.opaque(entry.netid().as_bytes());
-            self.writer.u32(semantics(entry.protocol));
+            self.writer.u32(semantics);
             self.writer.opaque(family);
-            self.writer.opaque(protocol);
+            self.writer.opaque(protocol.as_bytes());
         }
         self.writer.bool(false);
     }
@@ -272,12 +297,21 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// The arguments of version 2's SET and UNSET for an entry.
-pub fn encode_mapping(writer: &mut Writer<'_>, entry: &Entry) {
+/// The arguments of version 2's SET and UNSET for an entry. Whether there are any: version 2 knows neither IPv6 nor RDMA.
+pub fn encode_mapping(writer: &mut Writer<'_>, entry: &Entry) -> bool {
+    let mapping = entry.mapping();
+    mapping.iter().flatten().for_each(|word| writer.u32(*word));
+    mapping.is_some()
+}
+
+/// The arguments of SET and UNSET of versions 3 and 4 for an entry. Who owns it the other side knows by itself.
+/// RFC 1833 s2.1
+pub fn encode_binding(writer: &mut Writer<'_>, entry: &Entry) {
     writer.u32(entry.program);
     writer.u32(entry.version);
-    writer.u32(entry.protocol.number());
-    writer.u32(u32::from(entry.address.port()));
+    writer.opaque(entry.netid().as_bytes());
+    writer.opaque(universal(entry.address.ip(), entry.address.port()).as_bytes());
+    writer.opaque(b"");
 }
 
 #[cfg(test)]

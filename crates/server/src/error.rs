@@ -81,12 +81,10 @@ pub enum Error {
     },
     /// The host's rpcbind does not take our programs.
     #[error(
-        "cannot register with the rpcbind on {host}\n  cause: {error}\n  try:   stop that server or rpcbind, or serve \
+        "cannot register with this host's rpcbind\n  cause: {error}\n  try:   stop that server or rpcbind, or serve \
          without --rpcbind and mount with port= and mountport="
     )]
     Rpcbind {
-        /// Where it is.
-        host: SocketAddr,
         /// What it said, or the system.
         #[source]
         error: io::Error,

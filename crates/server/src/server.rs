@@ -90,7 +90,8 @@ impl Server {
         raise_descriptor_limit(config.limits.connections_max);
         let mut bound = listen(&config, sockets)?;
         let (listeners, config_has_rpcbind) = (bound.len(), config.rpcbind.is_some());
-        let mut rpcbind = Rpcbind::start(&config, &mut bound)?;
+        let (rdma_addresses, mut bound_rdma) = listen_rdma(&config)?;
+        let mut rpcbind = Rpcbind::start(&config, &mut bound, &rdma_addresses.concat())?;
         if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
             check_congestion(first, name)?;
         }
@@ -100,7 +101,7 @@ impl Server {
                 of_node.push(listener.address);
             }
         }
-        let rdma_addresses = listen_rdma(&config, &mut bound)?;
+        bound.append(&mut bound_rdma);
         let loops =
             config.loops.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let loops = loops.min(LOOPS_MAX);
@@ -307,8 +308,8 @@ fn listen(config: &Config, sockets: Vec<TcpListener>) -> Result<Vec<BoundListene
 }
 
 /// Listens on all addresses over RDMA, and tells them node by node.
-fn listen_rdma(config: &Config, bound: &mut Vec<BoundListener>) -> Result<Vec<Vec<SocketAddr>>, Error> {
-    let mut addresses = vec![Vec::new(); config.nodes.len()];
+fn listen_rdma(config: &Config) -> Result<(Vec<Vec<SocketAddr>>, Vec<BoundListener>), Error> {
+    let (mut addresses, mut bound) = (vec![Vec::new(); config.nodes.len()], Vec::new());
     for (node, (of_node, found)) in config.nodes.iter().zip(&mut addresses).enumerate() {
         for address in &of_node.listen_rdma {
             let listener = bind_rdma(node, *address)?;
@@ -316,7 +317,7 @@ fn listen_rdma(config: &Config, bound: &mut Vec<BoundListener>) -> Result<Vec<Ve
             bound.push(listener);
         }
     }
-    Ok(addresses)
+    Ok((addresses, bound))
 }
 
 /// For each loop what it waits with, and what wakes it.

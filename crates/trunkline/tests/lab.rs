@@ -5,11 +5,13 @@
 mod mnt;
 
 use lab::net::{Condition, Layout, Net, Rate, Spec};
-use mnt::mnt;
+use mnt::{mnt, results};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -231,12 +233,17 @@ fn a_rate_is_shown_in_the_list_as_it_was_given() {
 
 /// MOUNT's status for a path that a client in a namespace asks for.
 fn mount_from(net: &Net, namespace: &str, address: &str, path: &str) -> u32 {
+    in_namespace(net, namespace, || mnt(&mut TcpStream::connect(address).expect("it accepts"), path))
+}
+
+/// What this gives in a namespace of the lab.
+fn in_namespace<T: Send>(net: &Net, namespace: &str, work: impl FnOnce() -> T + Send) -> T {
     let place = Path::new("/run/netns").join(net.state().full_name(namespace));
     let place = File::open(place).expect("the namespace is there");
     // A thread of its own: it stays in the namespace.
     let asking = || {
         move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
-        mnt(&mut TcpStream::connect(address).expect("it accepts"), path)
+        work()
     };
     std::thread::scope(|scope| scope.spawn(asking).join().expect("the call is answered"))
 }
@@ -290,6 +297,54 @@ fn export_rules_hold_for_hosts_with_other_addresses() {
     process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
     assert_eq!(mount_from(&net, "node1", "10.77.1.1:2049", "/network"), ACCES, "the rules of now");
     assert_eq!(mount_from(&net, "node2", "10.77.2.1:2049", "/network"), OK);
+}
+
+/// A connection from a port of this range.
+fn connected_from(ports: Range<u16>, address: &str) -> TcpStream {
+    let address: SocketAddr = address.parse().expect("an address");
+    for port in ports {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        let own = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        // One that an earlier connection had rests for a while.
+        if bind(&socket, &own).is_ok() && connect(&socket, &address).is_ok() {
+            return TcpStream::from(socket);
+        }
+    }
+    panic!("no connection to {address}");
+}
+
+#[test]
+fn a_secure_export_is_for_ports_below_1024_and_so_are_its_handles() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
+    wait_for_answer(&net, "10.77.1.2");
+    let dir = testkit::temp_dir("secure");
+    let file = dir.path().join("secure.toml");
+    let rules = "allow = [\"10.77.1.2\"]\nsecure = true\n";
+    let text = format!(
+        "[[node]]\nlisten = [\"0.0.0.0:2049\"]\n[[export]]\npath = \"/safe\"\nmem = \"1MiB\"\n{rules}"
+    );
+    std::fs::write(&file, &text).expect("a file");
+    let process = serve_in(&net, &["serve", "-c", file.to_str().expect("UTF-8")]);
+    let at = "10.77.1.1:2049";
+    let (low, high) = (|| connected_from(600..1024, at), || connected_from(1024..2048, at));
+    let status = |results: &[u8]| u32::from_be_bytes(results[..4].try_into().expect("a status"));
+    // GETATTR of the root.
+    let attributes = |mut stream: TcpStream, handle: &[u8]| status(&results(&mut stream, 100_003, 1, handle));
+    let handle = in_namespace(&net, "node1", || {
+        assert_eq!(mnt(&mut high(), "/safe"), ACCES, "from a port of 1024 or more");
+        let mounted = results(&mut low(), 100_005, 1, b"/safe");
+        assert_eq!(status(&mounted), OK, "from a port below 1024");
+        let len = u32::from_be_bytes(mounted[4..8].try_into().expect("a length"));
+        mounted[8..8 + len as usize].to_vec()
+    });
+    in_namespace(&net, "node1", || {
+        assert_eq!(attributes(low(), &handle), OK);
+        assert_eq!(attributes(high(), &handle), ACCES, "who has the handle is held to the port too");
+    });
+    std::fs::write(&file, text.replace("secure = true", "secure = false")).expect("a file");
+    process.signal(Signal::HUP);
+    process.wait_for_line("reloaded: 1 changed, 0 not taken over", SOON);
+    in_namespace(&net, "node1", || assert_eq!(attributes(high(), &handle), OK, "the rules of now"));
 }
 
 #[test]
@@ -358,9 +413,54 @@ fn other_hosts_find_the_server_by_its_program_number_and_list_its_exports() {
         "rpcinfo -u 10.77.1.1 mountd 3",
         "rpcinfo -T tcp 10.77.1.1 nfs 3",
         "rpcinfo -T tcp6 fd77:1::1 mountd 3",
+        "rpcinfo -T udp6 fd77:1::1 mountd 3",
         "rpcinfo -s 10.77.1.1",
     ] {
         let found = output_in(&net, "node1", line);
         assert!(found.contains("100003") || found.contains("ready and waiting"), "{line}: {found}");
     }
+}
+
+#[test]
+fn a_host_that_has_an_rpcbind_is_asked_by_its_local_socket_to_tell_every_netid() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
+    wait_for_answer(&net, "10.77.1.2");
+    wait_for_answer(&net, "fd77:1::2");
+    for program in ["rpcbind", "unshare"] {
+        let _ = require_program(program);
+    }
+    // Its socket lies at a fixed place, so the host has a /run of its own.
+    let script = "set -e; mount -t tmpfs none /run; rpcbind -f & rpcbind=$!
+        until rpcinfo -s > /dev/null 2>&1; do sleep 0.1; done
+        \"$0\" serve --mem 1MiB --rpcbind --listen 0.0.0.0:4049 --listen [::]:4049 & server=$!
+        trap 'kill $server' TERM; wait $server || wait $server || :
+        echo left: $(rpcinfo -s | awk '{ print $1 }'); kill $rpcbind; wait $rpcbind || :";
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_trunkline")]);
+    let mut process = Process::spawn(net.exec_in("client", &shell).expect("the namespace is there"));
+    process.wait_for_line("ready", SOON);
+    let listed = output_in(&net, "node1", "rpcinfo 10.77.1.1");
+    let has = |program: &str, netid: &str| {
+        let wanted = |line: &&str| line.split_whitespace().take(3).eq([program, "3", netid]);
+        listed.lines().find(wanted).is_some_and(|line| line.contains(".15.209") && line.contains("superuser"))
+    };
+    for (program, netids) in [("100003", &["tcp", "tcp6"][..]), ("100005", &["tcp", "tcp6", "udp", "udp6"])] {
+        for netid in netids {
+            assert!(has(program, netid), "{program} by {netid}: {listed}");
+        }
+    }
+    assert!(!has("100003", "udp"), "{listed}");
+    for line in [
+        "rpcinfo -T tcp6 fd77:1::1 nfs 3",
+        "rpcinfo -T udp6 fd77:1::1 mountd 3",
+        "rpcinfo -t 10.77.1.1 nfs 3",
+    ] {
+        let found = output_in(&net, "node1", line);
+        assert!(found.contains("ready and waiting"), "{line}: {found}");
+    }
+    assert!(output_in(&net, "node1", "showmount -e --no-headers 10.77.1.1").starts_with("/export "));
+    process.signal(Signal::TERM);
+    let left = process.wait_for_line("left: ", SOON);
+    assert!(left.contains("100000") && !left.contains("100003") && !left.contains("100005"), "{left}");
+    process.wait(SOON);
 }

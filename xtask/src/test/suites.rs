@@ -75,7 +75,7 @@ pub(crate) const SUITES: &[Suite] = &[
         tier: Tier::Ci,
         minutes: 2,
         command: &["test", "--package", "trunkline", "--test", "lab"],
-        packages: &["iproute2", "iputils-ping", "nfs-common", "rpcbind"],
+        packages: &["iproute2", "iputils-ping", "nfs-common", "rpcbind", "util-linux"],
         needs: &[Need::Root, Need::NetNamespaces],
     },
     Suite {

@@ -25,7 +25,7 @@ fn call(program: u32, version: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
 
 /// Sends a datagram and gives the reply.
 fn exchange(address: SocketAddr, call: &[u8]) -> Vec<u8> {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = UdpSocket::bind(if address.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" }).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket.send_to(call, address).unwrap();
     let mut reply = vec![0; 10_000];
@@ -72,6 +72,53 @@ fn ports_are_told_over_udp_and_tcp_and_mount_answers_datagrams() {
     // What is no call has no answer, and does no harm.
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[1; 7], address).unwrap();
     exchange(address, &call(nfs3::mount::PROGRAM, 3, 0, &[]));
+}
+
+#[test]
+fn over_ipv6_versions_3_and_4_tell_universal_addresses_and_mount_answers_datagrams() {
+    let mut config = config();
+    config.nodes[0].listen = vec!["[::1]:0".parse().unwrap()];
+    config.exports[0].allow.push("::1/128".parse().unwrap());
+    let port = free_port();
+    config.rpcbind = Some(port);
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let of = |port: u16| format!("::1.{}.{}", port >> 8, port & 255);
+    let portmap_at = SocketAddr::new(address.ip(), port);
+    let asked = |program, netid: &str| {
+        let mut args = words(&[program, 3]);
+        [netid, "", ""].iter().for_each(|text| Writer::new(&mut args).opaque(text.as_bytes()));
+        args
+    };
+    let text =
+        |results: &[u8]| String::from_utf8(Reader::new(results).opaque(100).unwrap().to_vec()).unwrap();
+    for version in [3, 4] {
+        for (program, netid, expected) in [
+            (nfs3::PROGRAM, "tcp6", of(address.port())),
+            (nfs3::mount::PROGRAM, "tcp6", of(address.port())),
+            (nfs3::mount::PROGRAM, "udp6", of(address.port())),
+            (portmap::PROGRAM, "udp6", of(port)),
+            (nfs3::PROGRAM, "udp6", String::new()),
+            (nfs3::PROGRAM, "tcp", String::new()),
+            (nfs3::PROGRAM, "rdma6", String::new()),
+            (nfs3::PROGRAM, "carrier pigeon", String::new()),
+        ] {
+            let call = call(portmap::PROGRAM, version, GETPORT, &asked(program, netid));
+            assert_eq!(text(&exchange(portmap_at, &call)[24..]), expected, "{program} by {netid}");
+        }
+        let (_, listed) = Peer::new(portmap_at).call_any(portmap::PROGRAM, version, 4, &[]);
+        let has = |text: &str| listed.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+        assert!(has("tcp6") && has("udp6") && has(&of(address.port())), "{listed:?}");
+    }
+    let path = [&words(&[7])[..], b"/export\0"].concat();
+    assert_eq!(
+        exchange(address, &call(nfs3::mount::PROGRAM, 3, 1, &path))[20..28],
+        [0; 8],
+        "accepted, and OK"
+    );
+    // What is no call has no answer, and does no harm.
+    UdpSocket::bind("[::1]:0").unwrap().send_to(&[1; 7], portmap_at).unwrap();
+    exchange(portmap_at, &call(portmap::PROGRAM, 4, 0, &[]));
 }
 
 #[test]
@@ -139,6 +186,9 @@ fn a_host_rpcbind_that_has_another_server_is_an_error_that_says_so() {
     let mut config = config();
     config.rpcbind = Some(port);
     let text = Server::start(config).unwrap_err().to_string();
-    assert!(text.contains("cannot register with the rpcbind") && text.contains("program 100003"), "{text}");
+    assert!(
+        text.contains("cannot register with this host's rpcbind") && text.contains("program 100003 by tcp"),
+        "{text}"
+    );
     host.join().unwrap();
 }

@@ -1,0 +1,164 @@
+//! Registering with the host's rpcbind, and leaving it at the end. RFC 1833 s2.2.1, s3.2
+//!
+//! By version 4 over its local socket, which is the one way on which it believes who is asking and takes each netid;
+//! where there is no such socket by version 2 on loopback, which has words for IPv4 alone. It has one address for each
+//! program and netid: that of the first node.
+//!
+//! What it answers is somebody else's: it is bounded, and what is no answer to the call is an error.
+
+use crate::error::Error;
+use rpc::Xid;
+use rpc::portmap::{self, Entry};
+use rpc::record::{MARK_BYTES, Mark};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xdr::{Reader, Writer};
+
+/// The local socket of the host's rpcbind.
+const SOCKET: &str = "/run/rpcbind.sock";
+/// It answers within this, or the call is sent again.
+const ANSWER: Duration = Duration::from_secs(2);
+const TRIES: u32 = 3;
+/// The answer to SET and UNSET is one word after its head, which may bear a verifier.
+const ANSWER_BYTES_MAX: usize = 1024;
+
+/// How the host's rpcbind is reached.
+#[derive(Debug, Clone)]
+enum Way {
+    Local(PathBuf),
+    Loopback(SocketAddr),
+}
+
+/// What is registered; dropping it removes that.
+#[derive(Debug)]
+pub(super) struct Registered {
+    way: Way,
+    entries: Vec<Entry>,
+}
+
+impl Registered {
+    /// Registers with the rpcbind that has this port. A port other than rpcbind's own is a test's, and has no socket.
+    pub fn register(port: u16, entries: &[Entry]) -> Result<Self, Error> {
+        let socket = Some(Path::new(SOCKET)).filter(|_| port == portmap::PORT);
+        // A socket that nobody listens on was left behind.
+        let local = socket.filter(|socket| UnixStream::connect(socket).is_ok());
+        let loopback = || Way::Loopback(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+        Self::register_by(local.map_or_else(loopback, |socket| Way::Local(socket.to_owned())), entries)
+    }
+
+    fn register_by(way: Way, entries: &[Entry]) -> Result<Self, Error> {
+        // Its drop takes back what was registered when something fails.
+        let mut this = Self { way, entries: Vec::new() };
+        for entry in entries.iter().filter(|entry| this.way.knows(entry)) {
+            let same = |other: &Entry| other.program == entry.program && other.netid() == entry.netid();
+            if this.entries.iter().any(same) {
+                continue;
+            }
+            match this.way.ask(portmap::SET, entry) {
+                Ok(true) => this.entries.push(*entry),
+                Ok(false) => {
+                    let (program, netid) = (entry.program, entry.netid());
+                    let what = format!(
+                        "it has another server for program {program} by {netid}: rpcinfo shows which"
+                    );
+                    return Err(Error::Rpcbind { error: io::Error::other(what) });
+                }
+                Err(error) => return Err(Error::Rpcbind { error }),
+            }
+        }
+        Ok(this)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        for entry in self.entries.drain(..) {
+            if let Err(error) = self.way.ask(portmap::UNSET, &entry) {
+                tracing::warn!(%error, program = entry.program, "rpcbind keeps a program that has ended");
+                return;
+            }
+        }
+    }
+}
+
+impl Way {
+    /// Whether it has words for this entry.
+    fn knows(&self, entry: &Entry) -> bool {
+        matches!(self, Self::Local(_)) || portmap::encode_mapping(&mut Writer::new(&mut Vec::new()), entry)
+    }
+
+    /// Asks to set or unset an entry; the answer is whether that was done.
+    fn ask(&self, procedure: u32, entry: &Entry) -> io::Result<bool> {
+        let xid = Xid(std::process::id() ^ entry.program << 8 ^ procedure);
+        let version = match self {
+            Self::Local(_) => portmap::VERSION_MAX,
+            Self::Loopback(_) => portmap::VERSION_PORTMAP,
+        };
+        let mut call = Vec::new();
+        let writer = &mut Writer::new(&mut call);
+        // AUTH_NONE, with no body. RFC 5531 s8.1
+        rpc::call::encode(writer, xid, portmap::PROGRAM, version, procedure, &[0; 8]);
+        match self {
+            Self::Local(socket) => {
+                portmap::encode_binding(writer, entry);
+                answer_of(xid, &by_stream(socket, &call)?)
+            }
+            Self::Loopback(host) => {
+                portmap::encode_mapping(writer, entry);
+                by_datagrams(*host, xid, &call)
+            }
+        }
+    }
+}
+
+/// One call and its answer as records. RFC 5531 s11
+fn by_stream(socket: &Path, call: &[u8]) -> io::Result<Vec<u8>> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
+    let mark = Mark::whole(call.len()).ok_or_else(invalid)?;
+    stream.write_all(&[&mark.encode(), call].concat())?;
+    let mut mark = [0; MARK_BYTES];
+    stream.read_exact(&mut mark)?;
+    let mark = Mark::decode(mark);
+    let len = usize::try_from(mark.len).ok().filter(|len| mark.last && *len <= ANSWER_BYTES_MAX);
+    let mut answer = vec![0; len.ok_or_else(invalid)?];
+    stream.read_exact(&mut answer)?;
+    Ok(answer)
+}
+
+fn by_datagrams(host: SocketAddr, xid: Xid, call: &[u8]) -> io::Result<bool> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(host)?;
+    socket.set_read_timeout(Some(ANSWER))?;
+    let mut last = io::Error::from(io::ErrorKind::TimedOut);
+    for _ in 0..TRIES {
+        socket.send(call)?;
+        let mut reply = [0; ANSWER_BYTES_MAX];
+        let answer = socket.recv(&mut reply);
+        match answer.and_then(|len| answer_of(xid, reply.get(..len).unwrap_or_default())) {
+            Ok(done) => return Ok(done),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Whether it was done. Another call's answer, or a refusal, is no answer to this one.
+fn answer_of(xid: Xid, reply: &[u8]) -> io::Result<bool> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut reader = Reader::new(reply);
+    let answer = rpc::reply::decode(&mut reader).map_err(|_| invalid())?;
+    let accepted = matches!(answer.body, rpc::reply::Body::Accepted(rpc::reply::Accept::Success));
+    if answer.xid != xid || !accepted {
+        return Err(invalid());
+    }
+    reader.bool().map_err(|_| invalid())
+}
+
+#[cfg(test)]
+mod tests;
