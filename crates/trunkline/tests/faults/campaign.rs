@@ -101,6 +101,8 @@ fn nothing_is_lost_or_done_twice_whatever_fails() {
                 let schedule = Schedule::of(fault, figures);
                 let repeats: Vec<Repeat> =
                     (0..repeats).map(|round| try_once(&mut ground, fault, round, &schedule)).collect();
+                let stopped = ground.take_stopped();
+                assert!(stopped > 0 || !fault.filters(), "{}: no segment met it", fault.name());
                 println!("{}", figures::line(fault, &repeats));
                 (fault, repeats)
             };

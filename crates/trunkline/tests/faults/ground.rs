@@ -61,6 +61,11 @@ impl Fault {
         }
     }
 
+    /// Whether nftables brings it about, which says what it has stopped.
+    pub const fn filters(self) -> bool {
+        matches!(self, Self::Silent | Self::Reset)
+    }
+
     /// What must be served for it: nodes that fail one by one are processes, and those share a directory.
     pub const fn store(self) -> Store {
         match self {
@@ -94,6 +99,8 @@ pub struct Ground {
     net: Net,
     directory: TempDir,
     store: Store,
+    /// Segments that filters have stopped since [`Ground::take_stopped`].
+    stopped: u64,
 }
 
 impl Ground {
@@ -108,7 +115,7 @@ impl Ground {
         let shm = std::path::Path::new("/dev/shm");
         let place = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let directory = tempfile::Builder::new().prefix("trunkline-faults-").tempdir_in(place).expect("made");
-        let mut ground = Self { servers: Vec::new(), net, directory, store };
+        let mut ground = Self { servers: Vec::new(), net, directory, store, stopped: 0 };
         ground.start_servers();
         let inside = ground.net.exec_in("client", &Command::new("true")).expect("there is a client");
         // `ip netns exec NAME true`
@@ -199,7 +206,10 @@ impl Ground {
             Fault::LinkDown | Fault::AllGone | Fault::Flap => {
                 self.each(fault, path, |net, link| net.restore(link));
             }
-            Fault::Silent | Fault::Reset => self.in_nodes("nft delete table inet faults"),
+            Fault::Silent | Fault::Reset => {
+                self.stopped += packets(&self.in_nodes("nft list table inet faults"));
+                self.in_nodes("nft delete table inet faults");
+            }
             Fault::Slow => self.shape(path, RATE),
             Fault::Kill | Fault::KillAll => {}
             Fault::Freeze => self.servers[path].signal(Signal::CONT),
@@ -214,15 +224,23 @@ impl Ground {
         }
     }
 
+    /// How many segments filters have stopped since the last time. A rule that names nothing real is accepted, too, and
+    /// stops none.
+    pub const fn take_stopped(&mut self) -> u64 {
+        std::mem::replace(&mut self.stopped, 0)
+    }
+
     /// Drops every segment that comes over this link to the server, or answers it by a reset.
     fn filter(&self, path: usize, verdict: &str) {
         let link = &self.net.links()[path].name;
         self.in_nodes("nft add table inet faults");
         self.in_nodes("nft add chain inet faults input { type filter hook input priority 0 ; }");
-        self.in_nodes(&format!("nft add rule inet faults input iifname {link} tcp dport {PORT} {verdict}"));
+        self.in_nodes(&format!(
+            "nft add rule inet faults input iifname {link} tcp dport {PORT} counter {verdict}"
+        ));
         if verdict == "drop" {
             self.in_nodes("nft add chain inet faults output { type filter hook output priority 0 ; }");
-            self.in_nodes(&format!("nft add rule inet faults output oifname {link} drop"));
+            self.in_nodes(&format!("nft add rule inet faults output oifname {link} counter drop"));
         }
     }
 
@@ -234,15 +252,23 @@ impl Ground {
         self.run_in("client", &line);
     }
 
-    fn in_nodes(&self, line: &str) {
-        self.run_in("nodes", line);
+    fn in_nodes(&self, line: &str) -> String {
+        self.run_in("nodes", line)
     }
 
-    fn run_in(&self, namespace: &str, line: &str) {
+    /// Runs a command, which must succeed; gives its output.
+    fn run_in(&self, namespace: &str, line: &str) -> String {
         let mut words = line.split(' ');
         let mut command = Command::new(require_program(words.next().expect("a program")));
         command.args(words);
         let output = self.net.exec_in(namespace, &command).expect("it is there").output().expect("it runs");
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
+}
+
+/// The sum of all counters in what nftables lists: `... counter packets 12 bytes 3456 drop`.
+fn packets(listed: &str) -> u64 {
+    let after = listed.split("counter packets ").skip(1);
+    after.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok()).sum()
 }
