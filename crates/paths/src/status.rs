@@ -58,6 +58,8 @@ pub struct PathStatus {
     pub suspicions: u64,
     /// How often it went down.
     pub deaths: u64,
+    /// How often files left it because it was several times slower than another.
+    pub departures: u64,
     /// Probes sent to it.
     pub probes: u64,
     /// Connects that succeeded, the first ones included.
@@ -79,6 +81,7 @@ impl PathStatus {
             gap_worst: Duration::ZERO,
             suspicions: 0,
             deaths: 0,
+            departures: 0,
             probes: 0,
             connects: 0,
             latency: Duration::ZERO,
@@ -100,17 +103,30 @@ pub(crate) struct Latency {
     smoothed_ns: u64,
     deviation_ns: u64,
     /// Smoothed nanoseconds of small and of large calls; 0 while unknown.
-    pub by_size_ns: [u64; 2],
+    pub by_size_ns: [u64; SIZES],
+    /// Smoothed bytes that were under way meanwhile, of all calls on the path.
+    pub load_by_size: [u64; SIZES],
+    /// When the last of them was answered, and how many were since a start of [`super::table`]'s choice.
+    pub sampled_at: [Duration; SIZES],
+    pub samples: [u32; SIZES],
 }
+
+/// Small and large calls.
+pub(crate) const SIZES: usize = 2;
 
 /// Calls up to this size are small: their time is latency rather than bandwidth.
 const SMALL_BYTES_MAX: u32 = 16 << 10;
 /// No latency is longer than this (two years), so that the sums here do not overflow.
 const LATENCY_NS_MAX: u64 = u64::MAX >> 8;
 
+/// Which of the two sizes a call is.
+pub(crate) const fn size_of(bytes: u32) -> usize {
+    if bytes > SMALL_BYTES_MAX { 1 } else { 0 }
+}
+
 impl Latency {
-    /// One call of `bytes` was answered after `latency`.
-    pub fn sample(&mut self, latency: Duration, bytes: u32) {
+    /// One call of `bytes` was answered after `latency`, when `load` bytes were under way on its path.
+    pub fn sample(&mut self, now: Duration, latency: Duration, bytes: u32, load: u64) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX).clamp(1, LATENCY_NS_MAX);
         if self.smoothed_ns == 0 {
             self.smoothed_ns = ns;
@@ -119,8 +135,21 @@ impl Latency {
             self.deviation_ns = (self.deviation_ns * 3 + self.smoothed_ns.abs_diff(ns)) / 4;
             self.smoothed_ns = (self.smoothed_ns * 7 + ns) / 8;
         }
-        let known = &mut self.by_size_ns[usize::from(bytes > SMALL_BYTES_MAX)];
-        *known = if *known == 0 { ns } else { (*known * 7 + ns) / 8 };
+        let size = size_of(bytes);
+        let (known, known_load) = (&mut self.by_size_ns[size], &mut self.load_by_size[size]);
+        if *known == 0 {
+            (*known, *known_load) = (ns, load);
+        } else {
+            *known = (*known * 7 + ns) / 8;
+            *known_load = (known_load.saturating_mul(7).saturating_add(load)) / 8;
+        }
+        self.sampled_at[size] = now;
+        self.samples[size] = self.samples[size].saturating_add(1);
+    }
+
+    /// What was known of calls of this size counts no more.
+    pub const fn forget(&mut self, size: usize) {
+        (self.by_size_ns[size], self.load_by_size[size], self.samples[size]) = (0, 0, 0);
     }
 
     pub const fn smoothed(&self) -> Duration {

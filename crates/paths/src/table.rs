@@ -2,18 +2,20 @@
 //!
 //! This file has the data and the warm path ([`Table::pick`], [`Table::sent`], [`Table::answered`]), which
 //! neither allocates nor looks at a timer; `health` has what happens when something breaks or comes back,
-//! `divert` the way to foreign paths and home again.
+//! `divert` the way to foreign paths and home again, `leave` how files leave a slow home.
 //!
 //! Sets of connections are bits of a `u64`; what `pick` reads of each connection lies together.
 
 mod divert;
 mod health;
+mod leave;
 #[cfg(test)]
 mod tests;
 
 use crate::quiet::Quiet;
-use crate::status::{Latency, PathStatus};
+use crate::status::{Latency, PathStatus, SIZES, size_of};
 use crate::{Class, Config, ConnId, NodeId, Output, PathId, State, Timing};
+use leave::Residence;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -108,6 +110,8 @@ struct Path {
     ramp_since: Option<Duration>,
     /// Since when it has been silent, as far as its suspicion goes.
     silent_since: Duration,
+    /// Whether files whose home it is are there, by the size of their calls.
+    residence: [Residence; SIZES],
 }
 
 /// Which connection takes the next call, and what is to be done about those that take none.
@@ -127,6 +131,9 @@ pub struct Table {
     /// Connections on paths that ramp up, and those of them that carry all they may for now.
     ramping: u64,
     full: u64,
+    /// Connections on paths that files have left, by the size of calls, and those of them that are being tried.
+    left: [u64; SIZES],
+    tried: [u64; SIZES],
     /// Connections by class: metadata, and reads and writes.
     metadata: u64,
     bulk: u64,
@@ -183,6 +190,8 @@ impl Table {
             suspect: 0,
             ramping: 0,
             full: 0,
+            left: [0; SIZES],
+            tried: [0; SIZES],
             metadata: 0,
             bulk: 0,
             spread_reads: config.spread_reads,
@@ -237,8 +246,9 @@ impl Table {
     ///
     /// Least outstanding bytes wins, ties go round. Connections of paths that are up come before those of
     /// suspect ones, the call's class before the other class, and, unless `spread_reads` or `spread_writes`
-    /// lift that, the file's home node before other nodes. A slow path counts its bytes several times; a
-    /// returning one takes only as many calls at once as its ramp allows.
+    /// lift that, the file's home node before other nodes. A slow path counts its bytes several times, and files
+    /// leave it while it is much slower than others; a returning one takes only as many calls at once as its ramp
+    /// allows.
     ///
     /// `bytes` is what the call will move: the payload of a WRITE, the count of a READ, else 0. Follow with
     /// [`Table::sent`].
@@ -248,13 +258,14 @@ impl Table {
             Class::Read => (self.bulk, self.spread_reads),
             Class::Write => (self.bulk, self.spread_writes),
         };
-        let at_home = match home {
-            Some(node) if !spread => self.by_node.get(usize::from(node.0)).copied().unwrap_or(0),
-            _ => u64::MAX,
+        let (at_home, quick) = match home {
+            Some(node) if !spread => self.homes(node, size_of(bytes)),
+            _ => (u64::MAX, u64::MAX),
         };
         let free = self.up & !self.full;
         let choices = [
             free & own & at_home,
+            free & own & quick,
             free & own,
             free,
             self.up & own,
@@ -308,11 +319,15 @@ impl Table {
     /// calls that have left the connection must not be reported.
     pub fn answered(&mut self, now: Duration, conn: ConnId, class: Class, bytes: u32, latency: Duration) {
         let index = usize::from(conn.0);
+        // The connections of a path share its load evenly.
+        let under_way: u64 = self.load[index].iter().sum();
         let load = &mut self.load[index][direction(class)];
         *load = load.saturating_sub(u64::from(bytes) + CALL_COST);
         self.calls[index] = self.calls[index].saturating_sub(1);
         let path = self.conns[index].path;
-        self.path_mut(path).latency.sample(latency, bytes);
+        let of_path = self.path_mut(path);
+        let under_way = under_way.saturating_mul(u64::from(of_path.members.count_ones()));
+        of_path.latency.sample(now, latency, bytes, under_way);
         self.note_silence(now, conn, latency);
         self.alive(now, conn);
         if self.ramping & bit(conn) != 0 {
@@ -417,12 +432,17 @@ impl Table {
         let takes_calls = matches!(of_conn.link, Link::Live { .. }) && of_conn.draining.is_none();
         let up = takes_calls && !of_conn.silent && of_path.status.state == State::Up;
         let ramping = of_path.ramp_since.is_some();
+        let residence = of_path.residence;
         let set = |mask: &mut u64, on: bool| *mask = *mask & !bit(conn) | if on { bit(conn) } else { 0 };
         set(&mut self.up, up);
         set(&mut self.suspect, takes_calls && !up);
         set(&mut self.ramping, ramping);
         if !ramping {
             set(&mut self.full, false);
+        }
+        for (size, residence) in residence.iter().enumerate() {
+            set(&mut self.left[size], residence.left());
+            set(&mut self.tried[size], residence.tried());
         }
     }
 
@@ -505,6 +525,7 @@ impl Path {
             ready: false,
             ramp_since: None,
             silent_since: Duration::ZERO,
+            residence: [Residence::default(); SIZES],
         }
     }
 }

@@ -54,6 +54,16 @@ pub const SILENT_MAX: Duration = Duration::from_secs(60);
 pub const DRAIN_MAX: Duration = Duration::from_millis(500);
 /// When a diverted connection that could not be drained tries again.
 pub const DRAIN_RETRY: Duration = Duration::from_secs(5);
+/// Files leave a home whose path has been several times slower than another for so long: calls that came in a
+/// burst, or a server that was busy for a moment, are over by then.
+pub const SLOW_AFTER: Duration = Duration::from_millis(500);
+/// Files that have left a slow path stay away this long before it is tried again, ...
+pub const AWAY_MIN: Duration = Duration::from_secs(1);
+/// ... twice as long each time that it was still slow, and at most this long: with the trial, a path that has
+/// recovered has its share back within five seconds.
+pub const AWAY_MAX: Duration = Duration::from_secs(3);
+/// A trial that goes well takes this long: calls must have the time to queue up on the path as they do on others.
+pub const TRIAL: Duration = Duration::from_millis(500);
 /// How often the driver is expected to call [`crate::Table::tick`] for each connection.
 pub const TICK: Duration = Duration::from_millis(50);
 

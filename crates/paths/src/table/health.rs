@@ -102,6 +102,7 @@ impl Table {
             return;
         }
         self.weigh(conn);
+        self.review(self.conns[usize::from(conn.0)].path, now);
         if self.ramping & bit(conn) != 0 {
             self.ramp(conn, now);
         }
@@ -505,6 +506,7 @@ impl Table {
         of_path.probe_sent = None;
         of_path.ready = false;
         of_path.ramp_since = None;
+        of_path.residence = Default::default();
         self.set_state(path, State::Down, now);
         self.refresh_path(path);
     }

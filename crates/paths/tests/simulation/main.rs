@@ -44,6 +44,7 @@ fn plan(seed: u64, random: &mut Random) -> Plan {
         connections: (0..nodes * each).map(|i| i % nodes).collect(),
         callers: random.between(4, 40) as usize,
         files: random.below(2) == 0,
+        lopsided: false,
         bytes: if random.below(2) == 0 { 64 << 10 } else { 1 << 20 },
         seed,
         faults: Vec::new(),
@@ -190,6 +191,62 @@ fn a_slow_path_is_used_less_and_not_cut() {
         assert!(own > 0 && own * nodes * 2 < all, "{served:?}");
         finish(&mut world, ms(25_000));
         assert_eq!(status(&world, slow).deaths, 0);
+    });
+}
+
+#[test]
+fn files_leave_a_home_that_has_become_ten_times_slower_and_come_back_to_it() {
+    for_each_seed(|seed, random| {
+        let mut plan = plan(seed, random);
+        plan.nodes = random.between(3, 6) as u16;
+        plan.connections = (0..2 * plan.nodes).map(|i| i % plan.nodes).collect();
+        plan.files = true;
+        plan.callers = usize::from(plan.nodes) * random.between(1, 8) as usize;
+        let slow = random.below(u64::from(plan.nodes)) as u16;
+        plan.faults = vec![(ms(2000), slow, Fault::Slow(10)), (ms(10_000), slow, Fault::Restore)];
+        plan.bytes = 1 << 20;
+        let nodes = u64::from(plan.nodes);
+        let mut world = World::new(plan);
+        world.run(ms(1000));
+        world.take_served();
+        world.run(ms(2000));
+        let before: u64 = world.take_served().iter().sum();
+        assert!((0..nodes as u16).all(|path| status(&world, path).departures == 0), "all are quick");
+        // Until here it may take for calls to have piled up, and for it to be noticed.
+        world.run(ms(4000));
+        assert_eq!(status(&world, slow).departures, 1);
+        world.take_served();
+        world.run(ms(10_000));
+        let served = world.take_served();
+        let (own, all) = (served[usize::from(slow)], served.iter().sum::<u64>());
+        assert!(own * 10 < all, "the others serve its files: {served:?}");
+        assert!(all * nodes * 10 > before * 6 * (nodes - 1) * 7, "{all} in 6 s, {before} in one before");
+        // What was under way on the slow link is over, and the longest time away.
+        world.run(ms(16_000));
+        world.take_served();
+        world.run(ms(20_000));
+        let served = world.take_served();
+        let (own, all) = (served[usize::from(slow)], served.iter().sum::<u64>());
+        assert!(own * nodes * 10 > all * 7, "they are home again: {served:?}");
+        finish(&mut world, ms(25_000));
+        assert_eq!(status(&world, slow).deaths, 0);
+        assert_eq!(status(&world, slow).departures, 1, "it has not flapped");
+    });
+}
+
+#[test]
+fn files_stay_where_many_others_are_while_their_path_is_as_quick_as_others() {
+    for_each_seed(|seed, random| {
+        let mut plan = plan(seed, random);
+        plan.files = true;
+        plan.lopsided = true;
+        plan.callers = 40;
+        plan.until = ms(4000);
+        let nodes = plan.nodes;
+        let mut world = World::new(plan);
+        finish(&mut world, ms(5000));
+        let left: Vec<u64> = (0..nodes).map(|path| status(&world, path).departures).collect();
+        assert!(left.iter().all(|left| *left == 0), "{left:?}");
     });
 }
 

@@ -118,6 +118,8 @@ pub struct Plan {
     pub callers: usize,
     /// Callers keep to files that are placed on nodes.
     pub files: bool,
+    /// All files but one of each node are on the first.
+    pub lopsided: bool,
     pub bytes: u32,
     pub seed: u64,
     pub faults: Vec<(Duration, u16, Fault)>,
@@ -157,7 +159,11 @@ impl World {
             seed: plan.seed,
         };
         let mut placement = Placement::new(plan.nodes, random.below(1000) as u16);
-        let homes = (0..plan.callers as u64).map(|file| plan.files.then(|| placement.place(file))).collect();
+        let mut place = |file: u64| match placement.place(file) {
+            _ if plan.lopsided && file >= u64::from(plan.nodes) => NodeId(0),
+            node => node,
+        };
+        let homes = (0..plan.callers as u64).map(|file| plan.files.then(|| place(file))).collect();
         let latency = Duration::from_micros(random.between(20, 400));
         let link = || Link {
             latency,

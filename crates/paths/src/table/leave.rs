@@ -1,0 +1,151 @@
+//! How files leave a home whose path has become several times slower than another, and come back.
+//!
+//! A file stays with its node for the sake of that server's caches. Behind a link that has lost most of its speed this
+//! costs far more than it brings: whoever reads such a file waits for that link. So calls of a size that are much
+//! slower there than elsewhere leave. How quick a path would be that nobody uses cannot be known, so it is tried from
+//! time to time with a few of its files' calls, and then with more; if it keeps up they are at home again.
+//!
+//! A path is slower than another by the lesser of two figures: how much longer its calls take, and how many fewer bytes
+//! it moves in a second of those that are under way. The first alone would drive files from a path because many use it,
+//! the second alone because few do.
+
+use super::{Duration, NodeId, PathId, State, Table, WEIGHT_ONE, bit, each};
+use crate::status::{Latency, SIZES};
+use crate::timing::{AWAY_MAX, AWAY_MIN, SLOW_AFTER, STABLE_AFTER, TRIAL};
+
+/// Files leave a path that is so many times slower, in sixteenths, ...
+const LEAVE: u64 = 4 * WEIGHT_ONE;
+/// ... and come back to one that is less than so many times slower.
+const RETURN: u64 = 2 * WEIGHT_ONE;
+/// So many calls must have been answered before anything is concluded from their time.
+const SAMPLES_MIN: u32 = 8;
+/// A path that is tried takes one call at a time on each connection, and one more each time that so many were answered.
+const MORE_AFTER: u32 = 4;
+/// What was measured longer ago says nothing of today.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Where calls of one size go whose files have their home on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Standing {
+    /// There.
+    #[default]
+    Home,
+    /// There, and it has been slow since then.
+    Slow { since: Duration },
+    /// To other paths, until then.
+    Away { until: Duration },
+    /// To other paths but for some, since then.
+    Trial { since: Duration },
+}
+
+/// Whether files are at home on a path, for calls of one size.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Residence {
+    standing: Standing,
+    /// How long they stay away.
+    hold: Duration,
+    returned_at: Option<Duration>,
+}
+
+impl Residence {
+    /// Whether it is a home no more.
+    pub(super) const fn left(self) -> bool {
+        matches!(self.standing, Standing::Away { .. } | Standing::Trial { .. })
+    }
+
+    /// Whether it is tried whether it could be one again.
+    pub(super) const fn tried(self) -> bool {
+        matches!(self.standing, Standing::Trial { .. })
+    }
+
+    fn leave(&mut self, now: Duration) {
+        let again = self.left() || self.returned_at.is_some_and(|at| now.saturating_sub(at) < STABLE_AFTER);
+        self.hold = if again { (self.hold * 2).clamp(AWAY_MIN, AWAY_MAX) } else { AWAY_MIN };
+        self.standing = Standing::Away { until: now + self.hold };
+    }
+}
+
+impl Table {
+    /// For a file at home on this node: the connections there that its calls take, and all on paths that files have not
+    /// left.
+    pub(super) fn homes(&self, node: NodeId, size: usize) -> (u64, u64) {
+        let of_node = self.by_node.get(usize::from(node.0)).copied().unwrap_or(0);
+        let (left, tried) = (self.left[size], self.tried[size]);
+        let mut at_home = of_node & !left;
+        for conn in each(of_node & tried) {
+            let latency = &self.paths[usize::from(self.conns[usize::from(conn.0)].path.0)].latency;
+            if self.calls[usize::from(conn.0)] <= latency.samples[size] / MORE_AFTER {
+                at_home |= bit(conn);
+            }
+        }
+        (at_home, !left)
+    }
+
+    /// Decides anew whether files stay on a path. To be called about every [`crate::timing::TICK`].
+    pub(super) fn review(&mut self, path: PathId, now: Duration) {
+        for size in 0..SIZES {
+            let slower = self.times_slower(path, size, now);
+            let of_path = self.path_mut(path);
+            let latency = &mut of_path.latency;
+            let enough = latency.samples[size] >= SAMPLES_MIN;
+            let residence = &mut of_path.residence[size];
+            let before = (residence.left(), residence.tried());
+            match residence.standing {
+                Standing::Home if slower >= LEAVE => {
+                    residence.standing = Standing::Slow { since: now };
+                    latency.samples[size] = 0;
+                }
+                Standing::Slow { .. } if slower < LEAVE => residence.standing = Standing::Home,
+                Standing::Slow { since } if enough && now.saturating_sub(since) >= SLOW_AFTER => {
+                    residence.leave(now);
+                    of_path.status.departures += 1;
+                }
+                Standing::Away { until } if until <= now => {
+                    residence.standing = Standing::Trial { since: now };
+                    latency.forget(size);
+                }
+                Standing::Trial { .. } if enough && slower >= RETURN => residence.leave(now),
+                Standing::Trial { since } if enough && now.saturating_sub(since) >= TRIAL => {
+                    residence.standing = Standing::Home;
+                    residence.returned_at = Some(now);
+                }
+                _ => {}
+            }
+            let residence = of_path.residence[size];
+            if before != (residence.left(), residence.tried()) {
+                for conn in each(self.path_mut(path).members) {
+                    self.refresh(conn);
+                }
+            }
+        }
+    }
+
+    /// How many times slower a path is than another, in sixteenths: as told by whichever shows it slowest. 0 where
+    /// nothing is known.
+    fn times_slower(&self, path: PathId, size: usize, now: Duration) -> u64 {
+        let this = usize::from(path.0);
+        let known = |latency: &Latency| {
+            latency.by_size_ns[size] != 0 && now.saturating_sub(latency.sampled_at[size]) < FRESH
+        };
+        let own = &self.paths[this].latency;
+        if !known(own) {
+            return 0;
+        }
+        let others = self.paths.iter().enumerate().filter(|(index, other)| {
+            *index != this && other.status.state == State::Up && other.members != 0 && known(&other.latency)
+        });
+        others.map(|(_, other)| slower_than(own, &other.latency, size)).max().unwrap_or(0)
+    }
+}
+
+/// By how much the calls of one path take longer than another's, or move fewer bytes a second: the lesser of both.
+fn slower_than(own: &Latency, other: &Latency, size: usize) -> u64 {
+    let times = |more: u128, less: u128| {
+        u64::try_from(more.saturating_mul(u128::from(WEIGHT_ONE)) / less.max(1)).unwrap_or(u64::MAX)
+    };
+    let [own_ns, other_ns] = [own, other].map(|latency| u128::from(latency.by_size_ns[size]));
+    let [own_load, other_load] = [own, other].map(|latency| u128::from(latency.load_by_size[size]));
+    // Bytes under way by the time that each of them takes are bytes in a second.
+    let fewer_bytes = times(other_load.saturating_mul(own_ns), own_load.saturating_mul(other_ns));
+    times(own_ns, other_ns).min(fewer_bytes)
+}
