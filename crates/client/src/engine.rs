@@ -29,6 +29,7 @@ use transport::Scratch;
 use transport::poll::Poller;
 use xdr::Writer;
 
+use crate::breaks::Heard;
 use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner};
 use crate::error::{Error, Result};
 use crate::options::SIZE_MAX;
@@ -129,6 +130,8 @@ pub(crate) struct Engine {
     dirty: Vec<ConnId>,
     next_tick: Duration,
     said_all_down: bool,
+    /// What other loops have said of the paths.
+    heard: Heard,
     /// Since when calls wait for a path.
     down_since: Option<Duration>,
 }
@@ -139,6 +142,7 @@ impl Engine {
         let now = Duration::ZERO;
         let table = Table::new(setup.table.clone(), now);
         let lines = setup.table.connections.iter().map(|_| Line::new()).collect();
+        let heard = setup.route.breaks.listener();
         let counters = setup.table.paths.iter().map(|_| PathCounters::new()).collect();
         let core = Core {
             calls: Calls::default(),
@@ -172,6 +176,7 @@ impl Engine {
             dirty: Vec::new(),
             next_tick: TICK,
             said_all_down: false,
+            heard,
             down_since: None,
         }
     }
@@ -342,6 +347,9 @@ impl Engine {
         if late > TICK {
             // This machine had no processor for us: whoever was silent meanwhile may have spoken.
             self.core.table.late(late);
+        }
+        while let Some(path) = self.setup.route.breaks.hear(&mut self.heard) {
+            self.core.table.doubt(now, path);
         }
         self.core.table.advance(now);
         if now < self.next_tick {

@@ -11,6 +11,7 @@
 
 mod blocks;
 mod bootstrap;
+mod breaks;
 mod call;
 mod caller;
 mod engine;

@@ -10,6 +10,7 @@ use nfs3::proc::fsinfo;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 
 use crate::bootstrap::{Place, Root, bootstrap};
+use crate::breaks::Breaks;
 use crate::call::{Answer, Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
@@ -104,6 +105,7 @@ impl Mount {
             reserved_port: settings.reserved_port,
             soft_patience: settings.soft_patience(),
             proofs: Proofs::new(paths.len()),
+            breaks: Breaks::new(paths.len()),
             paths,
         });
         let by_loop = connections_by_loop(&settings, start);

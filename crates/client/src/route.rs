@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use paths::{NodeId, PathId};
 use transport::socket;
 
+use crate::breaks::Breaks;
 use crate::options::Proto;
 
 /// Reserved ports, as `resvport` asks for them; the range that Linux uses by default.
@@ -34,6 +35,7 @@ pub(crate) struct Route {
     /// How long a soft mount tries a call; a hard one tries for ever.
     pub soft_patience: Option<Duration>,
     pub proofs: Proofs,
+    pub breaks: Breaks,
 }
 
 /// What has become of the paths since the mount began.

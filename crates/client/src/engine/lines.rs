@@ -241,6 +241,11 @@ impl Engine {
 
     /// A connection broke by itself.
     pub(super) fn line_down(&mut self, conn: ConnId) {
+        if self.lines.get(usize::from(conn.0)).is_some_and(|line| line.proved)
+            && let Some(path) = self.core.table.path_of(conn)
+        {
+            self.setup.route.breaks.tell(path, &mut self.heard);
+        }
         self.close(conn);
         self.core.table.disconnected(self.core.now, conn);
     }

@@ -84,6 +84,16 @@ impl Table {
         self.rearm();
     }
 
+    /// A connection of this path that another table has broke: what broke it may have broken ours, just not as loudly.
+    pub fn doubt(&mut self, now: Duration, path: PathId) {
+        if self.paths.get(usize::from(path.0)).is_some_and(|path| path.status.state == State::Up)
+            && self.has_live(path)
+        {
+            self.suspect(path, now, now);
+            self.rearm();
+        }
+    }
+
     /// The driver has lost patience with a call on this connection although its path lives: the connection
     /// is reset, and its calls move.
     pub fn give_up(&mut self, now: Duration, conn: ConnId) {

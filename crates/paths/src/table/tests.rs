@@ -420,3 +420,24 @@ fn a_server_that_accepts_and_is_slow_with_the_proof_is_given_more_time_each_time
     }
     assert_eq!(waited, [ms(1000), ms(2000), ms(4000), ms(8000)]);
 }
+
+#[test]
+fn a_path_that_broke_for_another_table_is_asked_and_left_at_once_if_it_refuses() {
+    let mut table = connected(config(2, 2));
+    table.sent(ms(10), ConnId(0), Class::Read, 0);
+    table.doubt(ms(10), PathId(0));
+    assert_eq!(outputs(&mut table), [Output::Probe(PathId(0))]);
+    table.doubt(ms(10), PathId(0));
+    assert_eq!(outputs(&mut table), [], "it is asked once");
+    table.probe_failed(ms(11), PathId(0));
+    assert_eq!(outputs(&mut table), [Output::Abort(ConnId(0)), Output::Move(ConnId(0))]);
+    assert_eq!(state(&table, 0), State::Down);
+    table.doubt(ms(12), PathId(0));
+    table.doubt(ms(12), PathId(7));
+    assert_eq!(outputs(&mut table), [], "nothing is known of it that was not");
+
+    table.doubt(ms(12), PathId(1));
+    assert_eq!(outputs(&mut table), [Output::Probe(PathId(1))]);
+    table.probe_answered(ms(13), PathId(1));
+    assert_eq!(state(&table, 1), State::Up, "it was the other's connection alone");
+}

@@ -184,7 +184,8 @@ fn read_and_write(shared: &Shared, worker: usize, mut random: Rng) -> Outcome {
         while under_way.len() < DEPTH && !shared.stopped() {
             // At first every block is written once.
             let block = if begun < BLOCKS { begun } else { random.usize(..BLOCKS) };
-            let file = random.usize(..WORKERS);
+            // Each file is read as often as any other: where many pile up on one, calls wait for more than the fault.
+            let file = (worker + begun) % WORKERS;
             let write = begun < BLOCKS || random.bool();
             let begin_write = |history: &mut History| history.begin_write(block);
             let next = if write { shared.history(worker, begin_write) } else { None };
