@@ -1,13 +1,25 @@
 //! Ports that nobody uses.
 
 use std::collections::HashSet;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
-use std::sync::Mutex;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Where the system says which ports it gives to connections that go out.
+const OUTGOING: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
+/// Ports that servers commonly have are below.
+const LOWEST: u16 = 10_000;
+
+/// So many ports are enough to find a free one among.
+const ENOUGH: usize = 1000;
 
 /// Ports given out in this process, so that two tests side by side never get the same one.
 static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
-/// A free TCP port on 127.0.0.1.
+/// A free TCP port on 127.0.0.1; see [`free_port_on`].
 ///
 /// # Panics
 /// When there is none.
@@ -16,23 +28,38 @@ pub fn free_port() -> u16 {
     free_port_on(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// A free TCP port on this address. Nothing reserves it: another program could still take it.
+/// A free TCP port on this address. Nothing reserves it, so that another program could still take it; but it is none
+/// that the system gives to an outgoing connection or to who asks for any port, so it stays free while a server that a
+/// test has ended starts again.
 ///
 /// # Panics
 /// When there is none, or the address is not this machine's.
 #[must_use]
 pub fn free_port_on(address: IpAddr) -> u16 {
-    let mut given = GIVEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let given = given.get_or_insert_with(HashSet::new);
-    for _ in 0..1000 {
-        let bound = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
-        match bound {
+    let quiet = quiet_ports(&fs::read_to_string(OUTGOING).unwrap_or_default());
+    // From anywhere on, for other programs look for ports at the same time.
+    let random = RandomState::new().hash_one(address) as usize;
+    for number in 0..ENOUGH {
+        let any = quiet.len() < ENOUGH;
+        let wanted = if any { 0 } else { quiet.start + ((random + number) % quiet.len()) as u16 };
+        match TcpListener::bind((address, wanted)).and_then(|listener| listener.local_addr()) {
             Ok(bound) if given.insert(bound.port()) => return bound.port(),
             Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
             Err(error) => panic!("cannot listen on {address}: {error}"),
         }
     }
     panic!("no free port on {address} that was not given out before");
+}
+
+/// The larger part of the ports that are not within the range of outgoing connections, which is two numbers.
+fn quiet_ports(outgoing: &str) -> Range<u16> {
+    let mut bounds = outgoing.split_whitespace().map_while(|bound| bound.parse().ok());
+    let (Some(first), Some(last)) = (bounds.next(), bounds.next()) else { return 0..0 };
+    let (below, above) = (LOWEST..first, u16::max(last, LOWEST)..u16::MAX);
+    if below.len() >= above.len() { below } else { above.start + 1..above.end }
 }
 
 #[cfg(test)]
@@ -44,5 +71,14 @@ mod tests {
         let (one, other) = (free_port(), free_port());
         assert_ne!(one, other);
         TcpListener::bind(("127.0.0.1", one)).expect("the port is free");
+    }
+
+    #[test]
+    fn ports_of_outgoing_connections_are_left_alone() {
+        assert_eq!(quiet_ports("32768\t60999\n"), 10_000..32_768);
+        assert_eq!(quiet_ports("1024\t50000\n"), 50_001..65_535);
+        for all in ["1024 65535", "", "many"] {
+            assert!(quiet_ports(all).len() < ENOUGH, "{all}");
+        }
     }
 }
