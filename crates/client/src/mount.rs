@@ -23,6 +23,8 @@ use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 
 /// A mount waits this long for all of its paths; those that come later are used when they do.
 const PATHS_PATIENCE: Duration = Duration::from_millis(1500);
+/// One path must come, and a mount waits longer for that: its server has answered, and whoever is busy takes time.
+const FIRST_PATH_PATIENCE: Duration = Duration::from_secs(20);
 /// Over RDMA connections take longer to make: addresses, ways and queue pairs on both sides.
 const RDMA_PATHS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long one of them may take.
@@ -151,7 +153,7 @@ impl Mount {
             Proto::Tcp => PATHS_PATIENCE,
             Proto::Rdma => RDMA_PATHS_PATIENCE,
         };
-        let proofs = self.inner.route.proofs.wait(used, patience);
+        let proofs = self.inner.route.proofs.wait(used, patience, FIRST_PATH_PATIENCE);
         for ((index, proof), end) in (0_u16..).zip(&proofs).zip(&self.inner.route.paths) {
             match proof {
                 Proof::Refused(reason) => {
@@ -166,7 +168,7 @@ impl Mount {
         if proofs.iter().any(|proof| matches!(proof, Proof::Good)) {
             Ok(())
         } else {
-            Err(MountError::NoPath(patience))
+            Err(MountError::NoPath(FIRST_PATH_PATIENCE.max(patience)))
         }
     }
 

@@ -72,15 +72,16 @@ impl Proofs {
         self.changed.notify_all();
     }
 
-    /// Waits until each of these paths is proved or refused, or the time is over.
-    pub(crate) fn wait(&self, used: &[PathId], patience: Duration) -> Vec<Proof> {
-        let deadline = Instant::now() + patience;
+    /// Waits until each of these paths is proved or refused, or the time is over; `for_the_first` while none is yet.
+    pub(crate) fn wait(&self, used: &[PathId], patience: Duration, for_the_first: Duration) -> Vec<Proof> {
+        let begun = Instant::now();
         let mut state = self.lock();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let settled =
-                used.iter().all(|path| !matches!(state.get(usize::from(path.0)), Some(Proof::Unknown)));
-            if settled || left.is_zero() {
+            let unknown = |path: &&PathId| matches!(state.get(usize::from(path.0)), Some(Proof::Unknown));
+            let late = used.iter().filter(unknown).count();
+            let patience = if late == used.len() { for_the_first.max(patience) } else { patience };
+            let left = patience.saturating_sub(begun.elapsed());
+            if late == 0 || left.is_zero() {
                 return state.clone();
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -144,5 +145,22 @@ impl Route {
             }
         }
         Err(last.unwrap_or_else(|| std::io::ErrorKind::AddrInUse.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_path_is_waited_for_when_the_time_for_the_others_is_over() {
+        let proofs = Proofs::new(2);
+        let used = [PathId(0), PathId(1)];
+        let wait = |first| proofs.wait(&used, Duration::ZERO, first);
+        assert!(matches!(wait(Duration::ZERO)[..], [Proof::Unknown, Proof::Unknown]));
+        std::thread::scope(|scope| {
+            scope.spawn(|| proofs.set(Some(used[1]), Proof::Good));
+            assert!(matches!(wait(Duration::from_secs(600))[..], [Proof::Unknown, Proof::Good]));
+        });
     }
 }
