@@ -107,7 +107,7 @@ fn a_server_whose_mount_nobody_knows_is_told_so() {
     let (_server, port) = serve(V4);
     let (mount_port, _) = service(V4, unavailable, 0);
     let (knows_nothing, _) = service(V4, rpcbind, 0);
-    let nobody = TcpListener::bind((V4, 0)).unwrap().local_addr().unwrap().port();
+    let nobody = testkit::free_port();
     for (rpcbind_port, needle) in [(knows_nothing, "knows no MOUNT"), (nobody, "rpcbind is not there")] {
         let rpcbind_port = Some(rpcbind_port);
         let settings = Settings { mount_port, rpcbind_port, ..Settings::new(V4, port, "/export/data") };

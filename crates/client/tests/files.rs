@@ -11,9 +11,7 @@ fn group(nodes: u8) -> (Server, Vec<IpAddr>, u16) {
     let addresses: Vec<IpAddr> = (1..=nodes).map(|node| IpAddr::from([127, 0, 0, node])).collect();
     // The first node's port is free on the other addresses too, or another port is tried.
     for _ in 0..20 {
-        let probe = std::net::TcpListener::bind((IpAddr::from([127, 0, 0, 1]), 0)).unwrap();
-        let port = probe.local_addr().unwrap().port();
-        drop(probe);
+        let port = testkit::free_port();
         let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
         if let Ok(server) = Server::start(Config::quick(512 << 20, "/export", &listens)) {
             return (server, addresses, port);
