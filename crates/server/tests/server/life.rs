@@ -85,6 +85,8 @@ fn a_stopped_node_is_gone_and_comes_back_with_its_files() {
     let mut second = config.nodes[0].clone();
     second.name = "second".into();
     config.nodes.push(second);
+    // No connection of another test gets this port while nobody listens there.
+    config.nodes[0].listen = vec![([127, 0, 0, 1], testkit::free_port()).into()];
     let server = Server::start(config).unwrap();
     let (first, second) = (server.addresses()[0], server.addresses()[1]);
     let mut on_first = Peer::new(first);

@@ -148,14 +148,18 @@ fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let serve = move || {
         let _listener = listener;
-        let mut seen = Vec::new();
+        let (mut seen, mut last) = (Vec::new(), Vec::new());
         while seen.len() < asked {
             let mut bytes = [0; 1000];
             let (len, from) = socket.recv_from(&mut bytes).unwrap();
             let mut reader = Reader::new(&bytes[..len]);
             let header = rpc::call::decode(&mut reader).unwrap();
             assert_eq!((header.program, header.version), (portmap::PROGRAM, 2));
-            seen.push((header.procedure, reader.u32().unwrap()));
+            // A host that is slow is asked again.
+            if bytes[..len] != last {
+                seen.push((header.procedure, reader.u32().unwrap()));
+                last = bytes[..len].to_vec();
+            }
             let mut reply = Vec::new();
             rpc::reply::encode_success(&mut Writer::new(&mut reply), header.xid);
             reply.extend(words(&[yes.into()]));
