@@ -19,7 +19,7 @@ use crate::Deadline;
 
 /// How long we read on after a child has ended: what it printed is there at once, and a grandchild that holds
 /// the streams open could do so for ever.
-const OUTPUT_AFTER_END: Duration = Duration::from_secs(2);
+const OUTPUT_AFTER_END: Duration = Duration::from_secs(20);
 
 /// Where a line of output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -294,7 +294,7 @@ fn text(output: &Output, stream: Option<Stream>) -> String {
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const SOON: Duration = Duration::from_secs(60);
 
     fn shell(script: &str) -> Process {
         let mut command = Command::new("sh");

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use xdr::{Reader, Writer};
 
 /// Nothing in these tests takes as long.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Attributes of the root, or of a file.
 pub fn attributes(file_type: FileType) -> Fattr3 {

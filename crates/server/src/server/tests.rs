@@ -33,7 +33,7 @@ fn a_replay_of_a_running_call_is_answered_where_it_came_in() {
     assert_eq!(window.begin(running, Token(0), clock::now()), Begin::Run);
 
     let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let args = [&[0, 0, 0, 4, 1, 2, 3, 4][..], &[0, 0, 0, 1, b'f', 0, 0, 0]].concat();
     stream.write_all(&[record(running.0, 12, &args), record(2, 0, &[])].concat()).unwrap();
     let mut receive = || {
