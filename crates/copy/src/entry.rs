@@ -3,6 +3,7 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use nfs3::{Fattr3, FileHandle, FileType, NfsTime};
+use rustix::fs::Stat;
 
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +158,38 @@ impl From<&std::fs::Metadata> for Attributes {
             atime: time(of.atime(), of.atime_nsec()),
             mtime: time(of.mtime(), of.mtime_nsec()),
             ctime: time(of.ctime(), of.ctime_nsec()),
+        }
+    }
+}
+
+impl From<&Stat> for Attributes {
+    fn from(of: &Stat) -> Self {
+        let time = |seconds, nanoseconds: u64| Time {
+            seconds,
+            nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
+        };
+        Self {
+            kind: match rustix::fs::FileType::from_raw_mode(of.st_mode) {
+                rustix::fs::FileType::Directory => Kind::Directory,
+                rustix::fs::FileType::Symlink => Kind::Symlink,
+                rustix::fs::FileType::Fifo => Kind::Fifo,
+                rustix::fs::FileType::Socket => Kind::Socket,
+                rustix::fs::FileType::CharacterDevice => Kind::CharacterDevice,
+                rustix::fs::FileType::BlockDevice => Kind::BlockDevice,
+                rustix::fs::FileType::RegularFile | rustix::fs::FileType::Unknown => Kind::File,
+            },
+            mode: of.st_mode & 0o7777,
+            uid: of.st_uid,
+            gid: of.st_gid,
+            size: u64::try_from(of.st_size).unwrap_or_default(),
+            // Blocks are of 512 bytes, whatever the file system's own are.
+            used: u64::try_from(of.st_blocks).unwrap_or_default().saturating_mul(512),
+            device: (rustix::fs::major(of.st_rdev), rustix::fs::minor(of.st_rdev)),
+            links: u32::try_from(of.st_nlink).unwrap_or(u32::MAX),
+            id: (of.st_dev, of.st_ino),
+            atime: time(of.st_atime, of.st_atime_nsec),
+            mtime: time(of.st_mtime, of.st_mtime_nsec),
+            ctime: time(of.st_ctime, of.st_ctime_nsec),
         }
     }
 }

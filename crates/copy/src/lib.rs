@@ -5,7 +5,8 @@
 //!
 //! Invariants: no partial file is ever taken for whole: content goes into a temporary name, is made stable, and
 //! only then gets its own name by a rename. Memory is bounded whatever the tree: blocks by `budget`, names by
-//! a page and a bounded queue (hard links alone are remembered, until all names of a file were seen). What
+//! a page and a bounded queue (hard links alone are remembered, until all names of a file were seen). No tree is
+//! left: a directory of this machine is opened beneath the one above it, and never by way of a link. What
 //! fails is reported and does not stop the rest. What this crate must not know: terminals and command lines.
 
 mod budget;
@@ -27,6 +28,7 @@ mod walk;
 
 pub use entry::{Attributes, Entry, Kind, NewAttributes, Time};
 pub use error::{Error, Result};
+pub use local::Way;
 pub use progress::{Failure, Progress};
 pub use run::{Outcome, copy};
 pub use side::{Anchor, Folder, Identity, Shape, Sink, Source};

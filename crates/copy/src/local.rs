@@ -1,51 +1,46 @@
 //! The side of this machine.
 
 mod file;
+mod place;
+#[cfg(test)]
+mod tests;
 
-use std::ffi::OsStr;
-use std::fs;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 
 use crate::entry::{Attributes, Entry, Kind, NewAttributes, Time};
 use crate::error::{Error, Result};
 use crate::side::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
 use file::{LocalSink, LocalSource};
+use place::Place;
+pub use place::Way;
 
 /// As much as one READ or WRITE of any server.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// A directory of this machine.
 #[derive(Debug)]
-pub(crate) struct LocalFolder {
-    path: PathBuf,
-    /// The user named it, so that it may be a symbolic link to a directory.
-    named: bool,
-}
+pub(crate) struct LocalFolder(Arc<Place>);
 
 impl LocalFolder {
+    /// One that the user named, so that it may be a symbolic link to a directory.
     pub(crate) fn new(path: &Path) -> Self {
-        let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
-        Self { path, named: true }
-    }
-
-    fn at(&self, name: &[u8]) -> PathBuf {
-        self.path.join(OsStr::from_bytes(name))
+        Self(Arc::new(Place::named(path)))
     }
 
     fn entry(&self, name: &[u8]) -> Result<Entry> {
-        entry(name.to_vec(), &self.at(name))
+        let what = "cannot examine it";
+        entry(self.0.descriptor(what)?, name)
     }
 }
 
-fn entry(name: Vec<u8>, path: &Path) -> Result<Entry> {
-    let metadata = fs::symlink_metadata(path).map_err(Error::local("cannot examine it"))?;
-    Ok(Entry { name, attributes: Attributes::from(&metadata), handle: None })
+fn entry(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Entry> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let stat = tried("cannot examine it", rustix::fs::statat(directory, name, flags))?;
+    Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&stat), handle: None })
 }
 
 pub(crate) fn timestamps((atime, mtime): (Time, Time)) -> Timestamps {
@@ -58,26 +53,52 @@ fn tried<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::local(what)(error.into()))
 }
 
+/// The names of a directory, each examined in that directory.
+struct Listing {
+    place: Arc<Place>,
+    names: Dir,
+}
+
+impl Iterator for Listing {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        loop {
+            let found = match tried("cannot list it", self.names.next()?) {
+                Ok(found) => found,
+                Err(error) => return Some(Err(error)),
+            };
+            let name = found.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            match self.place.descriptor("cannot list it").and_then(|directory| entry(directory, name)) {
+                // It was removed after the directory was read.
+                Err(error) if error.is_not_found() => {}
+                other => return Some(other),
+            }
+        }
+    }
+}
+
 impl Folder for LocalFolder {
     fn place(&self) -> String {
-        self.path.display().to_string()
+        self.0.path().display().to_string()
     }
 
     fn identity(&self) -> Result<Identity> {
-        let metadata = fs::metadata(&self.path).map_err(Error::local("cannot examine it"))?;
-        Ok(Identity::Local(metadata.dev(), metadata.ino()))
+        let what = "cannot examine it";
+        let stat = tried(what, rustix::fs::fstat(self.0.descriptor(what)?))?;
+        let (device, number) = Attributes::from(&stat).id;
+        Ok(Identity::Local(device, number))
     }
 
     fn list(&self) -> Result<Entries> {
-        let entries = fs::read_dir(&self.path).map_err(Error::local("cannot list it"))?;
-        Ok(Box::new(entries.filter_map(|found| match found {
-            Ok(found) => match entry(found.file_name().into_vec(), &found.path()) {
-                // It was removed after the directory was read.
-                Err(error) if error.is_not_found() => None,
-                other => Some(other),
-            },
-            Err(error) => Some(Err(Error::local("cannot list it")(error))),
-        })))
+        let what = "cannot list it";
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(self.0.descriptor(what)?, c".", flags, Mode::empty());
+        let names = tried(what, Dir::new(tried(what, opened)?))?;
+        Ok(Box::new(Listing { place: Arc::clone(&self.0), names }))
     }
 
     fn find(&self, name: &[u8]) -> Result<Option<Entry>> {
@@ -89,12 +110,17 @@ impl Folder for LocalFolder {
     }
 
     fn child(&self, entry: &Entry) -> Arc<dyn Folder> {
-        Arc::new(Self { path: self.at(&entry.name), named: self.named && entry.name.is_empty() })
+        Arc::new(Self(match entry.name.as_slice() {
+            b"" => Arc::clone(&self.0),
+            name => Arc::new(Place::beneath(&self.0, name)),
+        }))
     }
 
     fn read_link(&self, entry: &Entry) -> Result<Vec<u8>> {
-        let target = fs::read_link(self.at(&entry.name)).map_err(Error::local("cannot read the link"))?;
-        Ok(target.into_os_string().into_vec())
+        let what = "cannot read the link";
+        let name = entry.name.as_slice();
+        let target = rustix::fs::readlinkat(self.0.descriptor(what)?, name, Vec::new());
+        Ok(tried(what, target)?.into_bytes())
     }
 
     fn block_bytes(&self) -> usize {
@@ -102,23 +128,26 @@ impl Folder for LocalFolder {
     }
 
     fn open(&self, entry: &Entry, from: u64, shape: Shape) -> Result<Box<dyn Source>> {
-        let source = LocalSource::open(&self.at(&entry.name), from, entry.attributes.size, shape)?;
+        let directory = self.0.descriptor("cannot open it")?;
+        let source = LocalSource::open(directory, &entry.name, from, entry.attributes.size, shape)?;
         Ok(Box::new(source))
     }
 
     fn make_folder(&self, name: &[u8], mode: u32) -> Result<Entry> {
+        let what = "cannot make the directory";
         let mode = Mode::from_raw_mode((mode & 0o777) | 0o700);
-        tried("cannot make the directory", rustix::fs::mkdir(self.at(name), mode))?;
+        tried(what, rustix::fs::mkdirat(self.0.descriptor(what)?, name, mode))?;
         self.entry(name)
     }
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<Entry> {
-        let target = OsStr::from_bytes(target);
-        tried("cannot make the link", rustix::fs::symlink(target, self.at(name)))?;
+        let what = "cannot make the link";
+        tried(what, rustix::fs::symlinkat(target, self.0.descriptor(what)?, name))?;
         self.entry(name)
     }
 
     fn make_special(&self, name: &[u8], like: &Attributes) -> Result<Entry> {
+        let what = "cannot make it";
         let kind = match like.kind {
             Kind::Fifo => FileType::Fifo,
             Kind::Socket => FileType::Socket,
@@ -126,50 +155,69 @@ impl Folder for LocalFolder {
             _ => FileType::CharacterDevice,
         };
         let device = rustix::fs::makedev(like.device.0, like.device.1);
-        let made = rustix::fs::mknodat(CWD, self.at(name), kind, Mode::from_raw_mode(0o600), device);
-        tried("cannot make it", made)?;
+        let directory = self.0.descriptor(what)?;
+        tried(what, rustix::fs::mknodat(directory, name, kind, Mode::from_raw_mode(0o600), device))?;
         self.entry(name)
     }
 
     fn create(&self, name: &[u8], _shape: Shape) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(LocalSink::create(self.at(name))?))
+        Ok(Box::new(LocalSink::create(self.0.descriptor("cannot make the file")?, name)?))
     }
 
     fn reopen(&self, name: &[u8], _shape: Shape) -> Result<Option<(u64, Box<dyn Sink>)>> {
-        let Some(sink) = LocalSink::reopen(self.at(name))? else { return Ok(None) };
+        let directory = self.0.descriptor("cannot open it")?;
+        let Some(sink) = LocalSink::reopen(directory, name)? else { return Ok(None) };
         Ok(Some((sink.found_bytes(), Box::new(sink))))
     }
 
     fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        fs::rename(self.at(from), self.at(to)).map_err(Error::local("cannot give it its name"))
+        let what = "cannot give it its name";
+        let directory = self.0.descriptor(what)?;
+        tried(what, rustix::fs::renameat(directory, from, directory, to))
     }
 
     fn remove(&self, name: &[u8]) -> Result<()> {
-        fs::remove_file(self.at(name)).map_err(Error::local("cannot remove it"))
+        let what = "cannot remove it";
+        tried(what, rustix::fs::unlinkat(self.0.descriptor(what)?, name, AtFlags::empty()))
     }
 
     fn anchor(&self, name: &[u8]) -> Result<Anchor> {
-        Ok(Anchor::Local(self.at(name)))
+        Ok(Anchor::Local(Way::to(&self.0, name)))
     }
 
     fn link(&self, anchor: &Anchor, name: &[u8]) -> Result<()> {
+        let what = "cannot link it";
         match anchor {
-            Anchor::Local(path) => fs::hard_link(path, self.at(name)).map_err(Error::local("cannot link it")),
+            Anchor::Local(way) => {
+                let directory = way.directory(what)?;
+                let (from, to) = (directory.descriptor(what)?, self.0.descriptor(what)?);
+                tried(what, rustix::fs::linkat(from, way.name(), to, name, AtFlags::empty()))
+            }
             Anchor::Remote(_) => Err(Error::Conflict("a link cannot lead from a server to here".into())),
         }
     }
 
     fn set(&self, entry: Option<&Entry>, new: NewAttributes) -> Result<()> {
-        let path = entry.map_or_else(|| self.path.clone(), |entry| self.at(&entry.name));
-        // Opened once, so that nothing that takes the name meanwhile gets another's attributes.
-        let follow = if entry.is_none() && self.named { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
-        let place = tried("cannot open it", rustix::fs::open(&path, flags, Mode::empty()))?;
-        let kind = FileType::from_raw_mode(tried("cannot examine it", rustix::fs::fstat(&place))?.st_mode);
+        let what = "cannot open it";
+        let (own, named);
+        let place = match entry {
+            None => {
+                own = self.0.descriptor(what)?;
+                own.as_fd()
+            }
+            // Opened once, so that nothing that takes the name meanwhile gets another's attributes.
+            Some(entry) => {
+                let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let directory = self.0.descriptor(what)?;
+                named = tried(what, rustix::fs::openat(directory, &*entry.name, flags, Mode::empty()))?;
+                named.as_fd()
+            }
+        };
+        let kind = FileType::from_raw_mode(tried("cannot examine it", rustix::fs::fstat(place))?.st_mode);
         let mut new = new;
         if let Some((uid, gid)) = new.owner {
             let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-            match rustix::fs::chownat(&place, c"", owner.0, owner.1, AtFlags::EMPTY_PATH) {
+            match rustix::fs::chownat(place, c"", owner.0, owner.1, AtFlags::EMPTY_PATH) {
                 Err(rustix::io::Errno::PERM) => new = new.without_owner(),
                 other => tried("cannot set its owner", other)?,
             }
@@ -180,7 +228,7 @@ impl Folder for LocalFolder {
             tried("cannot set its mode", rustix::fs::chmod(here, Mode::from_raw_mode(mode)))?;
         }
         if let Some(times) = new.times {
-            let set = rustix::fs::utimensat(&place, c"", &timestamps(times), AtFlags::EMPTY_PATH);
+            let set = rustix::fs::utimensat(place, c"", &timestamps(times), AtFlags::EMPTY_PATH);
             tried("cannot set its times", set)?;
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use client::Block;
@@ -10,6 +9,7 @@ use nfs3::FileHandle;
 
 use crate::entry::{Attributes, Entry, NewAttributes};
 use crate::error::Result;
+use crate::local::Way;
 
 /// How a file is read or written.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ pub struct Shape {
 #[derive(Debug, Clone)]
 pub enum Anchor {
     /// A file of this machine.
-    Local(PathBuf),
+    Local(Way),
     /// A file of a server.
     Remote(FileHandle),
 }

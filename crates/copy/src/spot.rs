@@ -33,21 +33,19 @@ impl Origin {
         let examined = if follow { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
         let metadata = examined.map_err(Error::local("cannot examine it"))?;
         let attributes = Attributes::from(&metadata);
-        // A link that is followed is opened as what it points to.
-        let path = if follow {
-            std::fs::canonicalize(path).ok().unwrap_or(path.to_owned())
-        } else {
-            path.to_owned()
-        };
-        Ok(match (path.file_name(), path.components().next_back()) {
-            (Some(name), Some(Component::Normal(_))) if !ends_with_dot(&path) => {
+        let written = path;
+        // A link that is followed, as `link/` is too, is opened as what it points to.
+        let follow = follow || ends_with(path, b"/");
+        let path = if follow { std::fs::canonicalize(path).ok() } else { None };
+        let path = path.unwrap_or_else(|| written.to_owned());
+        Ok(match (path.file_name(), written.file_name(), written.components().next_back()) {
+            (Some(of_entry), Some(name), Some(Component::Normal(_))) if !ends_with_dot(written) => {
                 let parent = path.parent().unwrap_or(Path::new("."));
-                let name = name.as_bytes().to_vec();
-                let entry = Entry { name: name.clone(), attributes, handle: None };
+                let entry = Entry { name: of_entry.as_bytes().to_vec(), attributes, handle: None };
                 Self {
                     folder: Arc::new(LocalFolder::new(parent)),
                     entry,
-                    name,
+                    name: name.as_bytes().to_vec(),
                     place: path.display().to_string(),
                 }
             }
@@ -120,10 +118,13 @@ impl Origin {
     }
 }
 
+fn ends_with(path: &Path, end: &[u8]) -> bool {
+    path.as_os_str().as_bytes().ends_with(end)
+}
+
 /// `dir/.` means what is in the directory.
 fn ends_with_dot(path: &Path) -> bool {
-    let bytes = path.as_os_str().as_bytes();
-    bytes.ends_with(b"/.") || bytes.ends_with(b"/./")
+    ends_with(path, b"/.") || ends_with(path, b"/./")
 }
 
 fn last(mount: &Mount, trail: &[FileHandle]) -> FileHandle {

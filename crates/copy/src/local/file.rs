@@ -1,8 +1,8 @@
 //! Files of this machine, read around their holes and written with them.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use client::Block;
 use rustix::fs::{Advice, Gid, Mode, OFlags, SeekFrom, Uid};
@@ -15,6 +15,9 @@ use crate::side::{Folder, Shape, Sink, Source};
 
 /// Where data begin and end is rounded outwards to this, so that blocks stay large.
 const GRAIN_BYTES: u64 = 64 << 10;
+
+/// Links are not followed, and a named pipe that has taken the file's place must not hold us up.
+const EXISTING: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// A file that is read.
 #[derive(Debug)]
@@ -31,15 +34,15 @@ pub(super) struct LocalSource {
 }
 
 impl LocalSource {
-    pub(super) fn open(path: &Path, from: u64, size: u64, shape: Shape) -> Result<Self> {
-        // A named pipe that has taken the file's place must not hold us up.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(i32::try_from(flags).unwrap_or_default())
-            .open(path)
-            .map_err(Error::local("cannot open it"))?;
-        Ok(Self::of(file, from, size, shape))
+    pub(super) fn open(
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        from: u64,
+        size: u64,
+        shape: Shape,
+    ) -> Result<Self> {
+        let opened = rustix::fs::openat(directory, name, OFlags::RDONLY | EXISTING, Mode::empty());
+        Ok(Self::of(tried("cannot open it", opened)?.into(), from, size, shape))
     }
 
     fn of(file: File, from: u64, size: u64, shape: Shape) -> Self {
@@ -117,26 +120,16 @@ pub(super) struct LocalSink {
 }
 
 impl LocalSink {
-    pub(super) fn create(path: PathBuf) -> Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(Error::local("cannot make the file"))?;
-        Ok(Self { file, found: 0, done: Vec::new() })
+    pub(super) fn create(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600));
+        Ok(Self { file: tried("cannot make the file", opened)?.into(), found: 0, done: Vec::new() })
     }
 
     /// Opens what an earlier copy of this user left, and nothing else.
-    pub(super) fn reopen(path: PathBuf) -> Result<Option<Self>> {
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(i32::try_from(flags).unwrap_or_default())
-            .open(path);
-        let Ok(file) = opened else { return Ok(None) };
+    pub(super) fn reopen(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Self>> {
+        let opened = rustix::fs::openat(directory, name, OFlags::RDWR | EXISTING, Mode::empty());
+        let Ok(file) = opened.map(File::from) else { return Ok(None) };
         let metadata = file.metadata().map_err(Error::local("cannot examine it"))?;
         let ours = metadata.is_file()
             && metadata.nlink() == 1

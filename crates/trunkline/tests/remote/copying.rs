@@ -83,7 +83,7 @@ fn names_and_directories_are_chosen_as_cp_chooses_them() {
     // A link that is named itself is followed, without -r.
     std::os::unix::fs::symlink("a", at("link")).unwrap();
     prints(&["cp", text(&at("link")), &served.url("/")]);
-    assert_eq!(prints(&["cat", &served.url("/a")]), "first\n");
+    assert_eq!(prints(&["cat", &served.url("/link")]), "first\n");
 }
 
 #[test]

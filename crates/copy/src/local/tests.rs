@@ -1,0 +1,136 @@
+//! A directory whose place somebody takes with a symbolic link while it is copied.
+
+use super::*;
+use crate::{Destination, Options, Origin, Outcome, Progress};
+use std::fs;
+use std::os::unix::fs::symlink;
+use testkit::TempDir;
+
+/// A tree with a directory in it, and a directory elsewhere with a file of the same name.
+fn planted() -> TempDir {
+    let top = testkit::temp_dir("swapped");
+    for (directory, content) in [("tree/below", "its own"), ("elsewhere", "secret")] {
+        fs::create_dir_all(top.path().join(directory)).unwrap();
+        fs::write(top.path().join(directory).join("file"), content).unwrap();
+    }
+    top
+}
+
+/// Puts a link to the directory elsewhere in the place of the one in the tree.
+fn swap(top: &Path) {
+    fs::rename(top.join("tree/below"), top.join("moved")).unwrap();
+    symlink(top.join("elsewhere"), top.join("tree/below")).unwrap();
+}
+
+fn only(folder: &dyn Folder) -> Entry {
+    let mut entries = folder.list().unwrap();
+    let entry = entries.next().unwrap().unwrap();
+    assert!(entries.next().is_none());
+    entry
+}
+
+const SHAPE: Shape = Shape { block_bytes: 4096, depth: 1, spread: false };
+
+fn read(folder: &dyn Folder, entry: &Entry) -> Vec<u8> {
+    let block = folder.open(entry, 0, SHAPE).unwrap().next_block().unwrap().unwrap();
+    block.buffer[..block.len].to_vec()
+}
+
+#[test]
+fn a_link_in_the_place_of_a_directory_that_was_listed_is_not_followed() {
+    let top = planted();
+    let tree = LocalFolder::new(&top.path().join("tree"));
+    let below = only(&tree);
+    assert_eq!((below.name.as_slice(), below.attributes.kind), (&b"below"[..], Kind::Directory));
+    swap(top.path());
+    let child = tree.child(&below);
+    let file = Entry { name: b"file".to_vec(), ..below.clone() };
+    assert!(child.list().is_err());
+    assert!(child.find(b"file").is_err());
+    assert!(child.identity().is_err());
+    assert!(child.open(&file, 0, SHAPE).is_err());
+    assert!(child.create(b"new", SHAPE).is_err());
+    assert!(child.make_folder(b"new", 0o755).is_err());
+    assert!(child.remove(b"file").is_err());
+    assert!(child.set(None, NewAttributes { mode: Some(0o777), ..NewAttributes::default() }).is_err());
+    assert!(top.path().join("elsewhere/file").exists() && !top.path().join("elsewhere/new").exists());
+}
+
+#[test]
+fn a_directory_that_is_open_stays_itself_whatever_takes_its_place() {
+    let top = planted();
+    let tree = LocalFolder::new(&top.path().join("tree"));
+    let child = tree.child(&only(&tree));
+    let file = only(&*child);
+    swap(top.path());
+    assert_eq!(read(&*child, &file), b"its own");
+    assert_eq!(only(&*child).attributes.size, 7);
+    child.make_folder(b"new", 0o755).unwrap();
+    child.rename(b"file", b"renamed").unwrap();
+    child.set(None, NewAttributes { mode: Some(0o711), ..NewAttributes::default() }).unwrap();
+    assert!(top.path().join("moved/new").exists() && top.path().join("moved/renamed").exists());
+    let mode = |name: &str| fs::metadata(top.path().join(name)).unwrap().permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode("moved")) & 0o777, 0o711);
+    assert_eq!(fs::read_dir(top.path().join("elsewhere")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_further_name_is_given_to_the_file_that_was_copied_or_to_none() {
+    let top = planted();
+    let tree = LocalFolder::new(&top.path().join("tree"));
+    let child = tree.child(&only(&tree));
+    let anchor = child.anchor(b"file").unwrap();
+    tree.link(&anchor, b"second").unwrap();
+    assert_eq!(fs::read(top.path().join("tree/second")).unwrap(), b"its own");
+    swap(top.path());
+    assert!(tree.link(&anchor, b"third").is_err());
+    assert!(!top.path().join("tree/third").exists());
+}
+
+#[test]
+fn what_the_user_named_may_be_a_link() {
+    let top = planted();
+    symlink(top.path().join("tree"), top.path().join("named")).unwrap();
+    assert_eq!(only(&LocalFolder::new(&top.path().join("named"))).name, b"below");
+    for written in ["named/", "named/."] {
+        let origin = Origin::local(&top.path().join(written), false).unwrap();
+        assert_eq!(origin.kind(), Kind::Directory);
+        assert_eq!(only(&*origin.folder.child(&origin.entry)).name, b"below", "{written}");
+    }
+    let link = Origin::local(&top.path().join("named"), false).unwrap();
+    assert_eq!(link.kind(), Kind::Symlink);
+    let followed = Origin::local(&top.path().join("named"), true).unwrap();
+    assert_eq!(followed.name, b"named", "it is called as it was called");
+    assert_eq!(only(&*followed.folder.child(&followed.entry)).name, b"below");
+}
+
+/// The plan of a copy is told object by object, before a directory is opened: there it is swapped.
+#[test]
+fn a_walk_ends_with_an_error_where_a_directory_has_become_a_link() {
+    let top = planted();
+    let origin = Origin::local(&top.path().join("tree"), false).unwrap();
+    fs::create_dir(top.path().join("onto")).unwrap();
+    let onto = Destination::local(&top.path().join("onto")).unwrap();
+    let options = Options {
+        recursive: true,
+        mode: false,
+        umask: 0o022,
+        times: false,
+        owner: false,
+        links: false,
+        verify: false,
+        resume: false,
+        sync: false,
+        dry_run: true,
+        files_at_once: 1,
+    };
+    let (progress, mut told) = (Progress::default(), Vec::new());
+    let outcome = crate::copy(&[origin], &onto, &options, &progress, false, &mut |line| {
+        if line.ends_with("below") {
+            swap(top.path());
+        }
+        told.push(line.to_owned());
+    });
+    assert!(!matches!(outcome, Ok(Outcome::Whole)), "{outcome:?}");
+    assert!(told.iter().all(|line| !line.contains("file")), "{told:?}");
+}
