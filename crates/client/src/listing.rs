@@ -1,9 +1,13 @@
-//! Directories of a mount, page by page: however many names one has, only a page is held. RFC 1813 s3.3.17
+//! Directories of a mount, page by page: however many names one has, a page is held, and of those before it what it
+//! takes to know them again. RFC 1813 s3.3.17
+//!
+//! Where the server refuses a cookie of its own the listing begins anew, and leaves out what it gave before.
 
 use nfs3::proc::readdirplus;
-use nfs3::{FileHandle, PostOpAttr, Procedure, Verifier};
+use nfs3::{FileHandle, PostOpAttr, Procedure, Status, Verifier};
 
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::mount::Mount;
 use crate::tree::{accept, encode};
 
@@ -25,8 +29,8 @@ pub struct DirectoryEntry {
     pub handle: Option<FileHandle>,
 }
 
-/// A directory that is being listed: an iterator over pages of names, without `.` and `..`. It ends after the
-/// first error.
+/// A directory that is being listed: an iterator over pages of names, without `.` and `..`, of which some may be
+/// empty. No name comes twice. It ends after the first error.
 #[derive(Debug)]
 pub struct Pages {
     mount: Mount,
@@ -34,6 +38,7 @@ pub struct Pages {
     cookie: u64,
     verifier: Verifier,
     seen: usize,
+    given: Given,
     ended: bool,
 }
 
@@ -42,7 +47,8 @@ impl Mount {
     #[must_use]
     pub fn pages(&self, directory: FileHandle) -> Pages {
         let verifier = Verifier::default();
-        Pages { mount: self.clone(), directory, cookie: 0, verifier, seen: 0, ended: false }
+        let (mount, given) = (self.clone(), Given::default());
+        Pages { mount, directory, cookie: 0, verifier, seen: 0, given, ended: false }
     }
 
     /// Lists a directory at once, without `.` and `..`.
@@ -60,6 +66,19 @@ impl Mount {
 
 impl Pages {
     fn page(&mut self) -> Result<Vec<DirectoryEntry>> {
+        loop {
+            match self.page_at_cookie() {
+                Err(Error::Status { status: Status::BAD_COOKIE, .. })
+                    if self.cookie != 0 && self.given.may_begin_anew() =>
+                {
+                    (self.cookie, self.verifier) = (0, Verifier::default());
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
         let (dircount, maxcount) = DIRECTORY_BYTES;
         let (directory, cookie, verifier) = (self.directory, self.cookie, self.verifier);
         let args = readdirplus::Args { directory, cookie, verifier, dircount, maxcount };
@@ -67,10 +86,12 @@ impl Pages {
         let page =
             accept::<readdirplus::Success<'_>, readdirplus::Failure>(Procedure::ReadDirPlus, &results)?;
         let mut entries = Vec::new();
+        // What is the whole directory needs no memory.
+        let is_all = cookie == 0 && self.seen == 0 && page.eof;
         for entry in page.entries.iter() {
             (self.cookie, self.seen) = (entry.cookie, self.seen + 1);
             check_name(entry.name)?;
-            if entry.name != b"." && entry.name != b".." {
+            if entry.name != b"." && entry.name != b".." && (is_all || self.given.insert(entry.name)) {
                 entries.push(DirectoryEntry {
                     name: entry.name.to_vec(),
                     fileid: entry.fileid,

@@ -52,6 +52,10 @@ fn accept<'a, S: Wire<'a>>(procedure: Procedure, results: &'a [u8]) -> Result<S,
     })
 }
 
+fn is_bad_cookie(results: &[u8]) -> bool {
+    Status::decode(&mut Reader::new(results)) == Ok(Status::BAD_COOKIE)
+}
+
 fn place(directory: FileHandle, name: &[u8]) -> DirOpArgs<'_> {
     DirOpArgs { directory, name }
 }
@@ -258,19 +262,22 @@ impl Core {
         self.call(caller, Procedure::FsStat, args).await
     }
 
-    /// A page of a directory, with attributes and handles if `plus`.
+    /// A page of a directory, with attributes and handles if `plus`; none where the server refuses the cookie.
     pub(crate) async fn call_readdir(
         &self,
         caller: &As,
         directory: FileHandle,
         from: (u64, Verifier),
         plus: bool,
-    ) -> Result<Page, Errno> {
+    ) -> Result<Option<Page>, Errno> {
         let (cookie, verifier) = from;
         let (dircount, maxcount) = DIRECTORY_BYTES;
         if plus {
             let args = encode(&readdirplus::Args { directory, cookie, verifier, dircount, maxcount });
             let results = self.results(caller, Procedure::ReadDirPlus, args).await?;
+            if is_bad_cookie(&results) {
+                return Ok(None);
+            }
             let page = accept::<readdirplus::Success<'_>>(Procedure::ReadDirPlus, &results)?;
             let names = page.entries.iter().map(|entry| Name {
                 name: entry.name.to_vec(),
@@ -278,10 +285,13 @@ impl Core {
                 attributes: entry.attributes,
                 handle: entry.handle,
             });
-            Ok(Page { names: names.collect(), verifier: page.verifier, eof: page.eof })
+            Ok(Some(Page { names: names.collect(), verifier: page.verifier, eof: page.eof }))
         } else {
             let args = encode(&readdir::Args { directory, cookie, verifier, count: maxcount });
             let results = self.results(caller, Procedure::ReadDir, args).await?;
+            if is_bad_cookie(&results) {
+                return Ok(None);
+            }
             let page = accept::<readdir::Success<'_>>(Procedure::ReadDir, &results)?;
             let names = page.entries.iter().map(|entry| Name {
                 name: entry.name.to_vec(),
@@ -289,7 +299,7 @@ impl Core {
                 attributes: None,
                 handle: None,
             });
-            Ok(Page { names: names.collect(), verifier: page.verifier, eof: page.eof })
+            Ok(Some(Page { names: names.collect(), verifier: page.verifier, eof: page.eof }))
         }
     }
 

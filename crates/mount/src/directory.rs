@@ -1,18 +1,20 @@
 //! Reading directories: READDIRPLUS, whose answers fill the kernel's caches of names and attributes.
 //!
 //! The kernel continues at the cookie of the last name that it took. A page of the server's stays with the handle
-//! until it is used up, so a page is asked for once, however small the kernel's portions.
+//! until it is used up, so a page is asked for once, however small the kernel's portions. A listing whose cookie the
+//! server refuses begins anew and leaves out what the kernel has ([`Listing`]).
 
 use crate::attributes::kind;
 use crate::caller::As;
 use crate::calls::{Name, Page};
 use crate::core::Core;
 use crate::inode::Inode;
+use crate::listing::Listing;
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use nfs3::{Fattr3, FileHandle, Verifier};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Where `.` ends, and `..`: numbers that a server's cookies are not likely to be. Cookie 0 is the beginning of
@@ -27,6 +29,7 @@ pub(crate) struct OpenDirectory {
     pub caller: As,
     /// The page that was read last, with the cookie that it follows.
     page: Mutex<Option<(u64, Arc<Page>)>>,
+    listing: Mutex<Listing>,
 }
 
 /// A name with what the kernel may keep of it.
@@ -39,7 +42,11 @@ struct Listed {
 
 impl OpenDirectory {
     pub(crate) fn new(inode: Arc<Inode>, caller: As) -> Self {
-        Self { inode, caller, page: Mutex::default() }
+        Self { inode, caller, page: Mutex::default(), listing: Mutex::default() }
+    }
+
+    fn listing(&self) -> MutexGuard<'_, Listing> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the page at hand has behind a cookie.
@@ -70,23 +77,49 @@ impl Core {
         if let Some((names, _)) = directory.rest_of_page(cookie) {
             return Ok(names);
         }
-        let verifier = if cookie == 0 { [0; 8] } else { directory.verifier() };
-        let (caller, handle) = (&directory.caller, directory.inode.handle);
-        // The kernel is told the kind of each name in any case, so attributes are wanted even with `nordirplus`.
-        let page = match self.call_readdir(caller, handle, (cookie, verifier), true).await {
-            Err(error) if error == Errno::EOPNOTSUPP => {
-                self.call_readdir(caller, handle, (cookie, verifier), false).await?
+        let mut from = if cookie == 0 { (0, [0; 8]) } else { (cookie, directory.verifier()) };
+        // How many names that the program has may still come again.
+        let mut again = usize::MAX;
+        let page = loop {
+            let Some(mut page) = self.page(directory, from).await? else {
+                let anew = directory.listing().begin_anew().filter(|_| from.0 != 0);
+                let Some(left_out) = anew else {
+                    tracing::warn!("the server refuses the cookies of its own directory");
+                    return Err(Errno::EIO);
+                };
+                // Some may come twice: removed and made again while they are listed.
+                (from, again) = ((0, [0; 8]), left_out.saturating_mul(2));
+                continue;
+            };
+            let Some(last) = page.names.last().map(|name| name.cookie) else {
+                if page.eof {
+                    break page;
+                }
+                tracing::warn!("the server gave a part of a directory without names that is not the last");
+                return Err(Errno::EIO);
+            };
+            let all = page.names.len();
+            directory.listing().retain_new(&mut page.names);
+            if !page.names.is_empty() || page.eof {
+                break page;
             }
-            page => page?,
+            again = again.checked_sub(all).ok_or(Errno::EIO)?;
+            from = (last, page.verifier);
         };
-        if page.names.is_empty() && !page.eof {
-            tracing::warn!("the server gave a part of a directory without names that is not the last");
-            return Err(Errno::EIO);
-        }
         let names = page.names.clone();
         let page = Some((cookie, Arc::new(page)));
         *directory.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
         Ok(names)
+    }
+
+    /// A page of the server's; none where it refuses the cookie.
+    async fn page(&self, directory: &OpenDirectory, from: (u64, Verifier)) -> Result<Option<Page>, Errno> {
+        let (caller, handle) = (&directory.caller, directory.inode.handle);
+        // The kernel is told the kind of each name in any case, so attributes are wanted even with `nordirplus`.
+        match self.call_readdir(caller, handle, from, true).await {
+            Err(error) if error == Errno::EOPNOTSUPP => self.call_readdir(caller, handle, from, false).await,
+            page => page,
+        }
     }
 
     /// readdir(3) without attributes.
@@ -108,6 +141,7 @@ impl Core {
         if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
             from = 0;
         }
+        directory.listing().goes_on_at(from);
         // One portion may take several pages; the end is an answer without names.
         loop {
             let names = self.names(directory, from).await?;
@@ -120,6 +154,7 @@ impl Core {
                 if reply.add(INodeNo(ino), name.cookie, kind, OsStr::from_bytes(&name.name)) {
                     return Ok(());
                 }
+                directory.listing().tells(name.cookie, &name.name);
                 any = true;
             }
             if any {
@@ -148,6 +183,7 @@ impl Core {
         if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
             from = 0;
         }
+        directory.listing().goes_on_at(from);
         loop {
             let names = self.names(directory, from).await?;
             let Some(last) = names.last() else { return Ok(()) };
@@ -162,6 +198,7 @@ impl Core {
                     self.inodes.forget(attributes.ino.0, 1);
                     return Ok(());
                 }
+                directory.listing().tells(listed.name.cookie, &listed.name.name);
                 any = true;
             }
             if any {

@@ -4,6 +4,8 @@
 
 #[path = "mount/fio.rs"]
 mod fio;
+#[path = "mount/group.rs"]
+mod group;
 #[path = "mount/life.rs"]
 mod life;
 #[path = "mount/model.rs"]
@@ -24,6 +26,7 @@ mod semantics;
 fn every_promise_has_its_test() {
     let sources = [
         include_str!("mount/fio.rs"),
+        include_str!("mount/group.rs"),
         include_str!("mount/life.rs"),
         include_str!("mount/model.rs"),
         include_str!("mount/ordinary_user.rs"),

@@ -1,0 +1,87 @@
+//! The names that a listing has given, so that one which has to begin anew gives none of them twice.
+//!
+//! A server may refuse a cookie that it gave (NFS3ERR_BAD_COOKIE): its directory has changed, or it is another process
+//! with a numbering of its own. Then there is no going on, but from the beginning and past what is known.
+//! RFC 1813 s3.3.16
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+/// Names remembered of a directory at most, 32 MiB or so of them. In a larger one a bad cookie is an error.
+pub const GIVEN_NAMES_MAX: usize = 1 << 20;
+/// How often a listing begins anew without finding a name that is new. A server that refuses each cookie is told from
+/// one that refuses some by that.
+pub const LISTINGS_ANEW_MAX: u32 = 8;
+
+/// A name as 128 bits with keys of our own: a server cannot choose names that look alike, and by chance two of a million
+/// do once in 10^26 listings.
+#[derive(Debug, Clone, Default)]
+pub struct NameMarks([RandomState; 2]);
+
+impl NameMarks {
+    /// The mark of a name.
+    #[must_use]
+    pub fn of(&self, name: &[u8]) -> u128 {
+        let [high, low] = &self.0;
+        u128::from(high.hash_one(name)) << 64 | u128::from(low.hash_one(name))
+    }
+}
+
+/// The names that were given by one listing, page by page.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    marks: NameMarks,
+    names: HashSet<u128>,
+    /// A name was not remembered.
+    overflowed: bool,
+    /// It began anew so often since a name was new.
+    anew: u32,
+}
+
+impl Given {
+    /// Whether a name is new; it is given then.
+    pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
+        let mark = self.marks.of(name);
+        if self.names.len() >= GIVEN_NAMES_MAX && !self.names.contains(&mark) {
+            self.overflowed = true;
+            return true;
+        }
+        let is_new = self.names.insert(mark);
+        if is_new {
+            self.anew = 0;
+        }
+        is_new
+    }
+
+    /// Whether the listing may begin anew.
+    pub(crate) fn may_begin_anew(&mut self) -> bool {
+        self.anew += 1;
+        !self.overflowed && self.anew <= LISTINGS_ANEW_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_new_once_and_progress_counts_anew() {
+        let mut given = Given::default();
+        assert!(given.insert(b"a") && given.insert(b"b") && !given.insert(b"a"));
+        for _ in 0..LISTINGS_ANEW_MAX {
+            assert!(given.may_begin_anew());
+            assert!(!given.insert(b"b"));
+        }
+        assert!(!given.may_begin_anew());
+        assert!(given.insert(b"c"));
+        assert!(given.may_begin_anew(), "it got on");
+    }
+
+    #[test]
+    fn names_differ_by_all_their_bytes() {
+        let marks = NameMarks::default();
+        assert_ne!(marks.of(b"a"), marks.of(b"a\0"));
+        assert_ne!(marks.of(b""), marks.of(b"\0"));
+        assert_eq!(marks.of(b"name"), marks.clone().of(b"name"));
+    }
+}

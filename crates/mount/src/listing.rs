@@ -1,0 +1,133 @@
+//! What a program was told of a directory, so that a listing whose cookie the server refuses goes on behind it.
+//!
+//! The kernel asks for the next names by the cookie of the last one that it took, and drops what did not fit. So what
+//! a program has is known when it asks again: the names up to that cookie. When the server refuses it
+//! (NFS3ERR_BAD_COOKIE), the directory is listed from its beginning, and those names are left out. RFC 1813 s3.3.16
+//!
+//! Pure: the calls are its owner's.
+
+use crate::calls::Name;
+use client::{GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
+use std::collections::HashSet;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    marks: NameMarks,
+    /// Cookies and names as the kernel was told them since the beginning.
+    told: Vec<(u64, u128)>,
+    /// Not all that was told is known: too much, or the program went to where it was not before.
+    partial: bool,
+    /// What the listing that was begun anew leaves out.
+    left_out: HashSet<u128>,
+    /// It began anew so often since a name was told.
+    anew: u32,
+}
+
+impl Listing {
+    /// The kernel goes on at a cookie; 0 is the beginning.
+    pub fn goes_on_at(&mut self, cookie: u64) {
+        if cookie == 0 {
+            (self.partial, self.anew) = (false, 0);
+            self.told.clear();
+            self.left_out.clear();
+            return;
+        }
+        // From behind: a cookie of an earlier listing may be one of this again, for another name.
+        match self.told.iter().rposition(|(told, _)| *told == cookie) {
+            Some(last) => self.told.truncate(last + 1),
+            None => self.partial = true,
+        }
+    }
+
+    /// The kernel is told a name.
+    pub fn tells(&mut self, cookie: u64, name: &[u8]) {
+        self.anew = 0;
+        if self.told.len() < GIVEN_NAMES_MAX {
+            self.told.push((cookie, self.marks.of(name)));
+        } else {
+            self.partial = true;
+        }
+    }
+
+    /// Begins anew, if that is of use: how many names are to be left out.
+    pub fn begin_anew(&mut self) -> Option<usize> {
+        self.anew += 1;
+        if self.partial || self.anew > LISTINGS_ANEW_MAX {
+            return None;
+        }
+        self.left_out = self.told.iter().map(|(_, name)| *name).collect();
+        Some(self.left_out.len())
+    }
+
+    /// Leaves out the names that the program has.
+    pub fn retain_new(&self, names: &mut Vec<Name>) {
+        names.retain(|name| self.is_new(&name.name));
+    }
+
+    fn is_new(&self, name: &[u8]) -> bool {
+        self.left_out.is_empty() || !self.left_out.contains(&self.marks.of(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(names: &[(u64, &[u8])]) -> Listing {
+        let mut listing = Listing::default();
+        listing.goes_on_at(0);
+        names.iter().for_each(|(cookie, name)| listing.tells(*cookie, name));
+        listing
+    }
+
+    #[test]
+    fn names_that_the_kernel_did_not_take_are_told_again() {
+        let mut listing = told(&[(1, b"a"), (2, b"b"), (3, b"c")]);
+        listing.goes_on_at(2);
+        assert_eq!(listing.begin_anew(), Some(2));
+        assert!(!listing.is_new(b"a") && !listing.is_new(b"b"));
+        assert!(listing.is_new(b"c") && listing.is_new(b"d"));
+    }
+
+    #[test]
+    fn a_cookie_of_another_numbering_stands_for_the_name_that_had_it_last() {
+        let mut listing = told(&[(1, b"a"), (2, b"b")]);
+        assert_eq!(listing.begin_anew(), Some(2));
+        // The new numbering has other names at the same cookies.
+        listing.tells(1, b"c");
+        listing.tells(2, b"d");
+        listing.goes_on_at(1);
+        assert_eq!(listing.begin_anew(), Some(3));
+        assert!(!listing.is_new(b"c") && listing.is_new(b"d"));
+    }
+
+    #[test]
+    fn from_the_beginning_every_name_is_told() {
+        let mut listing = told(&[(1, b"a")]);
+        assert_eq!(listing.begin_anew(), Some(1));
+        assert!(!listing.is_new(b"a"));
+        listing.goes_on_at(0);
+        assert!(listing.is_new(b"a"));
+    }
+
+    #[test]
+    fn where_a_program_was_not_before_nothing_can_be_left_out() {
+        let mut listing = told(&[(1, b"a")]);
+        listing.goes_on_at(9);
+        assert_eq!(listing.begin_anew(), None);
+        listing.goes_on_at(0);
+        assert_eq!(listing.begin_anew(), Some(0), "the beginning mends that");
+    }
+
+    #[test]
+    fn a_server_that_refuses_each_cookie_is_given_up() {
+        let mut listing = told(&[(1, b"a")]);
+        for _ in 0..LISTINGS_ANEW_MAX {
+            assert_eq!(listing.begin_anew(), Some(1));
+        }
+        assert_eq!(listing.begin_anew(), None);
+        listing.tells(7, b"b");
+        assert_eq!(listing.begin_anew(), Some(2), "it got on");
+    }
+}

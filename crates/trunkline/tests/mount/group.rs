@@ -1,0 +1,139 @@
+//! A mount of a group of processes over one directory, and of a server whose cookies don't outlive it.
+
+use crate::rig::{Mounted, PATIENCE, unmount_all_below};
+use rustix::mount::{MountFlags, mount};
+use rustix::process::Signal;
+use std::ffi::CStr;
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use testkit::{Process, Stream, TempDir, free_port_on};
+
+/// What the processes serve and share, and where they are mounted.
+struct Places(TempDir);
+
+impl Places {
+    fn new(name: &str) -> Self {
+        let places = Self(testkit::temp_dir(name));
+        for directory in ["served", "mnt"] {
+            std::fs::create_dir(places.at(directory)).unwrap();
+        }
+        places
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Starts a process of the group, with its first lines said.
+    fn serve(&self, listen: SocketAddr) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.arg("serve").arg("--no-root-squash").args(["--listen", &listen.to_string()]);
+        for (word, place) in [("--dir", "served"), ("--state", "state"), ("--group", "group")] {
+            command.arg(word).arg(self.at(place));
+        }
+        let process = Process::spawn(command);
+        process.wait_for_line("ready", PATIENCE);
+        process
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        unmount_all_below(self.0.path());
+    }
+}
+
+fn kill(mut process: Process) {
+    process.signal(Signal::KILL);
+    process.wait(PATIENCE);
+}
+
+const FILES: u32 = 300;
+
+/// The content of a file: lines with the numbers from its own to 5,000 further.
+fn content(number: u32) -> String {
+    (number..=number + 5_000).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn what_a_program_writes_arrives_when_processes_of_the_group_are_killed_under_it() {
+    let places = Places::new("mounted-group");
+    let port = free_port_on(IpAddr::from([127, 0, 0, 1]));
+    let node = |number: u8| places.serve(SocketAddr::new([127, 0, 0, number].into(), port));
+    let (first, second) = (node(1), node(2));
+    let options = format!("nolock,port={port},nconnect=4,remoteports=127.0.0.1-127.0.0.2");
+    let mounted = Mounted::start("127.0.0.1:/export", places.at("mnt"), &options);
+    let script = "cd \"$0\"; for i in $(seq $1); do
+        mkdir d$i; seq $i $((i + 5000)) > d$i/part; mv d$i/part d$i/whole; echo written $i; done; echo all";
+    let mut command = Command::new("sh");
+    command.args(["-euc", script]).arg(&mounted.directory).arg(FILES.to_string());
+    let mut writer = Process::spawn(command);
+    writer.wait_for_line("written 40", PATIENCE);
+    kill(first);
+    writer.wait_for_line("written 120", PATIENCE);
+    let _first = node(1);
+    writer.wait_for_line("written 200", PATIENCE);
+    kill(second);
+    writer.wait_for_line("all", PATIENCE);
+    assert!(writer.wait(PATIENCE).success(), "{}", writer.all_output());
+    // Beneath the servers, as the mount has no part in it.
+    for number in 1..=FILES {
+        let directory = places.at("served").join(format!("d{number}"));
+        let found = std::fs::read_to_string(directory.join("whole")).unwrap();
+        assert!(found == content(number), "file {number}: {} bytes", found.len());
+        assert_eq!(std::fs::read_dir(directory).unwrap().count(), 1);
+    }
+}
+
+const NAMES: usize = 3_000;
+
+/// A name so long that a listing of all of them does not fit into what is read ahead of a program.
+fn name(number: usize) -> String {
+    format!("{number:05}-{}", "n".repeat(200))
+}
+
+/// How many calls of READDIRPLUS were answered with an error.
+fn refused_listings(server: &Process) -> u64 {
+    server.signal(Signal::USR1);
+    server.wait_for_line("calls refused", PATIENCE);
+    let table = server.output(Stream::Err);
+    let row = table.lines().rfind(|line| line.split_whitespace().nth(1) == Some("READDIRPLUS"));
+    let cell = row.and_then(|row| row.split_whitespace().nth(3)).unwrap_or("0");
+    cell.parse().unwrap_or_else(|_| panic!("{table}"))
+}
+
+/// On a file system whose offsets do not stay good names are numbered by each process for itself.
+fn on_ramfs(at: &Path) {
+    mount("none", at, "ramfs", MountFlags::empty(), None::<&CStr>).unwrap();
+}
+
+#[test]
+fn a_listing_goes_on_with_each_name_once_when_the_server_refuses_its_cookies() {
+    let places = Places::new("cookies");
+    on_ramfs(&places.at("served"));
+    for number in 0..NAMES {
+        std::fs::write(places.at("served").join(name(number)), b"").unwrap();
+    }
+    let ip = IpAddr::from([127, 0, 0, 1]);
+    let address = SocketAddr::new(ip, free_port_on(ip));
+    let server = places.serve(address);
+    let options = format!("nolock,port={}", address.port());
+    let mounted = Mounted::start("127.0.0.1:/export", places.at("mnt"), &options);
+    // Unsorted, it tells what it has read so far, and then waits at the full pipe.
+    let mut listing = Command::new("ls");
+    listing.arg("-1U").arg(&mounted.directory).stdout(Stdio::piped());
+    let mut listing = listing.spawn().unwrap();
+    let mut lines = BufReader::with_capacity(512, listing.stdout.take().unwrap()).lines();
+    let mut found = vec![lines.next().unwrap().unwrap()];
+    kill(server);
+    let server = places.serve(address);
+    found.extend(lines.map(Result::unwrap));
+    assert!(listing.wait().unwrap().success());
+    assert!(refused_listings(&server) > 0, "its cookies were never tried");
+    found.sort_unstable();
+    let expected: Vec<_> = (0..NAMES).map(name).collect();
+    assert_eq!(found.len(), NAMES);
+    assert!(found == expected, "a name is missing, or came twice");
+}
