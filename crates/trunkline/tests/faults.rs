@@ -20,6 +20,11 @@ mod ground;
 mod history;
 #[path = "faults/load.rs"]
 mod load;
+#[path = "faults/mounted.rs"]
+mod mounted;
+#[path = "mount/mounts.rs"]
+#[allow(dead_code, reason = "the suite of mounts uses the rest")]
+mod mounts;
 #[path = "faults/once.rs"]
 mod once;
 #[path = "once/operations.rs"]

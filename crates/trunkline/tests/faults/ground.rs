@@ -14,7 +14,7 @@ use std::time::Duration;
 use testkit::{Process, TempDir, require_program};
 
 pub const NODES: u8 = 4;
-const PORT: u16 = 2049;
+pub const PORT: u16 = 2049;
 /// Each link's speed: together they are far below what two processors can move, so that it is the links that bind.
 const RATE: &str = "200mbit";
 const SLOW_RATE: &str = "20mbit";
@@ -99,6 +99,8 @@ pub struct Ground {
     net: Net,
     directory: TempDir,
     store: Store,
+    /// The client's namespace, which programs that mount must enter without leaving this one's mounts behind.
+    client: String,
     /// Segments that filters have stopped since [`Ground::take_stopped`].
     stopped: u64,
 }
@@ -115,11 +117,12 @@ impl Ground {
         let shm = std::path::Path::new("/dev/shm");
         let place = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let directory = tempfile::Builder::new().prefix("trunkline-faults-").tempdir_in(place).expect("made");
-        let mut ground = Self { servers: Vec::new(), net, directory, store, stopped: 0 };
-        ground.start_servers();
-        let inside = ground.net.exec_in("client", &Command::new("true")).expect("there is a client");
+        let inside = net.exec_in("client", &Command::new("true")).expect("there is a client");
         // `ip netns exec NAME true`
         let name = inside.get_args().nth(2).expect("a namespace").to_string_lossy().into_owned();
+        let mut ground =
+            Self { servers: Vec::new(), net, directory, store, client: name.clone(), stopped: 0 };
+        ground.start_servers();
         let namespace = std::fs::File::open(format!("/run/netns/{name}")).expect("the namespace has a name");
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))
             .expect("root may move to another namespace");
@@ -172,8 +175,20 @@ impl Ground {
         self.servers[node] = self.start_server(node..node + 1);
     }
 
+    /// Our program on the client's side. Unlike `ip netns exec` this leaves it among everybody's mounts.
+    pub fn trunkline_beside(&self) -> Command {
+        let mut command = Command::new(require_program("nsenter"));
+        command.arg(format!("--net=/run/netns/{}", self.client)).arg(env!("CARGO_BIN_EXE_trunkline"));
+        command
+    }
+
+    /// Where the nodes are, one behind each link.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.net.links().iter().map(|link| IpAddr::V4(link.node)).collect()
+    }
+
     pub fn mount(&self) -> Arc<Mount> {
-        let remotes: Vec<IpAddr> = self.net.links().iter().map(|link| IpAddr::V4(link.node)).collect();
+        let remotes = self.addresses();
         let settings = Settings {
             nconnect: 8,
             loops: 2,
