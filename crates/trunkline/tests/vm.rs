@@ -1,6 +1,8 @@
 //! A stock kernel in a virtual machine: its NFS client on our server, our client on its server, and the lab itself
 //! with nothing left behind. One boot serves all cases but those that end a lab. `cargo xtask test vm` runs it.
 
+#[path = "vm/bad_links.rs"]
+mod bad_links;
 #[path = "vm/kernel_client.rs"]
 mod kernel_client;
 #[path = "vm/kernel_on_dir.rs"]
