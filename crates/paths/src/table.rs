@@ -90,6 +90,8 @@ struct Path {
     last_alive: Duration,
     /// The silences that it has come back from.
     quiet: Quiet,
+    /// How long it took of late until the other end's system had accepted a connection.
+    making: Duration,
     /// When the probe under way was sent, and how long it has.
     probe_sent: Option<Duration>,
     probe_until: Duration,
@@ -513,6 +515,7 @@ impl Path {
             latency: Latency::default(),
             last_alive: now,
             quiet: Quiet::default(),
+            making: Duration::ZERO,
             probe_sent: None,
             probe_until: now,
             probe_reached: None,

@@ -14,6 +14,8 @@ pub const SUSPECT_MAX: Duration = Duration::from_millis(400);
 /// A probe that nobody has taken in this time has failed: one retransmission of it fits in. More where the path
 /// has lately been silent for longer and yet alive.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
+/// Where making connections is dear, a probe may take so many times as long as the last ones took.
+pub const PROBE_PER_MAKING: u32 = 3;
 /// A probe whose connection the other end's system has accepted has this long for its answer: that machine and all
 /// links to it live, and only the server on it is late.
 pub const PROBE_ANSWER: Duration = Duration::from_millis(600);
@@ -85,6 +87,10 @@ pub struct Timing {
     pub suspect_max: Duration,
     /// How long a probe may at least take until it is accepted; default [`PROBE_TIMEOUT`].
     pub probe_timeout: Duration,
+    /// How many times as long as making the path's last connections took a probe may take, up to `connect_timeout`; 0,
+    /// the default, where they are made in no time. [`PROBE_PER_MAKING`] is right for RDMA: a connection of it costs both
+    /// ends' systems many steps, and whoever gives one up too early makes them do all of it again.
+    pub probe_per_making: u32,
     /// How long its answer may take from then on; default [`PROBE_ANSWER`].
     pub probe_answer: Duration,
     /// How long each of both may take on a slow path; default [`PROBE_MAX`].
@@ -123,6 +129,7 @@ impl Default for Timing {
             suspect_min: SUSPECT_MIN,
             suspect_max: SUSPECT_MAX,
             probe_timeout: PROBE_TIMEOUT,
+            probe_per_making: 0,
             probe_answer: PROBE_ANSWER,
             probe_max: PROBE_MAX,
             connect_timeout: CONNECT_TIMEOUT,

@@ -11,6 +11,7 @@
 mod connection;
 mod listeners;
 mod messages;
+mod porter;
 mod wire;
 
 use crate::clock;
@@ -305,14 +306,7 @@ impl EventLoop {
             return self.turn_away(&accepted);
         }
         self.count_accepted(node);
-        let peer = accepted.peer;
-        let connection = match Connection::new(accepted, &self.group, self.alive) {
-            Ok(connection) => connection,
-            Err(error) => {
-                tracing::warn!(%peer, %error, "connection refused");
-                return self.forget(node);
-            }
-        };
+        let connection = Connection::new(accepted, &self.group, self.alive);
         let entry = self.connections.vacant_entry();
         let key = entry.key();
         match connection.register(&self.poller, key as u64) {
@@ -329,7 +323,7 @@ impl EventLoop {
 
     /// The peer must not take a silent close for a served connection.
     fn turn_away(&self, accepted: &Accepted) {
-        // Who came over RDMA has no connection yet.
+        // Who came over RDMA learns it by the end of the connection.
         if let Link::Tcp(socket) = &accepted.link {
             // A socket that is gone already needs no reset.
             let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(socket));
@@ -368,7 +362,7 @@ impl EventLoop {
             node.procedures.add_counts(connection.counters.procedures());
             node.refused_calls += connection.counters.refused();
         }
-        connection.end(&why);
+        connection.end(&why, &self.poller, &self.peers);
         self.forget(node);
     }
 
@@ -421,6 +415,7 @@ impl EventLoop {
     fn take_message(&mut self, message: Message) {
         match message {
             Message::Accepted(accepted) => self.adopt(accepted),
+            Message::Refused { node } => self.forget(node),
             Message::Answer(answer) => self.answer(answer),
             Message::Landed(landed) => self.land(landed),
             Message::Forsake { place, connection } => {

@@ -273,6 +273,7 @@ impl Server {
             }
         }
         self.off_loop.end(deadline);
+        self.peers.end_porter(deadline);
     }
 }
 

@@ -17,6 +17,12 @@ use std::ops::Deref;
 /// kernel survives.
 pub struct Segment(Bytes);
 
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
 enum Bytes {
     Pinned(mem::Pinned),
     Read(Buffer),

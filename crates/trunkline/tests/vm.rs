@@ -3,6 +3,8 @@
 
 #[path = "vm/bad_links.rs"]
 mod bad_links;
+#[path = "vm/both_ends.rs"]
+mod both_ends;
 #[path = "vm/kernel_client.rs"]
 mod kernel_client;
 #[path = "vm/kernel_on_dir.rs"]

@@ -66,7 +66,7 @@ impl Engine {
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
         let token = FIRST_PROBE_TOKEN + u64::from(path.0);
         let started = if route.proto == Proto::Rdma {
-            Requester::connect(&self.poller, token, end.local, end.remote)
+            Requester::connect_to_ask(&self.poller, token, end.local, end.remote)
                 .map(|requester| Wire::Rdma(Box::new(requester)))
                 .map_err(std::io::Error::other)
         } else {

@@ -8,6 +8,14 @@
 
 use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, Timing, bit, each};
 
+impl Path {
+    /// A connection was made in this time. What was dear is forgotten with the connections that are made after it, not
+    /// with time: how dear they are does not change by itself.
+    fn note_making(&mut self, made_in: Duration) {
+        self.making = made_in.max(self.making * 3 / 4);
+    }
+}
+
 impl Table {
     /// The connection is established and has proved that it reaches the same file system.
     pub fn connected(&mut self, now: Duration, conn: ConnId) {
@@ -39,10 +47,13 @@ impl Table {
     /// the server and not the way to it.
     pub fn reached(&mut self, now: Duration, conn: ConnId) {
         if let Link::Connecting { .. } = self.conn(conn).link {
-            let until = now + self.connect_patience(self.conns[usize::from(conn.0)].path, now);
+            let path = self.conns[usize::from(conn.0)].path;
+            let until = now + self.connect_patience(path, now);
             let of_conn = self.conn(conn);
+            let made_in = now.saturating_sub(of_conn.connecting_since);
             (of_conn.reached, of_conn.connecting_since) = (true, now);
             of_conn.link = Link::Connecting { until };
+            self.path_mut(path).note_making(made_in);
             self.rearm();
         }
     }
@@ -52,7 +63,8 @@ impl Table {
         let Timing { probe_answer, probe_max, .. } = self.timing;
         let of_path = self.path_mut(path);
         of_path.probe_reached = Some(now);
-        if of_path.probe_sent.is_some() {
+        if let Some(sent) = of_path.probe_sent {
+            of_path.note_making(now.saturating_sub(sent));
             of_path.probe_until = now + of_path.quiet.patience(now, probe_answer, probe_max);
             self.rearm();
         }
@@ -262,12 +274,29 @@ impl Table {
         quiet.patience(now, least, connect_max)
     }
 
+    /// How long a connection may take that nobody knows to be dear to make, as the others here were.
+    fn making_patience(&self) -> Duration {
+        let Timing { probe_per_making, connect_timeout, .. } = self.timing;
+        let dearest = self.paths.iter().map(|path| path.making).max().unwrap_or_default();
+        dearest.saturating_mul(probe_per_making).min(connect_timeout)
+    }
+
+    /// Where connections are dear to make, each attempt on a path that is down has twice as long as the one before: what is
+    /// given up too early is all for nothing, and keeps a slow server from those that it could make.
+    fn growing_patience(&self, path: PathId) -> Duration {
+        let Timing { probe_timeout, probe_per_making, connect_timeout, .. } = self.timing;
+        let attempts = self.paths[usize::from(path.0)].attempts;
+        let factor = if probe_per_making == 0 { 0 } else { 1 << attempts.min(16) };
+        probe_timeout.saturating_mul(factor).min(connect_timeout)
+    }
+
     fn probe(&mut self, path: PathId, now: Duration) {
         let Timing { probe_timeout, probe_max, .. } = self.timing;
+        let making = self.making_patience().max(self.growing_patience(path));
         let of_path = self.path_mut(path);
         of_path.probe_sent = Some(now);
         of_path.probe_reached = None;
-        of_path.probe_until = now + of_path.quiet.patience(now, probe_timeout, probe_max);
+        of_path.probe_until = now + of_path.quiet.patience(now, probe_timeout, probe_max).max(making);
         of_path.status.probes += 1;
         self.outputs.push_back(Output::Probe(path));
     }
@@ -430,7 +459,8 @@ impl Table {
         // Abroad nothing is known of a path and calls are waiting, so the next one is soon tried.
         let in_haste = !of_path.owned && of_path.attempts == 0;
         let patience = self.connect_patience(path, now);
-        let until = now + if in_haste { self.timing.probe_timeout } else { patience };
+        let hasty = self.timing.probe_timeout.max(self.making_patience());
+        let until = now + if in_haste { hasty } else { patience };
         let of_conn = self.conn(conn);
         (of_conn.reached, of_conn.connecting_since) = (false, now);
         of_conn.link = Link::Connecting { until };

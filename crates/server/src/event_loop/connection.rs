@@ -5,7 +5,7 @@
 //! that is gone. A turn is bounded in bytes and in calls, so that a busy client does not starve the others.
 
 use super::messages::{Accepted, Link, Peers, Place};
-use super::wire::Wire;
+use super::wire::{STRANGER_RECORD_BYTES_MAX, Wire};
 use crate::client::Client;
 use crate::export::Exports;
 use crate::group::Group;
@@ -30,9 +30,6 @@ const TURN_CALLS: u32 = 512;
 /// Replies queued before no more calls are taken, whatever their bytes: each costs more memory than a short one
 /// has bytes, and no sane client has as many calls outstanding.
 const QUEUED_RECORDS_MAX: usize = 4096;
-/// The longest record of a stranger, who may ask for nothing that is longer: a call with the largest credential
-/// and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
-const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
 /// A record that is not complete when a client may be silent no longer must have come at least as fast as this: some
 /// 130 kbit/s, which the slowest line does, and at which the longest record takes a minute more.
 const RECORD_BYTES_PER_S_MIN: u64 = 16 << 10;
@@ -171,7 +168,7 @@ fn record_bytes_max(client: &Client) -> usize {
 }
 
 impl Connection {
-    pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Result<Self, transport::Error> {
+    pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
         if let Link::Tcp(socket) = &accepted.link {
             // An option that the system refuses makes the connection slower or later to end, not wrong.
             let _ = socket::set_deadlines(socket.as_fd(), PEER_GONE, PEER_GONE);
@@ -181,7 +178,7 @@ impl Connection {
         }
         let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, group.exports());
         let connection = Self {
-            stream: Wire::new(accepted.link, record_bytes_max(&client))?,
+            stream: Wire::new(accepted.link, record_bytes_max(&client)),
             client,
             counters: Counters::default(),
             interest: Interest::READ,
@@ -200,7 +197,7 @@ impl Connection {
         if let Some(share) = group.nodes.get(connection.client.node).and_then(crate::group::Node::share) {
             connection.set_pace(Some(share));
         }
-        Ok(connection)
+        connection
     }
 
     /// The exports or their rules have changed; calls that come from now on are held to them.
@@ -488,10 +485,8 @@ impl Connection {
     }
 
     /// Closes it.
-    pub fn end(self, why: &Close) {
-        if why.is_reset() {
-            self.stream.abort();
-        }
+    pub fn end(self, why: &Close, poller: &Poller, peers: &Peers) {
+        self.stream.end(why.is_reset(), poller, peers);
     }
 }
 

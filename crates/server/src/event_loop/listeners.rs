@@ -7,6 +7,7 @@ use crate::group::Group;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use transport::poll::{Interest, Poller};
@@ -29,6 +30,13 @@ enum Door {
     Rdma(rdma::Listener),
 }
 
+/// Who came.
+#[derive(Debug)]
+enum Arrival {
+    Tcp(OwnedFd),
+    Rdma(Box<rdma::Incoming>),
+}
+
 impl AsFd for Door {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
@@ -40,17 +48,17 @@ impl AsFd for Door {
 
 impl Door {
     /// The next who came, with both addresses where they are known.
-    fn accept(&self) -> io::Result<Option<(Link, SocketAddr, Option<SocketAddr>)>> {
+    fn accept(&self) -> io::Result<Option<(Arrival, SocketAddr, Option<SocketAddr>)>> {
         match self {
             Self::Tcp(socket) => Ok(socket::accept(socket.as_fd())?.map(|(socket, peer)| {
                 let local = socket::local_address(socket.as_fd()).ok();
-                (Link::Tcp(socket), peer, local)
+                (Arrival::Tcp(socket), peer, local)
             })),
             Self::Rdma(listener) => {
                 let incoming = listener.take().map_err(io::Error::other)?;
                 Ok(incoming.map(|incoming| {
                     let (peer, local) = (incoming.peer(), incoming.local());
-                    (Link::Rdma(Box::new(incoming)), peer, Some(local))
+                    (Arrival::Rdma(Box::new(incoming)), peer, Some(local))
                 }))
             }
         }
@@ -130,19 +138,23 @@ impl Listeners {
     }
 
     /// Accepts what waits at one listener and places it on the loops.
-    pub fn accept(&mut self, poller: &Poller, token: u64, now: Duration, group: &Group, peers: &Peers) {
+    pub fn accept(&mut self, poller: &Poller, token: u64, now: Duration, group: &Group, peers: &Arc<Peers>) {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
         let Some(Some(listener)) = self.slots.get(index) else { return };
         for _ in 0..ACCEPTS_PER_TURN {
             match listener.door.accept() {
                 Ok(None) => return,
-                Ok(Some((link, peer, local))) => {
+                Ok(Some((arrival, peer, local))) => {
                     let local = local.unwrap_or(listener.address);
                     let id = group.next_connection.fetch_add(1, Ordering::Relaxed);
                     if let Some(node) = group.nodes.get(listener.node) {
                         node.enter();
                     }
-                    peers.place(Accepted { link, peer, local, node: listener.node, id });
+                    let accepted = Accepted { link: (), peer, local, node: listener.node, id };
+                    match arrival {
+                        Arrival::Tcp(socket) => peers.place(accepted.with(Link::Tcp(socket))),
+                        Arrival::Rdma(incoming) => peers.place_over_rdma(incoming, accepted),
+                    }
                 }
                 Err(error) => {
                     // The waiting connection would wake us again at once; others may free a descriptor.

@@ -1,9 +1,11 @@
 //! What loops are told by others: an inbox for each loop, with the waker that rings it.
 
 use super::listeners::BoundListener;
+use super::porter::{Porter, Visitor};
 use crate::export::Exports;
 use crate::group::Group;
 use crate::off_loop::Landed;
+use crate::replies::Payload;
 use crate::statistics::LoopReport;
 use std::io;
 use std::net::SocketAddr;
@@ -19,18 +21,26 @@ use transport::rdma;
 #[derive(Debug)]
 pub(crate) enum Link {
     Tcp(OwnedFd),
-    /// It wants to connect; the loop that gets it says yes.
-    Rdma(Box<rdma::Incoming>),
+    /// It was let in; it may have sent calls already.
+    Rdma(Box<rdma::Responder<Payload>>),
 }
 
 /// A connection that was accepted and belongs to the loop that gets it.
 #[derive(Debug)]
-pub(crate) struct Accepted {
-    pub link: Link,
+pub(crate) struct Accepted<L = Link> {
+    pub link: L,
     pub peer: SocketAddr,
     pub local: SocketAddr,
     pub node: usize,
     pub id: u64,
+}
+
+impl<L> Accepted<L> {
+    /// The same who came like this.
+    pub fn with<M>(self, link: M) -> Accepted<M> {
+        let Self { link: _, peer, local, node, id } = self;
+        Accepted { link, peer, local, node, id }
+    }
 }
 
 /// Where a connection lives.
@@ -54,6 +64,8 @@ pub(crate) struct Answer {
 pub(crate) enum Message {
     /// Serve this connection.
     Accepted(Accepted),
+    /// Somebody was to be served here who was not let in: a connection of this node is gone.
+    Refused { node: usize },
     /// Send this reply.
     Answer(Answer),
     /// A call that was off this loop is back.
@@ -104,23 +116,27 @@ impl Inbox {
     }
 }
 
-/// The inboxes of all loops.
+/// The inboxes of all loops, and who makes connections over RDMA for them.
 #[derive(Debug)]
-pub(crate) struct Peers(Vec<Inbox>);
+pub(crate) struct Peers {
+    inboxes: Vec<Inbox>,
+    /// From the first who comes over RDMA on, until the server ends.
+    porter: Mutex<Option<Porter>>,
+}
 
 impl Peers {
     pub fn new(wakers: Vec<Waker>) -> Self {
         let inbox = |waker| Inbox { queue: Mutex::default(), waker, connections: AtomicUsize::new(0) };
-        Self(wakers.into_iter().map(inbox).collect())
+        Self { inboxes: wakers.into_iter().map(inbox).collect(), porter: Mutex::new(None) }
     }
 
     pub const fn len(&self) -> usize {
-        self.0.len()
+        self.inboxes.len()
     }
 
     /// Tells a loop something. A loop that has ended drops it.
     pub fn send(&self, index: usize, message: Message) {
-        let Some(inbox) = self.0.get(index) else { return };
+        let Some(inbox) = self.inboxes.get(index) else { return };
         let mut queue = inbox.queue();
         // One of them does for many, and dividing a pace anew is dear: whoever connects and leaves without end
         // must not keep the loops at it.
@@ -135,30 +151,78 @@ impl Peers {
 
     /// Tells every loop.
     pub fn send_all(&self, message: impl Fn() -> Message) {
-        for index in 0..self.0.len() {
+        for index in 0..self.inboxes.len() {
             self.send(index, message());
         }
     }
 
     /// What a loop was told; clears its waker.
     pub fn take(&self, index: usize) -> Vec<Message> {
-        let Some(inbox) = self.0.get(index) else { return Vec::new() };
+        let Some(inbox) = self.inboxes.get(index) else { return Vec::new() };
         inbox.waker.clear();
         std::mem::take(&mut inbox.queue().messages)
     }
 
     /// Gives a new connection to the loop with the fewest.
     pub fn place(&self, accepted: Accepted) {
+        if let Some(index) = self.take_place() {
+            self.send(index, Message::Accepted(accepted));
+        }
+    }
+
+    /// Has somebody let in who came over RDMA, for the loop with the fewest connections.
+    pub fn place_over_rdma(self: &Arc<Self>, incoming: Box<rdma::Incoming>, accepted: Accepted<()>) {
+        let Some(on_loop) = self.take_place() else { return };
+        let (peer, node) = (accepted.peer, accepted.node);
+        let mut porter = self.porter();
+        let started = match porter.take() {
+            Some(porter) => Ok(porter),
+            None => Porter::start(Arc::clone(self)),
+        };
+        let refused = match started {
+            Ok(started) => {
+                let made = porter.insert(started).make(Visitor { incoming, accepted, on_loop });
+                made.is_err().then(|| "too many wait to be let in".to_owned())
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        drop(porter);
+        if let Some(error) = refused {
+            tracing::warn!(%peer, error, "connection refused");
+            self.send(on_loop, Message::Refused { node });
+        }
+    }
+
+    /// Ends a connection over RDMA, which no loop waits for any more.
+    pub fn end_over_rdma(&self, responder: Box<rdma::Responder<Payload>>) {
+        if let Some(porter) = &*self.porter() {
+            porter.end(responder);
+        }
+    }
+
+    /// Ends what makes and ends connections over RDMA, until then.
+    pub fn end_porter(&self, deadline: Duration) {
+        let porter = self.porter().take();
+        if let Some(porter) = porter {
+            porter.stop(deadline);
+        }
+    }
+
+    fn porter(&self) -> MutexGuard<'_, Option<Porter>> {
+        self.porter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a connection on the loop with the fewest.
+    fn take_place(&self) -> Option<usize> {
         let load = |inbox: &Inbox| inbox.connections.load(Ordering::Relaxed);
-        let least = self.0.iter().enumerate().min_by_key(|(_, inbox)| load(inbox));
-        let Some((index, inbox)) = least else { return };
+        let (index, inbox) = self.inboxes.iter().enumerate().min_by_key(|(_, inbox)| load(inbox))?;
         inbox.connections.fetch_add(1, Ordering::Relaxed);
-        self.send(index, Message::Accepted(accepted));
+        Some(index)
     }
 
     /// A connection of a loop is gone.
     pub fn leave(&self, index: usize) {
-        if let Some(inbox) = self.0.get(index) {
+        if let Some(inbox) = self.inboxes.get(index) {
             inbox.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -172,7 +236,7 @@ impl Peers {
 
     /// A loop has ended: what it was told is dropped, so that nobody waits for it, and it gets no connection.
     pub fn retire(&self, index: usize) {
-        let Some(inbox) = self.0.get(index) else { return };
+        let Some(inbox) = self.inboxes.get(index) else { return };
         inbox.connections.store(usize::MAX / 2, Ordering::Relaxed);
         let mut queue = inbox.queue();
         queue.gone = true;

@@ -1,6 +1,6 @@
 //! What carries a connection: a stream over TCP, or calls and replies over RDMA.
 
-use super::messages::Link;
+use super::messages::{Link, Peers};
 use crate::replies::{Payload, Pinned};
 use crate::service::Incoming;
 use std::io;
@@ -8,6 +8,10 @@ use std::os::fd::BorrowedFd;
 use transport::poll::{Interest, Poller};
 use transport::rdma::Responder;
 use transport::{Error, Received, Scratch, Sink, Stream, Transport};
+
+/// The longest record of a stranger, who may ask for nothing that is longer: a call with the largest credential
+/// and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
+pub(super) const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
 
 /// See the module's documentation.
 #[expect(
@@ -21,11 +25,14 @@ pub(super) enum Wire {
 
 impl Wire {
     /// Begins with what was accepted; records of the client are at most so long.
-    pub fn new(link: Link, record_bytes_max: usize) -> Result<Self, Error> {
-        Ok(match link {
+    pub fn new(link: Link, record_bytes_max: usize) -> Self {
+        match link {
             Link::Tcp(socket) => Self::Tcp(Stream::new(socket, transport::Limits { record_bytes_max })),
-            Link::Rdma(incoming) => Self::Rdma(Box::new(Responder::accept(*incoming, record_bytes_max)?)),
-        })
+            Link::Rdma(mut responder) => {
+                responder.set_record_bound(record_bytes_max);
+                Self::Rdma(responder)
+            }
+        }
     }
 
     /// Has a poller wait for it.
@@ -123,12 +130,19 @@ impl Wire {
         }
     }
 
-    /// Ends it so that nothing is delivered any more. Memory that a payload was being received into goes back to its
-    /// store by this, too.
-    pub fn abort(self) {
+    /// Ends it; `reset`: so that nothing is delivered any more. Memory that a payload was being received into goes back to
+    /// its store by this, too. What is over RDMA ends on another thread, and the poller forgets it before.
+    pub fn end(self, reset: bool, poller: &Poller, peers: &Peers) {
         match self {
-            Self::Tcp(stream) => drop(stream.abort()),
-            Self::Rdma(responder) => drop(responder),
+            Self::Tcp(stream) if reset => drop(stream.abort()),
+            Self::Tcp(stream) => drop(stream),
+            Self::Rdma(responder) => {
+                for fd in responder.fds().into_iter().flatten() {
+                    // One that was never waited for needs not be forgotten.
+                    let _ = poller.remove(fd);
+                }
+                peers.end_over_rdma(responder);
+            }
         }
     }
 }

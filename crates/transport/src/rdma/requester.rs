@@ -15,23 +15,25 @@ use rpcrdma::client::{Call, CallError, Client, CloseReason, Forms, Message, Outp
 use rpcrdma::header::{Chunk, Segment};
 use verbs::Access;
 
-use super::{Buffer, Endpoint, Error, Event, Options};
+use super::{Buffer, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH};
 use crate::poll::{Interest, Poller};
 use crate::{Landing, Place, Received, Sink, Slices, SlicesMut, Source};
 
 /// Calls that one connection has in flight at most. A server may grant fewer.
 const CREDITS: u32 = 32;
-/// Messages that are on their way: a reply may come before our device says that the call has arrived.
-const SENDS: u32 = 2 * CREDITS;
+/// Messages of a connection that only asks: the least that an end must take. RFC 8166 s3.3.2
+const ASKING_BYTES: u32 = 1024;
 /// What a connection registers for payload at most. Calls for which there is no room wait for those that have it.
 const POOL_BYTES_MAX: usize = 64 << 20;
 
 /// What a client's endpoint is made with. It reads and writes no memory of the server's.
-fn options() -> Options {
+fn options(credits: u32) -> Options {
+    // A reply may come before our device says that the call has arrived, so that there are more messages on their way.
+    let sends = (2 * credits).max(to_u32(SIGNALLED_EACH) + 1);
     Options {
-        receives: CREDITS,
-        work: SENDS,
-        sends: SENDS,
+        receives: credits,
+        work: sends,
+        sends,
         reads_made: 0,
         pool_bytes_max: POOL_BYTES_MAX,
         ..Options::default()
@@ -71,6 +73,8 @@ struct Offered {
 pub struct Requester<K> {
     /// First: it is dropped first, and its queue pair with it.
     endpoint: Endpoint<()>,
+    /// Calls that it has in flight at most.
+    credits: u32,
     /// Once connected.
     client: Option<Client>,
     /// By the calls' numbers.
@@ -94,11 +98,36 @@ impl<K> Requester<K> {
         local: Option<IpAddr>,
         remote: SocketAddr,
     ) -> Result<Self, Error> {
+        Self::with(poller, token, (local, remote), CREDITS, options(CREDITS))
+    }
+
+    /// The same for one short call at a time, with hardly any memory: to see whether the server answers.
+    ///
+    /// # Errors
+    /// As for [`Requester::connect`].
+    pub fn connect_to_ask(
+        poller: &Poller,
+        token: u64,
+        local: Option<IpAddr>,
+        remote: SocketAddr,
+    ) -> Result<Self, Error> {
+        let offer = Offer { send_bytes: ASKING_BYTES, receive_bytes: ASKING_BYTES, ..Offer::default() };
+        Self::with(poller, token, (local, remote), 1, Options { offer, ..options(1) })
+    }
+
+    fn with(
+        poller: &Poller,
+        token: u64,
+        (local, remote): (Option<IpAddr>, SocketAddr),
+        credits: u32,
+        options: Options,
+    ) -> Result<Self, Error> {
         let local = local.map(|ip| SocketAddr::new(ip, 0));
-        let endpoint = Endpoint::connect(local, remote, &options())?;
+        let endpoint = Endpoint::connect(local, remote, &options)?;
         poller.add(endpoint.fds().0, token, Interest::READ)?;
         Ok(Self {
             endpoint,
+            credits,
             client: None,
             offered: HashMap::new(),
             waiting: VecDeque::new(),
@@ -191,7 +220,7 @@ impl<K> Requester<K> {
                 None => break,
                 Some(Event::Done(())) => {}
                 Some(Event::Connected(agreed)) => {
-                    self.client = Some(Client::new(agreed, CREDITS));
+                    self.client = Some(Client::new(agreed, self.credits));
                     self.carry_out(sink, &mut received)?;
                 }
                 Some(Event::Received) => {
@@ -387,6 +416,10 @@ fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> R
 fn segment(buffer: &Buffer, bytes: u32) -> Chunk {
     let region = buffer.region();
     Chunk::from_slice(&[Segment { handle: region.remote_key(), length: bytes, offset: region.address() }])
+}
+
+fn to_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn to_usize(bytes: u32) -> usize {

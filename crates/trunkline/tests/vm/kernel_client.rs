@@ -71,7 +71,7 @@ impl Drop for Mounted {
 }
 
 /// A server that is ready.
-fn started(serve: &[String]) -> Running {
+pub(super) fn started(serve: &[String]) -> Running {
     let mut command = Command::new(trunkline());
     command.args(serve).current_dir("/");
     let mut server = lab().server().spawn(&command).expect("the guest is there");
