@@ -190,16 +190,17 @@ fn an_error_goes_to_the_caller_whose_write_it_was_and_the_last_one_lets_the_held
     let (pending, calls) = pipelined(&fake, &mount, 4);
     // Held, with three in flight: no COMMIT yet.
     calls[1].written_as_asked(1);
-    for at in [0, 2, 3] {
-        calls[at].failed(Status::NOSPC);
+    let refused = [Some(Status::NOSPC), None, Some(Status::DQUOT), Some(Status::NOSPC)];
+    for (call, status) in calls.iter().zip(refused) {
+        status.into_iter().for_each(|status| call.failed(status));
     }
     fake.next().committed(1);
-    for (at, pending) in pending.into_iter().enumerate() {
+    for (at, (pending, status)) in pending.into_iter().zip(refused).enumerate() {
         let done = pending.wait();
         assert_eq!(done.buffer.len(), BLOCK);
         match done.result {
-            Ok(_) => assert_eq!(at, 1),
-            Err(error) => assert!(at != 1 && error.status() == Some(Status::NOSPC), "{at}: {error}"),
+            Ok(_) => assert_eq!(status, None, "{at}"),
+            Err(error) => assert!(status.is_some() && error.status() == status, "{at}: {error}"),
         }
     }
 }
