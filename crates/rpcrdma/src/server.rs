@@ -361,13 +361,17 @@ impl Server {
         let Some(filled) = reply_chunk.and_then(|chunk| fill(&chunk, stream)) else {
             return self.refuse(Some(id), xid, HeaderError::Chunk);
         };
+        chunks.reply = Some(filled.clone());
+        // All chunks are named again, and a client that offers many has no room for so long an answer.
+        if 16 + chunks.encoded_bytes() as u64 > u64::from(self.agreed.send_bytes) {
+            return self.refuse(Some(id), xid, HeaderError::Chunk);
+        }
         let message_bytes = u32::try_from(message.len()).unwrap_or(u32::MAX);
         let pad = u32::try_from(pad).unwrap_or(0);
         let sources =
             [(Source::Message, message_bytes), (Source::Payload, payload_bytes), (Source::Padding, pad)];
         let pieces = pieces(&filled, &sources);
         self.outputs.push_back(Output::Write { request: id, message, pieces });
-        chunks.reply = Some(filled);
         let bytes = encoded(&Header { xid, credits, body: Body::NoMessage(chunks) });
         self.outputs.push_back(Output::Send { request: Some(id), bytes, payload: None, invalidate });
     }
