@@ -550,21 +550,23 @@ fn a_connection_that_ends_fails_each_call_once() {
 /// A client's messages take 1024 bytes. What names its chunks again would be longer: it is told so in a message that fits.
 #[test]
 fn an_answer_that_names_more_chunks_than_fit_is_an_error_that_fits() {
-    let writes = (0..20).map(|handle| chunk(&[segment(handle, 4), segment(handle, 4)])).collect();
+    let writes = (0..2).map(|handle| chunk(&[segment(handle, 4); 40])).collect();
     let offered = Chunks { writes, reply: Some(chunk(&[segment(99, 4096)])), ..Chunks::default() };
-    // Ours to send are short, theirs may be longer.
-    let agreed = Agreed { send_bytes: 512, ..AGREED };
-    let mut server = Server::new(agreed, LIMITS);
+    let mut server = Server::new(AGREED, LIMITS);
     server.handle_receive(&encoded(7, 4, Body::Message(offered), &rpc(7, 0, 60)));
-    let mut answers = Vec::new();
+    let (mut calls, mut answers) = (0, Vec::new());
     while let Some(output) = server.poll_output() {
         match output {
-            server::Output::Call { request, .. } => server.reply(request, rpc(7, 1, 24), None),
+            server::Output::Call { request, .. } => {
+                calls += 1;
+                server.reply(request, rpc(7, 1, 24), None);
+            }
             server::Output::Send { bytes, .. } => answers.push(bytes),
             server::Output::Write { .. } => panic!("nothing is written for an answer that is not sent"),
             _ => {}
         }
     }
-    assert!(answers.len() == 1 && answers[0].len() <= 512, "{answers:?}");
+    assert_eq!(calls, 1);
+    assert!(answers.len() == 1 && answers[0].len() <= 1024, "{answers:?}");
     assert_eq!(decoded(&answers[0]).0.body, Body::Error(HeaderError::Chunk));
 }
