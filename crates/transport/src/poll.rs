@@ -184,7 +184,7 @@ mod tests {
         let waker = Waker::new(&poller, 7).unwrap();
         let mut events = Events::new();
         waker.wake();
-        poller.wait(&mut events, Some(Duration::from_secs(5))).unwrap();
+        poller.wait(&mut events, Some(Duration::from_secs(120))).unwrap();
         assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [7]);
         waker.clear();
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();

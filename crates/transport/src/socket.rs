@@ -289,7 +289,7 @@ mod tests {
         let living = TcpStream::connect(address).unwrap();
         let mut accepted = Vec::new();
         while !accepted.contains(&living.local_addr().unwrap()) {
-            poller.wait(&mut crate::poll::Events::new(), Some(Duration::from_secs(5))).unwrap();
+            poller.wait(&mut crate::poll::Events::new(), Some(Duration::from_secs(120))).unwrap();
             accepted.extend(accept(listener.as_fd()).unwrap().map(|(_, peer)| peer));
         }
     }
@@ -306,7 +306,7 @@ mod tests {
         };
         let poller = crate::poll::Poller::new().unwrap();
         poller.add(&socket, 0, crate::poll::Interest::WRITE).unwrap();
-        poller.wait(&mut crate::poll::Events::new(), Some(Duration::from_secs(5))).unwrap();
+        poller.wait(&mut crate::poll::Events::new(), Some(Duration::from_secs(120))).unwrap();
         assert_eq!(connect_result(socket.as_fd()).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 

@@ -1,8 +1,10 @@
 //! A server under measurement: a command that was started, whoever made it.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,6 +20,11 @@ const END_PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 /// What is shown of the output of a server that failed.
 const OUTPUT_BYTES: usize = 400;
+
+/// Below what Linux gives to outgoing connections (`net.ipv4.ip_local_port_range` begins at 32768).
+const PORTS: Range<u16> = 10_000..32_768;
+/// That many of them are looked at.
+const PORTS_TRIED: usize = 64;
 
 /// A server and how it is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +64,14 @@ pub struct Running {
 }
 
 fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    // Not one that the system gives to outgoing connections: who asks whether the server is there already could be given
+    // that very port, and be connected to itself.
+    let from = RandomState::new().hash_one(()) as usize;
+    let some = PORTS.cycle().skip(from % PORTS.len()).take(PORTS_TRIED);
+    let listen = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let free = some.map(listen).find(Result::is_ok);
+    let bound = free.unwrap_or_else(|| listen(0))?;
+    Ok(bound.local_addr()?.port())
 }
 
 impl Running {
