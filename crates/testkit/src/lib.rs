@@ -17,7 +17,7 @@ pub use cpu::stay_on_one_cpu;
 pub use deadline::Deadline;
 pub use ports::{free_port, free_port_on};
 pub use process::{Process, Stream};
-pub use program::{find_program, require_program};
+pub use program::{copy_program, find_program, require_program};
 pub use tempfile::TempDir;
 
 /// An empty directory of its own, removed when dropped.

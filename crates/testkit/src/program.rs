@@ -1,6 +1,7 @@
 //! Programs from the system's packages that a suite runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Where root's programs live; often missing from a user's PATH.
 const ROOT_PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
@@ -55,6 +56,19 @@ pub fn require_program(name: &str) -> PathBuf {
         let package = PACKAGES.iter().find(|known| known.0 == name).map_or(name, |known| known.1);
         panic!("{name} is not installed; try: apt-get install {package}")
     })
+}
+
+/// Copies a program to where it is to be run from, its mode but for set-user-id with it.
+///
+/// It is another process that writes the copy. Had this one a descriptor to write it, a child that another thread starts
+/// right then would have it too until it runs its own program, and nobody can run a file that somebody may write to
+/// (ETXTBSY).
+///
+/// # Panics
+/// When it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg(from).arg(to).status();
+    assert!(done.is_ok_and(|status| status.success()), "cannot copy {} to {}", from.display(), to.display());
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub fn as_root_and_not(test: &str, body: impl FnOnce()) {
         let place = tempfile::tempdir().unwrap();
         std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let program = place.path().join("program");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        testkit::copy_program(&std::env::current_exe().unwrap(), &program);
         // The standard library drops the groups, too.
         run(Command::new(program).uid(SOMEBODY).gid(SOMEBODY), test, "as an ordinary user");
     }

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use testkit::{Deadline, Process, TempDir, require_program, temp_dir};
+use testkit::{Deadline, Process, TempDir, copy_program, require_program, temp_dir};
 
 /// `daemon`, whom every Debian knows: fusermount3 wants a name.
 const USER: u32 = 1;
@@ -28,7 +28,7 @@ impl Rig {
         let place = temp_dir("ordinary-user");
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         // Where this is built, others may not be let in.
-        fs::copy(env!("CARGO_BIN_EXE_trunkline"), place.path().join("trunkline")).unwrap();
+        copy_program(Path::new(env!("CARGO_BIN_EXE_trunkline")), &place.path().join("trunkline"));
         fs::create_dir(place.path().join("mnt")).unwrap();
         chown(place.path().join("mnt"), Some(USER), Some(USER)).unwrap();
         Self { server, _by_root: by_root, place }
@@ -141,7 +141,7 @@ fn what_keeps_an_ordinary_user_from_mounting_is_said_with_what_to_do() {
     let without = rig.run(&format!("export FUSERMOUNT_PATH=/nonexistent; {mount}"));
     assert_refused(&without, "there is no fusermount3", "apt-get install fuse3");
     let copy = rig.place.path().join("fusermount3");
-    fs::copy(require_program("fusermount3"), &copy).unwrap();
+    copy_program(&require_program("fusermount3"), &copy);
     fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
     let powerless = rig.run(&format!("export FUSERMOUNT_PATH={}; {mount}", copy.display()));
     assert_refused(&powerless, "not permitted", "chmod u+s");
