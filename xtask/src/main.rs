@@ -3,8 +3,8 @@
 //!
 //! `check` reads the sources and says whether they may be committed; `test` runs every suite this machine
 //! can run and says by name what it could not; `bench` measures the table of figures, `faults` what failing
-//! links and servers cost; `soak` lets them fail at random for as long as one likes; `spec` lists which sections of the standards are cited, and which of them no test
-//! proves.
+//! links and servers cost; `soak` lets them fail at random for as long as one likes; `spec` lists which sections of
+//! the standards are cited, and which of them no test proves.
 #![forbid(unsafe_code)]
 
 mod bench;
