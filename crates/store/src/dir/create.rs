@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::mem::discriminant;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// The longest target of a symbolic link: a path with its NUL fits in a page.
@@ -108,7 +108,7 @@ impl Shared {
         Ok(node)
     }
 
-    /// Makes a file without a name, sets its times, and only then links it into its directory.
+    /// Makes a file that has the verifier in its times before it has its name.
     fn make_exclusive(
         &self,
         caller: Caller<'_>,
@@ -117,27 +117,9 @@ impl Shared {
         verifier: [u8; 8],
     ) -> Result<Arc<Node>> {
         let set = verifier_times(verifier);
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let unnamed = {
-            let _acting = self.identity.act_as(caller)?;
-            match rustix::fs::openat2(&parent.place, c".", flags, Mode::empty(), WITHIN) {
-                Ok(fd) => {
-                    rustix::fs::futimens(&fd, &timestamps(&set))?;
-                    let from = own_path(fd.as_fd());
-                    rustix::fs::linkat(
-                        rustix::fs::CWD,
-                        from,
-                        &parent.place,
-                        called,
-                        AtFlags::SYMLINK_FOLLOW,
-                    )?;
-                    Some(fd)
-                }
-                Err(errno) if lacks_unnamed_files(errno) => None,
-                Err(errno) => return Err(errno.into()),
-            }
+        let Some(fd) = self.make_and_link(caller, parent, called, &set)? else {
+            return self.make_file(caller, parent, called, &set);
         };
-        let Some(fd) = unnamed else { return self.make_file(caller, parent, called, &set) };
         let place = self.child(parent, called.to_bytes(), ResolveFlags::empty())?;
         let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
         let made = rustix::fs::fstat(&fd)?;
@@ -147,6 +129,32 @@ impl Shared {
         }
         node.adopt(fd);
         Ok(node)
+    }
+
+    /// Makes a file without a name, sets its times, and only then links it into its directory. `None` where the file
+    /// system makes no such files.
+    fn make_and_link(
+        &self,
+        caller: Caller<'_>,
+        parent: &Node,
+        called: &CStr,
+        set: &SetAttributes,
+    ) -> Result<Option<OwnedFd>> {
+        let _acting = self.identity.act_as(caller)?;
+        // As with O_EXCL a name that is taken comes before whatever else would keep the file from being made.
+        if rustix::fs::statat(&parent.place, called, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Err(Error::Exists);
+        }
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let fd = match rustix::fs::openat2(&parent.place, c".", flags, Mode::empty(), WITHIN) {
+            Ok(fd) => fd,
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        rustix::fs::futimens(&fd, &timestamps(set))?;
+        let from = own_path(fd.as_fd());
+        rustix::fs::linkat(rustix::fs::CWD, from, &parent.place, called, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(Some(fd))
     }
 
     fn make_other(
@@ -311,11 +319,6 @@ fn new_name(parent: &Node, name: &[u8]) -> Result<CString> {
     parent.require_directory()?;
     let called = check_name(name)?;
     if is_dots(name) { Err(Error::Exists) } else { Ok(called) }
-}
-
-/// Whether a file system, or the kernel, makes no files without a name (`O_TMPFILE`).
-fn lacks_unnamed_files(errno: Errno) -> bool {
-    matches!(errno, Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL)
 }
 
 /// Kept in the seconds of the times, of which every file system here keeps 31 bits.

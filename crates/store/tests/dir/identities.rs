@@ -63,6 +63,23 @@ fn two_users_do_not_see_each_others_files() {
 }
 
 #[test]
+fn an_exclusive_create_tells_first_that_a_name_is_taken_and_only_to_who_may_look() {
+    as_root(|| {
+        let home = Home::new();
+        let store = open_to_all(&home);
+        for (name, permissions, taken) in
+            [("readable", 0o755, Error::Exists), ("private", 0o700, Error::Access)]
+        {
+            let within = directory(&store, ANN, store.root(), name, permissions);
+            file(&store, ANN, within, "taken", 0o644);
+            let create = |name: &[u8]| store.create(BEN, within, name, NewObject::FileExclusive([7; 8])).1;
+            assert_eq!(create(b"taken"), Err(taken), "{name}");
+            assert_eq!(create(b"free"), Err(Error::Access), "{name}");
+        }
+    });
+}
+
+#[test]
 fn sticky_directories_and_groups_are_the_kernels_rules() {
     as_root(|| {
         let home = Home::new();
