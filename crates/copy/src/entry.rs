@@ -1,7 +1,5 @@
 //! Names and attributes as both sides have them.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-
 use nfs3::{Fattr3, FileHandle, FileType, NfsTime};
 use rustix::fs::Stat;
 
@@ -126,38 +124,6 @@ impl From<&Fattr3> for Attributes {
             atime: time(of.atime),
             mtime: time(of.mtime),
             ctime: time(of.ctime),
-        }
-    }
-}
-
-impl From<&std::fs::Metadata> for Attributes {
-    fn from(of: &std::fs::Metadata) -> Self {
-        let time = |seconds, nanoseconds: i64| Time {
-            seconds,
-            nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
-        };
-        let kind = of.file_type();
-        Self {
-            kind: match kind {
-                _ if kind.is_dir() => Kind::Directory,
-                _ if kind.is_symlink() => Kind::Symlink,
-                _ if kind.is_fifo() => Kind::Fifo,
-                _ if kind.is_socket() => Kind::Socket,
-                _ if kind.is_char_device() => Kind::CharacterDevice,
-                _ if kind.is_block_device() => Kind::BlockDevice,
-                _ => Kind::File,
-            },
-            mode: of.mode() & 0o7777,
-            uid: of.uid(),
-            gid: of.gid(),
-            size: of.size(),
-            used: of.blocks().saturating_mul(512),
-            device: (rustix::fs::major(of.rdev()), rustix::fs::minor(of.rdev())),
-            links: u32::try_from(of.nlink()).unwrap_or(u32::MAX),
-            id: (of.dev(), of.ino()),
-            atime: time(of.atime(), of.atime_nsec()),
-            mtime: time(of.mtime(), of.mtime_nsec()),
-            ctime: time(of.ctime(), of.ctime_nsec()),
         }
     }
 }

@@ -30,9 +30,9 @@ impl Origin {
     /// # Errors
     /// What the system says.
     pub fn local(path: &Path, follow: bool) -> Result<Self> {
-        let examined = if follow { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
-        let metadata = examined.map_err(Error::local("cannot examine it"))?;
-        let attributes = Attributes::from(&metadata);
+        let examined = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
+        let stat = examined.map_err(|errno| Error::local("cannot examine it")(errno.into()))?;
+        let attributes = Attributes::from(&stat);
         let written = path;
         // A link that is followed, as `link/` is too, is opened as what it points to.
         let follow = follow || ends_with(path, b"/");

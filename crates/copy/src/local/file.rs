@@ -106,8 +106,8 @@ impl Source for LocalSource {
     }
 
     fn attributes(&self) -> Result<Attributes> {
-        let metadata = self.file.metadata().map_err(Error::local("cannot examine it"))?;
-        Ok(Attributes::from(&metadata))
+        let stat = tried("cannot examine it", rustix::fs::fstat(&self.file))?;
+        Ok(Attributes::from(&stat))
     }
 }
 
