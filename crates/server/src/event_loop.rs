@@ -299,11 +299,11 @@ impl EventLoop {
         let bound = self.group.limits.connections_max.div_ceil(self.peers.len()).max(1);
         if self.deadline.is_some() {
             tracing::info!(peer = %accepted.peer, "connection refused: the server is draining");
-            return self.turn_away(&accepted);
+            return self.turn_away(accepted);
         }
         if self.connections.len() >= bound && !self.evict() {
             tracing::warn!(peer = %accepted.peer, bound, "connection refused: at the bound, and none is idle");
-            return self.turn_away(&accepted);
+            return self.turn_away(accepted);
         }
         self.count_accepted(node);
         let connection = Connection::new(accepted, &self.group, self.alive);
@@ -316,17 +316,21 @@ impl EventLoop {
             }
             Err(error) => {
                 tracing::warn!(%error, "connection refused: it cannot be waited for");
+                connection.end(&Close::System(error), &self.poller, &self.peers);
                 self.forget(node);
             }
         }
     }
 
     /// The peer must not take a silent close for a served connection.
-    fn turn_away(&self, accepted: &Accepted) {
-        // Who came over RDMA learns it by the end of the connection.
-        if let Link::Tcp(socket) = &accepted.link {
-            // A socket that is gone already needs no reset.
-            let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(socket));
+    fn turn_away(&self, accepted: Accepted) {
+        match accepted.link {
+            Link::Tcp(socket) => {
+                // A socket that is gone already needs no reset.
+                let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&socket));
+            }
+            // It learns it by the end of the connection, which takes too long to be waited for here.
+            Link::Rdma(responder) => self.peers.end_over_rdma(responder),
         }
         self.forget(accepted.node);
     }

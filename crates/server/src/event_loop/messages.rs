@@ -182,7 +182,7 @@ impl Peers {
         let refused = match started {
             Ok(started) => {
                 let made = porter.insert(started).make(Visitor { incoming, accepted, on_loop });
-                made.is_err().then(|| "too many wait to be let in".to_owned())
+                made.err().map(str::to_owned)
             }
             Err(error) => Some(error.to_string()),
         };

@@ -56,16 +56,13 @@ impl Porter {
         Ok(Self { jobs, waiting, thread })
     }
 
-    /// Lets somebody in; gives them back when too many are waiting.
-    pub fn make(&self, visitor: Visitor) -> Result<(), Visitor> {
+    /// Lets somebody in; tells why not.
+    pub fn make(&self, visitor: Visitor) -> Result<(), &'static str> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(visitor);
+            return Err("too many wait to be let in");
         }
-        self.jobs.send(Job::Make(visitor)).map_err(|job| match job.0 {
-            Job::Make(visitor) => visitor,
-            Job::End(_) => unreachable!("what could not be sent is what was to be"),
-        })
+        self.jobs.send(Job::Make(visitor)).map_err(|_| "the thread that lets them in has ended")
     }
 
     /// Ends a connection, some time soon.
