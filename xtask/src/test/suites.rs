@@ -40,6 +40,28 @@ pub(crate) struct Suite {
     pub(crate) needs: &'static [Need],
 }
 
+/// What both suites in the virtual machine need.
+const VM_PACKAGES: &[&str] = &[
+    "btrfs-progs",
+    "busybox-static",
+    "e2fsprogs",
+    "fio",
+    "ibverbs-providers",
+    "iproute2",
+    "kmod",
+    "libibverbs1",
+    "librdmacm1",
+    "nfs-common",
+    "nfs-kernel-server",
+    "qemu-system-x86",
+    "rdma-core",
+    "rpcbind",
+    "util-linux",
+    "xfsprogs",
+];
+/// What both suites with a mounted directory over links that fail need.
+const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "util-linux"];
+
 /// All suites.
 pub(crate) const SUITES: &[Suite] = &[
     Suite {
@@ -93,7 +115,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "--skip",
             "none_of_all_faults",
         ],
-        packages: &["fuse3", "iproute2", "nftables", "util-linux"],
+        packages: FAULTS_PACKAGES,
         needs: &[Need::Root, Need::NetNamespaces, Need::Fuse],
     },
     Suite {
@@ -111,7 +133,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "none_of_all_faults",
             "--nocapture",
         ],
-        packages: &["fuse3", "iproute2", "nftables", "util-linux"],
+        packages: FAULTS_PACKAGES,
         needs: &[Need::Root, Need::NetNamespaces, Need::Fuse],
     },
     Suite {
@@ -194,24 +216,7 @@ pub(crate) const SUITES: &[Suite] = &[
         tier: Tier::Ci,
         minutes: 9,
         command: &["test", "--package", "trunkline", "--test", "vm", "--", "--skip", "under_the_kernels"],
-        packages: &[
-            "btrfs-progs",
-            "busybox-static",
-            "e2fsprogs",
-            "fio",
-            "ibverbs-providers",
-            "iproute2",
-            "kmod",
-            "libibverbs1",
-            "librdmacm1",
-            "nfs-common",
-            "nfs-kernel-server",
-            "qemu-system-x86",
-            "rdma-core",
-            "rpcbind",
-            "util-linux",
-            "xfsprogs",
-        ],
+        packages: VM_PACKAGES,
         needs: &[],
     },
     Suite {
@@ -229,24 +234,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "under_the_kernels",
             "--nocapture",
         ],
-        packages: &[
-            "btrfs-progs",
-            "busybox-static",
-            "e2fsprogs",
-            "fio",
-            "ibverbs-providers",
-            "iproute2",
-            "kmod",
-            "libibverbs1",
-            "librdmacm1",
-            "nfs-common",
-            "nfs-kernel-server",
-            "qemu-system-x86",
-            "rdma-core",
-            "rpcbind",
-            "util-linux",
-            "xfsprogs",
-        ],
+        packages: VM_PACKAGES,
         needs: &[],
     },
 ];
