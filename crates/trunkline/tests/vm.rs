@@ -77,6 +77,34 @@ fn sh(script: &str) -> String {
     out.into_owned()
 }
 
+/// Measures routes (name, mount options) to a server with workloads (pattern, block, file), in the guest; gives what
+/// `bench` says. Every block is stamped and each read checked, and all files are compared in the end: a wrong block fails the
+/// record.
+#[track_caller]
+fn measured(
+    server: &str,
+    repeats: u32,
+    routes: &[(&str, String)],
+    workloads: &[(&str, &str, &str)],
+) -> String {
+    let mut experiment = format!("name = \"in a guest\"\nrepeats = {repeats}\nwindow_ms = 200\n");
+    experiment += &format!("[target]\nserver = \"{server}\"\n");
+    for (name, options) in routes {
+        experiment += &format!("[[route]]\nname = \"{name}\"\noptions = \"{options}\"\n");
+    }
+    for (pattern, block, file) in workloads {
+        experiment += &format!(
+            "[[workload]]\nname = \"{pattern}-{block}\"\npattern = \"{pattern}\"\nblock = \"{block}\"\n\
+             file = \"{file}\"\ndepth = 2\nreaders = 1\nwriters = 1\n"
+        );
+    }
+    let program = trunkline().display();
+    sh(&format!(
+        "cat > /root/experiment.toml <<'END'\n{experiment}END\n\
+         {program} bench --no-report --record /root/record.json /root/experiment.toml"
+    ))
+}
+
 /// Our program, by its whole path.
 fn trunkline() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_trunkline"))

@@ -1,52 +1,7 @@
 //! Our client on our own group over RDMA: one connection, and several to each node.
 
 use crate::kernel_client::started;
-use crate::{alone, sh, trunkline};
-
-/// Stamped blocks of three sizes, each read checked, and all files compared in the end: a wrong block fails the record.
-const EXPERIMENT: &str = r#"
-name = "a group of ours"
-repeats = 1
-window_ms = 200
-
-[target]
-server = "10.77.1.2:/export"
-
-[[route]]
-name = "rdma"
-options = "proto=rdma,mountport=12070,nconnect=1"
-
-[[route]]
-name = "rdma-mp"
-options = "proto=rdma,mountport=12070,nconnect=4,remoteports=10.77.1.1~10.77.1.2,spread_reads,spread_writes"
-
-[[workload]]
-name = "random-4k"
-pattern = "random"
-block = "4KiB"
-depth = 2
-readers = 1
-writers = 1
-file = "128KiB"
-
-[[workload]]
-name = "sequential-64k"
-pattern = "sequential"
-block = "64KiB"
-depth = 2
-readers = 1
-writers = 1
-file = "512KiB"
-
-[[workload]]
-name = "sequential-1m"
-pattern = "sequential"
-block = "1MiB"
-depth = 2
-readers = 1
-writers = 1
-file = "2MiB"
-"#;
+use crate::{alone, measured, sh, trunkline};
 
 /// The kernel knows of no queue pair and no memory once both ends are gone.
 #[test]
@@ -60,21 +15,24 @@ fn our_client_finds_what_it_wrote_on_a_group_of_ours_over_rdma() {
     ];
     let serve: Vec<String> = serve.join(" ").split(' ').map(str::to_owned).collect();
     let server = started(&serve);
-    let experiment = EXPERIMENT.replace("nconnect=", "port=20070,nconnect=");
+    let rdma = "proto=rdma,port=20070,mountport=12070";
+    let several = format!("{rdma},nconnect=4,remoteports=10.77.1.1~10.77.1.2");
+    let routes = [
+        ("rdma", format!("{rdma},nconnect=1")),
+        ("rdma-mp", format!("{several},spread_reads,spread_writes")),
+    ];
+    let workloads =
+        [("random", "4KiB", "128KiB"), ("sequential", "64KiB", "512KiB"), ("sequential", "1MiB", "2MiB")];
+    let said = measured("10.77.1.2:/export", 1, &routes, &workloads);
+    assert!(said.contains("rdma-mp") && !said.contains("skipped"), "both were measured: {said}");
     let program = trunkline().display();
-    let said = sh(&format!(
-        "cat > /root/both-ends.toml <<'END'
-{experiment}
-END
-         {program} bench --no-report --record /root/both-ends.json /root/both-ends.toml
-         rdma='proto=rdma,port=20070,mountport=12070,nconnect=4,remoteports=10.77.1.1~10.77.1.2'
-         mkdir /root/ours; cd /root/ours
+    sh(&format!(
+        "mkdir /root/ours; cd /root/ours
          for size in 0 1 4097 65537 3000001; do head -c $size /dev/urandom > f-$size; done
-         {program} cp -r -o $rdma /root/ours nfs://10.77.1.2/export/ours
-         {program} cp -r -o $rdma nfs://10.77.1.2/export/ours /root/ours-back
+         {program} cp -r -o {several} /root/ours nfs://10.77.1.2/export/ours
+         {program} cp -r -o {several} nfs://10.77.1.2/export/ours /root/ours-back
          diff -r /root/ours /root/ours-back"
     ));
-    assert!(said.contains("rdma-mp") && !said.contains("skipped"), "both were measured: {said}");
     server.signal(rustix::process::Signal::KILL);
     drop(server);
     // What a mount of another case still has may go meanwhile; nothing of a program may be new.

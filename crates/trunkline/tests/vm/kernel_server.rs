@@ -1,45 +1,9 @@
 //! Our client on the Linux kernel's NFS server, on two of its addresses, over TCP and over RDMA.
 
-use crate::{alone, lab, sh, trunkline};
+use crate::{alone, lab, measured, sh, trunkline};
 use std::process::Command;
 use std::sync::OnceLock;
 use verbs::{Alive, alive};
-
-/// Stamped blocks, each read checked, and all files compared in the end: a wrong block fails the record.
-const EXPERIMENT: &str = r#"
-name = "the kernel's server"
-repeats = 2
-window_ms = 200
-
-[target]
-server = "10.77.1.2:/srv/export"
-
-[[route]]
-name = "tcp-mp"
-options = "nconnect=2,port=2049,mountport=20048,remoteports=10.77.1.1~10.77.1.2,spread_reads,spread_writes"
-
-[[route]]
-name = "rdma-mp"
-options = "proto=rdma,nconnect=2,remoteports=10.77.1.1~10.77.1.2,spread_reads,spread_writes"
-
-[[workload]]
-name = "random-4k"
-pattern = "random"
-block = "4KiB"
-depth = 2
-readers = 1
-writers = 1
-file = "256KiB"
-
-[[workload]]
-name = "sequential-64k"
-pattern = "sequential"
-block = "64KiB"
-depth = 1
-readers = 1
-writers = 1
-file = "1MiB"
-"#;
 
 /// Starts the server, once for all cases: TCP, and RDMA on the usual port.
 fn served() {
@@ -61,18 +25,20 @@ fn served() {
 fn our_client_finds_what_it_wrote_on_two_addresses_of_the_kernel() {
     let _turn = alone();
     served();
-    let program = trunkline().display();
-    let said = sh(&format!(
-        "cat > /root/experiment.toml <<'END'
-{EXPERIMENT}
-END
-         {program} bench --no-report --record /root/record.json /root/experiment.toml
-         ls -A /srv/export"
-    ));
+    let two = "nconnect=2,remoteports=10.77.1.1~10.77.1.2,spread_reads,spread_writes";
+    let routes =
+        [("tcp-mp", format!("port=2049,mountport=20048,{two}")), ("rdma-mp", format!("proto=rdma,{two}"))];
+    let said = measured(
+        "10.77.1.2:/srv/export",
+        2,
+        &routes,
+        &[("random", "4KiB", "256KiB"), ("sequential", "64KiB", "1MiB")],
+    );
     assert!(said.contains("tcp-mp") && said.contains("rdma-mp"), "{said}");
     assert!(!said.contains("skipped"), "both were measured: {said}");
     assert!(said.contains("emulated"), "nobody takes them for a machine's: {said}");
-    assert!(!said.contains("trunkline-bench-"), "its files are removed: {said}");
+    let left = sh("ls -A /srv/export");
+    assert!(!left.contains("trunkline-bench-"), "its files are removed: {left}");
 }
 
 /// Sizes that are inline and not, and no multiples of four; a listing and a link that need memory for their replies.
