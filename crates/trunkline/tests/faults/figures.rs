@@ -26,8 +26,10 @@ pub struct Times {
 /// One fault, once.
 #[derive(Debug, Clone, Default)]
 pub struct Repeat {
-    /// The longest wait for an answer of the calls that were under way in the fault or came then.
+    /// The longest time in which some worker of the load, with its eight calls under way, had none of them answered.
     gap_ms: f64,
+    /// The longest wait for an answer of the calls that were under way in the fault or came then.
+    slowest_ms: f64,
     /// The longest wait before it.
     usual_ms: f64,
     /// The longest time in which no call of anybody was answered.
@@ -68,6 +70,16 @@ fn longest_still_ms(completions: &[Completion], from: Instant, to: Instant) -> f
     beside.map(|(earlier, later)| (*later - *earlier).as_secs_f64() * 1e3).fold(0.0, f64::max)
 }
 
+/// The same for whichever worker it is longest.
+fn longest_gap_ms(completions: &[Completion], from: Instant, to: Instant) -> f64 {
+    let workers = completions.iter().map(|call| call.worker + 1).max().unwrap_or(0);
+    let own = |worker| {
+        let calls = completions.iter().copied().filter(|call: &Completion| call.worker == worker);
+        longest_still_ms(&calls.collect::<Vec<_>>(), from, to)
+    };
+    (0..workers).map(own).fold(0.0, f64::max)
+}
+
 /// How long it takes from a time until a step's throughput is at least this.
 fn back_ms(completions: &[Completion], from: Instant, to: Instant, wanted: f64) -> Option<f64> {
     let mut at = from;
@@ -91,7 +103,8 @@ impl Repeat {
         let settled = struck + (healed - struck) / 2;
         let late = healed + (ended - healed) / 2;
         Self {
-            gap_ms: longest_ms(calls, struck, healed),
+            gap_ms: longest_gap_ms(calls, struck, healed),
+            slowest_ms: longest_ms(calls, struck, healed),
             usual_ms: longest_ms(&earlier, loaded, struck),
             still_ms: longest_still_ms(calls, struck, healed),
             lasted_ms: (healed - struck).as_secs_f64() * 1e3,
@@ -111,8 +124,8 @@ impl Repeat {
 
     fn json(&self) -> Value {
         json!({
-            "gap_ms": rounded(self.gap_ms), "usual_ms": rounded(self.usual_ms), "still_ms": rounded(self.still_ms),
-            "lasted_ms": rounded(self.lasted_ms), "mb_s_before": rounded(self.before / 1e6),
+            "gap_ms": rounded(self.gap_ms), "slowest_ms": rounded(self.slowest_ms),
+            "usual_ms": rounded(self.usual_ms), "still_ms": rounded(self.still_ms), "lasted_ms": rounded(self.lasted_ms), "mb_s_before": rounded(self.before / 1e6),
             "mb_s_during": rounded(self.during / 1e6), "mb_s_after": rounded(self.after / 1e6),
             "share_back_ms": self.share_ms.map(rounded), "full_back_ms": self.full_ms.map(rounded),
             "calls": self.calls, "moved": self.moved, "failed": self.failed, "lost": self.lost,
@@ -154,8 +167,8 @@ fn verdict(fault: Fault, repeats: &[Repeat]) -> String {
 }
 
 pub const HEAD: &str = "\
-| fault | times | lasts s | gap ms | worst | usual | still ms | MB/s before | during | after | share back ms | full back ms | moved | failed | lost | doubled | in doubt | limits |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+| fault | times | lasts s | gap ms | worst | still ms | slowest call ms | worst | usual | MB/s before | during | after | share back ms | full back ms | moved | failed | lost | doubled | in doubt | limits |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// A line of the table: a fault, as often as it was tried.
 pub fn line(fault: Fault, repeats: &[Repeat]) -> String {
@@ -166,14 +179,17 @@ pub fn line(fault: Fault, repeats: &[Repeat]) -> String {
     };
     let sum = |value: fn(&Repeat) -> usize| repeats.iter().map(value).sum::<usize>().to_string();
     let (gap, worst) = middle(|repeat| repeat.gap_ms);
+    let (slowest, slowest_worst) = middle(|repeat| repeat.slowest_ms);
     let cells = [
         fault.name().to_owned(),
         repeats.len().to_string(),
         format!("{:.1}", middle(|repeat| repeat.lasted_ms / 1e3).0),
         format!("{gap:.0}"),
         format!("{worst:.0}"),
-        format!("{:.0}", middle(|repeat| repeat.usual_ms).0),
         format!("{:.0}", middle(|repeat| repeat.still_ms).0),
+        format!("{slowest:.0}"),
+        format!("{slowest_worst:.0}"),
+        format!("{:.0}", middle(|repeat| repeat.usual_ms).0),
         format!("{:.0}", middle(|repeat| repeat.before / 1e6).0),
         format!("{:.0}", middle(|repeat| repeat.during / 1e6).0),
         format!("{:.0}", middle(|repeat| repeat.after / 1e6).0),
@@ -236,10 +252,29 @@ fn the_middle_and_the_worst_of_some_values_are_found() {
 }
 
 #[test]
-fn a_gap_is_the_longest_wait_of_a_call_that_met_the_fault() {
+fn a_gap_is_the_longest_time_in_which_some_worker_had_no_answer() {
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let call = |worker: usize, from: u64, to: u64| Completion {
+        worker,
+        submitted: at(from),
+        took: Duration::from_millis(to - from),
+        bytes: 1000,
+    };
+    // The first worker is answered all the time but for its one slow call, the second waits.
+    let calls =
+        [call(0, 0, 1000), call(0, 0, 1050), call(0, 900, 1100), call(1, 0, 1010), call(1, 990, 1090)];
+    assert_eq!(longest_gap_ms(&calls, at(1000), at(1100)).round(), 80.0);
+    assert_eq!(longest_still_ms(&calls, at(1000), at(1100)).round(), 40.0);
+    assert_eq!(longest_gap_ms(&[], at(1000), at(1100)), 0.0);
+}
+
+#[test]
+fn the_slowest_call_is_one_that_met_the_fault() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
     let call = |from: u64, to: u64| Completion {
+        worker: 0,
         submitted: at(from),
         took: Duration::from_millis(to - from),
         bytes: 1000,

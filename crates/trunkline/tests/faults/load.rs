@@ -27,6 +27,8 @@ const NAMES_MAX: usize = 40;
 /// One call that was answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion {
+    /// Whose call it was.
+    pub worker: usize,
     pub submitted: Instant,
     pub took: Duration,
     pub bytes: usize,
@@ -114,7 +116,8 @@ impl Load {
         for worker in 0..NAMERS {
             let (shared, random) = (Arc::clone(&shared), Rng::with_seed(seed ^ 0x100 ^ worker as u64));
             let directory = format!("{label}-names-{worker}");
-            workers.push(std::thread::spawn(move || name(&shared, &directory, random)));
+            let number = WORKERS + worker;
+            workers.push(std::thread::spawn(move || name(&shared, number, &directory, random)));
         }
         Self { shared, workers }
     }
@@ -207,7 +210,7 @@ fn read_and_write(shared: &Shared, worker: usize, mut random: Rng) -> Outcome {
         let Some((call, submitted, pending)) = under_way.pop_front() else { return outcome };
         let done = pending.wait();
         outcome.calls += 1;
-        outcome.completions.push(Completion { submitted, took: done.latency, bytes: BLOCK_BYTES });
+        outcome.completions.push(Completion { worker, submitted, took: done.latency, bytes: BLOCK_BYTES });
         match call {
             Call::Write { block, generation } => match done.result {
                 Ok(_) => shared.history(worker, |history| history.acknowledge(block, generation)),
@@ -236,7 +239,7 @@ struct Names<'a> {
 
 /// Makes, links, renames and removes names that nobody else uses, one after the other: an error is something that
 /// was done twice, or not at all.
-fn name(shared: &Shared, label: &str, mut random: Rng) -> Outcome {
+fn name(shared: &Shared, worker: usize, label: &str, mut random: Rng) -> Outcome {
     let mut outcome = Outcome::default();
     let mount = &shared.mount;
     let made = mount.make_directory(mount.root(), label.as_bytes(), Sattr3::default());
@@ -248,7 +251,7 @@ fn name(shared: &Shared, label: &str, mut random: Rng) -> Outcome {
         let submitted = Instant::now();
         let (what, result) = names.change(format!("{number}").into_bytes(), &mut random);
         outcome.calls += 1;
-        outcome.completions.push(Completion { submitted, took: submitted.elapsed(), bytes: 0 });
+        outcome.completions.push(Completion { worker, submitted, took: submitted.elapsed(), bytes: 0 });
         match result {
             Ok(()) => {}
             Err(error) if matches!(error.status(), Some(Status::EXIST | Status::NOENT)) => {
