@@ -2,7 +2,7 @@
 
 use crate::again::with_own_mounts;
 use crate::beneath::many;
-use crate::fixture::{Home, ROOT, list};
+use crate::fixture::{Home, ROOT, directory, file, list, look, read, write};
 use crate::listing::{all_are_listed_once, changes_in_between_disturb_nothing};
 use std::process::Command;
 use store::{Error, Store};
@@ -48,5 +48,62 @@ fn names_are_numbered_where_offsets_do_not_stay_good() {
             Err(Error::BadCookie),
             "a number of an earlier numbering is no place in this one"
         );
+    });
+}
+
+/// An overlay that has an overlay beneath: each adds 21 bytes and more to the handle of the one below.
+fn mount_overlay_over_overlay(home: &Home) {
+    let run = |line: &str| {
+        let done = Command::new("sh").args(["-ec", line]).current_dir(home.beside("")).status();
+        assert!(done.unwrap().success(), "{line}");
+    };
+    run("mkdir lower lower/d upper-1 work-1 inner upper-2 work-2
+         echo within > lower/d/f; echo gone > lower/gone; echo once > lower/once
+         with='index=on,nfs_export=on,xino=on'
+         mount -t overlay one -o lowerdir=lower,upperdir=upper-1,workdir=work-1,$with inner
+         mount -t overlay two -o lowerdir=inner,upperdir=upper-2,workdir=work-2,$with export");
+}
+
+#[test]
+fn kernel_handles_that_do_not_fit_ours_are_found_by_the_map() {
+    with_own_mounts("mounts::kernel_handles_that_do_not_fit_ours_are_found_by_the_map", || {
+        let home = Home::new();
+        mount_overlay_over_overlay(&home);
+        let store = home.open();
+        let root = store.root();
+        let found = |store: &store::DirStore| {
+            let inner = look(store, look(store, root, "d").unwrap().object, "f").unwrap().object;
+            [inner, look(store, root, "gone").unwrap().object, look(store, root, "once").unwrap().object]
+        };
+        let [inner, gone, once] = found(&store);
+        for object in [inner, gone, once] {
+            // A code over the kernel's handle stands for it, which `name.rs` marks by 2.
+            assert_eq!((object.name()[0], object.name().len()), (2, 17), "{object:?}");
+        }
+        assert_eq!(read(&store, ROOT, inner).unwrap(), b"within\n");
+        // The file beneath is copied up by this, and is still the same file.
+        write(&store, ROOT, inner, b"WITHIN").unwrap();
+        assert_eq!(read(&store, ROOT, inner).unwrap(), b"WITHIN\n");
+        store.rename(ROOT, (root, b"once"), (root, b"renamed")).2.unwrap();
+        let new = file(&store, ROOT, root, "new", 0o644);
+        drop(store);
+
+        std::fs::remove_file(home.path("gone")).unwrap();
+        let store = home.open();
+        assert_eq!(read(&store, ROOT, inner).unwrap(), b"WITHIN\n", "after a restart, before any lookup");
+        assert_eq!(read(&store, ROOT, once).unwrap(), b"once\n", "by the name that it has now");
+        assert_eq!(read(&store, ROOT, gone), Err(Error::Stale), "deleted while nobody served");
+        assert_eq!(look(&store, root, "gone"), Err(Error::NotFound));
+        assert!(store.attributes(new).is_ok());
+        // Another file of the same name is not taken for it.
+        std::fs::remove_file(home.path("d/f")).unwrap();
+        std::fs::write(home.path("d/f"), "another").unwrap();
+        assert_eq!(read(&store, ROOT, inner), Err(Error::Stale));
+        let another = look(&store, look(&store, root, "d").unwrap().object, "f").unwrap().object;
+        assert_ne!(another, inner);
+        assert_eq!(read(&store, ROOT, another).unwrap(), b"another");
+        store.remove(ROOT, root, b"renamed").1.unwrap();
+        assert_eq!(read(&store, ROOT, once), Err(Error::Stale), "deleted through the store");
+        directory(&store, ROOT, root, "e", 0o755);
     });
 }
