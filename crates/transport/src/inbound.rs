@@ -14,8 +14,10 @@ use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Landing, Place, Sink, Slice
 
 /// Bytes taken along after a payload: a few heads. More of it would be payload that must be copied.
 const AFTER_PAYLOAD_BYTES: usize = 2048;
-/// Scratch memory of a loop: 60 calls of 4 KiB WRITE, or 2,000 of READ, in one receive.
-const SCRATCH_BYTES: usize = 256 << 10;
+/// Scratch memory of a loop: 15 calls of 4 KiB WRITE, or 500 of READ, in one receive. With more of it, what is copied
+/// out of the socket is no longer in the processor's nearest caches when it is copied on from here
+/// (docs/PERFORMANCE.md).
+const SCRATCH_BYTES: usize = 64 << 10;
 /// XDR padding after a payload.
 const TAIL_BYTES_MAX: usize = 3;
 
