@@ -130,6 +130,8 @@ impl EventLoop {
                 self.alive = clock::now();
             }
             self.off_loop.beat(self.alive);
+            // Whoever is given a turn in this round has it in the next: one turn for each in a round.
+            let due = std::mem::take(&mut self.again);
             for event in events.iter() {
                 match event.token {
                     WAKER => self.take_messages(),
@@ -138,7 +140,7 @@ impl EventLoop {
                 }
             }
             self.relieve();
-            self.serve_again();
+            self.serve_again(due);
             self.sweep();
         }
     }
@@ -194,8 +196,8 @@ impl EventLoop {
     }
 
     /// One turn of each connection that waits for its next; what they leave over is the next round's.
-    fn serve_again(&mut self) {
-        for key in std::mem::take(&mut self.again) {
+    fn serve_again(&mut self, due: Vec<usize>) {
+        for key in due {
             // The key may be another connection's by now, which waits for nothing.
             if let Some(connection) = self.connections.get_mut(key)
                 && std::mem::take(&mut connection.again)
