@@ -134,7 +134,8 @@ impl Mount {
                 root: root.handle,
                 root_attributes: root.attributes,
             };
-            let shard = Shard::start(index, setup).map_err(|error| MountError::Local(error.to_string()))?;
+            let shard = Shard::start(index, setup, settings.busy_poll)
+                .map_err(|error| MountError::Local(error.to_string()))?;
             shards.push(shard);
         }
         let nodes = u16::try_from(settings.remotes.len()).unwrap_or(u16::MAX);

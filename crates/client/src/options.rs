@@ -29,6 +29,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use transport::busy::BUSY_POLL_DEFAULT;
+
 /// NFS over TCP: IANA's service nfs.
 pub const PORT_TCP: u16 = 2049;
 /// NFS over RDMA: IANA's service nfsrdma.
@@ -134,6 +136,8 @@ pub struct MountOptions {
     pub timeo: Duration,
     /// `retrans`.
     pub retrans: u32,
+    /// `busypoll`.
+    pub busy_poll: Duration,
     /// `soft`: calls fail after their retransmissions; else they wait for ever.
     pub soft: bool,
     /// `ro`.
@@ -169,6 +173,7 @@ impl Default for MountOptions {
             wsize: SIZE_MAX,
             timeo: Duration::from_millis(table::TIMEO_DS * 100),
             retrans: table::RETRANS,
+            busy_poll: BUSY_POLL_DEFAULT,
             soft: false,
             read_only: false,
             attribute_cache: AttributeCache::default(),

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use transport::busy::BUSY_POLL_DEFAULT;
+
 use crate::error::{Error, MountError, Result};
 use crate::options::{Host, Local, MountOptions, Proto, Remotes, Target};
 
@@ -45,6 +47,8 @@ pub struct Settings {
     pub timeo: Duration,
     /// Retransmissions before a soft mount gives up.
     pub retrans: u32,
+    /// How long a loop looks for answers before it sleeps, while that pays; zero: never.
+    pub busy_poll: Duration,
     /// Whether changes are refused here, before they are sent.
     pub read_only: bool,
     /// Connect from a reserved port: always, never, or where it is permitted and one is free.
@@ -86,6 +90,7 @@ impl Settings {
             soft: false,
             timeo: Duration::from_secs(60),
             retrans: 2,
+            busy_poll: BUSY_POLL_DEFAULT,
             read_only: false,
             reserved_port: None,
             congestion: None,
@@ -174,6 +179,7 @@ impl Settings {
             soft: options.soft,
             timeo: options.timeo,
             retrans: options.retrans,
+            busy_poll: options.busy_poll,
             read_only: options.read_only,
             reserved_port: options.reserved_port,
             congestion,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use paths::PathStatus;
 use slab::Slab;
+use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller, Waker};
 
 use crate::call::{Caller, Done, Op, Owner};
@@ -89,8 +90,10 @@ impl Message {
 struct Inbox {
     messages: Mutex<Messages>,
     waker: Waker,
-    /// The loop is about to wait, or waits: it must be woken.
+    /// The loop is about to sleep, or sleeps: it must be woken.
     asleep: AtomicBool,
+    /// There are messages, for a loop that looks for them while it does not sleep.
+    filled: AtomicBool,
 }
 
 #[derive(Default)]
@@ -113,6 +116,7 @@ impl Inbox {
             return;
         }
         messages.waiting.push(message);
+        self.filled.store(true, Ordering::Release);
         drop(messages);
         // The loop sets `asleep` before it looks into the inbox for the last time, so one of the two sees
         // the other.
@@ -148,19 +152,28 @@ impl std::fmt::Debug for Shard {
 }
 
 impl Shard {
-    pub(crate) fn start(index: usize, setup: Setup) -> std::io::Result<Self> {
+    pub(crate) fn start(index: usize, setup: Setup, busy_poll: Duration) -> std::io::Result<Self> {
         let poller = Arc::new(Poller::new()?);
         let inbox = Arc::new(Inbox {
             messages: Mutex::default(),
             waker: Waker::new(&poller, WAKER_TOKEN)?,
             asleep: AtomicBool::new(false),
+            filled: AtomicBool::new(false),
         });
         let ours = Arc::clone(&inbox);
         let thread = std::thread::Builder::new().name(format!("tl-mount-{index}")).spawn(move || {
             let _ending = Ending(Arc::clone(&ours));
             let engine = Engine::new(setup, Arc::clone(&poller));
-            Driver { engine, inbox: ours, poller, tasks: Slab::new(), messages: Vec::new(), closing: false }
-                .run();
+            Driver {
+                engine,
+                inbox: ours,
+                poller,
+                busy: BusyPoll::new(busy_poll),
+                tasks: Slab::new(),
+                messages: Vec::new(),
+                closing: false,
+            }
+            .run();
         })?;
         Ok(Self { inbox, thread: Some(thread) })
     }
@@ -199,6 +212,7 @@ struct Driver {
     engine: Engine,
     inbox: Arc<Inbox>,
     poller: Arc<Poller>,
+    busy: BusyPoll,
     tasks: Slab<Box<dyn Task>>,
     /// Taken from the inbox; its memory is used again.
     messages: Vec<Message>,
@@ -217,14 +231,10 @@ impl Driver {
             if self.closing {
                 break;
             }
-            self.inbox.asleep.store(true, Ordering::SeqCst);
-            let timeout =
-                if self.inbox.lock().waiting.is_empty() { self.wait_time() } else { Duration::ZERO };
-            if let Err(error) = self.poller.wait(&mut events, Some(timeout)) {
+            if let Err(error) = self.wait(&mut events) {
                 tracing::error!(%error, "the loop cannot wait; the mount is closed");
                 break;
             }
-            self.inbox.asleep.store(false, Ordering::SeqCst);
             self.engine.refresh_clock();
             for event in events.iter() {
                 if event.token == WAKER_TOKEN {
@@ -236,6 +246,21 @@ impl Driver {
             self.engine.advance();
         }
         self.close(&mut finished);
+    }
+
+    /// Waits for what is to be done next: looks for it first, while that pays, then sleeps.
+    fn wait(&mut self, events: &mut Events) -> std::io::Result<()> {
+        let timeout = self.wait_time();
+        let inbox = &self.inbox;
+        let came = || inbox.filled.load(Ordering::Acquire);
+        if self.busy.look(&self.poller, events, Some(timeout), came)? {
+            return Ok(());
+        }
+        inbox.asleep.store(true, Ordering::SeqCst);
+        let timeout = if inbox.lock().waiting.is_empty() { timeout } else { Duration::ZERO };
+        self.busy.sleep(&self.poller, events, Some(timeout))?;
+        inbox.asleep.store(false, Ordering::SeqCst);
+        Ok(())
     }
 
     /// How long the loop may wait: until its engine or a task has something to do.
@@ -289,7 +314,10 @@ impl Driver {
     }
 
     fn read_inbox(&mut self) {
-        std::mem::swap(&mut self.inbox.lock().waiting, &mut self.messages);
+        let mut inbox = self.inbox.lock();
+        std::mem::swap(&mut inbox.waiting, &mut self.messages);
+        self.inbox.filled.store(false, Ordering::Release);
+        drop(inbox);
         for message in self.messages.drain(..) {
             match message {
                 Message::Submit(op, caller, promise) => {

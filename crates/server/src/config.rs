@@ -14,6 +14,9 @@ pub use listen::ListenAddress;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use transport::busy::{BUSY_POLL_DEFAULT, BUSY_POLL_MAX};
 
 pub use file::ConfigError;
 pub use network::Network;
@@ -59,6 +62,8 @@ pub struct Config {
     pub group: Option<PathBuf>,
     /// TCP congestion control of the connections; absent: the system's.
     pub congestion: Option<String>,
+    /// How long a loop looks for more to do before it sleeps, while that pays; zero: never.
+    pub busy_poll: Duration,
     /// Bounds that keep one client's trouble its own.
     pub limits: Limits,
 }
@@ -227,6 +232,7 @@ impl Config {
             workers: WORKERS,
             rpcbind: None,
             congestion: None,
+            busy_poll: BUSY_POLL_DEFAULT,
             limits: Limits::default(),
         }
     }
@@ -313,6 +319,11 @@ impl Config {
                 );
             }
         }
+        self.check_threads()
+    }
+
+    fn check_threads(&self) -> Result<(), ConfigError> {
+        let fault = |what: String, advice: &str| Err(ConfigError::without_line(what, advice));
         if self.loops.is_some_and(|loops| loops == 0 || loops > LOOPS_MAX) {
             let what = format!("`loops` is not within 1 to {LOOPS_MAX}");
             return fault(what, "leave it out for one loop on each CPU");
@@ -320,6 +331,10 @@ impl Config {
         if !(2..=WORKERS_MAX).contains(&self.workers) {
             let what = format!("`workers` is not within 2 to {WORKERS_MAX}");
             return fault(what, "leave it out for 16");
+        }
+        if self.busy_poll > BUSY_POLL_MAX {
+            let what = format!("`busy_poll_us` is above {}", BUSY_POLL_MAX.as_micros());
+            return fault(what, "leave it out for 100, or give 0 to have loops sleep at once");
         }
         Ok(())
     }
@@ -340,6 +355,7 @@ impl Config {
         keep("`loops`", self.loops == new.loops);
         keep("`workers`", self.workers == new.workers);
         keep("`congestion`", self.congestion == new.congestion);
+        keep("`busy_poll_us`", self.busy_poll == new.busy_poll);
         keep("`group`", self.group == new.group);
         keep("`rpcbind`", self.rpcbind == new.rpcbind);
         keep("[limits]", self.limits == new.limits);
@@ -349,6 +365,7 @@ impl Config {
         new.congestion.clone_from(&self.congestion);
         new.group.clone_from(&self.group);
         (new.loops, new.workers, new.rpcbind) = (self.loops, self.workers, self.rpcbind);
+        new.busy_poll = self.busy_poll;
         new.limits = self.limits;
     }
 

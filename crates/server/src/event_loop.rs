@@ -29,6 +29,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller};
 use transport::{Scratch, socket};
 
@@ -49,6 +50,7 @@ pub(crate) struct EventLoop {
     peers: Arc<Peers>,
     off_loop: Arc<OffLoop>,
     poller: Poller,
+    busy: BusyPoll,
     listeners: Listeners,
     connections: Slab<Connection>,
     /// Connections that hold received calls which wait for their turn.
@@ -77,6 +79,7 @@ impl EventLoop {
         peers: Arc<Peers>,
         off_loop: Arc<OffLoop>,
         poller: Poller,
+        busy: BusyPoll,
     ) -> Self {
         let nodes = group.nodes.len();
         let now = clock::now();
@@ -86,6 +89,7 @@ impl EventLoop {
             peers,
             off_loop,
             poller,
+            busy,
             listeners: Listeners::default(),
             connections: Slab::new(),
             again: Vec::new(),
@@ -117,7 +121,8 @@ impl EventLoop {
         let mut events = Events::new();
         while !self.is_finished() {
             let watched = !self.connections.is_empty();
-            if let Err(error) = self.poller.wait(&mut events, self.timeout()) {
+            let timeout = self.timeout();
+            if let Err(error) = self.busy.wait(&self.poller, &mut events, timeout) {
                 tracing::error!(%error, index = self.index, "the loop cannot wait for its sockets and ends");
                 break;
             }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use store::Store;
+use transport::busy::BusyPoll;
 use transport::poll::{Poller, Waker};
 use transport::socket;
 
@@ -105,6 +106,7 @@ impl Server {
         let loops =
             config.loops.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let loops = loops.min(LOOPS_MAX);
+        let busy_poll = config.busy_poll;
         let (pollers, wakers) = pollers(loops)?;
         let names = config.nodes.iter().map(|node| node.name.clone()).collect();
         let peers = Arc::new(Peers::new(wakers));
@@ -134,7 +136,8 @@ impl Server {
         }
         for (index, poller) in pollers.into_iter().enumerate() {
             let (peers, off_loop) = (Arc::clone(&server.peers), Arc::clone(&server.off_loop));
-            let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, off_loop, poller);
+            let busy = BusyPoll::new(busy_poll);
+            let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, off_loop, poller, busy);
             // The first loop accepts for all; what it accepts goes to the loop with the fewest connections.
             let listening = event_loop.listen(std::mem::take(&mut bound));
             listening.map_err(|error| Error::System { what: "waiting for connections", error })?;

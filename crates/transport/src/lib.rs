@@ -8,6 +8,7 @@
 //! Invariants: one thread owns a transport; nothing here blocks; a record's length is held against its bound
 //! before memory is taken for it; a warm stream allocates nothing.
 
+pub mod busy;
 pub mod fault;
 mod inbound;
 mod outbound;

@@ -61,6 +61,12 @@ impl Events {
         Self { raw: Vec::with_capacity(EVENTS_MAX) }
     }
 
+    /// Whether the last wait found nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
     /// What the last wait found.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.raw.iter().map(|event| {

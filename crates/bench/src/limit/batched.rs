@@ -1,5 +1,6 @@
 //! A few threads for all connections: whatever is ready is received in one system call, and all that it leads to is
-//! sent in one. Each end of a connection has a thread of its own, or both ends share one.
+//! sent in one. Like our loops they look for more for a moment before they sleep. Each end of a connection has a thread
+//! of its own, or both ends share one.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use transport::busy::{BUSY_POLL_DEFAULT, BusyPoll};
 use transport::poll::{Event, Events, Interest, Poller};
 
 use super::start::Shared;
@@ -183,6 +185,7 @@ struct Worker<'a> {
     shape: &'a Shape,
     shared: &'a Shared,
     poller: Poller,
+    busy: BusyPoll,
     buffer: Vec<u8>,
     pieces: Vec<IoSlice<'static>>,
 }
@@ -190,7 +193,14 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(shape: &'a Shape, shared: &'a Shared) -> Result<Self, Error> {
         let (buffer, pieces) = (vec![1; RECEIVE_BYTES], Vec::with_capacity(PIECES));
-        Ok(Self { shape, shared, poller: Poller::new()?, buffer, pieces })
+        Ok(Self {
+            shape,
+            shared,
+            poller: Poller::new()?,
+            busy: BusyPoll::new(BUSY_POLL_DEFAULT),
+            buffer,
+            pieces,
+        })
     }
 
     fn drive(&mut self, ends: &mut [End]) -> Result<(), Error> {
@@ -207,7 +217,7 @@ impl<'a> Worker<'a> {
         }
         let mut events = Events::new();
         while !self.shared.stopped() {
-            self.poller.wait(&mut events, Some(LOOK))?;
+            self.busy.wait(&self.poller, &mut events, Some(LOOK))?;
             for event in events.iter() {
                 let end = usize::try_from(event.token).ok().and_then(|at| ends.get_mut(at));
                 if let Some(end) = end {

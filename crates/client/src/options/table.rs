@@ -5,6 +5,8 @@ use super::spec::{Effect, Fault, Group, Kind, OptionSpec, Set, Value};
 use super::{DirectoryReads, Draft, LookupCache, MountOptions, Proto, Remotes, SIZE_MAX};
 use std::time::Duration;
 
+use transport::busy::{BUSY_POLL_DEFAULT, BUSY_POLL_MAX};
+
 /// Default `timeo`, tenths of a second; nfs(5) for TCP and RDMA.
 pub(super) const TIMEO_DS: u64 = 600;
 /// Default `retrans`; nfs(5) for TCP and RDMA.
@@ -436,6 +438,15 @@ pub static OPTIONS: &[OptionSpec] = &[
         "With `soft`, how often a call is sent again before it fails.",
         |draft, value| draft.options.retrans = value.number(),
         |options| differs(options.retrans, RETRANS)
+    ),
+    value!(
+        Behaviour,
+        "busypoll",
+        Kind::Number { min: 0, max: BUSY_POLL_MAX.as_micros() as u32, unit: "microseconds" },
+        "100",
+        "How long a loop looks for answers before it sleeps, as long as they come sooner than that and nobody else wants the processor: that saves being woken. 0 is never.",
+        |draft, value| draft.options.busy_poll = Duration::from_micros(u64::from(value.number())),
+        |options| differs(options.busy_poll.as_micros(), BUSY_POLL_DEFAULT.as_micros())
     ),
     flag!(
         Behaviour,

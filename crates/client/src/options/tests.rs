@@ -54,7 +54,7 @@ fn with_company(spec: &OptionSpec, text: &str) -> String {
 #[test]
 fn every_option_of_the_design_is_in_the_table_once() {
     let listed = "vers nfsvers proto port mountport nconnect remoteports remoteports_offset localports \
-        localports_failover mdconnect spread_reads spread_writes max_connect rsize wsize timeo retrans hard soft \
+        localports_failover mdconnect spread_reads spread_writes max_connect rsize wsize timeo retrans busypoll hard soft \
         ro rw nolock noac actimeo acregmin acregmax acdirmin acdirmax lookupcache forcerdirplus sec noidlexprt \
         resvport noresvport congestion rdma tcp relatime noatime namlen mountaddr mountvers mountproto local_lock \
         addr clientaddr defaults nofail _netdev x-systemd.requires";

@@ -9,7 +9,9 @@ use serde::de::{Deserializer, Error as _};
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 use toml::Spanned;
+use transport::busy::BUSY_POLL_DEFAULT;
 
 /// What is wrong with a configuration. It displays as DESIGN has errors: a sentence, the cause, what to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +129,7 @@ struct File {
     rpcbind: bool,
     group: Option<PathBuf>,
     congestion: Option<String>,
+    busy_poll_us: Option<u64>,
     #[serde(default)]
     limits: LimitsSection,
 }
@@ -289,6 +292,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         rpcbind: read.rpcbind.then_some(rpc::portmap::PORT),
         group: read.group,
         congestion: read.congestion,
+        busy_poll: read.busy_poll_us.map_or(BUSY_POLL_DEFAULT, Duration::from_micros),
         limits: read.limits.resolve(),
     };
     let in_file = |error: ConfigError, line| ConfigError { file: Some(file.to_owned()), line, ..error };
