@@ -94,6 +94,7 @@ fn what_is_wrong_is_named_with_file_line_and_remedy() {
         ("loops = 2", "loops = ", 2, ""),
         ("loops = 2", "loops = \"two\"", 2, "invalid type"),
         ("loops = 2", "busy_poll_us = -1", 2, "invalid value"),
+        ("loops = 2", "busy_poll_us = 1001", 10, "above 1000"),
     ] {
         let text = GOOD.replacen(from, to, 1);
         let error = Config::from_toml(&text, "serve.toml").unwrap_err();
