@@ -86,7 +86,7 @@ pub(crate) const RULES: &[Rule] = &[
         "trunkline",
         Layer::Binary,
         &["nfs3", "record", "plan", "store", "server", "client", "mount", "copy", "lab", "bench", "report"],
-        &["xdr", "rpc", "paths", "verbs", "transport"],
+        &["xdr", "rpc", "rpcrdma", "paths", "verbs", "transport"],
     ),
 ];
 

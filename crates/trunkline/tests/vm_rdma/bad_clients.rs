@@ -1,0 +1,273 @@
+//! Clients that break the protocol, lie about their memory or leave in the middle of it, each on a connection of its
+//! own: the error goes to whom it belongs, others are served meanwhile, and nothing of it is left.
+
+use crate::pair::{SOON, Served, alone, is_in_guest, pair, wait_until_nothing_is_left};
+use crate::stranger::{Heard, Stranger, null, read, segment, with_read, with_reply, with_write, write};
+use client::Mount;
+use nfs3::FileHandle;
+use rpcrdma::header::{Body, Chunks, HeaderError, ReadSegment, Segment};
+use std::process::Command;
+use testkit::Deadline;
+use transport::rdma::Access;
+use verbs::{Alive, alive};
+
+const MIB: u32 = 1 << 20;
+/// What others have written.
+const RIGHT: u8 = 0xa5;
+/// What bad clients send.
+const WRONG: u8 = 0x5a;
+
+#[test]
+fn our_server_bears_clients_that_break_the_protocol() {
+    if is_in_guest() {
+        return misbehave();
+    }
+    let _turn = alone();
+    let served = Served::start();
+    let mut again = Command::new(std::env::current_exe().expect("it has a path"));
+    let test = "bad_clients::our_server_bears_clients_that_break_the_protocol";
+    again.args(["--exact", "--nocapture", test]);
+    let output = pair().client().output(&again).expect("the guest is there");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+    // The server lives on, and has nothing of theirs.
+    wait_until_nothing_is_left(pair().server());
+    drop(served);
+}
+
+/// What a client does wrong, and how.
+type Case = (&'static str, fn(&Target));
+
+/// What all of them meet.
+struct Target {
+    others: Mount,
+    /// Of the others.
+    file: FileHandle,
+    /// Of the bad ones.
+    theirs: FileHandle,
+}
+
+impl Target {
+    /// Somebody else reads what is right, and finds nothing that a bad client sent.
+    fn serves_others(&self) {
+        let mut data = vec![0; MIB as usize];
+        let count = self.others.open(b"/file").and_then(|file| file.read_all_at(&mut data, 0));
+        assert_eq!(count.expect("others are served"), data.len());
+        assert!(data.iter().all(|byte| *byte == RIGHT));
+        assert_eq!(self.others.attributes(self.theirs).expect("others are served").size, 0);
+    }
+}
+
+fn misbehave() {
+    let options = "proto=rdma,mountport=2049,nconnect=1";
+    let others = Mount::connect("10.77.1.2:/export", options).expect("it mounts");
+    others
+        .create_file(b"/file", 0o666)
+        .and_then(|file| file.write_all_at(&vec![RIGHT; MIB as usize], 0))
+        .expect("written");
+    others.create_file(b"/theirs", 0o666).expect("made");
+    let resolve = |path: &[u8]| others.resolve(path).expect("it is there").0;
+    let (file, theirs) = (resolve(b"/file"), resolve(b"/theirs"));
+    let target = Target { others, file, theirs };
+    let cases: [Case; 10] = [
+        ("headers that make no sense", senseless_headers),
+        ("a version that nobody speaks", another_version),
+        ("a wrong key", wrong_keys),
+        ("chunks that are too small", small_chunks),
+        ("chunks that lie about their length", lying_chunks),
+        ("calls cut short", cut_calls),
+        ("more calls than credits", too_many_calls),
+        ("leaving while memory is read", leave_while_read),
+        ("leaving while memory is written", leave_while_written),
+        ("many who never call", never_call),
+    ];
+    for (name, case) in cases {
+        println!("\n{name}");
+        case(&target);
+        target.serves_others();
+    }
+    drop(target);
+    assert_eq!(alive(), Alive::default());
+}
+
+#[track_caller]
+fn must_end(stranger: &mut Stranger) {
+    let heard = stranger.hear();
+    assert!(matches!(&heard, Heard::Ended(why) if !why.is_empty()), "{heard:?}");
+}
+
+/// The call is refused, and the connection stays.
+#[track_caller]
+fn must_be_refused(stranger: &mut Stranger) {
+    let heard = stranger.hear();
+    assert!(matches!(heard, Heard::Refused(HeaderError::Chunk)), "{heard:?}");
+    must_be_served(stranger);
+}
+
+#[track_caller]
+fn must_be_served(stranger: &mut Stranger) {
+    stranger.call(Body::Message(Chunks::default()), &null(99));
+    let heard = stranger.hear();
+    assert!(matches!(&heard, Heard::Message(header) if header.xid == 99), "{heard:?}");
+}
+
+fn senseless_headers(_: &Target) {
+    // RFC 8166 s4.5.2: what is not even a header has no number that an error could be told by.
+    let mut stranger = Stranger::new();
+    stranger.say(&[7; 9]);
+    must_end(&mut stranger);
+    // Lists that go on behind the end of the message.
+    let mut stranger = Stranger::new();
+    let words = [5_u32, 1, 32, 0, 1, 1, 1, 1, 1, 1, 1];
+    stranger.say(&words.map(u32::to_be_bytes).concat());
+    must_be_refused(&mut stranger);
+}
+
+// RFC 8166 s4.5.1
+fn another_version(_: &Target) {
+    let mut stranger = Stranger::new();
+    let words = [5_u32, 2, 32, 0, 0, 0, 0];
+    stranger.say(&words.map(u32::to_be_bytes).concat());
+    let heard = stranger.hear();
+    assert!(matches!(heard, Heard::Refused(HeaderError::Version { low: 1, high: 1 })), "{heard:?}");
+    must_be_served(&mut stranger);
+}
+
+fn wrong_keys(target: &Target) {
+    // A device refuses them, and that ends the connection at both ends.
+    let mut stranger = Stranger::new();
+    let source = stranger.memory(65536, Access::RemoteRead, WRONG);
+    let call = write(1, target.theirs, 65536);
+    let wrong = Segment { handle: source.region().remote_key() ^ 0x100, ..segment(&source, 65536) };
+    stranger.call(Body::Message(with_read(call.len() as u32, wrong)), &call);
+    must_end(&mut stranger);
+    let mut stranger = Stranger::new();
+    // It may be read, and not written.
+    let landing = stranger.memory(65536, Access::RemoteRead, WRONG);
+    let call = read(2, target.file, 65536);
+    stranger.call(Body::Message(with_write(segment(&landing, 65536))), &call);
+    must_end(&mut stranger);
+    let mut first = [0; 1];
+    landing.read(0, &mut first).expect("it is there");
+    assert_eq!(first, [WRONG]);
+}
+
+// RFC 8166 s4.5.3
+fn small_chunks(target: &Target) {
+    let mut stranger = Stranger::new();
+    let landing = stranger.memory(65536, Access::RemoteWrite, WRONG);
+    let call = read(1, target.file, 65536);
+    stranger.call(Body::Message(with_write(segment(&landing, 1000))), &call);
+    must_be_refused(&mut stranger);
+    let call = read(2, target.file, 65536);
+    stranger.call(Body::Message(with_reply(segment(&landing, 100))), &call);
+    must_be_refused(&mut stranger);
+    let mut bytes = vec![0; 65536];
+    landing.read(0, &mut bytes).expect("it is there");
+    assert!(bytes.iter().all(|byte| *byte == WRONG), "a reply is refused, never cut");
+}
+
+fn lying_chunks(target: &Target) {
+    let mut stranger = Stranger::new();
+    let source = stranger.memory(65536, Access::RemoteRead, WRONG);
+    // More than is there: the device refuses it.
+    let call = write(1, target.theirs, MIB);
+    stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, MIB))), &call);
+    must_end(&mut stranger);
+    // More than anybody takes.
+    let mut stranger = Stranger::new();
+    let source = stranger.memory(65536, Access::RemoteRead, WRONG);
+    let call = write(2, target.theirs, 65536);
+    stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, 1 << 30))), &call);
+    must_be_refused(&mut stranger);
+    // Less than the call itself says: its arguments make no sense then.
+    let call = write(3, target.theirs, 65536);
+    stranger.call(Body::Message(with_read(call.len() as u32, segment(&source, 4096))), &call);
+    let heard = stranger.hear();
+    assert!(!matches!(heard, Heard::Refused(HeaderError::Version { .. })), "{heard:?}");
+}
+
+// RFC 8166 s3.5.3
+fn cut_calls(target: &Target) {
+    let mut stranger = Stranger::new();
+    let call = read(1, target.file, 4096);
+    let source = stranger.memory(call.len(), Access::RemoteRead, 0);
+    source.write(0, &call).expect("it fits");
+    // Not even a number and a direction.
+    stranger.call(Body::NoMessage(with_read(0, segment(&source, 4))), &1_u32.to_be_bytes());
+    must_be_refused(&mut stranger);
+    // Cut within its head, and within its arguments.
+    for bytes in [30, call.len() as u32 - 8] {
+        let mut stranger = Stranger::new();
+        let source = stranger.memory(call.len(), Access::RemoteRead, 0);
+        source.write(0, &call).expect("it fits");
+        stranger.call(Body::NoMessage(with_read(0, segment(&source, bytes))), &1_u32.to_be_bytes());
+        let heard = stranger.hear();
+        assert!(!matches!(heard, Heard::Refused(HeaderError::Version { .. })), "{heard:?}");
+    }
+}
+
+/// RFC 8166 s3.3.1: the answers are still answers, or the connection ends; nobody else notices.
+fn too_many_calls(target: &Target) {
+    let mut stranger = Stranger::new();
+    let landing = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
+    for xid in 0..200 {
+        let call = read(xid, target.file, MIB);
+        stranger.call(Body::Message(with_write(segment(&landing, MIB))), &call);
+    }
+    target.serves_others();
+    for _ in 0..200 {
+        if let Heard::Ended(_) = stranger.hear() {
+            return;
+        }
+        stranger.endpoint.post_receives(1).expect("one is free");
+    }
+}
+
+/// The connection ends while the server reads what a WRITE brings.
+fn leave_while_read(target: &Target) {
+    for xid in 1..=4 {
+        let mut stranger = Stranger::new();
+        let source = stranger.memory(MIB as usize, Access::RemoteRead, WRONG);
+        let call = write(xid, target.theirs, MIB);
+        // The last of it may not be read, so that nothing is written even where the rest was there in time.
+        let (whole, half) = (segment(&source, MIB), MIB / 2);
+        let position = call.len() as u32;
+        let mut chunks = with_read(position, Segment { length: half, ..whole });
+        let forbidden =
+            Segment { handle: whole.handle ^ 0x100, length: half, offset: whole.offset + u64::from(half) };
+        chunks.reads.push(ReadSegment { position, segment: forbidden });
+        stranger.call(Body::Message(chunks), &call);
+        stranger.wait_until_sent();
+        drop(stranger);
+    }
+}
+
+/// The connection ends when the first byte of what was read has landed.
+fn leave_while_written(target: &Target) {
+    for xid in 1..=4 {
+        let mut stranger = Stranger::new();
+        let landing = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
+        let call = read(xid, target.file, MIB);
+        stranger.call(Body::Message(with_write(segment(&landing, MIB))), &call);
+        Deadline::wait_until("the first byte", SOON, || {
+            let mut first = [0; 1];
+            landing.read(0, &mut first).expect("it is there");
+            (first == [RIGHT]).then_some(())
+        });
+        drop(stranger);
+        // Nobody reaches it any more.
+        landing.write(0, &vec![WRONG; MIB as usize]).expect("it fits");
+        target.serves_others();
+        let mut bytes = vec![0; MIB as usize];
+        landing.read(0, &mut bytes).expect("it is there");
+        assert!(bytes.iter().all(|byte| *byte == WRONG), "memory was written after its connection had ended");
+    }
+}
+
+fn never_call(target: &Target) {
+    let strangers: Vec<Stranger> = (0..24).map(|_| Stranger::new()).collect();
+    target.serves_others();
+    drop(strangers);
+}

@@ -1,0 +1,93 @@
+//! Servers that break the protocol: our client says what is wrong, or asks again on a new connection, and gets what is
+//! right; nothing of it is left.
+
+use crate::pair::{Served, alone, is_in_guest, pair, wait_until_nothing_is_left};
+use crate::relay::{ADDRESS, Mischief, PORT, Relay};
+use client::Mount;
+use rpcrdma::header::HeaderError;
+use std::process::Command;
+use verbs::{Alive, alive};
+
+const BYTES: usize = 600_001;
+/// So many that a listing needs memory for its reply.
+const NAMES: usize = 150;
+
+#[test]
+fn our_client_bears_servers_that_break_the_protocol() {
+    if is_in_guest() {
+        return mount_the_relay();
+    }
+    let _turn = alone();
+    let served = Served::start();
+    let mut again = Command::new(std::env::current_exe().expect("it has a path"));
+    again.args(["--exact", "--nocapture", "bad_servers::our_client_bears_servers_that_break_the_protocol"]);
+    let output = pair().client().output(&again).expect("the guest is there");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+    wait_until_nothing_is_left(pair().client());
+    drop(served);
+}
+
+fn pattern() -> Vec<u8> {
+    (0..BYTES).map(|at| (at % 251) as u8).collect()
+}
+
+fn read(mount: &Mount) -> client::Result<()> {
+    let mut data = vec![0; BYTES];
+    let count = mount.open(b"/file")?.read_all_at(&mut data, 0)?;
+    assert!(count == BYTES && data == pattern(), "what was read is not what was written");
+    Ok(())
+}
+
+fn list(mount: &Mount) -> client::Result<()> {
+    let entries = mount.read_directory(mount.root())?;
+    let names = entries.iter().filter(|entry| entry.name.starts_with(b"a-name")).count();
+    assert_eq!(names, NAMES);
+    Ok(())
+}
+
+fn mount_the_relay() {
+    let relay = Relay::start();
+    let options = format!("proto=rdma,port={PORT},mountport=2049,nconnect=1");
+    let mount = Mount::connect(&format!("{ADDRESS}:/export"), &options).expect("it mounts");
+    let file = mount.create_file(b"/file", 0o644).expect("made");
+    file.write_all_at(&pattern(), 0).expect("written");
+    for name in 0..NAMES {
+        mount.create_file(format!("/a-name-of-some-length-{name}").as_bytes(), 0o644).expect("made");
+    }
+    for (mischief, said) in [
+        // As many as go on: one at a time, and as many as there are receives for. RFC 8166 s3.3.1
+        (Mischief::Grants(0), None),
+        (Mischief::Grants(u32::MAX), None),
+        // RFC 8166 s4.2.1
+        (Mischief::UnknownXid, None),
+        (Mischief::LongerWrite, Some("cannot be true")),
+        (Mischief::LongerReply, Some("cannot be true")),
+        // The device ends the connection, and the call goes out again on the next.
+        (Mischief::WritesBeyond, None),
+        (Mischief::Invalidates, None),
+        (Mischief::Garbage, None),
+        (Mischief::Leaves, None),
+        // RFC 8166 s4.5
+        (Mischief::Refuses(HeaderError::Chunk), Some("refuses the memory")),
+        (Mischief::Refuses(HeaderError::Version { low: 2, high: 3 }), Some("versions 2 to 3")),
+        (Mischief::Refuses(HeaderError::Other(77)), Some("unknown error 77")),
+    ] {
+        println!("\n{mischief:?}");
+        relay.get_wrong(Some(mischief));
+        let outcome = if mischief == Mischief::LongerReply { list(&mount) } else { read(&mount) };
+        match (outcome, said) {
+            (Ok(()), None) => {}
+            (Err(error), Some(said)) => assert!(error.to_string().contains(said), "{error}"),
+            (outcome, said) => panic!("{outcome:?}, and not {said:?}"),
+        }
+        assert!(relay.has_done_so() || matches!(mischief, Mischief::Grants(_)), "it did not get that wrong");
+        relay.get_wrong(None);
+        read(&mount).and_then(|()| list(&mount)).expect("the client has moved on");
+    }
+    drop(file);
+    drop(mount);
+    drop(relay);
+    assert_eq!(alive(), Alive::default());
+}

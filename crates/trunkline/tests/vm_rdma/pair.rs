@@ -1,0 +1,99 @@
+//! Two guests joined by a link, with a server in one of them.
+
+use lab::vm::{Accel, Guest, Guests, Running, Spec, Vm};
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use testkit::{Deadline, require_program};
+
+/// As long as anything may take in an emulated machine on a busy one.
+pub const SOON: Duration = Duration::from_secs(600);
+
+/// The guests that all cases share; they end with the test program.
+pub fn pair() -> &'static Vm {
+    static PAIR: OnceLock<Vm> = OnceLock::new();
+    PAIR.get_or_init(|| {
+        for program in ["busybox", "qemu-system-x86_64", "rdma", "setpriv"] {
+            let _ = require_program(program);
+        }
+        // Emulated everywhere, so that the suite shows the same on each machine.
+        let spec = Spec {
+            accel: Accel::Tcg,
+            guests: Guests::Two,
+            memory_mib: 2048,
+            ..Spec::new(env!("CARGO_BIN_EXE_trunkline"))
+        };
+        match Vm::start(&spec) {
+            Ok(vm) => vm,
+            Err(error) => panic!("cannot start two guests: {error}"),
+        }
+    })
+}
+
+/// One case at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this program runs in a guest.
+pub fn is_in_guest() -> bool {
+    Path::new("/run/enter").exists()
+}
+
+/// Runs a shell script in a guest; it must succeed. Gives its output.
+#[track_caller]
+pub fn sh(guest: &Guest, script: &str) -> String {
+    let output = match guest.sh(&format!("set -e\n{script}")) {
+        Ok(output) => output,
+        Err(error) => panic!("{script}\n{error}"),
+    };
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\n{}\n{out}\n{err}", output.status);
+    out.into_owned()
+}
+
+/// Waits until the kernel of a guest knows of no queue pair and no memory of a program.
+#[track_caller]
+pub fn wait_until_nothing_is_left(guest: &Guest) {
+    let mut last = String::new();
+    let ours = || {
+        // The kernel's own have a name in brackets.
+        let said = sh(guest, "rdma resource show qp type RC; rdma resource show mr");
+        said.lines()
+            .filter(|line| !line.contains("comm ["))
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    };
+    let what = format!("queue pairs and memory of the guest {} to go", guest.name());
+    let gone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        Deadline::wait_until(&what, SOON, || {
+            last = ours();
+            last.is_empty().then_some(())
+        });
+    }));
+    assert!(gone.is_ok(), "{what}:\n{last}");
+}
+
+/// A server of ours in the guest `server`, which serves memory over TCP and RDMA until dropped.
+pub struct Served(Running);
+
+impl Served {
+    pub fn start() -> Self {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        serve.args(["serve", "--export", "/export", "--mem", "512MiB"]).current_dir("/");
+        serve.args(["--listen", "10.77.1.2:2049", "--listen", "rdma:10.77.1.2:20049"]);
+        let mut process = pair().server().spawn(&serve).expect("the guest is there");
+        process.wait_for_line("ready", SOON).expect("it serves");
+        Self(process)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.signal(Signal::KILL);
+        let _ = self.0.wait(drop);
+    }
+}

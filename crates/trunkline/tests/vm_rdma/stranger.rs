@@ -1,0 +1,157 @@
+//! A client that says whatever it likes: raw messages and memory over a connection of its own, and what comes back.
+
+use crate::pair::SOON;
+use nfs3::FileHandle;
+use rpcrdma::header::{Body, Chunk, Chunks, Header, HeaderError, ReadSegment, Segment};
+use testkit::Deadline;
+use transport::rdma::{Access, Buffer, Endpoint, Event, Options};
+use xdr::{Reader, Writer};
+
+/// Procedures. RFC 1813 s3.3
+const NULL: u32 = 0;
+const READ: u32 = 6;
+const WRITE: u32 = 7;
+
+/// What a server did.
+#[derive(Debug)]
+pub enum Heard {
+    /// It said this.
+    Message(Box<Header>),
+    /// It answered the header by an error.
+    Refused(HeaderError),
+    /// It ended the connection.
+    Ended(String),
+}
+
+/// See the module's documentation.
+pub struct Stranger {
+    pub endpoint: Endpoint<()>,
+    inbox: Vec<u8>,
+}
+
+impl Stranger {
+    /// Connects to the server, with receives posted.
+    pub fn new() -> Self {
+        let options = Options { receives: 128, sends: 256, work: 512, ..Options::default() };
+        let server = "10.77.1.2:20049".parse().expect("an address");
+        let endpoint = Endpoint::connect(None, server, &options).expect("the guest has a device");
+        let mut this = Self { endpoint, inbox: Vec::new() };
+        Deadline::wait_until("a connection", SOON, || {
+            this.endpoint.wake();
+            this.endpoint.poll(&mut this.inbox).expect("the server takes connections")
+        });
+        this.endpoint.post_receives(128).expect("there is room");
+        this
+    }
+
+    /// Sends this as it is.
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.endpoint.send(&[bytes], None, Some(())).expect("it fits");
+    }
+
+    /// Waits until the server has what was said; it may have ended the connection for it by then.
+    pub fn wait_until_sent(&mut self) {
+        Deadline::wait_until("the server's device to have it", SOON, || {
+            self.endpoint.wake();
+            match self.endpoint.poll(&mut self.inbox) {
+                Ok(Some(Event::Done(()))) | Err(_) => Some(()),
+                Ok(_) => None,
+            }
+        });
+    }
+
+    /// Sends a call with these chunks.
+    pub fn call(&mut self, body: Body, message: &[u8]) {
+        let mut bytes = Vec::new();
+        Header { xid: xid_of(message), credits: 32, body }.encode(&mut Writer::new(&mut bytes));
+        bytes.extend_from_slice(message);
+        self.say(&bytes);
+    }
+
+    /// What comes next.
+    pub fn hear(&mut self) -> Heard {
+        Deadline::wait_until("the server's answer", SOON, || {
+            self.endpoint.wake();
+            match self.endpoint.poll(&mut self.inbox) {
+                Ok(Some(Event::Received)) => {
+                    let header =
+                        Header::decode(&mut Reader::new(&self.inbox)).expect("our server sends headers");
+                    Some(match header.body {
+                        Body::Error(error) => Heard::Refused(error),
+                        _ => Heard::Message(Box::new(header)),
+                    })
+                }
+                Ok(_) => None,
+                Err(error) => Some(Heard::Ended(error.to_string())),
+            }
+        })
+    }
+
+    /// Memory of ours for the server, full of a byte.
+    pub fn memory(&self, bytes: usize, access: Access, byte: u8) -> Buffer {
+        let buffer =
+            self.endpoint.buffer(bytes, access).expect("may be registered").expect("the pool is empty");
+        buffer.write(0, &vec![byte; bytes]).expect("it fits");
+        buffer
+    }
+}
+
+/// A buffer as the server is told of it, but for its length.
+pub fn segment(buffer: &Buffer, length: u32) -> Segment {
+    Segment { handle: buffer.region().remote_key(), length, offset: buffer.region().address() }
+}
+
+/// A call with what is read for it.
+pub fn with_read(position: u32, segment: Segment) -> Chunks {
+    Chunks { reads: [ReadSegment { position, segment }].into_iter().collect(), ..Chunks::default() }
+}
+
+/// A call with room for its result.
+pub fn with_write(segment: Segment) -> Chunks {
+    Chunks { writes: [Chunk::from_slice(&[segment])].into_iter().collect(), ..Chunks::default() }
+}
+
+/// A call with room for its reply.
+pub fn with_reply(segment: Segment) -> Chunks {
+    Chunks { reply: Some(Chunk::from_slice(&[segment])), ..Chunks::default() }
+}
+
+fn xid_of(message: &[u8]) -> u32 {
+    message.first_chunk().copied().map_or(0, u32::from_be_bytes)
+}
+
+/// The head of a call by root. RFC 5531 s9
+fn head(xid: u32, procedure: u32) -> Vec<u8> {
+    let credential = [1, 20, 7, 0, 0, 0, 0];
+    let words = [xid, 0, 2, 100_003, 3, procedure].into_iter().chain(credential).chain([0, 0]);
+    words.flat_map(u32::to_be_bytes).collect()
+}
+
+fn push_handle(call: &mut Vec<u8>, file: FileHandle) {
+    let bytes = file.as_slice();
+    call.extend((bytes.len() as u32).to_be_bytes());
+    call.extend_from_slice(bytes);
+    call.resize(call.len().next_multiple_of(4), 0);
+}
+
+/// A call that asks for nothing.
+pub fn null(xid: u32) -> Vec<u8> {
+    head(xid, NULL)
+}
+
+/// Reads the beginning of a file.
+pub fn read(xid: u32, file: FileHandle, count: u32) -> Vec<u8> {
+    let mut call = head(xid, READ);
+    push_handle(&mut call, file);
+    call.extend([0, 0, count].into_iter().flat_map(u32::to_be_bytes));
+    call
+}
+
+/// Writes the beginning of a file, without the data.
+pub fn write(xid: u32, file: FileHandle, count: u32) -> Vec<u8> {
+    let mut call = head(xid, WRITE);
+    push_handle(&mut call, file);
+    // Stable, and the length of what follows.
+    call.extend([0, 0, count, 2, count].into_iter().flat_map(u32::to_be_bytes));
+    call
+}
