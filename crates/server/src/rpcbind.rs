@@ -4,9 +4,15 @@
 //! connections have the bounds of all others. Where another program has it, NFS and MOUNT are registered there and
 //! removed at the end ([`host`]).
 //!
+//! Of the processes of a group one at a time is found ([`turn`]); the next in line takes its place when it ends.
+//!
 //! Netids are those of where the nodes listen: tcp and tcp6, rdma and rdma6 for NFS, udp and udp6 for MOUNT.
 
 mod host;
+mod presence;
+mod turn;
+
+pub(crate) use presence::Presence;
 
 use crate::config::Config;
 use crate::datagram::bind_datagrams;
@@ -16,16 +22,39 @@ use host::Registered;
 use rpc::portmap::{self, Entry, Protocol};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use turn::Turn;
 
 /// How the server is found.
 #[derive(Debug, Default)]
 pub(crate) struct Rpcbind {
-    /// What is found.
-    pub entries: Vec<Entry>,
-    /// Where datagrams are answered: MOUNT's on each address, and port 111's where it is ours.
+    /// Where MOUNT's datagrams are answered.
     pub sockets: Vec<UdpSocket>,
-    /// With the host's rpcbind, until the end.
-    _registered: Option<Registered>,
+    /// Absent without `rpcbind`, and where another process of the group is found.
+    pub found: Option<Found>,
+    /// What to be found by when that ends.
+    pub waiting: Option<Waiting>,
+}
+
+/// What is found while this is there.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// What the answers on port 111 are made of.
+    pub entries: Vec<Entry>,
+    /// Port 111, where it is ours.
+    pub listeners: Vec<BoundListener>,
+    pub sockets: Vec<UdpSocket>,
+    /// With the host's rpcbind.
+    registered: Option<Registered>,
+    turn: Option<Turn>,
+}
+
+/// In line behind another process of the group.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiting {
+    group: PathBuf,
+    port: u16,
+    entries: Vec<Entry>,
 }
 
 /// What listeners of streams and of RDMA are found by.
@@ -48,37 +77,58 @@ fn entries_of(streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
 }
 
 impl Rpcbind {
-    /// Takes port 111, or registers with whoever has it; adds its listeners to `bound`, which has those of streams, while
-    /// those over RDMA are at `rdma`.
-    pub fn start(
-        config: &Config,
-        bound: &mut Vec<BoundListener>,
-        rdma: &[SocketAddr],
-    ) -> Result<Self, Error> {
+    /// Takes port 111, or registers with whoever has it. Streams are listened for at `streams`, RDMA at `rdma`.
+    pub fn start(config: &Config, streams: &[SocketAddr], rdma: &[SocketAddr]) -> Result<Self, Error> {
         let Some(port) = config.rpcbind else { return Ok(Self::default()) };
-        let streams: Vec<_> = bound.iter().map(|listener| listener.address).collect();
-        let mut this = Self { entries: entries_of(&streams, rdma), ..Self::default() };
+        let entries = entries_of(streams, rdma);
+        let mut sockets = Vec::new();
         for address in streams {
-            this.sockets.extend(bind_datagrams(address)?);
+            sockets.extend(bind_datagrams(*address)?);
         }
-        let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
-        match bind(0, v4) {
-            Ok(listener) => this.answer_on(listener, bound)?,
+        let Some(group) = &config.group else {
+            let found = Some(Found::begin(port, entries, None)?);
+            return Ok(Self { sockets, found, waiting: None });
+        };
+        let waiting = Waiting { group: group.clone(), port, entries };
+        match waiting.look()? {
+            Some(found) => Ok(Self { sockets, found: Some(found), waiting: None }),
+            None => Ok(Self { sockets, found: None, waiting: Some(waiting) }),
+        }
+    }
+}
+
+impl Waiting {
+    /// Is found from now on, unless another process of the group still is.
+    pub fn look(&self) -> Result<Option<Found>, Error> {
+        let turn = take_turn(&self.group)?;
+        turn.map(|turn| Found::begin(self.port, self.entries.clone(), Some(turn))).transpose()
+    }
+}
+
+fn take_turn(group: &Path) -> Result<Option<Turn>, Error> {
+    Turn::take(group).map_err(|error| Error::System { what: "the group's turn at rpcbind", error })
+}
+
+impl Found {
+    fn begin(port: u16, entries: Vec<Entry>, turn: Option<Turn>) -> Result<Self, Error> {
+        let mut this = Self { entries, listeners: Vec::new(), sockets: Vec::new(), registered: None, turn };
+        match bind(0, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)) {
+            Ok(listener) => this.answer_on(listener)?,
             Err(Error::Listen { error, .. }) if error.kind() == io::ErrorKind::AddrInUse => {
-                this._registered = Some(Registered::register(port, &this.entries)?);
+                this.registered = Some(Registered::register(port, &this.entries, this.turn.as_ref())?);
                 return Ok(this);
             }
             Err(error) => return Err(error),
         }
         // A host without IPv6 does without.
         if let Ok(listener) = bind(0, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)) {
-            this.answer_on(listener, bound)?;
+            this.answer_on(listener)?;
         }
         Ok(this)
     }
 
     /// Answers on port 111 itself.
-    fn answer_on(&mut self, listener: BoundListener, bound: &mut Vec<BoundListener>) -> Result<(), Error> {
+    fn answer_on(&mut self, listener: BoundListener) -> Result<(), Error> {
         let address = listener.address;
         self.sockets.extend(bind_datagrams(address)?);
         for version in portmap::VERSION_PORTMAP..=portmap::VERSION_MAX {
@@ -86,8 +136,16 @@ impl Rpcbind {
                 self.entries.push(Entry { program: portmap::PROGRAM, version, protocol, address });
             }
         }
-        bound.push(listener);
+        self.listeners.push(listener);
         Ok(())
+    }
+
+    /// Sends nobody here any more. The turn stays until this is dropped: port 111 may still be listened on.
+    pub fn leave(&mut self) {
+        let left = self.registered.take().is_none_or(Registered::remove);
+        if let Some(turn) = self.turn.as_ref().filter(|_| left) {
+            turn.clear();
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind, bind_rdm
 use crate::export::Reloaded;
 use crate::group::Group;
 use crate::off_loop::OffLoop;
-use crate::rpcbind::Rpcbind;
+use crate::rpcbind::{Presence, Rpcbind};
 use crate::statistics::Statistics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -42,8 +42,8 @@ pub struct Server {
     off_loop: Arc<OffLoop>,
     threads: Vec<JoinHandle<()>>,
     datagrams: Option<Datagrams>,
-    /// Unregisters at the end.
-    rpcbind: Option<Rpcbind>,
+    /// With `rpcbind`.
+    presence: Option<Presence>,
     /// By node; ports are as they were given out at the start.
     addresses: Vec<Vec<SocketAddr>>,
     /// The same over RDMA.
@@ -90,14 +90,14 @@ impl Server {
         let group = Arc::new(Group::new(&config, own)?);
         raise_descriptor_limit(config.limits.connections_max);
         let mut bound = listen(&config, sockets)?;
-        let (listeners, config_has_rpcbind) = (bound.len(), config.rpcbind.is_some());
+        let streams: Vec<_> = bound.iter().map(|listener| listener.address).collect();
         let (rdma_addresses, mut bound_rdma) = listen_rdma(&config)?;
-        let mut rpcbind = Rpcbind::start(&config, &mut bound, &rdma_addresses.concat())?;
+        let rpcbind = Rpcbind::start(&config, &streams, &rdma_addresses.concat())?;
         if let (Some(name), Some(first)) = (&config.congestion, bound.first()) {
             check_congestion(first, name)?;
         }
         let mut addresses = vec![Vec::new(); config.nodes.len()];
-        for listener in bound.iter().take(listeners) {
+        for listener in &bound {
             if let Some(of_node) = addresses.get_mut(listener.node) {
                 of_node.push(listener.address);
             }
@@ -121,18 +121,14 @@ impl Server {
             addresses,
             rdma_addresses,
             datagrams: None,
-            rpcbind: None,
+            presence: None,
         };
         if group.exports().may_block() {
             server.off_loop.start().map_err(|error| Error::System { what: "a thread", error })?;
         }
-        if config_has_rpcbind {
-            // Nobody else sets it.
-            let _ = group.portmap.set(std::mem::take(&mut rpcbind.entries));
-            let sockets = std::mem::take(&mut rpcbind.sockets);
+        if !rpcbind.sockets.is_empty() {
             let peers = Arc::clone(&server.peers);
-            server.datagrams = Some(Datagrams::start(sockets, Arc::clone(&group), peers)?);
-            server.rpcbind = Some(rpcbind);
+            server.datagrams = Some(Datagrams::start(rpcbind.sockets, Arc::clone(&group), peers)?);
         }
         for (index, poller) in pollers.into_iter().enumerate() {
             let (peers, off_loop) = (Arc::clone(&server.peers), Arc::clone(&server.off_loop));
@@ -146,6 +142,12 @@ impl Server {
             // On a failure the drop of `server` ends the loops that run already.
             server.threads.push(thread.map_err(|error| Error::System { what: "a thread", error })?);
         }
+        let peers = Arc::clone(&server.peers);
+        server.presence = match (rpcbind.found, rpcbind.waiting) {
+            (Some(found), _) => Some(Presence::now(found, &group, &peers)?),
+            (None, Some(waiting)) => Some(Presence::later(waiting, group, peers)?),
+            (None, None) => None,
+        };
         Ok(server)
     }
 
@@ -165,6 +167,13 @@ impl Server {
     #[must_use]
     pub fn node_rdma_addresses(&self, node: NodeId) -> &[SocketAddr] {
         self.rdma_addresses.get(node.0).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether it is found by program number: `None` unless it was asked to be, `false` while another process of its
+    /// group is.
+    #[must_use]
+    pub fn is_found(&self) -> Option<bool> {
+        self.presence.as_ref().map(Presence::is_found)
     }
 
     /// How many nodes it runs.
@@ -268,7 +277,9 @@ impl Server {
     /// Joins all threads; a worker that waits for its store longer than that is left behind.
     fn join(&mut self, deadline: Duration) {
         // First nobody is sent here any more.
-        self.rpcbind = None;
+        if let Some(presence) = &mut self.presence {
+            presence.leave();
+        }
         self.datagrams = None;
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

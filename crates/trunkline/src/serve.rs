@@ -151,6 +151,11 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
             told.push_str(&format!("listening on {address} over RDMA (node {name})\n"));
         }
     }
+    if server.is_found() == Some(false) {
+        told.push_str(
+            "another process of the group is found by program number; this one will be when that ends\n",
+        );
+    }
     told.push_str("ready\n");
     output::print(&told)?;
     systemd::ready("serving");

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use testkit::{Deadline, Process, require_program};
+use testkit::{Deadline, Process, require_program, temp_dir};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -463,4 +463,39 @@ fn a_host_that_has_an_rpcbind_is_asked_by_its_local_socket_to_tell_every_netid()
     let left = process.wait_for_line("left: ", SOON);
     assert!(left.contains("100000") && !left.contains("100003") && !left.contains("100005"), "{left}");
     process.wait(SOON);
+}
+
+#[test]
+fn one_process_of_a_group_is_found_and_the_next_when_it_is_killed() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
+    wait_for_answer(&net, "10.77.1.2");
+    let place = temp_dir("found");
+    std::fs::create_dir(place.path().join("served")).expect("a directory");
+    let at = |name: &str| place.path().join(name).display().to_string();
+    let (served, state, group) = (at("served"), at("state"), at("group"));
+    let serve = |export_port: &str| {
+        let listen = format!("10.77.1.1:{export_port}");
+        let quick = ["serve", "--rpcbind", "--dir", &served, "--state", &state, "--group", &group];
+        let command = trunkline(&[&quick[..], &["--listen", &listen]].concat());
+        Process::spawn(net.exec_in("client", &command).expect("the namespace is there"))
+    };
+    let told = || output_in(&net, "node1", "rpcinfo -p 10.77.1.1");
+    let mut first = serve("4049");
+    first.wait_for_line("ready", SOON);
+    assert!(told().contains("4049"), "{}", told());
+    let second = serve("4050");
+    second.wait_for_line("another process of the group is found", SOON);
+    second.wait_for_line("ready", SOON);
+    assert!(told().contains("4049") && !told().contains("4050"), "{}", told());
+    first.signal(Signal::KILL);
+    first.wait(SOON);
+    // By TCP: where nobody has the port that is refused at once, while the kernel soon stops to say so of datagrams.
+    Deadline::wait_until("the second to be found", SOON, || {
+        let mut ask = Command::new(require_program("rpcinfo"));
+        ask.args(["-p", "10.77.1.1"]);
+        let asked = net.exec_in("node1", &ask).expect("the namespace is there").output().expect("it runs");
+        let told = String::from_utf8_lossy(&asked.stdout);
+        (told.contains("4050") && !told.contains("4049")).then_some(())
+    });
+    assert!(output_in(&net, "node1", "showmount -e --no-headers 10.77.1.1").starts_with("/export "));
 }

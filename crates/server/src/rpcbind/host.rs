@@ -6,6 +6,7 @@
 //!
 //! What it answers is somebody else's: it is bounded, and what is no answer to the call is an error.
 
+use super::turn::Turn;
 use crate::error::Error;
 use rpc::Xid;
 use rpc::portmap::{self, Entry};
@@ -41,46 +42,71 @@ pub(super) struct Registered {
 
 impl Registered {
     /// Registers with the rpcbind that has this port. A port other than rpcbind's own is a test's, and has no socket.
-    pub fn register(port: u16, entries: &[Entry]) -> Result<Self, Error> {
+    /// What a process of the same group has left there gives way.
+    pub fn register(port: u16, entries: &[Entry], turn: Option<&Turn>) -> Result<Self, Error> {
         let socket = Some(Path::new(SOCKET)).filter(|_| port == portmap::PORT);
         // A socket that nobody listens on was left behind.
         let local = socket.filter(|socket| UnixStream::connect(socket).is_ok());
         let loopback = || Way::Loopback(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-        Self::register_by(local.map_or_else(loopback, |socket| Way::Local(socket.to_owned())), entries)
+        Self::register_by(local.map_or_else(loopback, |socket| Way::Local(socket.to_owned())), entries, turn)
     }
 
-    fn register_by(way: Way, entries: &[Entry]) -> Result<Self, Error> {
-        // Its drop takes back what was registered when something fails.
+    fn register_by(way: Way, entries: &[Entry], turn: Option<&Turn>) -> Result<Self, Error> {
+        let note = |entries: &[Entry]| turn.map_or(Ok(()), |turn| turn.note(entries));
         let mut this = Self { way, entries: Vec::new() };
-        for entry in entries.iter().filter(|entry| this.way.knows(entry)) {
-            let same = |other: &Entry| other.program == entry.program && other.netid() == entry.netid();
-            if this.entries.iter().any(same) {
-                continue;
+        let registered = this.register_each(entries, turn, note);
+        if let Err(error) = registered {
+            if this.unset() {
+                // A note that stays says too much; what it names is removed only if we are refused there.
+                let _ = note(&[]);
             }
-            match this.way.ask(portmap::SET, entry) {
-                Ok(true) => this.entries.push(*entry),
-                Ok(false) => {
-                    let (program, netid) = (entry.program, entry.netid());
-                    let what = format!(
-                        "it has another server for program {program} by {netid}: rpcinfo shows which"
-                    );
-                    return Err(Error::Rpcbind { error: io::Error::other(what) });
-                }
-                Err(error) => return Err(Error::Rpcbind { error }),
-            }
+            return Err(Error::Rpcbind { error });
         }
         Ok(this)
+    }
+
+    fn register_each(
+        &mut self,
+        entries: &[Entry],
+        turn: Option<&Turn>,
+        note: impl Fn(&[Entry]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for entry in entries.iter().filter(|entry| self.way.knows(entry)) {
+            let same = |other: &Entry| other.program == entry.program && other.netid() == entry.netid();
+            if self.entries.iter().any(same) {
+                continue;
+            }
+            if !self.way.set(entry, turn.is_some_and(|turn| turn.has_left(entry)))? {
+                let (program, netid) = (entry.program, entry.netid());
+                let what =
+                    format!("it has another server for program {program} by {netid}: rpcinfo shows which");
+                return Err(io::Error::other(what));
+            }
+            self.entries.push(*entry);
+            note(&self.entries)?;
+        }
+        Ok(())
+    }
+
+    /// Removes it; whether that was possible.
+    pub fn remove(mut self) -> bool {
+        self.unset()
+    }
+
+    fn unset(&mut self) -> bool {
+        for entry in self.entries.drain(..) {
+            if let Err(error) = self.way.ask(portmap::UNSET, &entry) {
+                tracing::warn!(%error, program = entry.program, "rpcbind keeps a program that has ended");
+                return false;
+            }
+        }
+        true
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        for entry in self.entries.drain(..) {
-            if let Err(error) = self.way.ask(portmap::UNSET, &entry) {
-                tracing::warn!(%error, program = entry.program, "rpcbind keeps a program that has ended");
-                return;
-            }
-        }
+        self.unset();
     }
 }
 
@@ -88,6 +114,14 @@ impl Way {
     /// Whether it has words for this entry.
     fn knows(&self, entry: &Entry) -> bool {
         matches!(self, Self::Local(_)) || portmap::encode_mapping(&mut Writer::new(&mut Vec::new()), entry)
+    }
+
+    /// Sets an entry, in place of one that may be removed.
+    fn set(&self, entry: &Entry, in_place: bool) -> io::Result<bool> {
+        if self.ask(portmap::SET, entry)? {
+            return Ok(true);
+        }
+        Ok(in_place && self.ask(portmap::UNSET, entry)? && self.ask(portmap::SET, entry)?)
     }
 
     /// Asks to set or unset an entry; the answer is whether that was done.

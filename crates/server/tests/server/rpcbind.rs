@@ -3,9 +3,9 @@
 use crate::peer::{PATIENCE, Peer, config, credential};
 use rpc::Xid;
 use rpc::portmap;
-use server::Server;
+use server::{Config, Server};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use testkit::free_port;
+use testkit::{Deadline, free_port, temp_dir};
 use xdr::{Reader, Writer};
 
 const TCP: u32 = 6;
@@ -195,4 +195,37 @@ fn a_host_rpcbind_that_has_another_server_is_an_error_that_says_so() {
         "{text}"
     );
     host.join().unwrap();
+}
+
+#[test]
+fn one_process_of_a_group_is_found_and_the_next_when_that_ends() {
+    let (place, port) = (temp_dir("found"), free_port());
+    std::fs::create_dir(place.path().join("served")).unwrap();
+    let start = || {
+        let (served, state) = (place.path().join("served"), place.path().join("state"));
+        let mut config = Config::quick_dir(&served, Some(&state), "/export", &[local(0)]);
+        config.group = Some(place.path().join("group"));
+        config.rpcbind = Some(port);
+        Server::start(config).unwrap()
+    };
+    let (first, second) = (start(), start());
+    assert_eq!((first.is_found(), second.is_found()), (Some(true), Some(false)));
+    let told = || {
+        let args = words(&[nfs3::PROGRAM, 3, TCP, 0]);
+        let reply = exchange(local(port), &call(portmap::PROGRAM, 2, GETPORT, &args));
+        let (_, results) = Peer::new(local(port)).call_any(portmap::PROGRAM, 2, GETPORT, &args);
+        assert_eq!(reply[24..], results);
+        results
+    };
+    let port_of = |server: &Server| words(&[server.addresses()[0].port().into()]);
+    assert_eq!(told(), port_of(&first));
+    // The one that waits answers MOUNT over UDP at its own place, and has not taken the other's.
+    exchange(second.addresses()[0], &call(nfs3::mount::PROGRAM, 3, 0, &[]));
+    drop(first);
+    Deadline::wait_until("the second to be found", PATIENCE, || second.is_found()?.then_some(()));
+    assert_eq!(told(), port_of(&second));
+    // And the one after that: an end in good order leaves nothing behind.
+    second.drain(PATIENCE);
+    let third = start();
+    assert_eq!((third.is_found(), told()), (Some(true), port_of(&third)));
 }

@@ -65,7 +65,7 @@ fn says(yes: bool, xid: Xid) -> Vec<u8> {
 #[test]
 fn each_netid_is_registered_once_and_removed_at_the_end() {
     let (_dir, way, asked) = local_rpcbind(8, |xid, _| says(true, xid));
-    drop(Registered::register_by(way, &entries()).unwrap());
+    drop(Registered::register_by(way, &entries(), None).unwrap());
     let expected = [
         (nfs3::PROGRAM, "tcp", "0.0.0.0.8.1"),
         (nfs3::PROGRAM, "tcp6", "::.8.1"),
@@ -81,7 +81,7 @@ fn each_netid_is_registered_once_and_removed_at_the_end() {
 #[test]
 fn what_was_registered_is_taken_back_when_another_server_has_a_netid() {
     let (_dir, way, asked) = local_rpcbind(5, |xid, index| says(index != 2, xid));
-    let text = Registered::register_by(way, &entries()).unwrap_err().to_string();
+    let text = Registered::register_by(way, &entries(), None).unwrap_err().to_string();
     assert!(text.contains("another server for program 100005 by udp6"), "{text}");
     let asked: Vec<_> =
         asked.join().unwrap().into_iter().map(|(procedure, _, netid, _)| (procedure, netid)).collect();
@@ -112,7 +112,7 @@ fn answers_that_are_none_are_errors_and_cost_nothing() {
     ];
     for answer in answers {
         let (_dir, way, asked) = local_rpcbind(1, move |xid, _| answer(xid));
-        let text = Registered::register_by(way, &entries()).unwrap_err().to_string();
+        let text = Registered::register_by(way, &entries(), None).unwrap_err().to_string();
         assert!(text.starts_with("cannot register with this host's rpcbind"), "{text}");
         assert_eq!(asked.join().unwrap().len(), 1);
     }
@@ -123,4 +123,21 @@ fn loopback_has_words_for_ipv4_alone() {
     let way = Way::Loopback(([127, 0, 0, 1], 1).into());
     let known: Vec<_> = entries().iter().map(|entry| way.knows(entry)).collect();
     assert_eq!(known, [true, false, false, false, false]);
+}
+
+#[test]
+fn what_a_killed_process_of_the_group_left_gives_way_and_another_servers_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Turn::take(directory.path()).unwrap().unwrap();
+    first.note(&entries()[..1]).unwrap();
+    drop(first);
+    let second = Turn::take(directory.path()).unwrap().unwrap();
+    // Refused, removed, set; the next is refused, and what was set is taken back.
+    let (_dir, way, asked) = local_rpcbind(5, |xid, index| says(!matches!(index, 0 | 3), xid));
+    let text = Registered::register_by(way, &entries(), Some(&second)).unwrap_err().to_string();
+    assert!(text.contains("another server for program 100003 by tcp6"), "{text}");
+    let asked: Vec<_> =
+        asked.join().unwrap().into_iter().map(|(procedure, _, netid, _)| (procedure, netid)).collect();
+    let expected = [(1, "tcp"), (2, "tcp"), (1, "tcp"), (1, "tcp6"), (2, "tcp")];
+    assert_eq!(asked, expected.map(|(procedure, netid)| (procedure, netid.to_owned())));
 }

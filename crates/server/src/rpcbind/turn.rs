@@ -1,0 +1,104 @@
+//! Which process of a group is found: a host has one port 111, and its rpcbind one address for each program.
+//!
+//! Who comes first has the turn, by a lock on a file in the group's directory, and keeps it until it ends. The lock goes
+//! with the process, so one that was killed does not stand in the way. The file says what was registered with the host's
+//! rpcbind, which a killed process could not take back: who has the turn next does.
+
+use rpc::portmap::Entry;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// The file in the group's directory.
+const NAME: &str = "rpcbind";
+/// More than a line for each program and netid; what is longer is not ours.
+const BYTES_MAX: u64 = 4096;
+
+/// The turn; dropped, it is the next one's.
+#[derive(Debug)]
+pub(super) struct Turn {
+    file: File,
+    left: Vec<String>,
+}
+
+fn line(entry: &Entry) -> String {
+    format!("{} {}", entry.program, entry.netid())
+}
+
+impl Turn {
+    /// Takes it, unless another process has it.
+    pub fn take(directory: &Path) -> io::Result<Option<Self>> {
+        let mut open = OpenOptions::new();
+        let open = open.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = open.open(directory.join(NAME))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut text = String::new();
+        (&file).take(BYTES_MAX).read_to_string(&mut text)?;
+        let left = text.lines().map(str::to_owned).collect();
+        Ok(Some(Self { file, left }))
+    }
+
+    /// Whether a process of the group registered this and could not take it back.
+    pub fn has_left(&self, entry: &Entry) -> bool {
+        let wanted = line(entry);
+        self.left.contains(&wanted)
+    }
+
+    /// Notes what is registered, besides what others left.
+    pub fn note(&self, entries: &[Entry]) -> io::Result<()> {
+        let mut lines = self.left.clone();
+        lines.extend(entries.iter().map(line));
+        lines.sort();
+        lines.dedup();
+        let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        self.file.write_all_at(text.as_bytes(), 0)?;
+        self.file.set_len(text.len() as u64)
+    }
+
+    /// Nothing is registered any more.
+    pub fn clear(&self) {
+        if let Err(error) = self.file.set_len(0) {
+            tracing::debug!(%error, "the group's note of what is registered stays");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpc::portmap::Protocol;
+
+    #[test]
+    fn one_has_the_turn_and_the_next_knows_what_a_killed_one_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let entry = |program, protocol| Entry {
+            program,
+            version: 3,
+            protocol,
+            address: "10.0.0.1:2049".parse().unwrap(),
+        };
+        let (nfs, mount) = (entry(nfs3::PROGRAM, Protocol::Tcp), entry(nfs3::mount::PROGRAM, Protocol::Udp));
+        let first = Turn::take(directory.path()).unwrap().unwrap();
+        assert!(!first.has_left(&nfs));
+        first.note(&[nfs]).unwrap();
+        assert!(Turn::take(directory.path()).unwrap().is_none());
+        // As its end by a signal: nothing is said.
+        drop(first);
+        let second = Turn::take(directory.path()).unwrap().unwrap();
+        assert!(second.has_left(&nfs) && !second.has_left(&mount));
+        second.note(&[nfs, mount]).unwrap();
+        drop(second);
+        let third = Turn::take(directory.path()).unwrap().unwrap();
+        assert!(third.has_left(&nfs) && third.has_left(&mount));
+        third.clear();
+        drop(third);
+        assert!(!Turn::take(directory.path()).unwrap().unwrap().has_left(&nfs));
+    }
+}
