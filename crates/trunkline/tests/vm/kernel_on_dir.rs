@@ -102,6 +102,26 @@ fn a_full_file_system_says_so(directory: &str, kind: &str) {
     ));
 }
 
+/// The device beneath takes less than it says, so a write into the server's memory is good and its way to the device is
+/// not: what UNSTABLE writes are told at COMMIT.
+#[test]
+fn a_write_that_fails_on_its_way_to_the_device_is_told_to_the_kernel() {
+    let _turn = alone();
+    sh("mkdir -p /root/small /srv/small; mount -t tmpfs -o size=12m tmpfs /root/small
+        truncate -s 320M /root/small/img; mkfs.ext4 -q -F -O ^has_journal /root/small/img
+        modprobe loop; mount -o loop /root/small/img /srv/small; chmod 1777 /srv/small");
+    let arguments = ["--dir", "/srv/small", "--state", "/root/small.state"];
+    let mounted = Mounted::serving("small", 12063, "nconnect=1", &arguments);
+    let directory = mounted.directory();
+    sh(&format!(
+        "cd {directory}
+         echo small > small; sync small
+         fails dd if=/dev/zero of=large bs=1M count=24 conv=fsync > /tmp/failed; cat /tmp/failed
+         grep -q 'Input/output error' /tmp/failed
+         [ \"$(cat small)\" = small ]"
+    ));
+}
+
 #[test]
 fn the_kernel_mounts_a_directory_on_ext4() {
     let _turn = alone();
