@@ -1,8 +1,8 @@
 //! A load through our client, the twin of `crates/trunkline/tests/peers/load.c`, which goes through libnfs: same
-//! arguments, same files, same line of output. docs/results compares the two.
+//! arguments, same files, same line of output; `OPTIONS` are mount options beside. docs/results compares the two.
 //!
 //! ```text
-//! load HOST PORT MOUNT_PORT EXPORT MODE BLOCK_BYTES DEPTH CONNECTIONS SECONDS FILE_MIB
+//! load HOST PORT MOUNT_PORT EXPORT MODE BLOCK_BYTES DEPTH CONNECTIONS SECONDS FILE_MIB [OPTIONS]
 //! ```
 //!
 //! `CONNECTIONS` files, `load.0` and so on, each with `DEPTH` requests in flight, over one mount with as many
@@ -17,7 +17,7 @@ use client::{Answer, Done, File, FileRef, Io, Mount, Op, Task};
 const PAGE: usize = 4096;
 const STAMP: usize = 16;
 const USAGE: &str =
-    "usage: load HOST PORT MOUNT_PORT EXPORT MODE BLOCK_BYTES DEPTH CONNECTIONS SECONDS FILE_MIB";
+    "usage: load HOST PORT MOUNT_PORT EXPORT MODE BLOCK_BYTES DEPTH CONNECTIONS SECONDS FILE_MIB [OPTIONS]";
 
 #[derive(Debug, Clone)]
 struct Options {
@@ -33,7 +33,8 @@ struct Options {
 
 impl Options {
     fn parse(words: &[String]) -> Option<Self> {
-        let [host, port, mount_port, export, mode, block, depth, connections, seconds, file_mib] = words
+        let [host, port, mount_port, export, mode, block, depth, connections, seconds, file_mib, beside @ ..] =
+            words
         else {
             return None;
         };
@@ -45,7 +46,12 @@ impl Options {
         let connections = connections.parse().ok().filter(|count| (1..=64).contains(count))?;
         Some(Self {
             target: format!("{host}:{export}"),
-            mount_options: format!("port={port},mountport={mount_port},nconnect={connections}"),
+            mount_options: [format!("port={port},mountport={mount_port},nconnect={connections}")]
+                .iter()
+                .chain(beside)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(","),
             connections,
             mode: mode.clone(),
             block,

@@ -20,14 +20,15 @@ pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
 const SHORT_SLEEP_LOOKS: u32 = 10;
 /// So many short sleeps in a row begin it.
 const SHORT_SLEEPS: u32 = 4;
-/// The most that it takes where it did not pay time and again.
-const SHORT_SLEEPS_MAX: u32 = 1024;
-/// So many looks in vain in a row end it. Not the first: where both ends sleep, neither is answered soon until both look.
-const VAIN_LOOKS: u32 = 8;
+/// The most that it takes where looks were in vain time and again.
+const SHORT_SLEEPS_MAX: u32 = 32;
+/// So many looks in a row that nothing came within end it.
+const LATE_LOOKS: u32 = 8;
 /// After so many finds in a row the past is forgotten.
 const FINDS: u32 = 64;
-/// When a thread had no processor for this long, others ran there.
-const OTHERS_RAN: Duration = Duration::from_micros(10);
+/// Where others wanted the processor, looks rest for so long, and longer each time: a look there costs their whole turn.
+const REST: Duration = Duration::from_millis(10);
+const REST_MAX: Duration = Duration::from_millis(320);
 
 /// Whether and how long a loop looks before it sleeps.
 #[derive(Debug)]
@@ -74,30 +75,45 @@ impl BusyPoll {
         timeout: Option<Duration>,
         came: impl Fn() -> bool,
     ) -> io::Result<bool> {
-        let longest = timeout.map_or(self.longest, |timeout| timeout.min(self.longest));
-        if !self.policy.looks || longest.is_zero() {
+        if !self.policy.looks || self.longest.is_zero() || timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Ok(false);
         }
-        let (began, used) = (Instant::now(), cpu_time());
-        let mut looked = began;
+        let span = if self.policy.trial { self.trial_span() } else { self.longest };
+        let until = timeout.map_or(span, |timeout| timeout.min(span));
+        let began = Instant::now();
         loop {
             poller.wait(events, Some(Duration::ZERO))?;
+            let looked = Instant::now();
+            let passed = looked.saturating_duration_since(began);
             if !events.is_empty() || came() {
-                self.policy.found();
+                if passed <= self.longest {
+                    self.policy.found();
+                } else {
+                    self.policy.late();
+                }
                 return Ok(true);
             }
-            // Whoever is waited for may have been put on this processor.
-            std::thread::yield_now();
-            let now = Instant::now();
-            let passed = now.saturating_duration_since(began);
-            let others_ran = now.saturating_duration_since(looked) >= OTHERS_RAN
-                && passed.saturating_sub(cpu_time().saturating_sub(used)) >= OTHERS_RAN;
-            if others_ran || passed >= longest {
-                self.policy.in_vain(others_ran);
+            if passed >= until {
+                // A look that a timer cut short says nothing.
+                if until == span {
+                    self.policy.late();
+                }
                 return Ok(false);
             }
-            looked = now;
+            // Whoever is waited for may have been put on this processor, and answers within a look. Who keeps it for
+            // longer has other work.
+            std::thread::yield_now();
+            if looked.elapsed() >= self.longest {
+                self.policy.crowded_out(Instant::now());
+                return Ok(false);
+            }
         }
+    }
+
+    /// How long the first looks take: as long as the sleeps that began them, or neither end would be seen by the other
+    /// to look where a wake-up takes longer than a look.
+    fn trial_span(&self) -> Duration {
+        (self.longest * SHORT_SLEEP_LOOKS).min(BUSY_POLL_MAX)
     }
 
     /// Waits without looking, and learns from how long it took.
@@ -115,55 +131,82 @@ impl BusyPoll {
         }
         let began = Instant::now();
         poller.wait(events, timeout)?;
-        self.policy.slept(!events.is_empty() && began.elapsed() <= self.longest * SHORT_SLEEP_LOOKS);
+        let now = Instant::now();
+        let took = now.saturating_duration_since(began);
+        self.policy.slept(now, !events.is_empty() && took <= self.longest * SHORT_SLEEP_LOOKS);
         Ok(())
     }
-}
-
-/// What this thread has had of the processors.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// When looking pays.
 #[derive(Debug)]
 struct Policy {
     looks: bool,
+    /// Nothing was found within a look yet.
+    trial: bool,
     short_sleeps: u32,
     /// How many of them it takes.
     wanted: u32,
     /// In a row, of one kind or the other.
     finds: u32,
-    vain: u32,
+    late: u32,
+    rest: Duration,
+    rests_until: Option<Instant>,
 }
 
 impl Policy {
     const fn new() -> Self {
-        Self { looks: false, short_sleeps: 0, wanted: SHORT_SLEEPS, finds: 0, vain: 0 }
+        Self {
+            looks: false,
+            trial: false,
+            short_sleeps: 0,
+            wanted: SHORT_SLEEPS,
+            finds: 0,
+            late: 0,
+            rest: REST,
+            rests_until: None,
+        }
     }
 
     /// A sleep ended, so soon that a look may find what ended it, or not.
-    fn slept(&mut self, short: bool) {
+    fn slept(&mut self, now: Instant, short: bool) {
+        if self.rests_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.rests_until = None;
         self.short_sleeps = if short { self.short_sleeps + 1 } else { 0 };
         if self.short_sleeps >= self.wanted {
-            *self = Self { looks: true, wanted: self.wanted, ..Self::new() };
+            (self.looks, self.trial, self.short_sleeps) = (true, true, 0);
         }
     }
 
+    /// Something came within a look.
     fn found(&mut self) {
-        (self.finds, self.vain) = (self.finds + 1, 0);
+        (self.trial, self.late) = (false, 0);
+        self.finds += 1;
         if self.finds >= FINDS {
-            (self.finds, self.wanted) = (0, SHORT_SLEEPS);
+            (self.finds, self.wanted, self.rest) = (0, SHORT_SLEEPS, REST);
         }
     }
 
-    fn in_vain(&mut self, others_ran: bool) {
-        (self.finds, self.vain) = (0, self.vain + 1);
-        if others_ran || self.vain >= VAIN_LOOKS {
-            (self.looks, self.short_sleeps) = (false, 0);
+    /// Nothing came within a look.
+    fn late(&mut self) {
+        (self.finds, self.late) = (0, self.late + 1);
+        if self.late >= LATE_LOOKS {
             self.wanted = (self.wanted * 2).min(SHORT_SLEEPS_MAX);
+            self.end();
         }
+    }
+
+    /// Others had the processor for as long as a look takes.
+    fn crowded_out(&mut self, now: Instant) {
+        self.rests_until = Some(now + self.rest);
+        self.rest = (self.rest * 2).min(REST_MAX);
+        self.end();
+    }
+
+    fn end(&mut self) {
+        (self.looks, self.finds, self.late) = (false, 0, 0);
     }
 }
 
@@ -174,20 +217,24 @@ mod tests {
 
     fn looking() -> Policy {
         let mut policy = Policy::new();
-        (0..SHORT_SLEEPS).for_each(|_| policy.slept(true));
+        sleep(&mut policy, SHORT_SLEEPS);
         assert!(policy.looks);
         policy
+    }
+
+    fn sleep(policy: &mut Policy, times: u32) {
+        (0..times).for_each(|_| policy.slept(Instant::now(), true));
     }
 
     #[test]
     fn it_begins_after_some_short_sleeps_in_a_row() {
         let mut policy = Policy::new();
         for _ in 0..10 {
-            (1..SHORT_SLEEPS).for_each(|_| policy.slept(true));
-            policy.slept(false);
+            sleep(&mut policy, SHORT_SLEEPS - 1);
+            policy.slept(Instant::now(), false);
         }
         assert!(!policy.looks);
-        (0..SHORT_SLEEPS).for_each(|_| policy.slept(true));
+        sleep(&mut policy, SHORT_SLEEPS);
         assert!(policy.looks);
     }
 
@@ -195,29 +242,53 @@ mod tests {
     fn some_looks_in_vain_end_it_unless_one_between_them_finds() {
         let mut policy = looking();
         for _ in 0..10 {
-            (1..VAIN_LOOKS).for_each(|_| policy.in_vain(false));
+            (1..LATE_LOOKS).for_each(|_| policy.late());
             policy.found();
         }
         assert!(policy.looks);
-        (0..VAIN_LOOKS).for_each(|_| policy.in_vain(false));
+        (0..LATE_LOOKS).for_each(|_| policy.late());
         assert!(!policy.looks);
     }
 
     #[test]
-    fn it_ends_at_once_where_others_want_the_processor() {
+    fn the_first_looks_are_long_until_one_finds_in_time() {
+        let mut busy = BusyPoll { longest: BUSY_POLL_DEFAULT, policy: looking() };
+        assert!(busy.policy.trial);
+        assert_eq!(busy.trial_span(), BUSY_POLL_MAX);
+        busy.policy.late();
+        assert!(busy.policy.trial);
+        busy.policy.found();
+        assert!(!busy.policy.trial && busy.policy.looks);
+    }
+
+    #[test]
+    fn it_rests_where_others_want_the_processor_and_longer_each_time() {
         let mut policy = looking();
-        policy.in_vain(true);
-        assert!(!policy.looks);
+        let mut now = Instant::now();
+        for rest in [REST, REST * 2, REST * 4, REST * 8, REST * 16, REST_MAX, REST_MAX] {
+            policy.crowded_out(now);
+            (0..100).for_each(|_| policy.slept(now + rest - Duration::from_micros(1), true));
+            assert!(!policy.looks, "rests for {rest:?}");
+            now += rest;
+            (0..SHORT_SLEEPS).for_each(|_| policy.slept(now, true));
+            assert!(policy.looks);
+        }
+        (0..FINDS).for_each(|_| policy.found());
+        assert_eq!(policy.rest, REST);
     }
 
     #[test]
     fn the_less_it_paid_the_more_it_takes_until_it_pays_again() {
         let mut policy = looking();
-        (0..30).for_each(|_| policy.in_vain(true));
+        for _ in 0..30 {
+            (0..LATE_LOOKS).for_each(|_| policy.late());
+            sleep(&mut policy, SHORT_SLEEPS_MAX);
+        }
+        (0..LATE_LOOKS).for_each(|_| policy.late());
         assert_eq!(policy.wanted, SHORT_SLEEPS_MAX);
-        (1..SHORT_SLEEPS_MAX).for_each(|_| policy.slept(true));
+        sleep(&mut policy, SHORT_SLEEPS_MAX - 1);
         assert!(!policy.looks);
-        policy.slept(true);
+        sleep(&mut policy, 1);
         assert!(policy.looks);
         (0..FINDS).for_each(|_| policy.found());
         assert_eq!(policy.wanted, SHORT_SLEEPS);
@@ -250,7 +321,7 @@ mod tests {
         assert!(!quiet.look(&poller, &mut events, Some(Duration::from_micros(1)), || false).unwrap());
         assert_eq!(quiet.policy.finds, 0);
         let mut never = BusyPoll::new(Duration::ZERO);
-        (0..100).for_each(|_| never.policy.slept(true));
+        sleep(&mut never.policy, 100);
         assert!(!never.look(&poller, &mut events, None, || true).unwrap());
     }
 }

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Measures busy polling at both ends against none at either, in turns: A B, B A, A B, ...
+
+    cargo build --release -p trunkline && cargo build --release -p trunkline-client --example load
+    docs/results/compare-busy-poll.py target/release/trunkline target/release/examples/load --turns 10
+
+On a machine where nothing else runs. Each workload has a line at the end: medians of operations a second and of the
+server's CPU time for one, each with the lowest and highest run.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+PORTS, SPANS = {"off": 42071, "on": 42072}, {"off": 0, "on": 100}
+WORKLOADS = [("randread", 4 << 10, 1, 1), ("randread", 4 << 10, 32, 1), ("randread", 4 << 10, 32, 4),
+             ("randwrite", 4 << 10, 32, 1), ("randwrite", 4 << 10, 32, 4), ("read", 64 << 10, 32, 2)]
+MIB = 64
+
+
+def cpu_seconds(pid):
+    """CPU time that the threads of a process have used."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        total += int(open(f"/proc/{pid}/task/{thread}/schedstat").read().split()[0])
+    return total / 1e9
+
+
+def start_server(options, name, directory):
+    path = f"{directory}/{name}.toml"
+    with open(path, "w") as file:
+        file.write(f'busy_poll_us = {SPANS[name]}\n[[node]]\nlisten = ["127.0.0.1:{PORTS[name]}"]\n'
+                   '[[export]]\npath = "/export"\nmem = "1GiB"\nallow = ["127.0.0.0/8"]\nrw = true\n'
+                   'root_squash = false\n')
+    server = subprocess.Popen([options.trunkline, "serve", "--config", path], stdout=subprocess.PIPE, text=True)
+    while "ready" not in (line := server.stdout.readline()):
+        if not line:
+            sys.exit("the server does not start")
+    return server
+
+
+def measure(options, name, server, work):
+    mode, block, depth, connections = work
+    served = cpu_seconds(server.pid)
+    command = [options.load, "127.0.0.1", str(PORTS[name]), str(PORTS[name]), "/export", mode, str(block), str(depth),
+               str(connections), str(options.seconds), str(MIB), f"busypoll={SPANS[name]}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    served = cpu_seconds(server.pid) - served
+    values = dict(word.split("=") for word in done.stdout.split() if "=" in word)
+    return {"work": mode, "block": block, "depth": depth, "connections": connections, "busy_poll": name,
+            "iops": float(values["iops"]), "server_us": round(served * 1e6 / int(values["operations"]), 2)}
+
+
+def show(runs, work):
+    mode, block, depth, connections = work
+    words = []
+    for name in PORTS:
+        mine = [run for run in runs if run["busy_poll"] == name and
+                (run["work"], run["block"], run["depth"], run["connections"]) == work]
+        iops, used = [run["iops"] for run in mine], [run["server_us"] for run in mine]
+        words.append(f"{name:>3} {statistics.median(iops):>7.0f}/s ({min(iops):.0f} to {max(iops):.0f}), server "
+                     f"{statistics.median(used):.2f} us")
+    print(f"# {mode:<9} {block >> 10:>2} KiB depth {depth:>2} on {connections}:  {';  '.join(words)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trunkline")
+    parser.add_argument("load")
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=1, help="of each run")
+    options = parser.parse_args()
+    servers, runs = {}, []
+    with tempfile.TemporaryDirectory(prefix="compare-busy-poll-") as directory:
+        try:
+            for name in PORTS:
+                servers[name] = start_server(options, name, directory)
+                measure(options, name, servers[name], ("fill", 1 << 20, 16, 4))
+            for turn in range(options.turns):
+                for work in WORKLOADS:
+                    for name in sorted(PORTS, reverse=turn % 2 == 0):
+                        runs.append(measure(options, name, servers[name], work))
+                        print(json.dumps(runs[-1]), flush=True)
+        finally:
+            for server in servers.values():
+                server.terminate()
+                server.wait()
+    for work in WORKLOADS:
+        show(runs, work)
+
+
+if __name__ == "__main__":
+    main()
