@@ -125,7 +125,6 @@ struct Shared {
     /// For reading, because the kernel opens handles only relative to such a descriptor.
     root: OwnedFd,
     root_object: ObjectId,
-    device: u64,
     /// Whether the root is its file system's own, so that nothing of it lies outside.
     whole: bool,
     /// Whether what is in memory is there without asking another machine or process.
@@ -248,13 +247,13 @@ impl Shared {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&root)?;
-        let naming = Naming::probe(root.as_fd(), &state.secret);
-        let root_object = naming.name(root.as_fd(), c"", stat.st_ino).map_err(|_| rustix::io::Errno::IO)?;
+        let kind = rustix::fs::fstatfs(&root)?.f_type;
+        let naming = Naming::probe(root.as_fd(), &stat, kind, &state.secret);
+        let root_object = naming.name(root.as_fd(), c"", &stat).map_err(|_| rustix::io::Errno::IO)?;
         // On a thread of its own: trying an identity on has effects on a thread that outlast the trial, such
         // as the end of its tie to a parent's death.
         let identity = std::thread::scope(|scope| scope.spawn(Identity::probe).join());
         let Ok(identity) = identity else { return Err(rustix::io::Errno::IO) };
-        let kind = rustix::fs::fstatfs(&root)?.f_type;
         let name_bytes_max = rustix::fs::fstatvfs(&root)?.f_namemax;
         Ok(Self {
             whole: find::is_whole(root.as_fd()),
@@ -266,7 +265,6 @@ impl Shared {
             number_names: listing::must_number(kind),
             root,
             root_object,
-            device: stat.st_dev,
             naming,
             identity,
             state,

@@ -43,6 +43,7 @@ fn lab() -> &'static Vm {
             "rpc.nfsd",
             "rpcbind",
             "setpriv",
+            "showmount",
             "xfs_quota",
         ] {
             let _ = require_program(program);

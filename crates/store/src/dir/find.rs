@@ -65,6 +65,12 @@ pub(super) fn is_memory(kind: rustix::fs::FsWord) -> bool {
     matches!(magic(kind), TMPFS | RAMFS)
 }
 
+/// Whether its objects lie on other file systems, and may have the devices of those.
+pub(super) fn is_layered(kind: rustix::fs::FsWord) -> bool {
+    const OVERLAY: u32 = 0x794c_7630;
+    magic(kind) == OVERLAY
+}
+
 /// Whether the kernel holds what it knows of such a file system in this machine's memory.
 pub(super) fn is_local(kind: rustix::fs::FsWord) -> bool {
     const EXT: u32 = 0xef53;
@@ -112,11 +118,15 @@ impl Shared {
             self.open_by_map(&object)?
         };
         let stat = rustix::fs::fstat(&place)?;
-        let there = stat.st_nlink > 0 && stat.st_dev == self.device && stat.st_ino == object.fileid;
+        if stat.st_nlink == 0 {
+            return Err(Error::Stale);
+        }
         // File systems do not look at all of a handle, an object has one name here, and what the map leads to may
         // be something else by now.
-        if !there || self.naming.name(place.as_fd(), c"", stat.st_ino)? != object {
-            return Err(Error::Stale);
+        match self.naming.name(place.as_fd(), c"", &stat) {
+            Ok(name) if name == object => {}
+            Ok(_) | Err(Error::Access) => return Err(Error::Stale),
+            Err(error) => return Err(error),
         }
         let node = Node::new(object, place, &stat);
         self.prove(&node)?;
@@ -230,10 +240,7 @@ impl Shared {
     /// Names and keeps what was found in a directory.
     pub fn keep_child(&self, parent: &Node, name: &[u8], place: OwnedFd) -> Result<(Arc<Node>, Stat)> {
         let stat = rustix::fs::fstat(&place)?;
-        if stat.st_dev != self.device {
-            return Err(Error::Access);
-        }
-        let object = self.naming.name(place.as_fd(), c"", stat.st_ino)?;
+        let object = self.naming.name(place.as_fd(), c"", &stat)?;
         self.note(&object, parent, name);
         let node = match self.cache.find(&object) {
             Some(known) => known,
@@ -289,7 +296,7 @@ impl Shared {
     fn parent_of(&self, node: &Node) -> Result<Arc<Node>> {
         let place = rustix::fs::openat(&node.place, c"..", PLACE, Mode::empty())?;
         let stat = rustix::fs::fstat(&place)?;
-        let object = self.naming.name(place.as_fd(), c"", stat.st_ino)?;
+        let object = self.naming.name(place.as_fd(), c"", &stat)?;
         let above = match self.cache.find(&object) {
             Some(known) => known,
             None => self.keep(Node::new(object, place, &stat)),

@@ -5,7 +5,7 @@
 //! ourselves, as long as the directory is held open, and a cookie of an earlier numbering is told from ours.
 
 use super::Shared;
-use super::find::magic;
+use super::find::{is_layered, magic};
 use super::node::{Node, READ, attributes};
 use crate::interface::{Attributes, Caller, DirectoryEnd, Entry, Error, ObjectId, Result};
 use rustix::fs::{AtFlags, RawDir, SeekFrom};
@@ -26,14 +26,14 @@ const NUMBER_BITS: u32 = 32;
 pub(super) fn must_number(kind: rustix::fs::FsWord) -> bool {
     const TMPFS: u32 = 0x0102_1994;
     const RAMFS: u32 = 0x8584_58f6;
-    const OVERLAY: u32 = 0x794c_7630;
     let release = rustix::system::uname();
     let mut numbers = release.release().to_str().unwrap_or_default().split(['.', '-']);
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok()).unwrap_or(0);
     let version = (next(), next());
     match magic(kind) {
+        _ if is_layered(kind) => true,
         TMPFS => version < (6, 6),
-        RAMFS | OVERLAY => true,
+        RAMFS => true,
         _ => false,
     }
 }
@@ -100,10 +100,7 @@ impl Shared {
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let stat = rustix::fs::statat(fd, name, flags).ok()?;
-        if stat.st_dev != self.device {
-            return None;
-        }
-        let object = self.naming.name(fd.as_fd(), name, stat.st_ino).ok()?;
+        let object = self.naming.name(fd.as_fd(), name, &stat).ok()?;
         if name != c".." {
             self.note(&object, parent, name.to_bytes());
         }

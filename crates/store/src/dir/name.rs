@@ -9,9 +9,10 @@
 //! The first can be opened again as it is where the process may (`CAP_DAC_READ_SEARCH`); the others, and all
 //! without that right, through the map. Only the store sees these bytes, and only under the server's code.
 
+use super::find::is_layered;
 use super::sys::{self, KernelHandle};
 use crate::interface::{Error, NAME_BYTES_MAX, ObjectId, Result};
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, FsWord, Stat, StatxFlags};
 use rustix::io::Errno;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::ffi::CStr;
@@ -29,8 +30,11 @@ pub(super) struct Naming {
     /// Whether they can be opened.
     pub can_open: bool,
     hasher: SipHasher24,
-    /// The number of the root's mount.
-    mount: i32,
+    device: u64,
+    /// Whether files may be of other devices than the root, beneath which their numbers are not theirs alone.
+    layered: bool,
+    /// The number of the root's mount, where the kernel tells it.
+    mount: Option<u64>,
 }
 
 /// The kernel's handle behind a name, where it is in there.
@@ -43,12 +47,31 @@ pub(super) fn kernel_handle(object: &ObjectId) -> Option<KernelHandle> {
 
 impl Naming {
     /// Finds out what the root's file system and this process can do.
-    pub fn probe(root: BorrowedFd<'_>, secret: &[u8; 16]) -> Self {
+    pub fn probe(root: BorrowedFd<'_>, stat: &Stat, kind: FsWord, secret: &[u8; 16]) -> Self {
         let known = sys::name_to_handle(root, c"");
         let can_open = known.as_ref().is_ok_and(|(handle, _)| sys::open_by_handle(root, handle).is_ok());
-        let mount = known.as_ref().map_or(0, |(_, mount)| *mount);
-        let hasher = SipHasher24::new_with_key(secret);
-        Self { handles: known.is_ok(), can_open, hasher, mount }
+        let mount = known.as_ref().map_or_else(
+            |_| mount_of(root, c"", AtFlags::EMPTY_PATH).ok().flatten(),
+            |(_, mount)| u64::try_from(*mount).ok(),
+        );
+        Self {
+            handles: known.is_ok(),
+            can_open,
+            hasher: SipHasher24::new_with_key(secret),
+            device: stat.st_dev,
+            layered: is_layered(kind),
+            mount,
+        }
+    }
+
+    /// What tells an object from others of the export, as long as it lives: its number, together with its device where
+    /// that is another than the root's. `None` for one that is not of the root's file system.
+    fn fileid(&self, stat: &Stat) -> Option<u64> {
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        match stat.st_dev == self.device {
+            true => Some(stat.st_ino),
+            false => self.layered.then(|| stat.st_ino ^ stat.st_dev.wrapping_mul(SPREAD)),
+        }
     }
 
     /// Whether a name can be opened as it is.
@@ -58,16 +81,17 @@ impl Naming {
 
     /// Names what `name` is in a directory, or what the descriptor is where the name is empty. What lies on
     /// another mount is refused: no export reaches beyond its own.
-    pub fn name(&self, at: BorrowedFd<'_>, name: &CStr, fileid: u64) -> Result<ObjectId> {
+    pub fn name(&self, at: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<ObjectId> {
+        let fileid = self.fileid(stat).ok_or(Error::Access)?;
         if !self.handles {
-            return made_at(at, name, fileid);
+            return self.made_at(at, name, fileid);
         }
         let (handle, mount) = match sys::name_to_handle(at, name) {
             // Some file systems have handles for some of their objects only.
-            Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => return made_at(at, name, fileid),
+            Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => return self.made_at(at, name, fileid),
             known => known?,
         };
-        if mount != self.mount {
+        if u64::try_from(mount).ok() != self.mount {
             return Err(Error::Access);
         }
         let bytes = handle.as_slice();
@@ -90,15 +114,25 @@ impl Naming {
             }
         }
     }
+
+    fn made_at(&self, at: BorrowedFd<'_>, name: &CStr, fileid: u64) -> Result<ObjectId> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let flags = if name.is_empty() { flags | AtFlags::EMPTY_PATH } else { flags };
+        if mount_of(at, name, flags)?.is_some_and(|mount| self.mount != Some(mount)) {
+            return Err(Error::Access);
+        }
+        let known = rustix::fs::statx(at, name, flags, StatxFlags::BTIME)?;
+        let mut named = [0; 13];
+        named[0] = MADE_AT;
+        named[1..9].copy_from_slice(&known.stx_btime.tv_sec.to_be_bytes());
+        named[9..].copy_from_slice(&known.stx_btime.tv_nsec.to_be_bytes());
+        ObjectId::named(fileid, &named).ok_or(Error::Io)
+    }
 }
 
-fn made_at(at: BorrowedFd<'_>, name: &CStr, fileid: u64) -> Result<ObjectId> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    let flags = if name.is_empty() { flags | AtFlags::EMPTY_PATH } else { flags };
-    let known = rustix::fs::statx(at, name, flags, StatxFlags::BTIME)?;
-    let mut named = [0; 13];
-    named[0] = MADE_AT;
-    named[1..9].copy_from_slice(&known.stx_btime.tv_sec.to_be_bytes());
-    named[9..].copy_from_slice(&known.stx_btime.tv_nsec.to_be_bytes());
-    ObjectId::named(fileid, &named).ok_or(Error::Io)
+/// The number of the mount that something is on, where the kernel tells it.
+fn mount_of(at: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> rustix::io::Result<Option<u64>> {
+    let known = rustix::fs::statx(at, name, flags, StatxFlags::MNT_ID)?;
+    let tells = StatxFlags::from_bits_retain(known.stx_mask).contains(StatxFlags::MNT_ID);
+    Ok(tells.then_some(known.stx_mnt_id))
 }

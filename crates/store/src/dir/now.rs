@@ -35,7 +35,7 @@ impl Shared {
         }
         let place = self.child(&parent, name, ResolveFlags::CACHED).ok()?;
         let found = rustix::fs::fstat(&place).ok()?;
-        let object = self.naming.name(place.as_fd(), c"", found.st_ino).ok()?;
+        let object = self.naming.name(place.as_fd(), c"", &found).ok()?;
         // Only what is held already: to hold another may mean to close one, and that may wait.
         self.held_now(object)?;
         Some((Some(attributes(directory, &stat)), Ok(attributes(object, &found))))

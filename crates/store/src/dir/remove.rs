@@ -47,7 +47,7 @@ impl Shared {
         if stat.st_nlink > 0 && !matches!(super::node::kind(&stat), Kind::Directory) {
             return;
         }
-        if let Ok(object) = self.naming.name(victim.as_fd(), c"", stat.st_ino) {
+        if let Ok(object) = self.naming.name(victim.as_fd(), c"", &stat) {
             self.close(self.cache.forget(&object).into_iter().collect());
             if !self.naming.opens(&object) {
                 self.map.forget(&object);
@@ -105,7 +105,7 @@ impl Shared {
         let Ok(place) = self.child(parent, name, ResolveFlags::empty()) else { return };
         let same = |one: &OwnedFd, other: &OwnedFd| {
             let (one, other) = (rustix::fs::fstat(one), rustix::fs::fstat(other));
-            matches!((one, other), (Ok(one), Ok(other)) if one.st_ino == other.st_ino)
+            matches!((one, other), (Ok(one), Ok(other)) if (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
         };
         if !victim.as_ref().is_some_and(|victim| same(victim, &place)) {
             self.bury(victim);

@@ -30,6 +30,45 @@ fn the_sides_do_not_differ_where_the_file_system_has_no_handles() {
     });
 }
 
+/// Files of a layer then have that layer's device, which is not the overlay's, and a number that another layer's may have.
+#[test]
+fn an_overlay_of_layers_on_several_file_systems_is_one_file_system_to_clients() {
+    with_own_mounts(
+        "mounts::an_overlay_of_layers_on_several_file_systems_is_one_file_system_to_clients",
+        || {
+            let home = Home::new();
+            run(
+                &home,
+                "mkdir lower top outside; mount -t tmpfs lower lower; mount -t tmpfs top top
+                 mkdir lower/d top/upper top/work; echo below > lower/d/f; echo other > lower/f; echo seen > outside/f
+                 mount -t overlay overlay -o lowerdir=lower,upperdir=top/upper,workdir=top/work,xino=off export
+                 echo above > export/g; touch export/crossed; mount --bind outside/f export/crossed",
+            );
+            let store = home.open();
+            let root = store.root();
+            let text = |store: &store::DirStore, object| read(store, ROOT, object).unwrap();
+            let found = |directory, name| look(&store, directory, name).unwrap().object;
+            let (f, g, inner) = (found(root, "f"), found(root, "g"), found(found(root, "d"), "f"));
+            assert_eq!(
+                [f, g, inner].map(|object| text(&store, object)),
+                [b"other\n", b"above\n", b"below\n"]
+            );
+            assert!(f.fileid != g.fileid && g.fileid != inner.fileid && inner.fileid != f.fileid);
+            assert_eq!(look(&store, root, "crossed").unwrap_err(), Error::Access, "another mount");
+            let mut names: Vec<_> =
+                list(&store, root, 1000).unwrap().into_iter().map(|(name, _)| name).collect();
+            names.sort();
+            assert_eq!(names, [&b"."[..], b"..", b"d", b"f", b"g"]);
+            drop(store);
+            let store = home.open();
+            assert_eq!(
+                [f, g, inner].map(|object| text(&store, object)),
+                [b"other\n", b"above\n", b"below\n"]
+            );
+        },
+    );
+}
+
 #[test]
 fn names_are_numbered_where_offsets_do_not_stay_good() {
     with_own_mounts("mounts::names_are_numbered_where_offsets_do_not_stay_good", || {
@@ -51,17 +90,21 @@ fn names_are_numbered_where_offsets_do_not_stay_good() {
     });
 }
 
+fn run(home: &Home, line: &str) {
+    let done = Command::new("sh").args(["-ec", line]).current_dir(home.beside("")).status();
+    assert!(done.unwrap().success(), "{line}");
+}
+
 /// An overlay that has an overlay beneath: each adds 21 bytes and more to the handle of the one below.
 fn mount_overlay_over_overlay(home: &Home) {
-    let run = |line: &str| {
-        let done = Command::new("sh").args(["-ec", line]).current_dir(home.beside("")).status();
-        assert!(done.unwrap().success(), "{line}");
-    };
-    run("mkdir lower lower/d upper-1 work-1 inner upper-2 work-2
+    run(
+        home,
+        "mkdir lower lower/d upper-1 work-1 inner upper-2 work-2
          echo within > lower/d/f; echo gone > lower/gone; echo once > lower/once
          with='index=on,nfs_export=on,xino=on'
          mount -t overlay one -o lowerdir=lower,upperdir=upper-1,workdir=work-1,$with inner
-         mount -t overlay two -o lowerdir=inner,upperdir=upper-2,workdir=work-2,$with export");
+         mount -t overlay two -o lowerdir=inner,upperdir=upper-2,workdir=work-2,$with export",
+    );
 }
 
 #[test]

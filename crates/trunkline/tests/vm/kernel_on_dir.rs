@@ -1,7 +1,7 @@
 //! The Linux kernel's NFS client on directories that we serve as root, each the root of a file system with a device.
 
 use crate::kernel_client::{Mounted, READY_WITHIN, fio_finds_what_it_wrote};
-use crate::{alone, lab, sh};
+use crate::{alone, lab, sh, trunkline};
 use std::process::Command;
 
 /// Makes a file system in a file of the guest, and serves it.
@@ -139,6 +139,37 @@ fn a_write_that_fails_on_its_way_to_the_device_is_told_to_the_kernel() {
          grep -q 'Input/output error' /tmp/failed
          [ \"$(cat small)\" = small ]"
     ));
+}
+
+/// In a network of its own, where nobody has port 111 yet.
+#[test]
+fn the_kernel_mounts_a_directory_that_it_finds_by_program_number() {
+    let _turn = alone();
+    let said = sh(&format!(
+        "mkdir -p /srv/found /mnt/found; echo here > /srv/found/file; mkfifo /tmp/found.says
+         chmod 755 /srv/found; chmod 644 /srv/found/file
+         cat > /tmp/found.sh <<'END'
+         set -e
+         ip link set lo up
+         {} serve --dir /srv/found --state /root/found.state --listen 127.0.0.1:4049 --rpcbind > /tmp/found.says &
+         server=$!
+         exec 3< /tmp/found.says
+         while read -r line <&3; do [ \"$line\" != ready ] || break; done
+         showmount -e --no-headers 127.0.0.1
+         for how in udp tcp; do
+           mount -t nfs -o vers=3,nolock,mountproto=$how 127.0.0.1:/export /mnt/found
+           cat /mnt/found/file
+           grep ' /mnt/found ' /proc/mounts | grep -o \"mountproto=$how\"
+           umount /mnt/found
+         done
+         kill $server; wait $server
+END
+         unshare --net --mount sh /tmp/found.sh",
+        trunkline().display()
+    ));
+    let lines: Vec<_> = said.lines().collect();
+    assert!(lines[0].starts_with("/export "), "{said}");
+    assert_eq!(lines[1..], ["here", "mountproto=udp", "here", "mountproto=tcp"]);
 }
 
 #[test]
