@@ -386,7 +386,7 @@ impl EventLoop {
         self.peers.repace(&self.group, node);
     }
 
-    /// Now and then: ends those who fell silent within a record, and listens again after a rest.
+    /// Now and then: ends those who fell silent within a record, asks for signs of life, and listens again after a rest.
     fn sweep(&mut self) {
         let now = self.alive;
         self.listeners.wake_rested(&self.poller, now);
@@ -406,6 +406,11 @@ impl EventLoop {
         let silence_max = Duration::from_millis(self.group.limits.partial_record_ms_max);
         for key in self.keys(|connection| connection.is_stuck(now, silence_max)) {
             self.close(key, Close::Stuck);
+        }
+        for key in self.keys(|connection| connection.is_to_be_asked(now)) {
+            if let Some(Err(why)) = self.connections.get_mut(key).map(|connection| connection.ask(now)) {
+                self.close(key, why);
+            }
         }
     }
 

@@ -37,6 +37,9 @@ const RECORD_BYTES_PER_S_MIN: u64 = 16 << 10;
 const LINGER: Duration = Duration::from_millis(500);
 /// A client that does not answer the system's probes, or takes no byte for this long, is gone.
 const PEER_GONE: Duration = Duration::from_secs(60);
+/// A client that is silent over RDMA for so long is asked whether it is there; its device has about half a minute to
+/// answer, so that it is found gone within the same time.
+const ASK_AFTER: Duration = Duration::from_secs(20);
 
 /// What a connection needs of its loop for a turn.
 #[derive(Clone, Copy)]
@@ -144,6 +147,8 @@ pub(super) struct Connection {
     opened: Duration,
     /// When something was last received, or taken by the peer.
     pub active: Duration,
+    /// When it was last asked whether it is still there.
+    asked: Duration,
     /// Waits in the loop's list for its next turn.
     pub again: bool,
     /// Set by a drain: this turn is the last that takes calls.
@@ -184,6 +189,7 @@ impl Connection {
             interest: Interest::READ,
             opened: now,
             active: now,
+            asked: now,
             again: false,
             draining: false,
             phase: Phase::Serving,
@@ -434,6 +440,17 @@ impl Connection {
         let over_s = now.saturating_sub(since + silence_max).as_secs();
         let slow = (self.stream.incomplete_bytes() as u64) < over_s.saturating_mul(RECORD_BYTES_PER_S_MIN);
         slow || self.active + silence_max <= now
+    }
+
+    /// Whether its peer has to be asked for a sign of life: what is over RDMA the system does not watch.
+    pub fn is_to_be_asked(&self, now: Duration) -> bool {
+        self.stream.is_rdma() && self.active.max(self.asked) + ASK_AFTER <= now
+    }
+
+    /// Asks for it; no answer ends the connection.
+    pub fn ask(&mut self, now: Duration) -> Result<(), Close> {
+        self.asked = now;
+        self.stream.ask().map_err(Close::Transport)
     }
 
     /// Memory that it holds: replies that are queued, and what has come of a record that is not complete.

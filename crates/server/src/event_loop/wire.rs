@@ -115,6 +115,14 @@ impl Wire {
         }
     }
 
+    /// Asks whether the peer is still there, where the system does not.
+    pub fn ask(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Tcp(_) => Ok(()),
+            Self::Rdma(responder) => Ok(responder.ask()?),
+        }
+    }
+
     pub fn within_record(&self) -> bool {
         match self {
             Self::Tcp(stream) => stream.within_record(),

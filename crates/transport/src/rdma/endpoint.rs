@@ -304,6 +304,19 @@ impl<T> Endpoint<T> {
         self.move_part(Work::Read { address, key }, part, tag)
     }
 
+    /// Asks the other end's device for a sign of life, unless work is under way, which asks for one anyway: a write of no
+    /// bytes, which is acknowledged, and for which no memory is looked up. Where nobody is there it fails, in time.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn ask(&mut self, tag: T) -> Result<(), Error> {
+        if self.posted.is_empty() {
+            self.identifier.post(self.number, Work::Write { address: 0, key: 0 }, &[], true, false)?;
+            self.note_posted(true, Some(tag), None, None);
+        }
+        Ok(())
+    }
+
     /// Tells that a descriptor was readable.
     pub const fn wake(&mut self) {
         self.woken = true;

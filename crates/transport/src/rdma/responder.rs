@@ -144,6 +144,14 @@ impl<P> Responder<P> {
         self.replies.len()
     }
 
+    /// Asks the client's device for a sign of life: a client that is gone without a word ends the connection by this.
+    ///
+    /// # Errors
+    /// The connection is finished.
+    pub fn ask(&mut self) -> Result<(), Error> {
+        self.endpoint.ask(Tag::Sent)
+    }
+
     /// Tells that a descriptor was readable.
     pub const fn wake(&mut self) {
         self.endpoint.wake();
