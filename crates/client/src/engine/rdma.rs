@@ -1,8 +1,10 @@
 //! Connections over RDMA: what differs from a stream.
 
+use std::net::SocketAddr;
+
 use nfs3::Procedure;
 use paths::ConnId;
-use transport::rdma::{Expect, Requester};
+use transport::rdma::{Error, Expect, Requester};
 
 use super::Engine;
 use super::answers::Answers;
@@ -65,7 +67,7 @@ impl Engine {
         match outcome {
             Ok(received) => line.received_bytes += received.bytes as u64,
             Err(error) => {
-                tracing::debug!(address = ?line.remote, %error, "connection over RDMA ended");
+                tell_end(line.remote, &error);
                 self.line_down(conn);
                 return;
             }
@@ -83,8 +85,21 @@ impl Engine {
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         let State::Rdma(requester) = &mut line.state else { return };
         if let Err(error) = requester.flush(&self.core.calls) {
-            tracing::debug!(address = ?line.remote, %error, "connection over RDMA ended");
+            tell_end(line.remote, &error);
             self.line_down(conn);
         }
+    }
+}
+
+/// Says why a connection ended: loudly where that is this machine's own doing.
+fn tell_end(address: Option<SocketAddr>, error: &Error) {
+    match error {
+        Error::DeviceGone => {
+            tracing::warn!(
+                ?address,
+                "the RDMA device of this path was removed; it is tried again; see: rdma link"
+            );
+        }
+        error => tracing::debug!(?address, %error, "connection over RDMA ended"),
     }
 }

@@ -16,6 +16,9 @@ use transport::{rdma, socket};
 /// Connections accepted in one turn, so that a flood of them does not hold up those that are there.
 const ACCEPTS_PER_TURN: usize = 64;
 
+/// Between two attempts to listen where a device has gone away.
+const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+
 /// What listens for a node.
 #[derive(Debug)]
 pub(crate) struct BoundListener {
@@ -65,6 +68,12 @@ impl Door {
     }
 }
 
+/// Whether it is because the device that was listened on is no more.
+fn is_device_gone(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rdma::Error>());
+    matches!(cause, Some(rdma::Error::DeviceGone))
+}
+
 impl BoundListener {
     /// On a socket that listens already.
     pub fn on(node: usize, socket: TcpListener) -> Result<Self, Error> {
@@ -107,6 +116,9 @@ pub(super) struct Listeners {
     slots: Vec<Option<BoundListener>>,
     /// Nothing is accepted until then: the system had no descriptor left.
     rest_until: Option<Duration>,
+    /// By node, addresses whose device has gone away. It may come back.
+    lost: Vec<(usize, SocketAddr)>,
+    listen_again_at: Duration,
 }
 
 impl Listeners {
@@ -127,14 +139,17 @@ impl Listeners {
         for slot in &mut self.slots {
             slot.take_if(|listener| listener.node == node);
         }
+        self.lost.retain(|(of, _)| *of != node);
     }
 
     pub fn remove_all(&mut self) {
         self.slots.clear();
+        self.lost.clear();
     }
 
+    /// Whether they have to be looked at though nobody comes.
     pub const fn are_resting(&self) -> bool {
-        self.rest_until.is_some()
+        self.rest_until.is_some() || !self.lost.is_empty()
     }
 
     /// Accepts what waits at one listener and places it on the loops.
@@ -156,6 +171,18 @@ impl Listeners {
                         Arrival::Rdma(incoming) => peers.place_over_rdma(incoming, accepted),
                     }
                 }
+                Err(error) if is_device_gone(&error) => {
+                    let (node, address) = (listener.node, listener.address);
+                    tracing::warn!(
+                        %address,
+                        "the RDMA device is gone: nobody can connect here until it is back; see: rdma link"
+                    );
+                    if let Some(slot) = self.slots.get_mut(index) {
+                        *slot = None;
+                    }
+                    self.lost.push((node, address));
+                    return;
+                }
                 Err(error) => {
                     // The waiting connection would wake us again at once; others may free a descriptor.
                     tracing::warn!(%error, address = %listener.address, "cannot accept; resting");
@@ -167,8 +194,19 @@ impl Listeners {
         }
     }
 
-    /// Accepts again after a rest.
+    /// Accepts again after a rest, and where a device is back.
     pub fn wake_rested(&mut self, poller: &Poller, now: Duration) {
+        if !self.lost.is_empty() && self.listen_again_at <= now {
+            self.listen_again_at = now + LISTEN_AGAIN;
+            for (node, address) in std::mem::take(&mut self.lost) {
+                let again = bind_rdma(node, address).is_ok_and(|bound| self.add(poller, vec![bound]).is_ok());
+                if again {
+                    tracing::info!(%address, "the RDMA device is back: listening again");
+                } else {
+                    self.lost.push((node, address));
+                }
+            }
+        }
         if self.rest_until.take_if(|until| *until <= now).is_some() {
             self.set_interest(poller, Interest::READ);
         }
