@@ -77,7 +77,10 @@ impl Engine {
         };
         match started {
             Ok(wire) => self.probes.push(Probe { path, token, wire, connected: false }),
-            Err(_) => self.core.table.probe_failed(self.core.now, path),
+            Err(error) => {
+                tracing::debug!(address = %end.remote, %error, "probe cannot start");
+                self.core.table.probe_failed(self.core.now, path);
+            }
         }
     }
 
@@ -116,7 +119,9 @@ impl Engine {
                 self.probes.remove(at);
                 self.core.table.probe_answered(self.core.now, path);
             }
-            Err(_) => {
+            Err(error) => {
+                let address = self.setup.route.paths.get(usize::from(path.0)).map(|end| end.remote);
+                tracing::debug!(?address, %error, "probe failed");
                 self.probes.remove(at);
                 self.core.table.probe_failed(self.core.now, path);
             }
