@@ -26,7 +26,7 @@ pub struct FileRef {
     pub home: Option<NodeId>,
 }
 
-/// What a caller asks for. Buffers come back with the [`Done`].
+/// What a caller asks for. Buffers come back with the [`Done`]; that of a READ may be another READ's, of the same length.
 #[derive(Debug)]
 pub enum Op {
     /// READ of `buffer.len()` bytes.
@@ -94,7 +94,7 @@ pub enum Answer {
 pub struct Done {
     /// How it ended.
     pub result: Result<Answer>,
-    /// The caller's buffer, for reads and writes.
+    /// The caller's buffer, for reads and writes; see [`Op`].
     pub buffer: Vec<u8>,
     /// From the submission to now.
     pub latency: Duration,

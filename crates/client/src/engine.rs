@@ -48,6 +48,8 @@ const TICK: Duration = Duration::from_millis(50);
 const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
 /// NFS3ERR_JUKEBOX asks for patience (RFC 1813 s2.6); Linux waits as long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
+/// So many are remembered.
+const WARM_MAX: usize = 64;
 
 /// Xids are counters, so one multiplication spreads them well enough.
 #[derive(Debug, Default)]
@@ -87,6 +89,8 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub calls: Calls,
+    /// READs submitted last, whose buffers their owners have just used: still in the nearest caches.
+    warm: VecDeque<CallKey>,
     by_xid: HashMap<Xid, CallKey, BuildHasherDefault<XidHasher>>,
     xids: XidSpace,
     pub table: Table,
@@ -146,6 +150,7 @@ impl Engine {
         let counters = setup.table.paths.iter().map(|_| PathCounters::new()).collect();
         let core = Core {
             calls: Calls::default(),
+            warm: VecDeque::with_capacity(WARM_MAX),
             by_xid: HashMap::default(),
             xids: XidSpace::new(setup.first_xid),
             table,
@@ -205,7 +210,11 @@ impl Engine {
             }
             Op::Call { procedure, args } => Body::Call { procedure, args },
         };
+        let reads = matches!(body, Body::Read { .. });
         let key = self.core.insert(body, owner);
+        if reads {
+            self.core.warmed(key);
+        }
         if let Some(call) = self.core.calls.0.get_mut(key) {
             call.caller = caller;
         }
@@ -498,6 +507,32 @@ impl Core {
             submitted_at: self.now,
             sent_at: self.now,
         })
+    }
+
+    /// A READ was submitted.
+    fn warmed(&mut self, key: CallKey) {
+        if self.warm.len() == WARM_MAX {
+            self.warm.pop_front();
+        }
+        self.warm.push_back(key);
+    }
+
+    /// Gives a READ that is answered the buffer of the one submitted last, for its own: that was used just now, and this
+    /// one not since its READ was sent.
+    fn take_warm_buffer(&mut self, key: CallKey) {
+        while let Some(other) = self.warm.pop_back() {
+            if other == key {
+                return;
+            }
+            if let Some((call, other)) = self.calls.0.get2_mut(key, other)
+                && let (Body::Read { buffer, .. }, Body::Read { buffer: warm, .. }) =
+                    (&mut call.body, &mut other.body)
+                && buffer.len() == warm.len()
+            {
+                std::mem::swap(buffer, warm);
+                return;
+            }
+        }
     }
 
     /// Gives a call an xid; false when the window of its class is full.

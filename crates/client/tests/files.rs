@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use client::{Error, Mount, MountError, Settings};
+use client::{Answer, Error, Mount, MountError, Settings};
 use nfs3::{Sattr3, Status};
 use server::{Config, NodeId, Server};
 
@@ -57,6 +57,30 @@ fn small_reads_and_writes_at_odd_offsets_agree_with_a_model() {
     let mut back = vec![0; size];
     file.read_all_at(&mut back, 0).unwrap();
     assert!(back == model[..size]);
+}
+
+/// The buffers of READs in flight change hands.
+#[test]
+fn reads_of_many_lengths_in_flight_each_get_their_own_data_in_a_buffer_of_their_length() {
+    let (_server, addresses, port) = group(1);
+    let mount = Mount::with_settings(settings(&addresses, port, 1)).unwrap();
+    let file = mount.create_file(b"lengths", 0o600).unwrap();
+    let data = pattern(1 << 20, 3);
+    file.write_all_at(&data, 0).unwrap();
+    let lengths = [0, 1, 4096, 4096, 60_000, 65_536, 65_536, 200_000];
+    let reads: Vec<_> = (0..400_usize)
+        .map(|step| {
+            let (at, len) = (step * 104_729 % (1 << 20), lengths[step % lengths.len()]);
+            (at, len, file.read_at(vec![0; len], at as u64))
+        })
+        .collect();
+    for (at, len, read) in reads {
+        let done = read.wait();
+        let Ok(Answer::Read { count, .. }) = done.result else { panic!("{:?}", done.result) };
+        let expected = &data[at..(at + len).min(data.len())];
+        assert_eq!((done.buffer.len(), count as usize), (len, expected.len()));
+        assert!(done.buffer[..expected.len()] == *expected, "{len} bytes at {at}");
+    }
 }
 
 #[test]

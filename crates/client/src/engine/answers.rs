@@ -136,13 +136,15 @@ impl Sink for Answers<'_> {
         let (reply, mut reader) = head(record).ok()?;
         let ReplyBody::Accepted(Accept::Success) = reply.body else { return None };
         let key = self.call_of(&reply)?;
-        let Body::Read { buffer, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
+        let Body::Read { buffer, .. } = &self.core.calls.0.get(key)?.body else { return None };
         let Outcome::Ok(success) = read::Reply::decode(&mut reader).ok()? else { return None };
         let len = success.count as usize;
         let at = record.len() - reader.remaining();
         if len == 0 || len > buffer.len() || at.checked_add(len)? > record_len {
             return None;
         }
+        self.core.take_warm_buffer(key);
+        let Body::Read { buffer, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
         Some(Place { at, len, landing: ReadLanding { key, buffer: std::mem::take(buffer), len } })
     }
 
@@ -224,6 +226,7 @@ impl Core {
                 return Ok(());
             }
         };
+        self.take_warm_buffer(key);
         let Some(call) = self.calls.0.get_mut(key) else { return Ok(()) };
         let Body::Read { buffer, .. } = &mut call.body else { return Ok(()) };
         let data = reader.bytes(success.count as usize).map_err(|error| error.to_string())?;
