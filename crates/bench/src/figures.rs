@@ -25,7 +25,7 @@ use ::record::Direction;
 use crate::limit::{self, Mode, Shape, Try, measure_once};
 use crate::machine;
 
-pub use self::record::{Figures, LIMIT, Line, Mark, OURS, Sample, Series};
+pub use self::record::{Figures, GANESHA, LIMIT, Line, Mark, OURS, Sample, Series};
 pub use self::rows::{ROWS, Row, Work};
 pub use self::server::Peer;
 pub use self::table::render;
@@ -324,13 +324,13 @@ impl Sitting<'_> {
     }
 
     fn judge(&self, rows: &[Row], lines: &mut [Line]) {
-        // The first peer is the one that the table is about.
-        let peer = self.servers.get(1).map(|ready| ready.running.name.clone());
-        let client = peer.as_ref().map(|name| format!("{name} + our client"));
-        let libnfs = peer.as_ref().map(|name| format!("{name} + libnfs"));
+        let (client, libnfs) = (format!("{GANESHA} + our client"), format!("{GANESHA} + libnfs"));
+        let others = self.servers.iter().skip(1).map(|ready| ready.running.name.as_str());
+        let others: Vec<&str> = others.filter(|name| *name != GANESHA).collect();
         for (row, line) in rows.iter().zip(lines) {
-            let rival = libnfs.clone().filter(|name| line.series(name).is_some()).or_else(|| client.clone());
-            line.judge(row, rival.as_deref(), client.as_deref());
+            let rival = if line.series(&libnfs).is_some() { &libnfs } else { &client };
+            line.judge(row, Some(rival), Some(&client));
+            others.iter().for_each(|name| line.judge_beside(name));
         }
     }
 

@@ -13,8 +13,12 @@ pub const LIMIT: &str = "limit";
 /// Our server with our client.
 pub const OURS: &str = "trunkline";
 
+/// The server that users have today, which the table asks to be so many times ahead of.
+pub const GANESHA: &str = "nfs-ganesha";
 /// What exceeds the limit by more than runs differ shows that it was not the limit.
 const ABOVE_LIMIT: f64 = 1.05;
+/// A server that reaches more of the limit than this leaves no room to be ahead of it.
+const NEAR_LIMIT: f64 = 0.95;
 
 /// One measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -237,6 +241,29 @@ impl Line {
         }
         self.marks = marks;
     }
+
+    /// Holds what was measured against the best that was with another server: ours is to be ahead, unless that stands
+    /// so near to the limit that nothing is left to be ahead by.
+    pub fn judge_beside(&mut self, server: &str) {
+        let speed = |sample: &Sample| Some(sample.per_s);
+        let of_server = |series: &&Series| {
+            series.who.strip_prefix(server).is_some_and(|client| client.starts_with(" + "))
+                && series.middle(speed).is_some()
+        };
+        let pace = |series: &&Series| series.middle(speed).unwrap_or_default();
+        let best =
+            self.series.iter().filter(of_server).max_by(|one, other| pace(one).total_cmp(&pace(other)));
+        let Some(best) = best else { return };
+        let ours = self.series(OURS);
+        let found = ours.and_then(|ours| ours.ratio(best, speed));
+        let mut mark =
+            Mark::new(format!("times {}", best.who), 1.0, false, found).resting_on(&[ours, Some(best)]);
+        let of_limit = self.series(LIMIT).and_then(|limit| best.ratio(limit, speed));
+        if mark.reached() == Some(false) && of_limit.is_some_and(|share| share > NEAR_LIMIT) {
+            mark.doubt = Some(format!("that is {:.2} of the limit", of_limit.unwrap_or_default()));
+        }
+        self.marks.push(mark);
+    }
 }
 
 fn judge_cpu(cpu: Cpu, ours: Option<&Series>, limit: Option<&Series>, peer: Option<&Series>) -> Vec<Mark> {
@@ -324,6 +351,31 @@ mod tests {
         assert_eq!((busy.found, busy.reached()), (Some(0.95), None));
         let above = judged(series(OURS, &[(120.0, 0.0)]), limit());
         assert_eq!((above.found, above.reached()), (Some(1.2), None));
+    }
+
+    #[test]
+    fn another_server_is_to_be_beaten_with_its_better_client_unless_it_is_near_the_limit() {
+        let beside = |ours: f64, theirs: f64| {
+            let mut line = Line {
+                series: vec![
+                    series(LIMIT, &[(100.0, 0.0)]),
+                    series(OURS, &[(ours, 0.0)]),
+                    series("other + our client", &[(theirs / 2.0, 0.0)]),
+                    series("other + libnfs", &[(theirs, 0.0)]),
+                    series("others + libnfs", &[(200.0, 0.0)]),
+                ],
+                ..Line::default()
+            };
+            line.judge_beside("other");
+            assert_eq!(line.marks[0].what, "times other + libnfs");
+            (line.marks[0].found.unwrap(), line.marks[0].reached())
+        };
+        assert_eq!(beside(60.0, 50.0), (1.2, Some(true)));
+        assert_eq!(beside(40.0, 80.0), (0.5, Some(false)));
+        assert_eq!(beside(48.0, 96.0), (0.5, None), "nothing is left to be ahead by");
+        let mut line = Line { series: vec![series(OURS, &[(1.0, 0.0)])], ..Line::default() };
+        line.judge_beside("other");
+        assert!(line.marks.is_empty());
     }
 
     #[test]
