@@ -5,6 +5,8 @@
 mod bad_links;
 #[path = "vm/both_ends.rs"]
 mod both_ends;
+#[path = "support/guest.rs"]
+mod guest;
 #[path = "vm/kernel_client.rs"]
 mod kernel_client;
 #[path = "vm/kernel_on_dir.rs"]
@@ -70,13 +72,7 @@ fails() { if "$@"; then echo "this should have failed: $*"; exit 1; fi 2>&1; }
 /// Runs a shell script in the guest; it must succeed. Gives its output.
 #[track_caller]
 fn sh(script: &str) -> String {
-    let output = match lab().client().sh(&format!("{PRELUDE}{script}")) {
-        Ok(output) => output,
-        Err(error) => panic!("{script}\n{error}"),
-    };
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{script}\n{}\n{out}\n{err}", output.status);
-    out.into_owned()
+    guest::sh(lab().client(), &format!("{PRELUDE}{script}"))
 }
 
 /// Measures routes (name, mount options) to a server with workloads (pattern, block, file), in the guest; gives what

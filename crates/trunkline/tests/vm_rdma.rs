@@ -7,6 +7,8 @@
 mod bad_clients;
 #[path = "vm_rdma/bad_servers.rs"]
 mod bad_servers;
+#[path = "support/guest.rs"]
+mod guest;
 #[path = "vm_rdma/pair.rs"]
 mod pair;
 #[path = "vm_rdma/relay.rs"]

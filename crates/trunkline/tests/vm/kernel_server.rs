@@ -1,7 +1,7 @@
 //! Our client on the Linux kernel's NFS server, on two of its addresses, over TCP and over RDMA.
 
+use crate::guest::{is_in_guest, passes_in};
 use crate::{alone, lab, measured, sh, trunkline};
-use std::process::Command;
 use std::sync::OnceLock;
 use verbs::{Alive, alive};
 
@@ -93,7 +93,7 @@ fn rdma_that_cannot_be_says_why_and_never_becomes_tcp() {
 /// Runs itself in the guest, where it mounts and looks at what is left.
 #[test]
 fn a_mount_over_rdma_frees_every_object() {
-    if std::path::Path::new("/run/enter").exists() {
+    if is_in_guest() {
         let options = "proto=rdma,nconnect=3,remoteports=10.77.1.1~10.77.1.2";
         let mount = client::Mount::connect("10.77.1.2:/srv/export", options).expect("it mounts");
         for _ in 0..10 {
@@ -107,10 +107,5 @@ fn a_mount_over_rdma_frees_every_object() {
     }
     let _turn = alone();
     served();
-    let mut again = Command::new(std::env::current_exe().expect("it has a path"));
-    again.args(["--exact", "--nocapture", "kernel_server::a_mount_over_rdma_frees_every_object"]);
-    let output = lab().client().output(&again).expect("the guest is there");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+    passes_in(lab().client(), "kernel_server::a_mount_over_rdma_frees_every_object");
 }

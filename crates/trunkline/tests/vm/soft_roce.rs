@@ -2,6 +2,7 @@
 //!
 //! The test asks for itself to be run in the guest, where it does the work.
 
+use crate::guest::{is_in_guest, passes_in};
 use crate::{alone, lab};
 use std::net::SocketAddr;
 use std::process::Command;
@@ -23,7 +24,7 @@ fn terms(private_data: &[u8]) -> Terms<'_> {
 
 #[test]
 fn every_kind_of_work_is_done_and_every_object_is_freed() {
-    if std::path::Path::new("/run/enter").exists() {
+    if is_in_guest() {
         the_device_is_described();
         exchange();
         assert_eq!(alive(), Alive::default());
@@ -36,15 +37,7 @@ fn every_kind_of_work_is_done_and_every_object_is_freed() {
         return;
     }
     let _turn = alone();
-    let mut again = Command::new(std::env::current_exe().expect("it has a path"));
-    again.args(["--exact", "--nocapture", "soft_roce::every_kind_of_work_is_done_and_every_object_is_freed"]);
-    let output = lab().client().output(&again).expect("the guest is there");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    passes_in(lab().client(), "soft_roce::every_kind_of_work_is_done_and_every_object_is_freed");
 }
 
 fn the_device_is_described() {

@@ -1,12 +1,12 @@
 //! Clients that break the protocol, lie about their memory or leave in the middle of it, each on a connection of its
 //! own: the error goes to whom it belongs, others are served meanwhile, and nothing of it is left.
 
-use crate::pair::{SOON, Served, alone, is_in_guest, pair, wait_until_nothing_is_left};
+use crate::guest::{is_in_guest, passes_in};
+use crate::pair::{SOON, Served, alone, pair, wait_until_nothing_is_left};
 use crate::stranger::{Heard, Stranger, null, read, segment, with_read, with_reply, with_write, write};
 use client::Mount;
 use nfs3::FileHandle;
 use rpcrdma::header::{Body, Chunks, HeaderError, ReadSegment, Segment};
-use std::process::Command;
 use testkit::Deadline;
 use transport::rdma::Access;
 use verbs::{Alive, alive};
@@ -24,13 +24,7 @@ fn our_server_bears_clients_that_break_the_protocol() {
     }
     let _turn = alone();
     let served = Served::start();
-    let mut again = Command::new(std::env::current_exe().expect("it has a path"));
-    let test = "bad_clients::our_server_bears_clients_that_break_the_protocol";
-    again.args(["--exact", "--nocapture", test]);
-    let output = pair().client().output(&again).expect("the guest is there");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+    passes_in(pair().client(), "bad_clients::our_server_bears_clients_that_break_the_protocol");
     // The server lives on, and has nothing of theirs.
     wait_until_nothing_is_left(pair().server());
     drop(served);

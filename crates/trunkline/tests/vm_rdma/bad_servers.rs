@@ -1,11 +1,11 @@
 //! Servers that break the protocol: our client says what is wrong, or asks again on a new connection, and gets what is
 //! right; nothing of it is left.
 
-use crate::pair::{Served, alone, is_in_guest, pair, wait_until_nothing_is_left};
+use crate::guest::{is_in_guest, passes_in};
+use crate::pair::{Served, alone, pair, wait_until_nothing_is_left};
 use crate::relay::{ADDRESS, Mischief, PORT, Relay};
 use client::Mount;
 use rpcrdma::header::HeaderError;
-use std::process::Command;
 use verbs::{Alive, alive};
 
 const BYTES: usize = 600_001;
@@ -19,12 +19,7 @@ fn our_client_bears_servers_that_break_the_protocol() {
     }
     let _turn = alone();
     let served = Served::start();
-    let mut again = Command::new(std::env::current_exe().expect("it has a path"));
-    again.args(["--exact", "--nocapture", "bad_servers::our_client_bears_servers_that_break_the_protocol"]);
-    let output = pair().client().output(&again).expect("the guest is there");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+    passes_in(pair().client(), "bad_servers::our_client_bears_servers_that_break_the_protocol");
     wait_until_nothing_is_left(pair().client());
     drop(served);
 }

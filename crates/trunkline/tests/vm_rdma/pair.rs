@@ -2,7 +2,6 @@
 
 use lab::vm::{Accel, Guest, Guests, Running, Spec, Vm};
 use rustix::process::Signal;
-use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -38,21 +37,10 @@ pub fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this program runs in a guest.
-pub fn is_in_guest() -> bool {
-    Path::new("/run/enter").exists()
-}
-
 /// Runs a shell script in a guest; it must succeed. Gives its output.
 #[track_caller]
 pub fn sh(guest: &Guest, script: &str) -> String {
-    let output = match guest.sh(&format!("set -e\n{script}")) {
-        Ok(output) => output,
-        Err(error) => panic!("{script}\n{error}"),
-    };
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{script}\n{}\n{out}\n{err}", output.status);
-    out.into_owned()
+    crate::guest::sh(guest, &format!("set -e\n{script}"))
 }
 
 /// Waits until the kernel of a guest knows of no queue pair and no memory of a program.
