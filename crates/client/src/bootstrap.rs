@@ -13,7 +13,7 @@ use xdr::Reader;
 
 use crate::caller::{self, Caller, Program};
 use crate::error::MountError;
-use crate::options::Proto;
+use crate::options::{Proto, Remote};
 use crate::rpcbind;
 use crate::settings::Settings;
 
@@ -45,17 +45,18 @@ pub(crate) enum Place {
 /// Asks the MOUNT program for the export's root, and NFS for what it is.
 pub(crate) fn bootstrap(
     settings: &Settings,
-    address: IpAddr,
+    remote: &Remote,
     place: Place,
     credential: &[u8],
 ) -> Result<Root, MountError> {
-    let nfs = SocketAddr::new(address, settings.port);
-    if settings.proto == Proto::Rdma {
+    let (address, nfs) = (remote.address, settings.address_of(remote));
+    let over_rdma = settings.proto_of(remote) == Proto::Rdma;
+    if settings.uses_rdma() {
         // Before anything is asked: a machine without RDMA has nothing to ask for.
         caller::require_rdma()?;
     }
     let (mut caller, found) = mount(settings, address, place, credential)?;
-    if settings.proto == Proto::Rdma {
+    if over_rdma {
         let local = settings.locals.iter().copied().find(|local| local.is_ipv4() == address.is_ipv4());
         caller = Caller::connect_rdma(local, nfs, credential)?;
     } else if caller.address() != nfs {
@@ -102,7 +103,7 @@ fn mount(
     // Over RDMA the port of NFS says nothing of TCP: where nobody is at the usual one, rpcbind knows more.
     let elsewhere = |error: &MountError| match error {
         MountError::Protocol { .. } | MountError::Silent { .. } => true,
-        MountError::Connect { .. } => settings.proto == Proto::Rdma,
+        MountError::Connect { .. } => settings.uses_rdma(),
         _ => false,
     };
     let error = match (at_port(settings.mount_port), settings.rpcbind_port) {

@@ -1,6 +1,6 @@
 //! A mount: the root of an export, reached over every path of its route.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::breaks::Breaks;
 use crate::call::{Answer, Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
-use crate::options::Proto;
+use crate::options::Remote;
 use crate::route::{PathEnd, Proof, Proofs, Route};
 use crate::settings::Settings;
 use crate::shard::{Shard, Task};
@@ -102,7 +102,7 @@ impl Mount {
         let start = first_remote(&settings);
         let route = Arc::new(Route {
             server: settings.target_name(),
-            proto: settings.proto,
+            mixed: settings.mixes(),
             congestion: settings.congestion.clone(),
             reserved_port: settings.reserved_port,
             soft_patience: settings.soft_patience(),
@@ -138,8 +138,10 @@ impl Mount {
                 .map_err(|error| MountError::Local(error.to_string()))?;
             shards.push(shard);
         }
-        let nodes = u16::try_from(settings.remotes.len()).unwrap_or(u16::MAX);
-        let placement = Mutex::new(Placement::new(nodes, start));
+        let nodes = settings.nodes_of_remotes();
+        let first = nodes.get(usize::from(start)).copied().unwrap_or(0);
+        let count = nodes.iter().max().map_or(1, |last| last.saturating_add(1));
+        let placement = Mutex::new(Placement::new(count, first));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let inner = Inner { shards, route, root, placement, next_file, next_shard, settings };
         let mount = Self { inner: Arc::new(inner) };
@@ -150,10 +152,7 @@ impl Mount {
     /// Waits for the paths to prove where they lead: a wrong one fails the mount, a late one does not.
     /// Paths without a connection of their own, which others fall back to, are not waited for.
     fn await_paths(&self, used: &[PathId]) -> std::result::Result<(), MountError> {
-        let patience = match self.inner.settings.proto {
-            Proto::Tcp => PATHS_PATIENCE,
-            Proto::Rdma => RDMA_PATHS_PATIENCE,
-        };
+        let patience = if self.inner.settings.uses_rdma() { RDMA_PATHS_PATIENCE } else { PATHS_PATIENCE };
         let proofs = self.inner.route.proofs.wait(used, patience, FIRST_PATH_PATIENCE);
         for ((index, proof), end) in (0_u16..).zip(&proofs).zip(&self.inner.route.paths) {
             match proof {
@@ -181,8 +180,8 @@ impl Mount {
 
     /// The addresses of the server's nodes.
     #[must_use]
-    pub fn addresses(&self) -> &[IpAddr] {
-        &self.inner.settings.remotes
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.inner.settings.remotes.iter().map(|remote| remote.address).collect()
     }
 
     /// The port of NFS.
@@ -320,7 +319,7 @@ fn check(settings: &Settings) -> std::result::Result<(), MountError> {
 /// When paths are suspected, tried and given up.
 fn timing(settings: &Settings) -> Timing {
     let mut timing = Timing { silent_max: settings.timeo, ..Timing::default() };
-    if settings.proto == Proto::Rdma {
+    if settings.uses_rdma() {
         timing.connect_timeout = timing.connect_timeout.max(RDMA_CONNECT_TIMEOUT);
         timing.probe_per_making = paths::timing::PROBE_PER_MAKING;
     }
@@ -347,10 +346,8 @@ fn bootstrap_any(
     credential: &[u8],
 ) -> std::result::Result<Root, MountError> {
     let mut first_error = None;
-    for address in
-        std::iter::once(&settings.server).chain(settings.remotes.iter().filter(|ip| **ip != settings.server))
-    {
-        match bootstrap(settings, *address, place, credential) {
+    for remote in first_asked(settings) {
+        match bootstrap(settings, &remote, place, credential) {
             Ok(root) => return Ok(root),
             // An answer is an answer: another node of the group would say the same.
             Err(
@@ -367,6 +364,18 @@ fn bootstrap_any(
         }
     }
     Err(first_error.unwrap_or(MountError::NoPath(PATHS_PATIENCE)))
+}
+
+/// The remotes, those at the address that the user named first; it is asked too where it is none of them.
+fn first_asked(settings: &Settings) -> Vec<Remote> {
+    let is_named = |remote: &Remote| remote.address == settings.server;
+    let (mut first, others): (Vec<Remote>, Vec<Remote>) =
+        settings.remotes.iter().partition(|it| is_named(it));
+    if first.is_empty() {
+        first.push(settings.server.into());
+    }
+    first.extend(others);
+    first
 }
 
 /// The remote that connection 0 goes to: a hash of the local address, so that clients spread.
@@ -388,15 +397,17 @@ fn path_ends(settings: &Settings) -> Vec<PathEnd> {
     } else {
         settings.locals.iter().copied().map(Some).collect()
     };
-    let end = |local: Option<IpAddr>, (node, remote): (u16, &IpAddr)| PathEnd {
-        node: NodeId(node),
+    let nodes = settings.nodes_of_remotes();
+    let end = |local: Option<IpAddr>, (node, remote): (&u16, &Remote)| PathEnd {
+        node: NodeId(*node),
         local,
-        remote: SocketAddr::new(*remote, settings.port),
+        proto: settings.proto_of(remote),
+        remote: settings.address_of(remote),
         pace,
     };
     locals
         .iter()
-        .flat_map(|local| (0_u16..).zip(&settings.remotes).map(move |remote| end(*local, remote)))
+        .flat_map(|local| nodes.iter().zip(&settings.remotes).map(move |remote| end(*local, remote)))
         .collect()
 }
 
@@ -406,14 +417,16 @@ fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
     let remotes = u16::try_from(settings.remotes.len().max(1)).unwrap_or(u16::MAX);
     let locals = u16::try_from(settings.locals.len().max(1)).unwrap_or(u16::MAX);
     let total = settings.nconnect + settings.mdconnect;
+    let nodes = settings.nodes_of_remotes();
     let loops = settings.loops.clamp(1, usize::from(settings.nconnect.max(1)));
     let mut shards: Vec<Vec<ConnSpec>> = vec![Vec::new(); loops];
     for index in 0..total {
         let metadata = index >= settings.nconnect;
         let at = |count: u16| usize::from(count);
-        let node = paths::remote_of(at(index), at(remotes), at(start)) as u16;
+        let remote = paths::remote_of(at(index), at(remotes), at(start)) as u16;
+        let node = nodes.get(usize::from(remote)).copied().unwrap_or(0);
         let local = paths::local_of(at(index), at(remotes), at(locals)) as u16;
-        let path = PathId(local * remotes + node);
+        let path = PathId(local * remotes + remote);
         let spec = ConnSpec { path, node: NodeId(node), metadata };
         let rounds = settings.nconnect.div_ceil(remotes);
         let turn = if usize::from(rounds) >= loops { index / remotes } else { index };

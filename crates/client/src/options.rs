@@ -16,7 +16,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use addresses::{ADDRESSES_MAX, Local, Remotes};
+pub use addresses::{ADDRESSES_MAX, Local, Remote, Remotes};
 pub use error::{LineError, OptionError, TargetError};
 pub use fstab::FstabLine;
 pub use spec::{Effect, Group, Kind, OptionSpec};
@@ -26,7 +26,6 @@ pub use target::{Host, Target};
 use spec::Set;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use transport::busy::BUSY_POLL_DEFAULT;
@@ -48,6 +47,17 @@ pub enum Proto {
     Tcp,
     /// RPC-over-RDMA.
     Rdma,
+}
+
+impl Proto {
+    /// The port of NFS over it, where no other is given.
+    #[must_use]
+    pub const fn usual_port(self) -> u16 {
+        match self {
+            Self::Tcp => PORT_TCP,
+            Self::Rdma => PORT_RDMA,
+        }
+    }
 }
 
 /// Which answers of LOOKUP may be kept.
@@ -213,11 +223,7 @@ impl MountOptions {
     /// The port of NFS: `port`, or 2049, over RDMA 20049.
     #[must_use]
     pub fn nfs_port(&self) -> u16 {
-        let default = match self.proto {
-            Proto::Tcp => PORT_TCP,
-            Proto::Rdma => PORT_RDMA,
-        };
-        self.port.unwrap_or(default)
+        self.port.unwrap_or(self.proto.usual_port())
     }
 
     /// The port of MOUNT: `mountport`, or the port of NFS over TCP, where our own server answers it.
@@ -309,6 +315,7 @@ impl Draft {
         if let Some(proto) = self.proto_option.as_ref().map(|(_, proto)| *proto).or(by_flag) {
             self.options.proto = proto;
         }
+        self.settle_transports()?;
         self.options.check_connections()?;
         self.options.check_addresses()?;
         self.options.check_attribute_cache()?;
@@ -322,6 +329,27 @@ impl Draft {
             }
         }
         Err(OptionError::Version4(version))
+    }
+}
+
+impl Draft {
+    /// A transport that was asked for has an address at least; where none was, it is that of the addresses.
+    fn settle_transports(&mut self) -> Result<(), OptionError> {
+        let Remotes::List(remotes) = &self.options.remotes else { return Ok(()) };
+        let proto = self.options.proto;
+        if remotes.iter().any(|remote| remote.proto.is_none_or(|named| named == proto)) {
+            return Ok(());
+        }
+        let flag = self.proto_flag.map(|(name, _)| name.to_owned());
+        let Some(asked) = self.proto_option.as_ref().map(|(option, _)| option.clone()).or(flag) else {
+            if let Some(named) = remotes.first().and_then(|remote| remote.proto) {
+                self.options.proto = named;
+            }
+            return Ok(());
+        };
+        let second = format!("remoteports={}", self.options.remotes);
+        let why = "each of the addresses names another transport";
+        Err(OptionError::Contradiction { first: asked, second, why })
     }
 }
 
@@ -352,7 +380,7 @@ impl MountOptions {
             Err(OptionError::Contradiction { first, second, why })
         };
         let Remotes::List(remotes) = &self.remotes else { return Ok(()) };
-        if self.ipv6_only && remotes.iter().any(IpAddr::is_ipv4) {
+        if self.ipv6_only && remotes.iter().any(|remote| remote.address.is_ipv4()) {
             return contradiction(self.proto_text().to_owned(), "it takes IPv6 addresses only");
         }
         let local_families = self.locals.iter().map(|local| match local {
@@ -360,7 +388,7 @@ impl MountOptions {
             Local::Interface(_) => None,
         });
         let reaches = |family: Option<bool>| {
-            family.is_none_or(|v6| remotes.iter().any(|remote| remote.is_ipv6() == v6))
+            family.is_none_or(|v6| remotes.iter().any(|remote| remote.address.is_ipv6() == v6))
         };
         if !self.locals.is_empty() && !local_families.clone().any(reaches) {
             let second = format!("localports={}", addresses::show_locals(&self.locals));

@@ -19,6 +19,7 @@ pub(crate) const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
 pub(crate) struct PathEnd {
     pub node: NodeId,
     pub local: Option<IpAddr>,
+    pub proto: Proto,
     pub remote: SocketAddr,
     /// Bound of what one connection sends, in bytes per second.
     pub pace: Option<u64>,
@@ -28,7 +29,8 @@ pub(crate) struct PathEnd {
 #[derive(Debug)]
 pub(crate) struct Route {
     pub server: String,
-    pub proto: Proto,
+    /// Paths of both transports make it up: names of paths say which.
+    pub mixed: bool,
     pub paths: Vec<PathEnd>,
     pub congestion: Option<String>,
     pub reserved_port: Option<bool>,
@@ -92,10 +94,12 @@ impl Proofs {
 impl Route {
     /// A path as people write it: from where to where.
     pub(crate) fn path_name(&self, path: PathId) -> String {
-        self.paths.get(usize::from(path.0)).map_or_else(String::new, |end| match end.local {
-            Some(local) => format!("{local} to {}", end.remote),
-            None => end.remote.to_string(),
-        })
+        let Some(end) = self.paths.get(usize::from(path.0)) else { return String::new() };
+        let over = if self.mixed && end.proto == Proto::Rdma { "rdma:" } else { "" };
+        match end.local {
+            Some(local) => format!("{local} to {over}{}", end.remote),
+            None => format!("{over}{}", end.remote),
+        }
     }
 
     pub(crate) fn path_proved(&self, path: Option<PathId>) {

@@ -1,12 +1,12 @@
 //! What a mount is made with, after names are resolved and defaults filled in.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use transport::busy::BUSY_POLL_DEFAULT;
 
 use crate::error::{Error, MountError, Result};
-use crate::options::{Host, Local, MountOptions, Proto, Remotes, Target};
+use crate::options::{Host, Local, MountOptions, Proto, Remote, Remotes, Target};
 
 /// Everything that [`crate::Mount::with_settings`] needs.
 #[derive(Debug, Clone)]
@@ -15,16 +15,16 @@ pub struct Settings {
     pub server: IpAddr,
     /// The export's path.
     pub export: Vec<u8>,
-    /// What carries NFS. MOUNT is always asked over TCP.
+    /// What carries NFS where a remote does not say. MOUNT is always asked over TCP.
     pub proto: Proto,
-    /// Port of NFS.
+    /// Port of NFS where a remote does not say.
     pub port: u16,
     /// Port of MOUNT, or where it is looked for first.
     pub mount_port: u16,
     /// Port of the host's rpcbind, which is asked for MOUNT where it is not found at `mount_port`.
     pub rpcbind_port: Option<u16>,
     /// Addresses of the nodes, the server's own when there is just one.
-    pub remotes: Vec<IpAddr>,
+    pub remotes: Vec<Remote>,
     /// Index of the first remote, instead of a hash of the local address.
     pub remotes_offset: Option<u32>,
     /// Local addresses to connect from; empty leaves it to the system.
@@ -78,7 +78,7 @@ impl Settings {
             port,
             mount_port: port,
             rpcbind_port: None,
-            remotes: vec![server],
+            remotes: vec![server.into()],
             remotes_offset: None,
             locals: Vec::new(),
             nconnect: 1,
@@ -127,6 +127,52 @@ impl Settings {
         let remotes = u16::try_from(self.remotes.len().max(1)).unwrap_or(u16::MAX);
         (self.nconnect + self.mdconnect).div_ceil(remotes)
     }
+
+    /// What carries NFS to a remote.
+    #[must_use]
+    pub fn proto_of(&self, remote: &Remote) -> Proto {
+        remote.proto.unwrap_or(self.proto)
+    }
+
+    /// Where NFS is asked for at a remote. `port` is that of `proto`, so another transport has its usual one.
+    #[must_use]
+    pub fn address_of(&self, remote: &Remote) -> SocketAddr {
+        let proto = self.proto_of(remote);
+        let usual = if proto == self.proto { self.port } else { proto.usual_port() };
+        SocketAddr::new(remote.address, remote.port.unwrap_or(usual))
+    }
+
+    /// Whether any path goes over RDMA.
+    #[must_use]
+    pub fn uses_rdma(&self) -> bool {
+        self.remotes.iter().any(|remote| self.proto_of(remote) == Proto::Rdma)
+    }
+
+    /// Whether paths of both transports make up the route.
+    #[must_use]
+    pub fn mixes(&self) -> bool {
+        self.remotes.iter().any(|remote| self.proto_of(remote) != self.proto)
+    }
+
+    /// The node of each remote, numbered from 0 on. An address that is named once for each transport is one node,
+    /// one that is named again for the same transport is another.
+    #[must_use]
+    pub fn nodes_of_remotes(&self) -> Vec<u16> {
+        let mut nodes: Vec<(IpAddr, usize)> = Vec::new();
+        let mut numbers = Vec::new();
+        for (at, remote) in self.remotes.iter().enumerate() {
+            let same = |other: &&Remote| {
+                other.address == remote.address && self.proto_of(other) == self.proto_of(remote)
+            };
+            let key = (remote.address, self.remotes.iter().take(at).filter(same).count());
+            let number = nodes.iter().position(|node| *node == key).unwrap_or(nodes.len());
+            if number == nodes.len() {
+                nodes.push(key);
+            }
+            numbers.push(u16::try_from(number).unwrap_or(u16::MAX));
+        }
+        numbers
+    }
 }
 
 impl Settings {
@@ -155,9 +201,12 @@ impl Settings {
         let server = *addresses.first().ok_or_else(|| no_address(target))?;
         let nconnect_hint = options.bulk_connections(1);
         let remotes = match &options.remotes {
-            Remotes::Server => vec![server],
+            Remotes::Server => vec![server.into()],
             Remotes::List(list) => list.clone(),
-            Remotes::Dns => resolve_often(resolver, target, options.ipv6_only, nconnect_hint)?,
+            Remotes::Dns => {
+                let all = resolve_often(resolver, target, options.ipv6_only, nconnect_hint)?;
+                all.into_iter().map(Remote::from).collect()
+            }
         };
         let locals = resolve_locals(&options.locals, server.is_ipv6())?;
         let export = target.path.clone();
@@ -263,8 +312,8 @@ fn resolve_locals(locals: &[Local], ipv6: bool) -> std::result::Result<Vec<IpAdd
 
 /// The congestion control for a mount that names none: on loopback one that does not pace, elsewhere the
 /// system's own choice.
-fn default_congestion(remotes: &[IpAddr]) -> Option<String> {
-    if !remotes.iter().all(IpAddr::is_loopback) {
+fn default_congestion(remotes: &[Remote]) -> Option<String> {
+    if !remotes.iter().all(|remote| remote.address.is_loopback()) {
         return None;
     }
     transport::socket::loopback_congestion()
@@ -297,10 +346,34 @@ mod tests {
     }
 
     #[test]
+    fn an_address_with_both_transports_is_one_node_and_one_named_twice_is_two() {
+        let options =
+            "proto=rdma,port=7,remoteports=10.0.0.1-10.0.0.2~tcp:10.0.0.2~tcp:10.0.0.3:9~10.0.0.1:8";
+        let settings = Settings::from_options("10.0.0.1:/data", options).unwrap();
+        assert_eq!(settings.nodes_of_remotes(), [0, 1, 1, 2, 3]);
+        let ends =
+            settings.remotes.iter().map(|remote| (settings.proto_of(remote), settings.address_of(remote)));
+        let wanted = [
+            (Proto::Rdma, "10.0.0.1:7"),
+            (Proto::Rdma, "10.0.0.2:7"),
+            (Proto::Tcp, "10.0.0.2:2049"),
+            (Proto::Tcp, "10.0.0.3:9"),
+            (Proto::Rdma, "10.0.0.1:8"),
+        ];
+        assert!(ends.eq(wanted.map(|(proto, address)| (proto, address.parse::<SocketAddr>().unwrap()))));
+        assert!(settings.mixes() && settings.uses_rdma());
+        let alone = Settings::from_options("10.0.0.1:/data", "remoteports=rdma:10.0.0.1").unwrap();
+        assert!(!alone.mixes() && alone.proto == Proto::Rdma, "nothing but RDMA was named");
+        assert_eq!((alone.port, alone.mount_port), (20049, 2049));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_by_name() {
         for (target, options, needle) in [
             ("10.0.0.1:/data", "nconect=8", "nconnect"),
             ("10.0.0.1:/data", "localports=nosuch0", "nosuch0"),
+            ("10.0.0.1:/data", "proto=rdma,remoteports=tcp:10.0.0.1", "names another transport"),
+            ("10.0.0.1:/data", "tcp,remoteports=rdma:10.0.0.1", "names another transport"),
             ("10.0.0.1", "", "10.0.0.1"),
             ("no.such.host.invalid:/data", "", "no.such.host.invalid"),
         ] {
@@ -331,7 +404,7 @@ mod tests {
         assert_eq!((all.remotes.len(), all.nconnect), (3, 3));
         assert_eq!(all.server, IpAddr::from([10, 0, 0, 1]));
         let six = by_name("remoteports=dns,proto=tcp6", several).unwrap();
-        assert_eq!(six.remotes, ["fd00::1".parse::<IpAddr>().unwrap()]);
+        assert_eq!(six.remotes, [Remote::from("fd00::1".parse::<IpAddr>().unwrap())]);
         assert_eq!(by_name("", several).unwrap().remotes.len(), 1, "without dns the first one only");
         assert!(by_name("proto=tcp6", &[&["10.0.0.1"]]).is_err());
     }

@@ -18,7 +18,7 @@ use server::NodeId;
 
 fn settings(group: &Proxied, nconnect: u16) -> Settings {
     let first = group.addresses[0];
-    let remotes = group.addresses.clone();
+    let remotes = group.addresses.iter().copied().map(Into::into).collect();
     Settings { remotes, nconnect, loops: 2, ..Settings::new(first, group.port, "/export") }
 }
 

@@ -21,7 +21,11 @@ fn group(nodes: u8) -> (Server, Vec<IpAddr>, u16) {
 }
 
 fn settings(addresses: &[IpAddr], port: u16, nconnect: u16) -> Settings {
-    Settings { remotes: addresses.to_vec(), nconnect, ..Settings::new(addresses[0], port, "/export") }
+    Settings {
+        remotes: addresses.iter().copied().map(Into::into).collect(),
+        nconnect,
+        ..Settings::new(addresses[0], port, "/export")
+    }
 }
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {

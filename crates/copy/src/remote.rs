@@ -120,7 +120,7 @@ impl Folder for RemoteFolder {
     }
 
     fn identity(&self) -> Result<Identity> {
-        Ok(Identity::Remote(self.mount.addresses().to_vec(), self.mount.port(), self.handle))
+        Ok(Identity::Remote(self.mount.addresses(), self.mount.port(), self.handle))
     }
 
     fn list(&self) -> Result<Entries> {

@@ -180,7 +180,7 @@ impl Destination {
     pub fn remote(mount: &Mount, path: &[u8], place: &str) -> Result<Self> {
         let at = |trail: Vec<FileHandle>, place: &str, name| {
             let folder: Arc<dyn Folder> = Arc::new(RemoteFolder::new(mount, last(mount, &trail), place));
-            let identity = |handle| Identity::Remote(mount.addresses().to_vec(), mount.port(), handle);
+            let identity = |handle| Identity::Remote(mount.addresses(), mount.port(), handle);
             Self { folder, name, trail: trail.into_iter().map(identity).collect() }
         };
         match mount.resolve_trail(path, true) {

@@ -119,7 +119,7 @@ impl Engine {
         line.waits_to_send = false;
         line.progress_seen = 0;
         line.received_bytes = 0;
-        if route.proto == Proto::Rdma {
+        if end.proto == Proto::Rdma {
             self.connect_rdma(conn, end);
             return;
         }

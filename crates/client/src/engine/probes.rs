@@ -65,7 +65,7 @@ impl Engine {
         let route = std::sync::Arc::clone(&self.setup.route);
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
         let token = FIRST_PROBE_TOKEN + u64::from(path.0);
-        let started = if route.proto == Proto::Rdma {
+        let started = if end.proto == Proto::Rdma {
             Requester::connect_to_ask(&self.poller, token, end.local, end.remote)
                 .map(|requester| Wire::Rdma(Box::new(requester)))
                 .map_err(std::io::Error::other)

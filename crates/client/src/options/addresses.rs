@@ -1,7 +1,10 @@
-//! Lists of addresses as `remoteports` and `localports` have them: `A-B` ranges, joined by `~`.
+//! Lists of addresses as `remoteports` and `localports` have them: `A-B` ranges, joined by `~`. Those of `remoteports`
+//! may say their transport before (`rdma:A-B`) and their port behind (`A-B:PORT`, `[A6-B6]:PORT`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Proto;
 
 /// Addresses in one list; also the bound of the vendors' drivers. A range is counted before it is expanded.
 pub const ADDRESSES_MAX: usize = 2048;
@@ -17,7 +20,24 @@ pub enum Remotes {
     /// `remoteports=dns`: to every address that the server's name has.
     Dns,
     /// To these addresses, in this order.
-    List(Vec<IpAddr>),
+    List(Vec<Remote>),
+}
+
+/// One address of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remote {
+    /// The address.
+    pub address: IpAddr,
+    /// What carries NFS there; absent: the mount's `proto`.
+    pub proto: Option<Proto>,
+    /// The port of NFS there; absent: the mount's `port`, or the usual one of another transport.
+    pub port: Option<u16>,
+}
+
+impl From<IpAddr> for Remote {
+    fn from(address: IpAddr) -> Self {
+        Self { address, proto: None, port: None }
+    }
 }
 
 /// One entry of `localports`.
@@ -34,13 +54,46 @@ pub(super) fn parse_remotes(text: &str) -> Result<Remotes, String> {
     if text == "dns" {
         return Ok(Remotes::Dns);
     }
-    let mut list = Vec::new();
+    let mut list: Vec<Remote> = Vec::new();
     for piece in text.split('~') {
-        if !parse_piece(piece, &mut list)? {
+        let (proto, rest) = transport_before(piece);
+        let (range, port) = port_behind(rest, piece)?;
+        let mut addresses = Vec::new();
+        if !parse_piece(range, &mut addresses)? {
             return Err(format!("; \"{piece}\" is neither an address nor a range"));
         }
+        if list.len() + addresses.len() > ADDRESSES_MAX {
+            return Err(too_many());
+        }
+        list.extend(addresses.into_iter().map(|address| Remote { address, proto, port }));
     }
     Ok(Remotes::List(list))
+}
+
+/// The transport that a piece begins with.
+fn transport_before(piece: &str) -> (Option<Proto>, &str) {
+    for (before, proto) in [("tcp:", Proto::Tcp), ("rdma:", Proto::Rdma)] {
+        if let Some(rest) = piece.strip_prefix(before) {
+            return (Some(proto), rest);
+        }
+    }
+    (None, piece)
+}
+
+/// The port that a piece ends with. IPv6 addresses have colons of their own, so they stand in brackets before one.
+fn port_behind<'a>(text: &'a str, piece: &str) -> Result<(&'a str, Option<u16>), String> {
+    let (range, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((range, "")) => return Ok((range, None)),
+        Some((range, rest)) => (range, rest.strip_prefix(':')),
+        None => match text.split_once(':') {
+            Some((range, port)) if !port.contains(':') => (range, Some(port)),
+            _ => return Ok((text, None)),
+        },
+    };
+    match port.and_then(|port| port.parse().ok()).filter(|port| *port != 0) {
+        Some(port) => Ok((range, Some(port))),
+        None => Err(format!("; \"{piece}\" does not end in a port from 1 to 65535")),
+    }
 }
 
 /// Reads `localports`: like `remoteports`, and interface names.
@@ -137,12 +190,31 @@ impl fmt::Display for Remotes {
             Self::Server => Ok(()),
             Self::Dns => out.write_str("dns"),
             Self::List(list) => {
-                let mut text = String::new();
-                write_list(list, &mut text);
-                out.write_str(&text)
+                let alike = |one: &Remote, other: &Remote| (one.proto, one.port) == (other.proto, other.port);
+                let groups = list.chunk_by(alike).map(show_alike);
+                out.write_str(&groups.collect::<Vec<_>>().join("~"))
             }
         }
     }
+}
+
+/// Writes addresses with the same transport and port.
+fn show_alike(remotes: &[Remote]) -> String {
+    let Some(Remote { proto, port, .. }) = remotes.first() else { return String::new() };
+    let addresses: Vec<IpAddr> = remotes.iter().map(|remote| remote.address).collect();
+    let mut text = String::new();
+    write_list(&addresses, &mut text);
+    let before = match proto {
+        None => "",
+        Some(Proto::Tcp) => "tcp:",
+        Some(Proto::Rdma) => "rdma:",
+    };
+    let piece = |range: &str| match port {
+        None => format!("{before}{range}"),
+        Some(port) if range.contains(':') => format!("{before}[{range}]:{port}"),
+        Some(port) => format!("{before}{range}:{port}"),
+    };
+    text.split('~').map(piece).collect::<Vec<_>>().join("~")
 }
 
 /// Writes `localports` back.
@@ -171,7 +243,7 @@ mod tests {
 
     fn list(text: &str) -> Vec<String> {
         match parse_remotes(text) {
-            Ok(Remotes::List(list)) => list.iter().map(IpAddr::to_string).collect(),
+            Ok(Remotes::List(list)) => list.iter().map(|remote| remote.address.to_string()).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -197,8 +269,30 @@ mod tests {
     }
 
     #[test]
+    fn an_address_may_say_its_transport_and_its_port() {
+        let text = "rdma:10.0.0.1-10.0.0.2~tcp:10.0.0.1:3049~[fd00::1-fd00::2]:4~rdma:fd00::1~10.0.0.7";
+        let parsed = parse_remotes(text).unwrap();
+        assert_eq!(parsed.to_string(), text);
+        let Remotes::List(list) = parsed else { panic!("a list") };
+        let seen: Vec<_> = list.iter().map(|remote| (remote.proto, remote.port)).collect();
+        let (tcp, rdma) = (Some(Proto::Tcp), Some(Proto::Rdma));
+        let wanted =
+            [(rdma, None), (rdma, None), (tcp, Some(3049)), (None, Some(4)), (None, Some(4)), (rdma, None)];
+        assert_eq!(seen, [&wanted[..], &[(None, None)]].concat());
+        assert_eq!(list[4].address, "fd00::2".parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
     fn what_is_no_list_is_refused_with_its_reason() {
         let cases = [
+            ("rdma:", "neither"),
+            ("udp:10.0.0.1", "end in a port"),
+            ("10.0.0.1:", "end in a port"),
+            ("10.0.0.1:0", "end in a port"),
+            ("10.0.0.1:65536", "end in a port"),
+            ("[fd00::1]3049", "end in a port"),
+            ("[fd00::1", "neither"),
+            ("rdma:tcp:10.0.0.1", "end in a port"),
             ("", "neither"),
             ("10.0.0.1~", "neither"),
             ("10.0.0.1-", "neither"),

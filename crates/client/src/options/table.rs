@@ -269,7 +269,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "port",
         PORT,
         "2049, over RDMA 20049",
-        "Port of NFS. 0 stands for the default; rpcbind is not asked for it.",
+        "Port of NFS. 0 stands for the default; rpcbind is not asked for it. An address of `remoteports` over another transport than `proto` has the usual port of that one, unless it says its own.",
         |draft, value| draft.options.port = port(value),
         |options| options.port.map(|port| port.to_string())
     ),
@@ -337,9 +337,11 @@ pub static OPTIONS: &[OptionSpec] = &[
     works(
         Group::Multipath,
         "remoteports",
-        Kind::Text("dns, or addresses and A-B ranges joined by ~, 2048 at most"),
+        Kind::Text(
+            "dns, or addresses and A-B ranges joined by ~, 2048 at most, with tcp: or rdma: before and :PORT behind where needed",
+        ),
         "the server's address",
-        "Addresses of the server's nodes. Connection i goes to number (start + i) modulo their count. `dns`: all addresses that the server's name has.",
+        "Addresses of the server's nodes. Connection i goes to number (start + i) modulo their count. `dns`: all addresses that the server's name has. `rdma:10.0.0.1~tcp:10.0.0.1` mixes transports in one mount: both are used, and each takes over from the other.",
         |draft, value| {
             draft.options.remotes = parse_remotes(value.text()).map_err(Fault::Bad)?;
             Ok(())

@@ -182,7 +182,7 @@ impl Fake {
 
     pub fn settings(&self, nconnect: u16) -> Settings {
         let first = self.addresses[0];
-        let remotes = self.addresses.iter().map(SocketAddr::ip).collect();
+        let remotes = self.addresses.iter().map(|address| address.ip().into()).collect();
         Settings { remotes, nconnect, loops: 1, ..Settings::new(first.ip(), first.port(), "/export") }
     }
 
