@@ -24,7 +24,9 @@ pub use environment::{Environment, Experiment, Pattern, Procedure, Shape};
 pub use json::Error;
 pub use latency::Latency;
 pub use limits::{Calibration, LIMIT_TOLERANCE, Try};
-pub use model::{Counters, Direction, Half, Pace, PathCounters, Record, Route, VERSION, Verified, Workload};
+pub use model::{
+    Counters, Direction, Half, Pace, PathCounters, PortCounters, Record, Route, VERSION, Verified, Workload,
+};
 pub use rng::SplitMix64;
 pub use time::rfc3339;
 pub use verdict::{Comparison, Measure, Verdict};

@@ -119,6 +119,9 @@ pub struct Workload {
     /// The pace it was held to; absent in the raw half.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
+    /// Why it was not measured; absent where it was. A route that was measured in no workload says so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
     /// What about these numbers is simulated, shaped or emulated (`shaped links, tbf 1 Gbit/s`); absent where
     /// nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,6 +142,10 @@ pub struct Workload {
     /// What each path counted meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathCounters>,
+    /// What each port of this machine's RDMA devices counted meanwhile, as evidence of where the traffic went; empty
+    /// where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortCounters>,
     /// Other counters of both ends.
     #[serde(default, skip_serializing_if = "Counters::is_empty")]
     pub counters: Counters,
@@ -247,6 +254,49 @@ pub struct PathCounters {
     /// Latencies of its calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<LatencyUs>,
+}
+
+/// What a port of an RDMA device counted during a workload. A device counts bytes, packets or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PortCounters {
+    /// Device and port: `mlx5_0/1`.
+    pub port: String,
+    /// Bytes sent (`port_xmit_data`, which counts words of four bytes).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
+    /// Bytes received (`port_rcv_data`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
+    /// Packets sent (`port_xmit_packets`, or `sent_pkts` of Soft-RoCE).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_packets: Option<u64>,
+    /// Packets received (`port_rcv_packets`, or `rcvd_pkts`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received_packets: Option<u64>,
+    /// Whatever else it counted, by the kernel's names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, u64>,
+}
+
+impl PortCounters {
+    /// Adds what was counted in another repeat.
+    pub fn add(&mut self, other: &Self) {
+        let add = |sum: &mut Option<u64>, more: Option<u64>| {
+            *sum = match (*sum, more) {
+                (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
+                (one, other) => one.or(other),
+            };
+        };
+        add(&mut self.sent_bytes, other.sent_bytes);
+        add(&mut self.received_bytes, other.received_bytes);
+        add(&mut self.sent_packets, other.sent_packets);
+        add(&mut self.received_packets, other.received_packets);
+        for (name, count) in &other.others {
+            let sum = self.others.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+    }
 }
 
 /// Counters of both ends by name.

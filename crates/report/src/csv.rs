@@ -74,6 +74,10 @@ pub fn csv(records: &[Record]) -> String {
                 line(&mut out, before.into_iter().chain(COLUMNS_OF_CELL.map(|_| String::new())));
             }
             for workload in &route.workloads {
+                if workload.skipped.is_some() {
+                    let before = before(index, record, route, Some(workload));
+                    line(&mut out, before.into_iter().chain(COLUMNS_OF_CELL.map(|_| String::new())));
+                }
                 for (direction, cell) in workload.cells() {
                     let before = before(index, record, route, Some(workload));
                     line(&mut out, before.into_iter().chain(of_cell(workload, direction, cell)));
@@ -109,7 +113,7 @@ fn before(index: usize, record: &Record, route: &Route, workload: Option<&Worklo
         optional(workload.and_then(|workload| Some(workload.pace?.gbit_per_s_per_node))),
         optional_text(workload.and_then(|workload| workload.simulated.as_deref())),
         text(&route.name),
-        optional_text(route.skipped.as_deref()),
+        optional_text(workload.and_then(|workload| workload.skipped.as_deref()).or(route.skipped.as_deref())),
     ]
 }
 

@@ -79,7 +79,14 @@ fn speeds(out: &mut String, block: &Block<'_>, group: &Group<'_>) {
     if let Some(gaps) = &gaps {
         out.push_str(&format!("- longest time without a completed call: {}\n", escape(gaps)));
     }
-    if !group.verdicts.is_empty() || gaps.is_some() {
+    for (route, why) in &group.skipped {
+        out.push_str(&format!("- {} was skipped: {}\n", escape(&route.name), escape(why)));
+    }
+    let ports = group.ports();
+    if let Some(ports) = &ports {
+        out.push_str(&format!("- RDMA ports: {}\n", escape(ports)));
+    }
+    if !group.verdicts.is_empty() || !group.skipped.is_empty() || gaps.is_some() || ports.is_some() {
         out.push('\n');
     }
 }

@@ -73,6 +73,8 @@ struct Panel {
     findings: Vec<Finding>,
     has_done_times: bool,
     gaps: Option<String>,
+    skipped: Vec<(String, String)>,
+    ports: Option<String>,
 }
 
 /// All routes in one direction.
@@ -183,6 +185,8 @@ fn panel(group: &Group<'_>) -> Panel {
         findings: group.verdicts.iter().map(|verdict| finding(group, verdict)).collect(),
         has_done_times: cells().any(|cell| cell.last_done_s.is_some()),
         gaps: group.longest_gaps(),
+        skipped: group.skipped.iter().map(|(route, why)| (route.name.clone(), (*why).to_owned())).collect(),
+        ports: group.ports(),
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod canvas;
 
-use record::{Direction, Record};
+use record::{Direction, Record, Route};
 
 use self::canvas::{Canvas, Ink, width};
 use crate::{
@@ -45,8 +45,14 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
         for (index, group) in block.groups.iter().enumerate() {
             table.group(&mut canvas, group, index > 0);
             if index == 0 {
-                table.skipped(&mut canvas, record, told_why_skipped);
+                let routes = record.routes.iter();
+                let skipped = routes.filter_map(|route| Some((route, route.skipped.as_deref()?)));
+                table.skipped(&mut canvas, skipped, told_why_skipped);
                 told_why_skipped = true;
+            }
+            table.skipped(&mut canvas, group.skipped.iter().copied(), false);
+            if let Some(ports) = group.ports() {
+                canvas.paragraph(Ink::Plain, INDENT, "RDMA ports: ", &ports);
             }
             if !table.evidence_beside {
                 evidence_below(&mut canvas, group);
@@ -105,7 +111,8 @@ impl Table {
         };
         let directions = [Direction::Read, Direction::Write];
         let measured = |direction: &Direction| rows().any(|(_, row)| row.workload.cell(*direction).is_some());
-        let skipped = record.routes.iter().filter(|route| route.skipped.is_some());
+        let skipped = (record.routes.iter())
+            .filter(|route| route.skipped.is_some() || route.workloads.iter().any(|it| it.skipped.is_some()));
         let mut table = Self {
             directions: directions.into_iter().filter(measured).collect(),
             shows_iops: block.shows_iops,
@@ -220,12 +227,16 @@ impl Table {
     }
 
     /// The routes that were not measured. A reason is told once; after that it stands above.
-    fn skipped(&self, canvas: &mut Canvas, record: &Record, told_all: bool) {
+    fn skipped<'a>(
+        &self,
+        canvas: &mut Canvas,
+        skipped: impl Iterator<Item = (&'a Route, &'a str)>,
+        told_all: bool,
+    ) {
         let mut told: Vec<&str> = Vec::new();
-        for route in &record.routes {
-            let Some(why) = &route.skipped else { continue };
+        for (route, why) in skipped {
             let lead = format!("{:1$}", route.name, self.route + GAP);
-            let is_told = told_all || told.contains(&why.as_str());
+            let is_told = told_all || told.contains(&why);
             let text = if is_told { "skipped, as above".to_owned() } else { format!("skipped: {why}") };
             canvas.paragraph(Ink::Dim, INDENT, &lead, &text);
             told.push(why);

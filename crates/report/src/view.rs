@@ -3,8 +3,8 @@
 //! All three renderers share this arrangement and its sentences, so that they cannot tell different stories.
 
 use record::{
-    Binding, Comparison, Direction, Half, Measure, Pace, Record, Route, Shape, Stage, Verdict, Workload,
-    stats,
+    Binding, Comparison, Direction, Half, Measure, Pace, PortCounters, Record, Route, Shape, Stage, Verdict,
+    Workload, stats,
 };
 
 use crate::number;
@@ -25,6 +25,8 @@ pub(crate) struct Group<'a> {
     pub(crate) pace: Option<Pace>,
     pub(crate) simulated: Option<&'a str>,
     pub(crate) rows: Vec<Row<'a>>,
+    /// Routes that were measured, but not under this condition, and why.
+    pub(crate) skipped: Vec<(&'a Route, &'a str)>,
     pub(crate) verdicts: Vec<&'a Comparison>,
 }
 
@@ -91,12 +93,37 @@ pub(crate) fn title(shape: &Shape, connections: u32) -> String {
 fn groups<'a>(record: &'a Record, name: &str) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for route in &record.routes {
-        for workload in route.workloads.iter().filter(|workload| workload.name == name) {
+        let measured = |workload: &&Workload| workload.name == name && workload.skipped.is_none();
+        for workload in route.workloads.iter().filter(measured) {
             let (pace, simulated) = (workload.pace, workload.simulated.as_deref());
             let row = Row { route, workload };
             match groups.iter_mut().find(|group| group.pace == pace && group.simulated == simulated) {
                 Some(group) => group.rows.push(row),
-                None => groups.push(Group { pace, simulated, rows: vec![row], verdicts: Vec::new() }),
+                None => groups.push(Group {
+                    pace,
+                    simulated,
+                    rows: vec![row],
+                    skipped: Vec::new(),
+                    verdicts: Vec::new(),
+                }),
+            }
+        }
+    }
+    for route in &record.routes {
+        for workload in route.workloads.iter().filter(|workload| workload.name == name) {
+            let Some(why) = &workload.skipped else { continue };
+            let (skipped, pace) = (vec![(route, why.as_str())], workload.pace);
+            match groups.iter_mut().find(|group| group.pace == pace) {
+                Some(group) => group.skipped.extend(skipped),
+                None => {
+                    groups.push(Group {
+                        pace,
+                        simulated: None,
+                        rows: Vec::new(),
+                        skipped,
+                        verdicts: Vec::new(),
+                    });
+                }
             }
         }
     }
@@ -146,11 +173,38 @@ impl Group<'_> {
         (!told.is_empty()).then(|| told.join(", "))
     }
 
+    /// What the ports of RDMA devices counted for each route: `rdma rxe1/1 9,412 packets out, 9,412 in; tcp nothing`.
+    pub(crate) fn ports(&self) -> Option<String> {
+        let told = |row: &Row<'_>| {
+            let ports: Vec<String> = row.workload.ports.iter().filter_map(port).collect();
+            let ports = if ports.is_empty() { "nothing".to_owned() } else { ports.join(", ") };
+            (!row.workload.ports.is_empty()).then(|| format!("{} {ports}", row.route.name))
+        };
+        let told: Vec<String> = self.rows.iter().filter_map(told).collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
     /// The greatest speed among the rows, to which bars are drawn.
     pub(crate) fn fastest(&self) -> f64 {
         let cells = self.rows.iter().flat_map(|row| row.workload.cells());
         cells.map(|(_, cell)| cell.gbytes_per_s).fold(0.0, f64::max)
     }
+}
+
+/// What a port carried; `None` of one that carried nothing.
+fn port(port: &PortCounters) -> Option<String> {
+    let both = |sent: Option<u64>, received: Option<u64>| {
+        let (sent, received) = (sent.unwrap_or(0), received.unwrap_or(0));
+        (sent > 0 || received > 0).then_some((sent, received))
+    };
+    let bytes = both(port.sent_bytes, port.received_bytes).map(|(sent, received)| {
+        format!("{} GB out, {} in", number::plain(sent as f64 / 1e9), number::plain(received as f64 / 1e9))
+    });
+    let packets = both(port.sent_packets, port.received_packets).map(|(sent, received)| {
+        format!("{} packets out, {} in", number::thousands(sent), number::thousands(received))
+    });
+    let told: Vec<String> = bytes.into_iter().chain(packets).collect();
+    (!told.is_empty()).then(|| format!("{} {}", port.port, told.join(", ")))
 }
 
 impl Row<'_> {

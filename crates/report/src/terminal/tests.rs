@@ -109,3 +109,34 @@ fn each_paced_or_simulated_number_is_labelled() {
     assert_fits(&text, 80);
     assert!(text.contains("0.24ps #") && text.contains("simulated: Soft-RoCE"), "{text}");
 }
+
+#[test]
+fn a_route_that_cannot_be_paced_says_why_and_ports_tell_where_traffic_went() {
+    let mut record = sample::record();
+    let name = record.experiment.workloads[0].name.clone();
+    let pace = record.routes[0].workloads.iter().find_map(|workload| workload.pace);
+    let port = |packets| record::PortCounters {
+        port: "rxe1/1".into(),
+        sent_packets: Some(packets),
+        received_packets: Some(packets),
+        ..record::PortCounters::default()
+    };
+    record.routes[0].workloads[0].ports = vec![port(0)];
+    record.routes[1].workloads[0].ports =
+        vec![record::PortCounters { sent_bytes: Some(3_000_000_000), ..port(12_345) }];
+    let skipped = Some("nothing holds it to a pace".to_owned());
+    let paced = record::Workload { name, pace, skipped, ..record::Workload::default() };
+    record.routes[2] = record::Route { name: "rdma".into(), workloads: vec![paced], ..Default::default() };
+    let text = render(&record, 100);
+    let after = text.split("paced at").nth(1).expect("a paced half");
+    assert!(after.contains("rdma     skipped: nothing holds it to a pace"), "{text}");
+    let told = "RDMA ports: tcp nothing; tcp-mp rxe1/1 3.00 GB out, 0.00 in, 12,345 packets out, 12,345 in";
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(told), "{text}");
+    let markdown = crate::markdown(&[record.clone()]);
+    assert!(markdown.contains("- rdma was skipped: nothing holds it to a pace"), "{markdown}");
+    assert!(crate::csv(&[record.clone()]).contains("nothing holds it to a pace"));
+    let page = crate::html(&[record]);
+    assert!(
+        page.contains("<b>rdma</b> was skipped: nothing holds it to a pace") && page.contains("RDMA ports:")
+    );
+}
