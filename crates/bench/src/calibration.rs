@@ -5,13 +5,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::cells::connections;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, WorkloadSpec};
-use crate::limit::{Direction, Mode, Shape, Try, calibrate, measure_once};
+use crate::limit::{Direction, Mode, Shape, Try, calibrate, measure_once, verbs};
 use crate::progress::Progress;
+use crate::routes::{self, Ready};
 
 /// Limits by workload.
 #[derive(Debug, Default)]
 pub struct Limits {
     by_workload: Vec<Limit>,
+    /// The same over RDMA; empty where no route goes there.
+    over_rdma: Vec<RdmaLimit>,
     per_try: std::time::Duration,
     /// The congestion control that carried most; both ends of the embedded group use it.
     pub congestion: Option<String>,
@@ -22,6 +25,18 @@ struct Limit {
     name: String,
     shape: Shape,
     tries: Vec<Try>,
+}
+
+#[derive(Debug)]
+struct RdmaLimit {
+    shape: Shape,
+    tries: Vec<verbs::Try>,
+}
+
+impl RdmaLimit {
+    fn best(&self) -> Option<&verbs::Try> {
+        self.tries.iter().max_by(|one, other| one.gbytes_per_s.total_cmp(&other.gbytes_per_s))
+    }
 }
 
 impl Limit {
@@ -47,10 +62,15 @@ impl Limit {
 }
 
 impl Limits {
-    /// The limit of a workload, in GB/s of both directions together.
+    /// The limit of a workload on a route, in GB/s of both directions together: what TCP carries is none of RDMA, and where both make up the route there is
+    /// none that is known.
     #[must_use]
-    pub fn of(&self, workload: usize) -> Option<f64> {
-        Some(self.by_workload.get(workload)?.best()?.gbytes_per_s)
+    pub fn of_route(&self, workload: usize, route: &Ready) -> Option<f64> {
+        match (route.is_rdma(), route.mixes()) {
+            (_, true) => None,
+            (false, _) => Some(self.by_workload.get(workload)?.best()?.gbytes_per_s),
+            (true, _) => Some(self.over_rdma.get(workload)?.best()?.gbytes_per_s),
+        }
     }
 
     /// Measures the best mode of a workload once more, so that a machine that has become faster meanwhile
@@ -65,29 +85,45 @@ impl Limits {
         progress.stage(&format!("limit of {}", limit.name), 1);
         let tried = measure_once(&limit.shape, best.mode, &best.congestion, per_try);
         limit.tries.push(tried.map_err(|error| Error::Calibrate(error.into()))?);
+        if let Some(limit) = self.over_rdma.get_mut(workload)
+            && let Some(mode) = limit.best().map(|best| best.mode)
+        {
+            let tried = verbs::measure_once(&limit.shape, mode, per_try);
+            limit.tries.push(tried.map_err(|error| Error::CalibrateRdma(error.into()))?);
+        }
         Ok(())
     }
 
     /// The limits as the record shows them.
     #[must_use]
     pub fn into_record(self) -> Vec<record::Calibration> {
+        let mode = |name: &str, starved| match starved {
+            true => format!("{name} (others were busy)"),
+            false => name.to_owned(),
+        };
         let tried = |tried: &Try| record::Try {
-            mode: if tried.starved {
-                format!("{} (others were busy)", tried.mode.name())
-            } else {
-                tried.mode.name().into()
-            },
+            mode: mode(tried.mode.name(), tried.starved),
             congestion: Some(tried.congestion.clone()),
             gbytes_per_s: tried.gbytes_per_s,
             iops: tried.iops,
         };
-        let limits = self.by_workload.iter();
-        limits
-            .map(|limit| {
-                let tries = limit.tries.iter().map(tried).collect();
-                record::Calibration::of(limit.describe(), None, tries)
-            })
-            .collect()
+        let over_rdma = |tried: &verbs::Try| record::Try {
+            mode: mode(tried.mode.name(), tried.starved),
+            congestion: None,
+            gbytes_per_s: tried.gbytes_per_s,
+            iops: tried.iops,
+        };
+        let mut all = Vec::new();
+        for (index, limit) in self.by_workload.iter().enumerate() {
+            let tries = limit.tries.iter().map(tried).collect();
+            all.push(record::Calibration::of(limit.describe(), None, tries));
+            if let Some(of_rdma) = self.over_rdma.get(index) {
+                let tries = of_rdma.tries.iter().map(over_rdma).collect();
+                let shape = format!("{}, over RDMA", limit.describe());
+                all.push(record::Calibration::of(shape, Some("rdma".into()), tries));
+            }
+        }
+        all
     }
 }
 
@@ -114,17 +150,43 @@ fn shape(workload: &WorkloadSpec, connections: u32, nodes: u8) -> Shape {
 pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) -> Result<Limits> {
     let connections = experiment.routes.iter().map(|route| connections(&route.options)).max().unwrap_or(1);
     let offered = transport::socket::congestion_controls().len();
-    let steps = experiment.workloads.len() * offered * Mode::ALL.len();
+    let over_rdma = experiment.routes.iter().any(|route| routes::is_rdma(&route.options));
+    let rdma = if over_rdma { crate::rdma::addresses().unwrap_or_default() } else { Vec::new() };
+    let of_rdma = if rdma.is_empty() { 0 } else { verbs::Mode::ALL.len() };
+    let steps = experiment.workloads.len() * (offered * Mode::ALL.len() + of_rdma);
     progress.stage("measuring the limit", steps as u64);
     let mut limits = Limits { per_try: experiment.calibrate, ..Limits::default() };
     for workload in &experiment.workloads {
         let shape = shape(workload, connections, nodes);
         let tries = calibrate(&shape, experiment.calibrate, || progress.advance(1))
             .map_err(|error| Error::Calibrate(error.into()))?;
+        if !rdma.is_empty() {
+            limits.over_rdma.push(calibrate_rdma(&shape, &rdma, experiment.calibrate, progress));
+        }
         limits.by_workload.push(Limit { name: workload.name.clone(), shape, tries });
     }
     limits.congestion = best_congestion(&limits.by_workload);
     Ok(limits)
+}
+
+/// Measures the limit of a shape over RDMA. A device that cannot reach itself has none: whether it can be mounted over
+/// is found out later, and said there.
+fn calibrate_rdma(
+    shape: &Shape,
+    addresses: &[IpAddr],
+    per_try: std::time::Duration,
+    progress: &Progress,
+) -> RdmaLimit {
+    let shape = Shape { remotes: addresses.to_vec(), ..shape.clone() };
+    let mut tries = Vec::new();
+    for mode in verbs::Mode::ALL {
+        match verbs::measure_once(&shape, mode, per_try) {
+            Ok(tried) => tries.push(tried),
+            Err(error) => tracing::warn!(%error, "the limit of RDMA is not measured"),
+        }
+        progress.advance(1);
+    }
+    RdmaLimit { shape, tries }
 }
 
 /// The congestion control with the highest sum of its shares of each limit.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use record::{Cell, Latency, Pace, Repeat, Shape, Workload, stats};
+use record::{Cell, Latency, Pace, PortCounters, Repeat, Shape, Workload, stats};
 
 use crate::binding::{Circumstances, binding};
 use crate::experiment::{Experiment, Target, WorkloadSpec};
@@ -128,8 +128,21 @@ pub fn build(known: &Known<'_>, samples: &[Sample]) -> Workload {
             .map(|sample| sample.longest_gap)
             .max()
             .map(|gap| gap.as_secs_f64() * 1e3),
+        ports: ports(samples),
         ..Workload::default()
     }
+}
+
+/// What each port counted in all repeats.
+fn ports(samples: &[Sample]) -> Vec<PortCounters> {
+    let mut sums: Vec<PortCounters> = Vec::new();
+    for port in samples.iter().flat_map(|sample| &sample.ports) {
+        match sums.iter_mut().find(|sum| sum.port == port.port) {
+            Some(sum) => sum.add(port),
+            None => sums.push(port.clone()),
+        }
+    }
+    sums
 }
 
 /// Reads and writes together.

@@ -46,6 +46,9 @@ pub enum Error {
     /// The limit cannot be measured.
     #[error("cannot calibrate the limit")]
     Calibrate(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The limit of RDMA could be measured before, and cannot any more.
+    #[error("cannot calibrate the limit of RDMA")]
+    CalibrateRdma(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A file cannot be written.
     #[error("cannot write {file}")]
     Write {

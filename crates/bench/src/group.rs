@@ -1,8 +1,11 @@
-//! The embedded group: a server of several nodes on loopback addresses, in this process.
+//! The embedded group: a server of several nodes on loopback addresses, in this process, and on RDMA devices where
+//! there are any.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
-use server::{Config, Server};
+use client::Settings;
+use client::options::{Proto, Remote};
+use server::{Config, Network, Server};
 
 use crate::error::{Error, Result};
 
@@ -18,43 +21,148 @@ pub struct Group {
     pub addresses: Vec<IpAddr>,
     /// Their port.
     pub port: u16,
+    /// Where each node is reached over RDMA; empty where that is not spoken.
+    rdma: Vec<SocketAddr>,
+}
+
+/// What a group is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan<'a> {
+    /// How many nodes.
+    pub nodes: u8,
+    /// The memory store's bound.
+    pub mem_bytes: u64,
+    /// What each node sends at most over TCP.
+    pub pace_bytes_per_s: Option<u64>,
+    /// The congestion control of both ends.
+    pub congestion: Option<&'a str>,
+    /// The addresses of RDMA devices, dealt out over the nodes.
+    pub rdma: &'a [IpAddr],
 }
 
 impl Group {
-    /// Starts a group of `nodes` on 127.0.0.1 and following, each paced to so many bytes per second if asked.
+    /// Starts a group on 127.0.0.1 and following.
     ///
     /// # Errors
     /// [`Error::Embedded`].
-    pub fn start(
-        nodes: u8,
-        mem_bytes: u64,
-        pace_bytes_per_s: Option<u64>,
-        congestion: Option<&str>,
-    ) -> Result<Self> {
+    pub fn start(plan: &Plan<'_>) -> Result<Self> {
+        let nodes = plan.nodes;
         let addresses: Vec<IpAddr> =
             (1..=nodes).map(|node| IpAddr::V4(Ipv4Addr::new(127, 0, 0, node))).collect();
         let mut last = None;
         for _ in 0..PORT_TRIES {
             let Ok(port) = free_port() else { continue };
-            let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-            let mut config = Config::quick(mem_bytes, "/bench", &listens);
-            config.congestion = congestion.map(str::to_owned);
-            // Both ends share the processors here: a loop may wait for its turn, which is no stall.
-            config.limits.stall_ms_max = 60_000;
-            for node in &mut config.nodes {
-                node.pace_bytes_per_s = pace_bytes_per_s;
-            }
-            match Server::start(config) {
-                Ok(server) => return Ok(Self { server, addresses, port }),
+            let Some(rdma) = rdma_ends(plan.rdma, addresses.len(), port) else { continue };
+            match Server::start(config(plan, &addresses, port, &rdma)) {
+                Ok(server) => return Ok(Self { server, addresses, port, rdma }),
                 Err(error) => last = Some(error),
             }
         }
         let cause = last.unwrap_or(server::Error::NoSuchNode(0));
         Err(Error::Embedded { nodes: nodes.into(), cause: Box::new(cause) })
     }
+
+    /// Leads a mount here: 127.0.0.n means node n, over RDMA too, where it has another address.
+    pub fn lead(&self, settings: &mut Settings) {
+        let resolved = settings.clone();
+        for remote in &mut settings.remotes {
+            let node = self.addresses.iter().position(|address| *address == remote.address);
+            let end = node.and_then(|node| self.rdma.get(node));
+            match (resolved.proto_of(remote), end) {
+                (Proto::Rdma, Some(end)) => {
+                    *remote = Remote { address: end.ip(), proto: Some(Proto::Rdma), port: Some(end.port()) };
+                }
+                (Proto::Tcp, _) => remote.port = remote.port.or(Some(self.port)),
+                (Proto::Rdma, None) => {}
+            }
+        }
+        if let Some(first) = settings.remotes.first() {
+            settings.server = first.address;
+        }
+    }
+
+    /// The node that a path of a mount that was led here goes to.
+    pub fn node_of(&self, settings: &Settings, remote: &Remote) -> usize {
+        let end = settings.address_of(remote);
+        let found = match settings.proto_of(remote) {
+            Proto::Tcp => self.addresses.iter().position(|address| *address == end.ip()),
+            Proto::Rdma => self.rdma.iter().position(|rdma| *rdma == end),
+        };
+        found.unwrap_or(0)
+    }
+}
+
+fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr]) -> Config {
+    let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+    let mut config = Config::quick(plan.mem_bytes, "/bench", &listens);
+    config.congestion = plan.congestion.map(str::to_owned);
+    // Both ends share the processors here: a loop may wait for its turn, which is no stall.
+    config.limits.stall_ms_max = 60_000;
+    // The only client is this process: of what the devices' addresses reach, nobody else is admitted.
+    for export in &mut config.exports {
+        export.allow.extend(plan.rdma.iter().map(|address| Network::host(*address)));
+    }
+    let mut asked: Vec<IpAddr> = Vec::new();
+    for (index, node) in config.nodes.iter_mut().enumerate() {
+        node.pace_bytes_per_s = plan.pace_bytes_per_s;
+        node.listen_rdma = rdma.get(index).copied().into_iter().collect();
+        for end in node.listen_rdma.clone() {
+            // MOUNT is asked over TCP at the same address, once where several nodes have it.
+            if !asked.contains(&end.ip()) {
+                asked.push(end.ip());
+                node.listen.push(SocketAddr::new(end.ip(), port));
+            }
+        }
+    }
+    config
+}
+
+/// An address and a port for each node: with fewer addresses than nodes, several ports of each. Ports for RDMA are not
+/// those of TCP, so the same numbers may be used. `None` where the numbers end.
+fn rdma_ends(addresses: &[IpAddr], nodes: usize, port: u16) -> Option<Vec<SocketAddr>> {
+    if addresses.is_empty() {
+        return Some(Vec::new());
+    }
+    let end = |node: usize| {
+        let step = u16::try_from(node / addresses.len()).ok()?;
+        Some(SocketAddr::new(*addresses.get(node % addresses.len())?, port.checked_add(step)?))
+    };
+    (0..nodes).map(end).collect()
 }
 
 /// A port that nobody listens on at the first address; the others are tried by listening.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_has_an_end_of_its_own_on_the_addresses_there_are() {
+        let addresses = ["10.77.1.1".parse().unwrap(), "10.77.1.2".parse().unwrap()];
+        let ends = rdma_ends(&addresses, 4, 5000).unwrap();
+        let shown: Vec<String> = ends.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["10.77.1.1:5000", "10.77.1.2:5000", "10.77.1.1:5001", "10.77.1.2:5001"]);
+        assert_eq!(rdma_ends(&addresses, 4, u16::MAX), None);
+        assert_eq!(rdma_ends(&[], 4, 5000), Some(Vec::new()));
+    }
+
+    #[test]
+    fn mount_is_asked_at_each_address_once_and_each_end_is_its_nodes_own() {
+        let nodes = ["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()];
+        let devices = ["10.77.1.1".parse().unwrap()];
+        let plan = Plan { nodes: 2, mem_bytes: 1, pace_bytes_per_s: None, congestion: None, rdma: &devices };
+        let config = config(&plan, &nodes, 5000, &rdma_ends(&devices, 2, 5000).unwrap());
+        let listens: Vec<usize> = config.nodes.iter().map(|node| node.listen.len()).collect();
+        assert_eq!(listens, [2, 1]);
+        assert_eq!(config.nodes[1].listen_rdma, ["10.77.1.1:5001".parse().unwrap()]);
+        let admits = |client: &str| {
+            let client = client.parse().unwrap();
+            config.exports[0].allow.iter().any(|network| network.contains(client))
+        };
+        assert!(admits("10.77.1.1") && admits("127.0.0.1"));
+        assert!(!admits("10.77.1.2"), "another machine beside the device");
+    }
 }

@@ -20,6 +20,7 @@ pub mod limit;
 mod machine;
 mod measure;
 mod progress;
+mod rdma;
 mod routes;
 mod run;
 mod stamps;

@@ -3,13 +3,14 @@
 //!
 //! Each call is [`CALL_BYTES`] one way, each answer [`ANSWER_BYTES`] the other way, a number of calls in flight
 //! on each connection; a block goes with each answer (READ) or with each call (WRITE). The limit is the best
-//! of several modes and of the congestion controls on offer. A result above it means that this program, not
+//! of several modes and of the congestion controls on offer. [`verbs`] has the same for RDMA. A result above it means that this program, not
 //! the machine, was the limit.
 
 mod batched;
 pub mod ping;
 mod start;
 mod threads;
+pub mod verbs;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

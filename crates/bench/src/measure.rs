@@ -9,6 +9,7 @@ use record::{Direction, Latency};
 use crate::experiment::WorkloadSpec;
 use crate::jobs::{Job, Load, Moments, Outcome, Schedule, Tally, Window};
 use crate::machine::{Busy, BusyShare};
+use crate::rdma::Ports;
 
 /// An operation in flight may take this long after the end of its window; a paced queue drains in less.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
@@ -57,6 +58,8 @@ pub struct Sample {
     pub window: Duration,
     /// How busy the machine was during the window.
     pub busy: BusyShare,
+    /// What the ports of RDMA devices counted, the whole run with its warm-up.
+    pub ports: Vec<record::PortCounters>,
 }
 
 /// Runs a workload once. `server_cpu` tells what the server's threads have used so far, where that can be known.
@@ -72,7 +75,7 @@ pub fn run(
 ) -> Result<Sample, String> {
     let loops = mount.loops().max(1);
     let (sender, receiver) = mpsc::channel();
-    let (began, before) = (Instant::now(), mount.statistics());
+    let (began, before, ports) = (Instant::now(), mount.statistics(), Ports::now());
     for (index, jobs) in deal(workload, files, loops).into_iter().enumerate() {
         if !jobs.is_empty() {
             mount.spawn(index, Box::new(Load::new(jobs, window, sender.clone())));
@@ -100,6 +103,7 @@ pub fn run(
         server_cpu: used.map(|(before, after)| after.saturating_sub(before)),
         window: window.end.saturating_sub(window.warm),
         busy,
+        ports: Ports::now().since(&ports),
     })
 }
 

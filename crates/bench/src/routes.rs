@@ -1,6 +1,7 @@
 //! The routes of an experiment: mounted, or skipped with the reason.
 
-use client::options::Proto;
+use std::net::IpAddr;
+
 use client::{Mount, Settings};
 use plan::link::Transport;
 use record::{PathCounters, Route};
@@ -30,16 +31,23 @@ impl Ready {
     /// Whether it goes over RDMA.
     #[must_use]
     pub fn is_rdma(&self) -> bool {
-        self.settings.proto == Proto::Rdma
+        self.settings.uses_rdma()
+    }
+
+    /// Whether paths of both transports make it up.
+    #[must_use]
+    pub fn mixes(&self) -> bool {
+        self.settings.mixes()
     }
 
     /// How its payload travels, for what headers leave of a link.
     #[must_use]
     pub fn transport(&self) -> Transport {
-        if self.is_rdma() {
+        // Where both make up the route, headers of TCP leave less of a link.
+        if self.is_rdma() && !self.settings.mixes() {
             return if speaks_ethernet() { Transport::RoceV2 } else { Transport::InfiniBand };
         }
-        let is_ipv6 = self.settings.remotes.iter().all(|remote| remote.is_ipv6());
+        let is_ipv6 = self.settings.remotes.iter().all(|remote| remote.address.is_ipv6());
         if is_ipv6 { Transport::TcpIpv6 } else { Transport::Tcp }
     }
 
@@ -76,7 +84,11 @@ pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&G
 /// Whether the options ask for RDMA.
 #[must_use]
 pub fn is_rdma(options: &str) -> bool {
-    options.split(',').any(|option| option == "rdma" || option.starts_with("proto=rdma"))
+    let names = |option: &str| match option.split_once('=') {
+        Some(("remoteports", list)) => list.split('~').any(|piece| piece.starts_with("rdma:")),
+        _ => option == "rdma" || option.starts_with("proto=rdma"),
+    };
+    options.split(',').map(str::trim).any(names)
 }
 
 /// Whether the RDMA devices of this machine are on Ethernet. With both kinds, the less favourable one is reckoned with.
@@ -85,18 +97,19 @@ fn speaks_ethernet() -> bool {
     devices.iter().flat_map(|device| &device.ports).any(|port| port.active && port.ethernet)
 }
 
+/// Why a route over RDMA is not in the paced half.
+pub const NOT_PACED: &str = "a pace is kept by TCP sockets, and RDMA has none";
+
 /// Why a route cannot run here.
 fn skipped(options: &str, target: &Target) -> Option<String> {
     if !is_rdma(options) {
         return None;
     }
-    match (verbs::devices(), target) {
-        (Err(error @ verbs::Error::Missing { .. }), _) => Some(error.to_string()),
-        (Ok(devices), Target::Server(_)) if !devices.is_empty() => None,
-        (Ok(devices), Target::Embedded { .. }) if !devices.is_empty() => Some(
-            "the embedded group speaks TCP only; a server of its own can be named in an experiment".into(),
-        ),
-        _ => Some("no RDMA device here; `trunkline lab vm` has Soft-RoCE".into()),
+    let found = crate::rdma::addresses();
+    match target {
+        // Which of its addresses reach somebody's server, the mount finds out.
+        Target::Server(_) if verbs::devices().is_ok_and(|devices| !devices.is_empty()) => None,
+        _ => found.err(),
     }
 }
 
@@ -112,16 +125,16 @@ pub fn describe(spec: &RouteSpec, target: &Target) -> Route {
 /// All routes that can run here.
 ///
 /// # Errors
-/// [`Error::Route`] with the first that cannot be mounted.
+/// [`Error::Route`] with the first whose options make no sense.
 pub fn ready(
+    specs: &[&RouteSpec],
     experiment: &Experiment,
     group: Option<&Group>,
     pace_bytes_per_s: Option<u64>,
     congestion: Option<&str>,
 ) -> Result<Vec<Ready>> {
-    let runnable =
-        experiment.routes.iter().filter(|spec| skipped(&spec.options, &experiment.target).is_none());
-    runnable
+    specs
+        .iter()
         .map(|spec| {
             let wrap = |cause| Error::Route { route: spec.name.clone(), cause: Box::new(cause) };
             let mut settings = settings(spec, experiment, group).map_err(wrap)?;
@@ -129,13 +142,18 @@ pub fn ready(
             if let Some(congestion) = congestion {
                 settings.congestion = Some(congestion.to_owned());
             }
-            let all = group.map_or_else(|| settings.remotes.clone(), |group| group.addresses.clone());
-            let node_of = |remote| all.iter().position(|address| address == remote).unwrap_or(0);
-            let of_remotes: Vec<usize> = settings.remotes.iter().map(node_of).collect();
+            let of_remotes: Vec<usize> = match group {
+                Some(group) => {
+                    settings.remotes.iter().map(|remote| group.node_of(&settings, remote)).collect()
+                }
+                None => settings.nodes_of_remotes().into_iter().map(usize::from).collect(),
+            };
+            let all = group.map_or_else(|| nodes_named(&settings), |group| group.addresses.clone());
             // The paths of a mount: each local address to each remote one.
             let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
             // Connection i goes to remote i mod R: with fewer connections than remotes some are left out.
-            let nodes = settings.remotes.len().min(usize::from(settings.nconnect)).max(1);
+            let used = of_remotes.iter().collect::<std::collections::BTreeSet<_>>().len();
+            let nodes = used.min(usize::from(settings.nconnect)).max(1);
             let node_names = all.iter().map(ToString::to_string).collect();
             Ok(Ready { name: spec.name.clone(), settings, nodes, node_names, node_of_path })
         })
@@ -156,5 +174,20 @@ fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) ->
         Some(group) => format!("noresvport,port={0},mountport={0},{1}", group.port, spec.options),
         None => spec.options.clone(),
     };
-    Settings::from_options(&target, options.trim_end_matches(','))
+    let mut settings = Settings::from_options(&target, options.trim_end_matches(','))?;
+    if let Some(group) = group {
+        group.lead(&mut settings);
+    }
+    Ok(settings)
+}
+
+/// The address of each node, by which the record calls it.
+fn nodes_named(settings: &Settings) -> Vec<IpAddr> {
+    let mut named: Vec<IpAddr> = Vec::new();
+    for (remote, node) in settings.remotes.iter().zip(settings.nodes_of_remotes()) {
+        if usize::from(node) == named.len() {
+            named.push(remote.address);
+        }
+    }
+    named
 }

@@ -9,13 +9,14 @@ use record::{Pace, PathCounters, Procedure, Record, Verified, Workload};
 use crate::calibration::{Limits, calibrate_all};
 use crate::cells;
 use crate::error::{Error, Result};
-use crate::experiment::{Experiment, Target, WorkloadSpec};
+use crate::experiment::{Experiment, RouteSpec, Target, WorkloadSpec};
 use crate::files::Files;
-use crate::group::Group;
+use crate::group::{Group, Plan};
 use crate::jobs::Window;
 use crate::machine;
 use crate::measure::{self, Flow, Sample};
 use crate::progress::Progress;
+use crate::rdma;
 use crate::routes::{self, Ready};
 
 /// Files of the paced half are no larger: making and comparing them is paced too.
@@ -141,13 +142,24 @@ fn half(
         })
         .collect();
     let pace_bytes = pace_bits_per_s.map(|bits| bits / 8);
+    let specs = runnable(experiment, pace_bits_per_s, &workloads, record);
+    let over_rdma = specs.iter().any(|spec| routes::is_rdma(&spec.options));
+    let rdma = if over_rdma { rdma::addresses().unwrap_or_default() } else { Vec::new() };
     let group = match experiment.target {
-        Target::Embedded { nodes, mem_bytes } => {
-            Some(Group::start(nodes, mem_bytes, pace_bytes, limits.congestion.as_deref())?)
-        }
+        Target::Embedded { nodes, mem_bytes } => Some(Group::start(&Plan {
+            nodes,
+            mem_bytes,
+            pace_bytes_per_s: pace_bytes,
+            congestion: limits.congestion.as_deref(),
+            rdma: &rdma,
+        })?),
         Target::Server(_) => None,
     };
-    let ready = routes::ready(experiment, group.as_ref(), pace_bytes, limits.congestion.as_deref())?;
+    let mut ready =
+        routes::ready(&specs, experiment, group.as_ref(), pace_bytes, limits.congestion.as_deref())?;
+    if group.is_some() {
+        ready.retain(|route| reaches(route, record));
+    }
     let Some(widest) = ready.iter().max_by_key(|route| route.nodes) else { return Ok(()) };
     let total: u64 = workloads.iter().map(|w| u64::from(w.readers + w.writers) * w.file).sum();
     let name = if pace_bits_per_s.is_some() { "paced" } else { "raw" };
@@ -180,6 +192,46 @@ fn half(
         }
     }
     files.remove(&widest.mount()?)
+}
+
+/// The routes of a half. Those over RDMA cannot be paced: their paced workloads say so.
+fn runnable<'a>(
+    experiment: &'a Experiment,
+    pace_bits_per_s: Option<u64>,
+    workloads: &[WorkloadSpec],
+    record: &mut Record,
+) -> Vec<&'a RouteSpec> {
+    let mut specs = Vec::new();
+    for (spec, route) in experiment.routes.iter().zip(&mut record.routes) {
+        match pace_bits_per_s {
+            _ if route.skipped.is_some() => {}
+            Some(bits) if routes::is_rdma(&spec.options) => {
+                route.workloads.extend(workloads.iter().map(|workload| Workload {
+                    name: workload.name.clone(),
+                    pace: Some(Pace { gbit_per_s_per_node: bits as f64 / 1e9 }),
+                    skipped: Some(routes::NOT_PACED.into()),
+                    ..Workload::default()
+                }));
+            }
+            _ => specs.push(spec),
+        }
+    }
+    specs
+}
+
+/// Whether the embedded group can be mounted over RDMA, where a route goes there: a device that is here need not reach
+/// itself. Why not stands in the record.
+fn reaches(route: &Ready, record: &mut Record) -> bool {
+    if !route.is_rdma() {
+        return true;
+    }
+    let Err(error) = route.mount() else { return true };
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    let told = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    if let Some(described) = record.routes.iter_mut().find(|described| described.name == route.name) {
+        described.skipped = Some(told);
+    }
+    false
 }
 
 /// Whether the last rounds show neither excursion nor slope in any direction (SNIA PTS: five rounds, data within 20 %,
@@ -275,7 +327,7 @@ impl HalfContext<'_> {
             nodes: route.nodes,
             all_nodes: route.node_names.len(),
             loops: samples.first().map_or(1, |sample| sample.loops),
-            calibrated: limits.of(index),
+            calibrated: limits.of_route(index, route),
             links_gbytes_per_s: self.experiment.links.gbytes_per_s(route.nodes, route.transport()),
             began: self.began,
             thorough: self.experiment.procedure == Procedure::Thorough,

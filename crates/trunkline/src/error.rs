@@ -363,6 +363,7 @@ fn of_bench(error: &bench::Error) -> Option<String> {
         Error::Route { cause, .. } | Error::Prepare(cause) => return of_client(cause),
         Error::Run { .. } => "the same again with -v, to see what the server and the paths do",
         Error::Calibrate(_) => "a higher `ulimit -n`, or fewer connections",
+        Error::CalibrateRdma(_) => "`rdma link`, whether the device is still active; a higher `ulimit -l`",
         Error::Write { file, cause } => return Some(of_file(file, cause)),
     };
     Some(advice.to_owned())

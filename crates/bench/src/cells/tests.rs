@@ -36,6 +36,7 @@ fn sample(busy: f64) -> Sample {
         client_cpu: Duration::from_millis(400),
         server_cpu: Some(Duration::from_millis(200)),
         window: Duration::from_secs(1),
+        ports: Vec::new(),
         busy: BusyShare { busy, stolen: 0.0 },
     }
 }

@@ -1,0 +1,285 @@
+//! The limit of RDMA: what the device itself carries in the shape of NFS traffic, by a small loop over the verbs.
+//!
+//! Blocks go as a server moves them: a READ is an RDMA WRITE into the client's memory, a WRITE an RDMA READ out of it.
+//! No messages go beside them. The ends of all connections are on this machine, as those of the embedded group.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use verbs::{
+    Access, Capacity, Completion, Domain, Event, EventChannel, EventKind, Identifier, Queue, Region, Slice,
+    Terms, Work,
+};
+
+use super::Shape;
+use crate::machine;
+
+/// Connecting, and a block, take no longer than this on an emulated processor.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Memory of one end of one connection: with larger windows fewer blocks are in flight.
+const WINDOW_BYTES_MAX: usize = 64 << 20;
+/// How long a wait lasts before the time is looked at again.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How completions are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// By asking again and again, which takes a processor.
+    Asking,
+    /// By the device's notices, as the server's loops do.
+    Notices,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Self; 2] = [Self::Asking, Self::Notices];
+
+    /// How records call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asking => "raw verbs, one thread that asks for completions",
+            Self::Notices => "raw verbs, one thread that waits for notices",
+        }
+    }
+}
+
+/// What one try carried.
+#[derive(Debug, Clone)]
+pub struct Try {
+    /// How completions were waited for.
+    pub mode: Mode,
+    /// Blocks per second.
+    pub iops: f64,
+    /// Bytes of blocks per second, in 1e9.
+    pub gbytes_per_s: f64,
+    /// More than a tenth of the processors' time was taken away meanwhile.
+    pub starved: bool,
+}
+
+/// Why the limit of RDMA cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call of the libraries failed.
+    #[error(transparent)]
+    Verbs(#[from] verbs::Error),
+    /// The ends did not come together.
+    #[error("cannot connect {address} to itself over RDMA: {what}")]
+    Connect {
+        /// Whose address.
+        address: IpAddr,
+        /// What came instead.
+        what: String,
+    },
+    /// A piece of work failed.
+    #[error("a block did not move over RDMA: {0}")]
+    Work(String),
+    /// Nothing was completed.
+    #[error("no block moved over RDMA in {} s", PATIENCE.as_secs())]
+    Stalled,
+    /// Waiting failed.
+    #[error("cannot wait for completions")]
+    Wait(#[from] rustix::io::Errno),
+}
+
+/// Moves blocks for so long, and for longer where none was complete in that time.
+///
+/// # Errors
+/// [`Error`].
+pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Error> {
+    let addresses = shape.remotes.iter().cycle().take(shape.connections);
+    let mut pairs = addresses.map(|address| Pair::connect(*address, shape)).collect::<Result<Vec<_>, _>>()?;
+    for pair in &mut pairs {
+        pair.fill()?;
+    }
+    run(&mut pairs, mode, time / 4)?;
+    let busy = machine::Busy::start();
+    let (moved, took) = run(&mut pairs, mode, time)?;
+    let iops = moved as f64 / took;
+    Ok(Try {
+        mode,
+        iops,
+        gbytes_per_s: iops * shape.block_bytes as f64 / 1e9,
+        // A device in software works on the system's account, so that others' work is not told from it.
+        starved: busy.share().stolen > machine::OTHERS_MAX,
+    })
+}
+
+/// Keeps all windows full for so long. Gives the blocks that were moved, and the seconds that took.
+fn run(pairs: &mut [Pair], mode: Mode, time: Duration) -> Result<(u64, f64), Error> {
+    let (began, mut moved) = (Instant::now(), 0);
+    loop {
+        let mut progress = 0;
+        for pair in &mut *pairs {
+            progress += pair.take()?;
+        }
+        moved += progress;
+        let elapsed = began.elapsed();
+        if elapsed >= time && moved > 0 {
+            return Ok((moved, elapsed.as_secs_f64()));
+        }
+        if elapsed > time + PATIENCE {
+            return Err(Error::Stalled);
+        }
+        if progress == 0 && mode == Mode::Notices {
+            for pair in &mut *pairs {
+                pair.queue.arm()?;
+                progress += pair.take()?;
+            }
+            moved += progress;
+            if progress == 0 {
+                wait(pairs)?;
+            }
+        }
+    }
+}
+
+/// Waits for a notice of any queue.
+fn wait(pairs: &[Pair]) -> Result<(), Error> {
+    let mut queues: Vec<PollFd<'_>> =
+        pairs.iter().map(|pair| PollFd::new(&*pair.queue, PollFlags::IN)).collect();
+    let look = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    match poll(&mut queues, Some(&look)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    for pair in pairs {
+        pair.queue.take_notices()?;
+    }
+    Ok(())
+}
+
+/// Both ends of a connection. The serving end does all work. Fields are dropped in this order: the ends, which are the
+/// queue pairs, before the memory that they may still write to.
+#[derive(Debug)]
+struct Pair {
+    serving: Identifier,
+    _asking: Identifier,
+    queue: Arc<Queue>,
+    /// Of the serving end.
+    memory: Region,
+    /// Of the asking end: what it reads into, and what it writes from.
+    landing: Region,
+    source: Region,
+    block_bytes: usize,
+    depth: usize,
+    /// The place in the windows of each next block, and how many were begun.
+    begun: u64,
+    direction: super::Direction,
+    done: Vec<Completion>,
+}
+
+impl Pair {
+    fn connect(address: IpAddr, shape: &Shape) -> Result<Self, Error> {
+        let block_bytes = shape.block_bytes;
+        let depth = shape.depth.min(WINDOW_BYTES_MAX / block_bytes.max(1)).max(1);
+        let capacity = Capacity { work: u32::try_from(depth).unwrap_or(u32::MAX), receives: 1, slices: 1 };
+        let channel = EventChannel::new()?;
+        let listener = Identifier::new(&channel)?;
+        listener.listen(SocketAddr::new(address, 0), 1)?;
+        let to = listener.local_address().unwrap_or(SocketAddr::new(address, 0));
+        let mut asking = Identifier::new(&channel)?;
+        asking.resolve(None, to, PATIENCE)?;
+        expect(&channel, address, EventKind::AddressResolved)?;
+        asking.resolve_route(PATIENCE)?;
+        expect(&channel, address, EventKind::RouteResolved)?;
+        let asking_domain = Domain::on(&asking)?;
+        let idle = Queue::on(&asking, 1)?;
+        asking.create_queue_pair(
+            &asking_domain,
+            &idle,
+            &idle,
+            Capacity { work: 1, receives: 1, slices: 1 },
+        )?;
+        asking.connect(&Terms { private_data: &[], reads_served: u8::MAX, reads_made: 0 })?;
+        let request = expect(&channel, address, EventKind::ConnectRequest)?;
+        let allowed = request.reads_allowed;
+        let no_end = || Error::Connect { address, what: "a request without an end".into() };
+        let mut serving = request.incoming.ok_or_else(no_end)?;
+        let domain = Domain::on(&serving)?;
+        let queue = Queue::on(&serving, capacity.work + 1)?;
+        serving.create_queue_pair(&domain, &queue, &queue, capacity)?;
+        serving.accept(&Terms { private_data: &[], reads_served: 0, reads_made: allowed })?;
+        // Both ends are told.
+        expect(&channel, address, EventKind::Established)?;
+        expect(&channel, address, EventKind::Established)?;
+        let bytes = block_bytes * depth;
+        let pair = Self {
+            serving,
+            _asking: asking,
+            queue,
+            memory: Region::new(&domain, bytes, Access::Local)?,
+            landing: Region::new(&asking_domain, bytes, Access::RemoteWrite)?,
+            source: Region::new(&asking_domain, bytes, Access::RemoteRead)?,
+            block_bytes,
+            depth,
+            begun: 0,
+            direction: shape.direction,
+            done: Vec::new(),
+        };
+        Ok(pair)
+    }
+
+    /// Begins as many blocks as may be in flight.
+    fn fill(&mut self) -> Result<(), Error> {
+        (0..self.depth).try_for_each(|_| self.begin())
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
+        let offset = usize::try_from(self.begun % self.depth as u64).unwrap_or(0) * self.block_bytes;
+        let slice = Slice {
+            region: &self.memory,
+            offset,
+            bytes: u32::try_from(self.block_bytes).unwrap_or(u32::MAX),
+        };
+        let at = |region: &Region| (region.address() + offset as u64, region.remote_key());
+        let work = if self.direction.writes(self.begun) {
+            let (address, key) = at(&self.source);
+            Work::Read { address, key }
+        } else {
+            let (address, key) = at(&self.landing);
+            Work::Write { address, key }
+        };
+        self.serving.post(self.begun, work, &[slice], true, false)?;
+        self.begun += 1;
+        Ok(())
+    }
+
+    /// Takes what is complete, and begins as many again. It asks once: a device that completes as fast as it is asked
+    /// must not keep this from the other connections.
+    fn take(&mut self) -> Result<u64, Error> {
+        self.done.clear();
+        let count = self.queue.poll(&mut self.done)?;
+        if let Some(failure) = self.done.iter_mut().find_map(|done| done.failure.take()) {
+            return Err(Error::Work(failure));
+        }
+        for _ in 0..count {
+            self.begin()?;
+        }
+        Ok(count as u64)
+    }
+}
+
+/// Waits for an event, which must be this.
+fn expect(channel: &Arc<EventChannel>, address: IpAddr, kind: EventKind) -> Result<Event, Error> {
+    let began = Instant::now();
+    let look = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    loop {
+        match channel.poll()? {
+            Some(event) if event.kind == kind => return Ok(event),
+            Some(event) => {
+                let what = format!("{:?} instead of {kind:?} (status {})", event.kind, event.status);
+                return Err(Error::Connect { address, what });
+            }
+            None if began.elapsed() > PATIENCE => {
+                return Err(Error::Connect { address, what: format!("no {kind:?} came") });
+            }
+            None => match poll(&mut [PollFd::new(&**channel, PollFlags::IN)], Some(&look)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            },
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! RDMA on this machine: the addresses that a group can be reached at, and what the ports of its devices count.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use record::PortCounters;
+
+/// Where the kernel shows devices, their ports, and what those count.
+const DEVICES: &str = "/sys/class/infiniband";
+/// `port_xmit_data` and `port_rcv_data` count words of so many bytes.
+const WORD_BYTES: u64 = 4;
+
+/// The addresses of this machine that devices listen on; of IPv4 where there are any.
+///
+/// # Errors
+/// Why there is none, as a sentence's end.
+pub fn addresses() -> Result<Vec<IpAddr>, String> {
+    let devices = match verbs::devices() {
+        Ok(devices) => devices,
+        Err(error @ verbs::Error::Missing { .. }) => return Err(error.to_string()),
+        Err(_) => Vec::new(),
+    };
+    if devices.is_empty() {
+        return Err("no RDMA device here; `trunkline lab vm` has Soft-RoCE".into());
+    }
+    let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+    let names = names.join(", ");
+    if !devices.iter().flat_map(|device| &device.ports).any(|port| port.active) {
+        return Err(format!("no port of the RDMA devices here ({names}) is active; `rdma link` shows them"));
+    }
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let mut found: Vec<IpAddr> = interfaces.iter().map(if_addrs::Interface::ip).collect();
+    found.retain(|address| {
+        let of_a_link = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        !address.is_loopback() && !of_a_link && can_listen(*address)
+    });
+    if found.iter().any(IpAddr::is_ipv4) {
+        found.retain(IpAddr::is_ipv4);
+    }
+    if found.is_empty() {
+        return Err(format!(
+            "the RDMA devices here ({names}) have no address; give their network interface one: ip addr add"
+        ));
+    }
+    Ok(found)
+}
+
+/// Whether a device has this address.
+fn can_listen(address: IpAddr) -> bool {
+    let try_it =
+        || verbs::Identifier::new(&verbs::EventChannel::new()?)?.listen(SocketAddr::new(address, 0), 1);
+    try_it().is_ok()
+}
+
+/// What the ports of all devices have counted since the system started.
+#[derive(Debug, Clone, Default)]
+pub struct Ports(BTreeMap<String, BTreeMap<String, u64>>);
+
+impl Ports {
+    /// What they say now.
+    #[must_use]
+    pub fn now() -> Self {
+        Self::under(Path::new(DEVICES))
+    }
+
+    fn under(devices: &Path) -> Self {
+        let mut ports = BTreeMap::new();
+        for (device, place) in entries(devices) {
+            for (port, place) in entries(&place.join("ports")) {
+                // What the standard defines comes last: it counts where both have a name.
+                let counters = ["hw_counters", "counters"].map(|kind| entries(&place.join(kind)));
+                let values = counters.into_iter().flatten().filter_map(|(name, file)| {
+                    Some((name, fs::read_to_string(file).ok()?.trim().parse().ok()?))
+                });
+                ports.insert(format!("{device}/{port}"), values.collect());
+            }
+        }
+        Self(ports)
+    }
+
+    /// What each port has counted since then.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Vec<PortCounters> {
+        let of_port = |(port, now): (&String, &BTreeMap<String, u64>)| {
+            let then = before.0.get(port);
+            let since = |(name, now): (&String, &u64)| {
+                let then = then.and_then(|then| then.get(name)).copied().unwrap_or(0);
+                (name.clone(), now.saturating_sub(then))
+            };
+            counters(port, now.iter().map(since).collect())
+        };
+        self.0.iter().map(of_port).collect()
+    }
+}
+
+/// A port's counters by their meaning; of the others those that count at all, by the kernel's names.
+fn counters(port: &str, mut by_name: BTreeMap<String, u64>) -> PortCounters {
+    let mut first = |names: &[&str]| {
+        // All are taken, so that none is told twice.
+        let found: Vec<u64> = names.iter().filter_map(|name| by_name.remove(*name)).collect();
+        found.first().copied()
+    };
+    let words = |count: u64| count.saturating_mul(WORD_BYTES);
+    let sent_bytes = first(&["port_xmit_data"]).map(words);
+    let received_bytes = first(&["port_rcv_data"]).map(words);
+    let sent_packets = first(&["port_xmit_packets", "sent_pkts"]);
+    let received_packets = first(&["port_rcv_packets", "rcvd_pkts"]);
+    let _no_count = first(&["lifespan"]);
+    by_name.retain(|_, count| *count > 0);
+    PortCounters {
+        port: port.to_owned(),
+        sent_bytes,
+        received_bytes,
+        sent_packets,
+        received_packets,
+        others: by_name,
+    }
+}
+
+/// The entries of a directory by name; none where there is no such directory.
+fn entries(directory: &Path) -> Vec<(String, std::path::PathBuf)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<_> =
+        entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path()))).collect();
+    found.sort_unstable();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(place: &Path, counters: &[(&str, &str)]) {
+        fs::create_dir_all(place).unwrap();
+        for (name, value) in counters {
+            fs::write(place.join(name), value).unwrap();
+        }
+    }
+
+    #[test]
+    fn ports_count_in_words_and_packets_or_in_packets_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let (real, soft) = (root.path().join("mlx5_0/ports/1"), root.path().join("rxe1/ports/1"));
+        write(&real.join("counters"), &[("port_xmit_data", "10\n"), ("port_rcv_data", "7\n")]);
+        write(&soft.join("hw_counters"), &[("sent_pkts", "5\n"), ("rcvd_pkts", "5"), ("lifespan", "10\n")]);
+        let before = Ports::under(root.path());
+        write(&real.join("counters"), &[("port_xmit_data", "110\n"), ("port_xmit_wait", "3\n")]);
+        write(
+            &soft.join("hw_counters"),
+            &[("sent_pkts", "9\n"), ("send_err", "1\n"), ("link_downed", "N/A\n")],
+        );
+        let since = Ports::under(root.path()).since(&before);
+        let [real, soft] = since.as_slice() else { panic!("{since:?}") };
+        assert_eq!(
+            (real.port.as_str(), real.sent_bytes, real.received_bytes),
+            ("mlx5_0/1", Some(400), Some(0))
+        );
+        assert_eq!((real.sent_packets, real.others.get("port_xmit_wait")), (None, Some(&3)));
+        assert_eq!((soft.sent_bytes, soft.sent_packets, soft.received_packets), (None, Some(4), Some(0)));
+        assert_eq!(soft.others, BTreeMap::from([("send_err".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn a_machine_without_devices_counts_nothing() {
+        assert!(Ports::under(Path::new("/nonexistent")).since(&Ports::default()).is_empty());
+    }
+}
