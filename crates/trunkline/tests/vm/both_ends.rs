@@ -1,4 +1,4 @@
-//! Our client on our own group over RDMA: one connection, and several to each node.
+//! Our client on our own group over RDMA: one connection, several to each node, and paths over TCP beside them.
 
 use crate::kernel_client::started;
 use crate::{alone, measured, sh, trunkline};
@@ -20,11 +20,13 @@ fn our_client_finds_what_it_wrote_on_a_group_of_ours_over_rdma() {
     let routes = [
         ("rdma", format!("{rdma},nconnect=1")),
         ("rdma-mp", format!("{several},spread_reads,spread_writes")),
+        ("mixed", format!("{several}~tcp:10.77.1.1:12070~tcp:10.77.1.2:12070,spread_reads,spread_writes")),
     ];
     let workloads =
         [("random", "4KiB", "128KiB"), ("sequential", "64KiB", "512KiB"), ("sequential", "1MiB", "2MiB")];
     let said = measured("10.77.1.2:/export", 1, &routes, &workloads);
-    assert!(said.contains("rdma-mp") && !said.contains("skipped"), "both were measured: {said}");
+    assert!(said.contains("rdma-mp") && !said.contains("skipped"), "all were measured: {said}");
+    every_transport_carried_calls(&record::Record::read(&sh("cat /root/record.json")).expect("a record"));
     let program = trunkline().display();
     sh(&format!(
         "mkdir /root/ours; cd /root/ours
@@ -41,4 +43,64 @@ fn our_client_finds_what_it_wrote_on_a_group_of_ours_over_rdma() {
         let mut of_programs = now.lines().filter(|line| !line.contains("comm ["));
         of_programs.all(|line| before.contains(line)).then_some(())
     });
+}
+
+/// The device's port saw what went over RDMA, and in the mixed mount both transports carried calls.
+fn every_transport_carried_calls(record: &record::Record) {
+    for (name, paths) in [("rdma", 1), ("rdma-mp", 2), ("mixed", 4)] {
+        let route = record.route(name).expect("the route was measured");
+        assert_eq!(route.paths.len(), paths, "{:?}", route.paths);
+        let ports = route.workloads.iter().flat_map(|workload| &workload.ports);
+        let sent = ports.filter_map(|port| port.sent_packets).sum::<u64>();
+        assert!(sent > 0, "{name}: {:?}", route.workloads);
+    }
+    let mixed = record.route("mixed").expect("the route was measured");
+    for over_rdma in [false, true] {
+        let paths = mixed.workloads.iter().flat_map(|workload| &workload.paths);
+        let of_it = paths.filter(|path| path.path.starts_with("rdma:") == over_rdma);
+        assert!(
+            of_it.map(|path| path.calls).sum::<u64>() > 0,
+            "over RDMA {over_rdma}: {:?}",
+            mixed.workloads
+        );
+    }
+}
+
+/// Two processes of one group serve a directory, one over RDMA and one over TCP.
+#[test]
+fn calls_over_rdma_move_to_tcp_where_that_was_named_and_nowhere_else() {
+    let _turn = alone();
+    sh("mkdir -p /srv/mixed; mount -t tmpfs none /srv/mixed; mkdir /srv/mixed/data /srv/mixed/state /srv/mixed/group
+        chmod 700 /srv/mixed/state /srv/mixed/group; head -c 24000001 /dev/urandom > /root/original");
+    let serve = |listen: &str| {
+        let line = format!(
+            "serve --dir /srv/mixed/data --state /srv/mixed/state --group /srv/mixed/group --export /mixed \
+             --no-root-squash {listen}"
+        );
+        started(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let over_tcp = serve("--listen 10.77.1.2:12071");
+    let over_rdma = serve("--listen 10.77.1.1:12071 --listen rdma:10.77.1.1:20071");
+    let program = trunkline().display();
+    let rdma = "proto=rdma,mountport=12071,remoteports=rdma:10.77.1.1:20071";
+    let mixed = format!("{rdma}~tcp:10.77.1.2:12071,nconnect=4,spread_writes,spread_reads");
+    // Some of it is there, and the rest is on its way, when the end over RDMA is killed.
+    let copy = format!("{program} cp -o {mixed} /root/original nfs://10.77.1.1/mixed/copy");
+    let mut copying = std::process::Command::new("sh");
+    copying.args(["-c", &format!("{copy} && echo copied")]);
+    let mut copying = crate::lab().client().spawn(copying.current_dir("/")).expect("the guest is there");
+    sh(
+        "i=0; until [ \"$(du -sk /srv/mixed/data | cut -f1)\" -gt 1000 ]; do i=$((i+1)); [ $i -lt 6000 ]; sleep 0.05; done",
+    );
+    over_rdma.signal(rustix::process::Signal::KILL);
+    drop(over_rdma);
+    copying.wait_for_line("copied", std::time::Duration::from_secs(300)).expect("it ends well");
+    sh(&format!(
+        "cmp /root/original /srv/mixed/data/copy
+         {program} cp -o {mixed} nfs://10.77.1.1/mixed/copy /root/back; cmp /root/original /root/back
+         fails {program} ls -o {rdma} nfs://10.77.1.2/mixed > /root/said
+         grep -q 10.77.1 /root/said"
+    ));
+    drop(over_tcp);
+    sh("umount /srv/mixed; rm -f /root/original /root/back");
 }
