@@ -261,8 +261,8 @@ impl Identifier {
     /// Refuses a request.
     ///
     /// # Errors
-    /// The system's refusal.
-    pub fn reject(self) -> Result<(), Error> {
+    /// Nobody is there to be refused: the other end has given up.
+    pub fn reject(&self) -> Result<(), Error> {
         // SAFETY: the identifier is alive; there is nothing to say.
         let failed = unsafe { (library()?.rdma_reject)(self.raw(), std::ptr::null(), 0) };
         if failed == 0 { Ok(()) } else { Err(Error::last("refuse an RDMA connection")) }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use transport::rdma::{Incoming, Responder};
+use transport::rdma::{Error, Incoming, Responder};
 
 /// Those who may wait to be let in, as many as the system lets wait before. More are refused, and come again.
 const WAITING_MAX: usize = 256;
@@ -97,6 +97,10 @@ fn work(jobs: &Receiver<Job>, waiting: &AtomicUsize, peers: &Peers) {
                     Ok(responder) => {
                         tracing::debug!(%peer, ?took, "connection over RDMA made");
                         Message::Accepted(accepted.with(Link::Rdma(Box::new(responder))))
+                    }
+                    Err(Error::Closed) => {
+                        tracing::debug!(%peer, ?took, "gave up before it was let in over RDMA");
+                        Message::Refused { node }
                     }
                     Err(error) => {
                         tracing::warn!(%peer, %error, "connection refused");

@@ -133,8 +133,13 @@ impl<T> Endpoint<T> {
         if options.reads_made != u8::MAX {
             endpoint.reads_made = options.reads_made.min(reads_allowed);
         }
-        endpoint.make_queue_pair()?;
-        Ok(endpoint)
+        match endpoint.make_queue_pair() {
+            Ok(()) => Ok(endpoint),
+            // The system tells no event of a client that gives up before it is accepted, and then says of everything that
+            // it is invalid: that there is nobody to be refused any more tells this from a device that lacks something.
+            Err(_) if endpoint.identifier.reject().is_err() => Err(Error::Closed),
+            Err(error) => Err(error),
+        }
     }
 
     fn new(
@@ -189,8 +194,13 @@ impl<T> Endpoint<T> {
     pub fn accept(&mut self) -> Result<(), Error> {
         let private_data = self.options.offer.encode();
         let (reads_served, reads_made) = (self.options.reads_served, self.reads_made);
-        self.identifier.accept(&Terms { private_data: &private_data, reads_served, reads_made })?;
-        Ok(())
+        match self.identifier.accept(&Terms { private_data: &private_data, reads_served, reads_made }) {
+            // What is asked for is valid: the client has given up meanwhile.
+            Err(verbs::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::InvalidInput => {
+                Err(Error::Closed)
+            }
+            other => Ok(other?),
+        }
     }
 
     /// What to wait for, both until readable: events of the connection, and, once the way is known, completions. The

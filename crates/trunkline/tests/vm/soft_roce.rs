@@ -30,6 +30,8 @@ fn every_kind_of_work_is_done_and_every_object_is_freed() {
         assert_eq!(alive(), Alive::default());
         refused_where_nobody_listens();
         assert_eq!(alive(), Alive::default());
+        who_gives_up_before_it_is_let_in_is_known_to_be_gone();
+        assert_eq!(alive(), Alive::default());
         // The kernel counts too: what stays are the objects of its own management datagrams.
         let held =
             Command::new("rdma").args(["resource", "show", "qp", "type", "RC"]).output().expect("rdma runs");
@@ -203,4 +205,34 @@ fn refused_where_nobody_listens() {
     let _end = End::of(&mut client);
     client.connect(&terms(&[])).expect("it tries");
     expect(&channel, EventKind::Rejected);
+}
+
+/// A server that is slow to let clients in meets some that have left. The system tells it no event of that, and calls
+/// invalid what it asks for them.
+fn who_gives_up_before_it_is_let_in_is_known_to_be_gone() {
+    let address = "10.77.1.2:20997".parse().expect("an address");
+    let listener = transport::rdma::Listener::bind(address).expect("it listens");
+    let next = || Deadline::wait_until("a request", SOON, || listener.take().expect("the device works"));
+    let options = transport::rdma::Options::default();
+    // What two clients say may overtake each other, so they are tried until it does not.
+    Deadline::wait_until("the one who left to be known as gone", SOON, || {
+        let channel = EventChannel::new().expect("a channel");
+        let (early, early_came) = (asking(&channel, address), next());
+        drop(early);
+        let (_patient, patient_came) = (asking(&channel, address), next());
+        patient_came.prepare::<()>(&options).expect("who waits is let in");
+        match early_came.prepare::<()>(&options) {
+            Err(transport::rdma::Error::Closed) => Some(()),
+            Err(error) => panic!("{error}"),
+            Ok(_) => None,
+        }
+    });
+}
+
+/// A client, with its queue pair, that has asked to be let in.
+fn asking(channel: &Arc<EventChannel>, to: SocketAddr) -> (Identifier, End) {
+    let mut identifier = on_its_way(channel, to);
+    let end = End::of(&mut identifier);
+    identifier.connect(&terms(&[])).expect("it tries");
+    (identifier, end)
 }
