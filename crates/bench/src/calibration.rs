@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::cells::connections;
 use crate::error::{Error, Result};
 use crate::experiment::{Experiment, WorkloadSpec};
-use crate::limit::{Direction, Mode, Shape, Try, calibrate, measure_once, verbs};
+use crate::limit::{self, Direction, Mode, Shape, Try, calibrate, measure_once, verbs};
 use crate::progress::Progress;
 use crate::routes::{self, Ready};
 
@@ -62,8 +62,8 @@ impl Limit {
 }
 
 impl Limits {
-    /// The limit of a workload on a route, in GB/s of both directions together: what TCP carries is none of RDMA, and where both make up the route there is
-    /// none that is known.
+    /// The limit of a workload on a route, in GB/s of both directions together: what TCP carries is none of RDMA, and
+    /// where both make up the route there is none that is known.
     #[must_use]
     pub fn of_route(&self, workload: usize, route: &Ready) -> Option<f64> {
         match (route.is_rdma(), route.mixes()) {
@@ -84,7 +84,14 @@ impl Limits {
         let Some(best) = limit.best().cloned() else { return Ok(()) };
         progress.stage(&format!("limit of {}", limit.name), 1);
         let tried = measure_once(&limit.shape, best.mode, &best.congestion, per_try);
-        limit.tries.push(tried.map_err(|error| Error::Calibrate(error.into()))?);
+        match tried {
+            Ok(tried) => limit.tries.push(tried),
+            // It has not become faster, and what was measured before holds.
+            Err(error @ (limit::Error::Stalled { .. } | limit::Error::Unready { .. })) => {
+                tracing::warn!(%error, "the limit is not measured again");
+            }
+            Err(error) => return Err(Error::Calibrate(error.into())),
+        }
         if let Some(limit) = self.over_rdma.get_mut(workload)
             && let Some(mode) = limit.best().map(|best| best.mode)
         {

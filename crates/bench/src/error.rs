@@ -45,10 +45,10 @@ pub enum Error {
     },
     /// The limit cannot be measured.
     #[error("cannot calibrate the limit")]
-    Calibrate(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Calibrate(#[source] Box<crate::limit::Error>),
     /// The limit of RDMA could be measured before, and cannot any more.
     #[error("cannot calibrate the limit of RDMA")]
-    CalibrateRdma(#[source] Box<dyn std::error::Error + Send + Sync>),
+    CalibrateRdma(#[source] Box<crate::limit::verbs::Error>),
     /// A file cannot be written.
     #[error("cannot write {file}")]
     Write {

@@ -362,7 +362,12 @@ fn of_bench(error: &bench::Error) -> Option<String> {
         },
         Error::Route { cause, .. } | Error::Prepare(cause) => return of_client(cause),
         Error::Run { .. } => "the same again with -v, to see what the server and the paths do",
-        Error::Calibrate(_) => "a higher `ulimit -n`, or fewer connections",
+        Error::Calibrate(cause) => match **cause {
+            bench::limit::Error::Stalled { .. } | bench::limit::Error::Unready { .. } => {
+                "the same when this machine has less to do, with fewer connections, or with smaller blocks"
+            }
+            _ => "a higher `ulimit -n`, or fewer connections",
+        },
         Error::CalibrateRdma(_) => "`rdma link`, whether the device is still active; a higher `ulimit -l`",
         Error::Write { file, cause } => return Some(of_file(file, cause)),
     };
