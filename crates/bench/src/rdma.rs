@@ -6,6 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use record::PortCounters;
+use transport::rdma::Counters;
+
+use crate::group::Group;
 
 /// Where the kernel shows devices, their ports, and what those count.
 const DEVICES: &str = "/sys/class/infiniband";
@@ -52,6 +55,32 @@ fn can_listen(address: IpAddr) -> bool {
     let try_it =
         || verbs::Identifier::new(&verbs::EventChannel::new()?)?.listen(SocketAddr::new(address, 0), 1);
     try_it().is_ok()
+}
+
+/// What the nodes of a group have done over RDMA since their start.
+#[must_use]
+pub fn served(group: &Group) -> Counters {
+    let mut sum = Counters::default();
+    group.server.statistics().nodes.iter().for_each(|node| sum.add(&node.rdma));
+    sum
+}
+
+/// Adds what an end has done from one moment to another, by the names of the record.
+pub fn add_work(sum: &mut BTreeMap<String, u64>, before: &Counters, after: &Counters) {
+    let named = |done: &Counters| {
+        [
+            ("rdma_completions", done.completions),
+            ("rdma_interrupts", done.notices),
+            ("rdma_messages", done.sends),
+            ("rdma_reads", done.reads),
+            ("rdma_work_requests", done.work()),
+            ("rdma_writes", done.writes),
+        ]
+    };
+    for ((name, before), (_, after)) in named(before).into_iter().zip(named(after)) {
+        let count = sum.entry(name.to_owned()).or_default();
+        *count = count.saturating_add(after.saturating_sub(before));
+    }
 }
 
 /// What the ports of all devices have counted since the system started.
@@ -160,6 +189,26 @@ mod tests {
         assert_eq!((real.sent_packets, real.others.get("port_xmit_wait")), (None, Some(&3)));
         assert_eq!((soft.sent_bytes, soft.sent_packets, soft.received_packets), (None, Some(4), Some(0)));
         assert_eq!(soft.others, BTreeMap::from([("send_err".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn work_is_counted_from_one_moment_to_another_and_summed() {
+        let before = Counters { sends: 3, places: 64, completions: 4, ..Counters::default() };
+        let after =
+            Counters { sends: 5, writes: 7, places: 70, completions: 9, notices: 1, ..Counters::default() };
+        let mut sum = BTreeMap::new();
+        add_work(&mut sum, &before, &after);
+        add_work(&mut sum, &before, &after);
+        let shown: Vec<(&str, u64)> = sum.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        let wanted = [
+            ("rdma_completions", 10),
+            ("rdma_interrupts", 2),
+            ("rdma_messages", 4),
+            ("rdma_reads", 0),
+            ("rdma_work_requests", 30),
+            ("rdma_writes", 14),
+        ];
+        assert_eq!(shown, wanted);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use client::FileRef;
-use record::{Pace, PathCounters, Procedure, Record, Verified, Workload};
+use record::{Counters, Pace, PathCounters, Procedure, Record, Verified, Workload};
 
 use crate::calibration::{Limits, calibrate_all};
 use crate::cells;
@@ -18,6 +18,7 @@ use crate::measure::{self, Flow, Sample};
 use crate::progress::Progress;
 use crate::rdma;
 use crate::routes::{self, Ready};
+use transport::rdma::Counters as Done;
 
 /// Files of the paced half are no larger: making and comparing them is paced too.
 const PACED_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -174,12 +175,12 @@ fn half(
         if let Some(wrong) = &wrong {
             record.fail(format!("{} ({name}): {wrong}", workload.name));
         }
-        for (route, (samples, paths)) in ready.iter().zip(samples) {
-            let verified = Verified {
+        for (route, (samples, paths, counters)) in ready.iter().zip(samples) {
+            let verified = Some(Verified {
                 stamps: samples.iter().map(|sample| sample.stamps).sum(),
                 bytes: compared,
                 wrong: u64::from(wrong.is_some()),
-            };
+            });
             let cell = context.cell(route, workload, index, &samples, limits);
             let place = record.routes.iter_mut().find(|described| described.name == route.name);
             if let Some(place) = place {
@@ -187,7 +188,7 @@ fn half(
                 place.paths = paths.iter().map(|path| path.path.clone()).collect();
                 let over_rdma = route.is_rdma();
                 let simulated = machine::simulated(&experiment.target, &record.environment, over_rdma);
-                place.workloads.push(Workload { verified: Some(verified), paths, simulated, ..cell });
+                place.workloads.push(Workload { verified, paths, counters, simulated, ..cell });
             }
         }
     }
@@ -244,8 +245,8 @@ fn is_steady(samples: &[Sample]) -> bool {
     })
 }
 
-/// What one route's repeats gave, and what its paths counted.
-type RouteSamples = (Vec<Sample>, Vec<PathCounters>);
+/// What one route's repeats gave, what its paths counted, and what both ends did over RDMA.
+type RouteSamples = (Vec<Sample>, Vec<PathCounters>, Counters);
 
 /// What stays the same throughout a half.
 struct HalfContext<'a> {
@@ -269,7 +270,7 @@ impl HalfContext<'_> {
         let most = if self.experiment.procedure == Procedure::Thorough { repeats * 3 } else { repeats };
         self.progress.stage(&format!("{name}: {}", workload.name), u64::from(most) * self.ready.len() as u64);
         for repeat in 0..most {
-            if repeat >= repeats && done.iter().all(|(samples, _)| is_steady(samples)) {
+            if repeat >= repeats && done.iter().all(|(samples, ..)| is_steady(samples)) {
                 break;
             }
             let mut order: Vec<usize> = (0..self.ready.len()).collect();
@@ -277,9 +278,11 @@ impl HalfContext<'_> {
                 order.reverse();
             }
             for at in order {
-                let (Some(route), Some((samples, paths))) = (self.ready.get(at), done.get_mut(at)) else {
+                let (Some(route), Some((samples, paths, counters))) = (self.ready.get(at), done.get_mut(at))
+                else {
                     continue;
                 };
+                let server_before = self.group.map(rdma::served);
                 let mount = route.mount()?;
                 let placed: Vec<(FileRef, u32)> =
                     prepared.iter().map(|file| (mount.file_ref(file.handle), file.number)).collect();
@@ -293,6 +296,12 @@ impl HalfContext<'_> {
                     reason,
                 })?);
                 routes::add_counters(paths, &mount, self.group);
+                if route.is_rdma() {
+                    rdma::add_work(&mut counters.client, &Done::default(), &mount.statistics().rdma);
+                    if let (Some(group), Some(before)) = (self.group, server_before) {
+                        rdma::add_work(&mut counters.server, &before, &rdma::served(group));
+                    }
+                }
                 self.progress.advance(1);
             }
         }

@@ -136,6 +136,8 @@ pub(crate) struct Engine {
     said_all_down: bool,
     /// What other loops have said of the paths.
     heard: Heard,
+    /// What connections over RDMA had done that are closed.
+    rdma_closed: transport::rdma::Counters,
     /// Since when calls wait for a path.
     down_since: Option<Duration>,
 }
@@ -182,6 +184,7 @@ impl Engine {
             next_tick: TICK,
             said_all_down: false,
             heard,
+            rdma_closed: transport::rdma::Counters::default(),
             down_since: None,
         }
     }
@@ -478,6 +481,7 @@ impl Engine {
             counters: self.core.counters.clone(),
             status: (0..count).map(|path| self.core.table.path(PathId(path))).collect(),
             replays: self.core.replays,
+            rdma: self.rdma_counters(),
             cpu: Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32),
         }
     }

@@ -285,17 +285,18 @@ impl Mount {
             })
             .collect();
         let mut cpu = Duration::ZERO;
-        let mut replays = Replays::default();
+        let (mut replays, mut rdma) = (Replays::default(), transport::rdma::Counters::default());
         for shard in self.inner.shards.iter().filter_map(Shard::statistics) {
             cpu += shard.cpu;
             replays.reconciled += shard.replays.reconciled;
             replays.undecided += shard.replays.undecided;
+            rdma.add(&shard.rdma);
             for ((path, counters), status) in paths.iter_mut().zip(&shard.counters).zip(shard.status) {
                 path.counters.add(counters);
                 path.status.extend(status);
             }
         }
-        Statistics { paths, replays, cpu }
+        Statistics { paths, replays, rdma, cpu }
     }
 }
 

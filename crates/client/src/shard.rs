@@ -67,6 +67,7 @@ pub(crate) struct ShardStatistics {
     pub counters: Vec<PathCounters>,
     pub status: Vec<Option<PathStatus>>,
     pub replays: Replays,
+    pub rdma: transport::rdma::Counters,
     pub cpu: Duration,
 }
 

@@ -106,6 +106,8 @@ pub struct Statistics {
     pub paths: Vec<PathStatistics>,
     /// What could not be told apart, and how it was decided.
     pub replays: Replays,
+    /// What connections over RDMA have done, open and closed.
+    pub rdma: transport::rdma::Counters,
     /// CPU time of the mount's loops.
     pub cpu: Duration,
 }

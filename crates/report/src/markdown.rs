@@ -82,11 +82,14 @@ fn speeds(out: &mut String, block: &Block<'_>, group: &Group<'_>) {
     for (route, why) in &group.skipped {
         out.push_str(&format!("- {} was skipped: {}\n", escape(&route.name), escape(why)));
     }
-    let ports = group.ports();
-    if let Some(ports) = &ports {
-        out.push_str(&format!("- RDMA ports: {}\n", escape(ports)));
+    let (work, ports) = (group.rdma_work(), group.ports());
+    for (name, told) in [("RDMA for a call", &work), ("RDMA ports", &ports)] {
+        if let Some(told) = told {
+            out.push_str(&format!("- {name}: {}\n", escape(told)));
+        }
     }
-    if !group.verdicts.is_empty() || !group.skipped.is_empty() || gaps.is_some() || ports.is_some() {
+    let has_lines = gaps.is_some() || work.is_some() || ports.is_some();
+    if !group.verdicts.is_empty() || !group.skipped.is_empty() || has_lines {
         out.push('\n');
     }
 }

@@ -74,6 +74,7 @@ struct Panel {
     has_done_times: bool,
     gaps: Option<String>,
     skipped: Vec<(String, String)>,
+    rdma_work: Option<String>,
     ports: Option<String>,
 }
 
@@ -186,6 +187,7 @@ fn panel(group: &Group<'_>) -> Panel {
         has_done_times: cells().any(|cell| cell.last_done_s.is_some()),
         gaps: group.longest_gaps(),
         skipped: group.skipped.iter().map(|(route, why)| (route.name.clone(), (*why).to_owned())).collect(),
+        rdma_work: group.rdma_work(),
         ports: group.ports(),
     }
 }

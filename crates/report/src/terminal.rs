@@ -51,6 +51,9 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
                 told_why_skipped = true;
             }
             table.skipped(&mut canvas, group.skipped.iter().copied(), false);
+            if let Some(work) = group.rdma_work() {
+                canvas.paragraph(Ink::Plain, INDENT, "RDMA for a call: ", &work);
+            }
             if let Some(ports) = group.ports() {
                 canvas.paragraph(Ink::Plain, INDENT, "RDMA ports: ", &ports);
             }

@@ -2,6 +2,8 @@
 //!
 //! All three renderers share this arrangement and its sentences, so that they cannot tell different stories.
 
+use std::collections::BTreeMap;
+
 use record::{
     Binding, Comparison, Direction, Half, Measure, Pace, PortCounters, Record, Route, Shape, Stage, Verdict,
     Workload, stats,
@@ -184,11 +186,32 @@ impl Group<'_> {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
+    /// What each end did over RDMA for a call: `rdma client 2.1 work requests, 1.2 completions, 0.9 interrupts, server ...`.
+    pub(crate) fn rdma_work(&self) -> Option<String> {
+        let told: Vec<String> = self.rows.iter().filter_map(rdma_work).collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
     /// The greatest speed among the rows, to which bars are drawn.
     pub(crate) fn fastest(&self) -> f64 {
         let cells = self.rows.iter().flat_map(|row| row.workload.cells());
         cells.map(|(_, cell)| cell.gbytes_per_s).fold(0.0, f64::max)
     }
+}
+
+/// The same for one route; `None` of one that does not go over RDMA.
+fn rdma_work(row: &Row<'_>) -> Option<String> {
+    let calls: u64 = row.workload.paths.iter().map(|path| path.calls).sum();
+    let of_end = |(end, counts): (&str, &BTreeMap<String, u64>)| {
+        let each = |name: &str| Some(*counts.get(name)? as f64 / calls.max(1) as f64);
+        let (work, done) = (each("rdma_work_requests")?, each("rdma_completions")?);
+        let woken = each("rdma_interrupts").unwrap_or(0.0);
+        Some(format!("{end} {work:.1} work requests, {done:.1} completions, {woken:.1} interrupts"))
+    };
+    let counters = &row.workload.counters;
+    let ends = [("client", &counters.client), ("server", &counters.server)];
+    let told: Vec<String> = ends.into_iter().filter_map(of_end).collect();
+    (!told.is_empty()).then(|| format!("{} {}", row.route.name, told.join(", ")))
 }
 
 /// What a port carried; `None` of one that carried nothing.

@@ -371,6 +371,7 @@ impl EventLoop {
         }
         if let Some(node) = self.of_nodes.get_mut(node) {
             node.procedures.add_counts(connection.counters.procedures());
+            node.rdma.add(&connection.rdma());
             node.refused_calls += connection.counters.refused();
         }
         connection.end(&why, &self.poller, &self.peers);
@@ -534,6 +535,7 @@ impl EventLoop {
             if let Some(node) = nodes.get_mut(connection.client.node) {
                 node.refused_calls += connection.counters.refused();
                 node.procedures.add_counts(connection.counters.procedures());
+                node.rdma.add(&connection.rdma());
                 node.connections.push(connection.statistics(self.index, self.alive));
             }
         }

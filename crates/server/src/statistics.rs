@@ -352,6 +352,8 @@ pub struct NodeStatistics {
     pub refused_calls: u64,
     /// What was called since the start, on connections open and closed.
     pub procedures: Procedures,
+    /// What connections over RDMA have done since the start, open and closed.
+    pub rdma: transport::rdma::Counters,
     /// Connections that are open.
     pub connections: Vec<ConnectionStatistics>,
 }
@@ -398,6 +400,7 @@ impl Statistics {
                 node.accepted += part.accepted;
                 node.refused_calls += part.refused_calls;
                 node.procedures.add(&part.procedures);
+                node.rdma.add(&part.rdma);
                 node.connections.extend(part.connections);
             }
         }

@@ -101,6 +101,8 @@ pub struct Counters {
     pub sends: u64,
     /// Messages received.
     pub receives: u64,
+    /// Places posted for messages to be received.
+    pub places: u64,
     /// RDMA writes posted, and their bytes.
     pub writes: u64,
     /// Bytes of those.
@@ -115,6 +117,28 @@ pub struct Counters {
     pub arms: u64,
     /// Notices of completions, which are interrupts of a device.
     pub notices: u64,
+}
+
+impl Counters {
+    /// Adds what another endpoint has done.
+    pub const fn add(&mut self, other: &Self) {
+        self.sends += other.sends;
+        self.receives += other.receives;
+        self.places += other.places;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.completions += other.completions;
+        self.arms += other.arms;
+        self.notices += other.notices;
+    }
+
+    /// Work requests posted: messages, RDMA writes and reads, and places for messages.
+    #[must_use]
+    pub const fn work(&self) -> u64 {
+        self.sends + self.writes + self.reads + self.places
+    }
 }
 
 /// Why there is no connection any more, or none at all. Each of these ends it.

@@ -17,6 +17,8 @@ mod kernel_over_rdma;
 mod kernel_server;
 #[path = "vm/lifetime.rs"]
 mod lifetime;
+#[path = "vm/rdma_counts.rs"]
+mod rdma_counts;
 #[path = "vm/soft_roce.rs"]
 mod soft_roce;
 

@@ -259,12 +259,18 @@ impl Engine {
     pub(super) fn close(&mut self, conn: ConnId) {
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         line.proved = false;
-        if let State::Open(stream) = std::mem::replace(&mut line.state, State::Closed)
-            && let Some(landing) = stream.abort()
-            && let Some(call) = self.core.calls.0.get_mut(landing.key)
-            && let Body::Read { buffer, .. } = &mut call.body
-        {
-            *buffer = landing.buffer;
+        match std::mem::replace(&mut line.state, State::Closed) {
+            State::Open(stream) => {
+                if let Some(landing) = stream.abort()
+                    && let Some(call) = self.core.calls.0.get_mut(landing.key)
+                    && let Body::Read { buffer, .. } = &mut call.body
+                {
+                    *buffer = landing.buffer;
+                }
+            }
+            // It is dropped here, before any call ends: nothing reaches the memory of its calls afterwards.
+            State::Rdma(requester) => self.rdma_closed.add(&requester.counters()),
+            State::Closed | State::Connecting(_) => {}
         }
         self.dirty.retain(|dirty| *dirty != conn);
         // The proof of a connection that is gone is of no use to another.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use nfs3::Procedure;
 use paths::ConnId;
-use transport::rdma::{Error, Expect, Requester};
+use transport::rdma::{Counters, Error, Expect, Requester};
 
 use super::Engine;
 use super::answers::Answers;
@@ -49,6 +49,17 @@ impl Engine {
                 self.core.table.disconnected(self.core.now, conn);
             }
         }
+    }
+
+    /// What connections over RDMA have done, open and closed.
+    pub(super) fn rdma_counters(&self) -> Counters {
+        let mut sum = self.rdma_closed;
+        for line in &self.lines {
+            if let State::Rdma(requester) = &line.state {
+                sum.add(&requester.counters());
+            }
+        }
+        sum
     }
 
     /// Something happened to a slot's connection, or arrived on it.

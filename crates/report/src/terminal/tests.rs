@@ -124,6 +124,15 @@ fn a_route_that_cannot_be_paced_says_why_and_ports_tell_where_traffic_went() {
     record.routes[0].workloads[0].ports = vec![port(0)];
     record.routes[1].workloads[0].ports =
         vec![record::PortCounters { sent_bytes: Some(3_000_000_000), ..port(12_345) }];
+    let each = |count| {
+        std::collections::BTreeMap::from([
+            ("rdma_work_requests".to_owned(), count),
+            ("rdma_completions".to_owned(), count / 2),
+        ])
+    };
+    let calls: u64 = record.routes[1].workloads[0].paths.iter().map(|path| path.calls).sum();
+    record.routes[1].workloads[0].counters =
+        record::Counters { client: each(2 * calls), ..Default::default() };
     let skipped = Some("nothing holds it to a pace".to_owned());
     let paced = record::Workload { name, pace, skipped, ..record::Workload::default() };
     record.routes[2] = record::Route { name: "rdma".into(), workloads: vec![paced], ..Default::default() };
@@ -132,7 +141,10 @@ fn a_route_that_cannot_be_paced_says_why_and_ports_tell_where_traffic_went() {
     assert!(after.contains("rdma     skipped: nothing holds it to a pace"), "{text}");
     let told = "RDMA ports: tcp nothing; tcp-mp rxe1/1 3.00 GB out, 0.00 in, 12,345 packets out, 12,345 in";
     assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(told), "{text}");
+    let work = "tcp-mp client 2.0 work requests, 1.0 completions, 0.0 interrupts";
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(work), "{text}");
     let markdown = crate::markdown(&[record.clone()]);
+    assert!(markdown.contains("- RDMA for a call: tcp-mp client 2.0"), "{markdown}");
     assert!(markdown.contains("- rdma was skipped: nothing holds it to a pace"), "{markdown}");
     assert!(crate::csv(&[record.clone()]).contains("nothing holds it to a pace"));
     let page = crate::html(&[record]);

@@ -487,6 +487,11 @@ impl Connection {
         self.flight.calls()
     }
 
+    /// What it has done over RDMA.
+    pub fn rdma(&self) -> transport::rdma::Counters {
+        self.stream.rdma()
+    }
+
     pub fn statistics(&self, on_loop: usize, now: Duration) -> ConnectionStatistics {
         ConnectionStatistics {
             id: self.client.id,

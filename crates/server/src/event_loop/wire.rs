@@ -6,7 +6,7 @@ use crate::service::Incoming;
 use std::io;
 use std::os::fd::BorrowedFd;
 use transport::poll::{Interest, Poller};
-use transport::rdma::Responder;
+use transport::rdma::{Counters, Responder};
 use transport::{Error, Received, Scratch, Sink, Stream, Transport};
 
 /// The longest record of a stranger, who may ask for nothing that is longer: a call with the largest credential
@@ -128,6 +128,14 @@ impl Wire {
             Self::Tcp(stream) => stream.within_record(),
             // A message is received whole or not at all.
             Self::Rdma(_) => false,
+        }
+    }
+
+    /// What it has done over RDMA.
+    pub fn rdma(&self) -> Counters {
+        match self {
+            Self::Tcp(_) => Counters::default(),
+            Self::Rdma(responder) => responder.counters(),
         }
     }
 

@@ -266,6 +266,7 @@ impl<T> Endpoint<T> {
             let place = on_device.ring.free.pop().ok_or(Error::Misuse("the ring of receives is full"))?;
             let slice = on_device.ring.slice(place, on_device.ring.bytes);
             self.identifier.post_receive(RECEIVE | u64::from(place), slice)?;
+            self.counters.places += 1;
         }
         Ok(())
     }

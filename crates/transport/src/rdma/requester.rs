@@ -15,7 +15,7 @@ use rpcrdma::client::{Call, CallError, Client, CloseReason, Forms, Message, Outp
 use rpcrdma::header::{Chunk, Segment};
 use verbs::Access;
 
-use super::{Buffer, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH};
+use super::{Buffer, Counters, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH};
 use crate::poll::{Interest, Poller};
 use crate::{Landing, Place, Received, Sink, Slices, SlicesMut, Source};
 
@@ -147,6 +147,12 @@ impl<K> Requester<K> {
     #[must_use]
     pub const fn progress(&self) -> u64 {
         self.endpoint.counters().completions
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.endpoint.counters()
     }
 
     /// Calls that the server could not take, since the last time, by their numbers.

@@ -15,7 +15,7 @@ use rpcrdma::nfs::holds;
 use rpcrdma::server::{Limits, Message, Output, Payload, Piece, ReadInto, RequestId, Server, Source as From};
 use verbs::Access;
 
-use super::{Buffer, Endpoint, Error, Event, Incoming, Options, Part};
+use super::{Buffer, Counters, Endpoint, Error, Event, Incoming, Options, Part};
 use crate::{Landing, Place, Received, Sink, Slices, SlicesMut, Source};
 
 /// Calls that one client may have outstanding on a connection: what Linux grants, too.
@@ -130,6 +130,12 @@ impl<P> Responder<P> {
     /// Bounds how long calls may be from now on.
     pub fn set_record_bound(&mut self, bytes: usize) {
         self.server.set_payload_bound(bound(bytes));
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.endpoint.counters()
     }
 
     /// Bytes of replies that wait for registered memory.

@@ -99,7 +99,9 @@ fn calls_over_rdma_move_to_tcp_where_that_was_named_and_nowhere_else() {
         "cmp /root/original /srv/mixed/data/copy
          {program} cp -o {mixed} nfs://10.77.1.1/mixed/copy /root/back; cmp /root/original /root/back
          fails {program} ls -o {rdma} nfs://10.77.1.2/mixed > /root/said
-         grep -q 10.77.1 /root/said"
+         grep -q 10.77.1 /root/said
+         fails {program} ls -o proto=rdma,port=20072,mountport=12071 nfs://10.77.1.2/mixed > /root/said
+         grep -q 'nobody takes connections over RDMA at 10.77.1.2:20072' /root/said; grep -q 'try:.*proto=tcp' /root/said"
     ));
     drop(over_tcp);
     sh("umount /srv/mixed; rm -f /root/original /root/back");
