@@ -26,7 +26,8 @@ pub struct FileRef {
     pub home: Option<NodeId>,
 }
 
-/// What a caller asks for. Buffers come back with the [`Done`]; that of a READ may be another READ's, of the same length.
+/// What a caller asks for. A WRITE's buffer comes back with the [`Done`]; for a READ's may come another READ's, of the same
+/// length: what lies behind the bytes that were read, its address and its capacity are not those of the one handed in.
 #[derive(Debug)]
 pub enum Op {
     /// READ of `buffer.len()` bytes.

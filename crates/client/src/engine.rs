@@ -48,7 +48,7 @@ const TICK: Duration = Duration::from_millis(50);
 const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
 /// NFS3ERR_JUKEBOX asks for patience (RFC 1813 s2.6); Linux waits as long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
-/// So many are remembered.
+/// So many buffers are taken for warm: as many READs as one receive may bring the answers of and be followed by, of 64 KiB.
 const WARM_MAX: usize = 64;
 
 /// Xids are counters, so one multiplication spreads them well enough.
@@ -89,7 +89,8 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub calls: Calls,
-    /// READs submitted last, whose buffers their owners have just used: still in the nearest caches.
+    /// READs submitted last, whose buffers their owners have just used: still in the nearest caches. One may have ended, and
+    /// its key be another call's: that does no harm, as any READ of the same length will do.
     warm: VecDeque<CallKey>,
     by_xid: HashMap<Xid, CallKey, BuildHasherDefault<XidHasher>>,
     xids: XidSpace,

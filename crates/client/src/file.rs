@@ -70,7 +70,7 @@ impl File {
         self.mount.attributes(self.file.handle)
     }
 
-    /// One READ into the whole of `buffer`, which comes back with the outcome; at most `rsize` bytes.
+    /// One READ of `buffer.len()` bytes, at most `rsize`. A buffer of this length comes back with the outcome, see [`Op`].
     pub fn read_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
         self.mount.submit(Op::Read { file: self.file, offset, buffer })
     }

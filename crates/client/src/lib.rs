@@ -1,7 +1,7 @@
 //! An NFS client in user space that uses every path at once.
 //!
 //! A [`Mount`] comes from a target and mount options; a [`File`] from a path; reads and writes are at an
-//! offset, blocking, or as futures that own their buffer and give it back. Every error says whose fault it
+//! offset, blocking, or as futures that own a buffer and give one back. Every error says whose fault it
 //! is and whether a retry can help. Work that wants no change of threads runs on a loop as a [`Task`].
 //!
 //! Invariants: each loop is a thread that shares nothing with the others but the placement of files; a

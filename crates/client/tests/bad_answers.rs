@@ -47,6 +47,27 @@ fn a_read_answered_with_more_than_was_asked_fails_and_no_other_call_does() {
 }
 
 #[test]
+fn a_read_answered_with_bytes_behind_its_data_is_good_and_costs_nobody_a_buffer() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    for len in [100, 4096, 64 << 10, 1 << 20] {
+        for more in [4, 60, 4096] {
+            let reads = [read(&mount, len), read(&mount, len)];
+            for (call, byte) in [fake.next(), fake.next()].iter().zip(1..) {
+                let mut results = read_results(&vec![byte; len]);
+                results.resize(results.len() + more, 9);
+                call.reply(&results);
+            }
+            for (read, byte) in reads.into_iter().zip(1..) {
+                let done = read.wait();
+                assert!(matches!(done.result, Ok(Answer::Read { .. })), "{len} {more}: {:?}", done.result);
+                assert!(done.buffer == vec![byte; len], "{len} {more}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_read_whose_length_lies_fails_and_no_other_call_does() {
     for len in [100, 64 << 10] {
         for cut in [4, 60] {

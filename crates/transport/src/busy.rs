@@ -2,8 +2,9 @@
 //!
 //! To sleep and be woken costs some microseconds, and many more where the processor goes idle in between: in a virtual
 //! machine it leaves for its host. Where a peer answers sooner than that, the loop looks for its answer instead. It
-//! does so only while it pays: sleeps that turn out short begin it, looks in vain end it, and when others want the
-//! processor they get it.
+//! does so only while it pays. Sleeps that turn out short begin a trial, whose looks take as long as such a sleep: two
+//! ends that both sleep, and take longer to wake than a look takes, answer each other soon only once both look. What is
+//! found in time makes it last; looks in vain end it for a while, and so does a processor that others have work for.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,18 +18,21 @@ pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
 
 /// A sleep is short when it takes at most so many times as long as a look: two wake-ups are part of it, one at each end,
 /// and in a virtual machine each may take as long as several looks.
-const SHORT_SLEEP_LOOKS: u32 = 10;
-/// So many short sleeps in a row begin it.
+const SHORT_SLEEP_LOOKS: u32 = 5;
+/// So many short sleeps in a row begin a trial.
 const SHORT_SLEEPS: u32 = 4;
-/// The most that it takes where looks were in vain time and again.
-const SHORT_SLEEPS_MAX: u32 = 32;
 /// So many looks in a row that nothing came within end it.
 const LATE_LOOKS: u32 = 8;
 /// After so many finds in a row the past is forgotten.
 const FINDS: u32 = 64;
-/// Where others wanted the processor, looks rest for so long, and longer each time: a look there costs their whole turn.
-const REST: Duration = Duration::from_millis(10);
-const REST_MAX: Duration = Duration::from_millis(320);
+/// Looks that did not pay rest for so long, and twice as long each time,
+const REST: Duration = Duration::from_millis(5);
+/// up to this where they were in vain: then a tenth of the time is looked at most,
+const REST_MAX: Duration = Duration::from_millis(40);
+/// and up to this where others wanted the processor: a look there costs the whole turn of whoever looks.
+const REST_CROWDED_MAX: Duration = Duration::from_millis(320);
+/// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
+const CROWD_MIN: Duration = Duration::from_micros(10);
 
 /// Whether and how long a loop looks before it sleeps.
 #[derive(Debug)]
@@ -89,29 +93,28 @@ impl BusyPoll {
                 if passed <= self.longest {
                     self.policy.found();
                 } else {
-                    self.policy.late();
+                    self.policy.late(looked);
                 }
                 return Ok(true);
             }
             if passed >= until {
                 // A look that a timer cut short says nothing.
                 if until == span {
-                    self.policy.late();
+                    self.policy.late(looked);
                 }
                 return Ok(false);
             }
             // Whoever is waited for may have been put on this processor, and answers within a look. Who keeps it for
             // longer has other work.
             std::thread::yield_now();
-            if looked.elapsed() >= self.longest {
+            if looked.elapsed() >= self.longest.max(CROWD_MIN) {
                 self.policy.crowded_out(Instant::now());
                 return Ok(false);
             }
         }
     }
 
-    /// How long the first looks take: as long as the sleeps that began them, or neither end would be seen by the other
-    /// to look where a wake-up takes longer than a look.
+    /// How long the looks of a trial take.
     fn trial_span(&self) -> Duration {
         (self.longest * SHORT_SLEEP_LOOKS).min(BUSY_POLL_MAX)
     }
@@ -145,8 +148,6 @@ struct Policy {
     /// Nothing was found within a look yet.
     trial: bool,
     short_sleeps: u32,
-    /// How many of them it takes.
-    wanted: u32,
     /// In a row, of one kind or the other.
     finds: u32,
     late: u32,
@@ -156,16 +157,7 @@ struct Policy {
 
 impl Policy {
     const fn new() -> Self {
-        Self {
-            looks: false,
-            trial: false,
-            short_sleeps: 0,
-            wanted: SHORT_SLEEPS,
-            finds: 0,
-            late: 0,
-            rest: REST,
-            rests_until: None,
-        }
+        Self { looks: false, trial: false, short_sleeps: 0, finds: 0, late: 0, rest: REST, rests_until: None }
     }
 
     /// A sleep ended, so soon that a look may find what ended it, or not.
@@ -175,7 +167,7 @@ impl Policy {
         }
         self.rests_until = None;
         self.short_sleeps = if short { self.short_sleeps + 1 } else { 0 };
-        if self.short_sleeps >= self.wanted {
+        if self.short_sleeps >= SHORT_SLEEPS {
             (self.looks, self.trial, self.short_sleeps) = (true, true, 0);
         }
     }
@@ -185,28 +177,27 @@ impl Policy {
         (self.trial, self.late) = (false, 0);
         self.finds += 1;
         if self.finds >= FINDS {
-            (self.finds, self.wanted, self.rest) = (0, SHORT_SLEEPS, REST);
+            (self.finds, self.rest) = (0, REST);
         }
     }
 
     /// Nothing came within a look.
-    fn late(&mut self) {
+    fn late(&mut self, now: Instant) {
         (self.finds, self.late) = (0, self.late + 1);
         if self.late >= LATE_LOOKS {
-            self.wanted = (self.wanted * 2).min(SHORT_SLEEPS_MAX);
-            self.end();
+            self.end(now, REST_MAX);
         }
     }
 
     /// Others had the processor for as long as a look takes.
     fn crowded_out(&mut self, now: Instant) {
-        self.rests_until = Some(now + self.rest);
-        self.rest = (self.rest * 2).min(REST_MAX);
-        self.end();
+        self.end(now, REST_CROWDED_MAX);
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, now: Instant, rest_max: Duration) {
         (self.looks, self.finds, self.late) = (false, 0, 0);
+        self.rests_until = Some(now + self.rest.min(rest_max));
+        self.rest = (self.rest * 2).min(REST_CROWDED_MAX);
     }
 }
 
@@ -242,11 +233,11 @@ mod tests {
     fn some_looks_in_vain_end_it_unless_one_between_them_finds() {
         let mut policy = looking();
         for _ in 0..10 {
-            (1..LATE_LOOKS).for_each(|_| policy.late());
+            (1..LATE_LOOKS).for_each(|_| policy.late(Instant::now()));
             policy.found();
         }
         assert!(policy.looks);
-        (0..LATE_LOOKS).for_each(|_| policy.late());
+        (0..LATE_LOOKS).for_each(|_| policy.late(Instant::now()));
         assert!(!policy.looks);
     }
 
@@ -254,8 +245,8 @@ mod tests {
     fn the_first_looks_are_long_until_one_finds_in_time() {
         let mut busy = BusyPoll { longest: BUSY_POLL_DEFAULT, policy: looking() };
         assert!(busy.policy.trial);
-        assert_eq!(busy.trial_span(), BUSY_POLL_MAX);
-        busy.policy.late();
+        assert_eq!(busy.trial_span(), BUSY_POLL_DEFAULT * SHORT_SLEEP_LOOKS);
+        busy.policy.late(Instant::now());
         assert!(busy.policy.trial);
         busy.policy.found();
         assert!(!busy.policy.trial && busy.policy.looks);
@@ -265,33 +256,37 @@ mod tests {
     fn it_rests_where_others_want_the_processor_and_longer_each_time() {
         let mut policy = looking();
         let mut now = Instant::now();
-        for rest in [REST, REST * 2, REST * 4, REST * 8, REST * 16, REST_MAX, REST_MAX] {
+        let mut rest = REST;
+        for _ in 0..10 {
             policy.crowded_out(now);
             (0..100).for_each(|_| policy.slept(now + rest - Duration::from_micros(1), true));
             assert!(!policy.looks, "rests for {rest:?}");
             now += rest;
             (0..SHORT_SLEEPS).for_each(|_| policy.slept(now, true));
             assert!(policy.looks);
+            rest = (rest * 2).min(REST_CROWDED_MAX);
         }
         (0..FINDS).for_each(|_| policy.found());
         assert_eq!(policy.rest, REST);
     }
 
+    /// A peer that says something every so often, however it chooses its time.
     #[test]
-    fn the_less_it_paid_the_more_it_takes_until_it_pays_again() {
-        let mut policy = looking();
-        for _ in 0..30 {
-            (0..LATE_LOOKS).for_each(|_| policy.late());
-            sleep(&mut policy, SHORT_SLEEPS_MAX);
+    fn looks_that_never_pay_take_a_small_share_of_the_time() {
+        for apart in [150, 300, 500].map(Duration::from_micros) {
+            let (mut policy, began) = (Policy::new(), Instant::now());
+            let (mut now, mut looked) = (began, Duration::ZERO);
+            while now - began < Duration::from_secs(10) {
+                now += apart;
+                if policy.looks {
+                    looked += apart;
+                    policy.late(now);
+                } else {
+                    policy.slept(now, true);
+                }
+            }
+            assert!(looked < Duration::from_secs(1), "{looked:?} of 10 s with events {apart:?} apart");
         }
-        (0..LATE_LOOKS).for_each(|_| policy.late());
-        assert_eq!(policy.wanted, SHORT_SLEEPS_MAX);
-        sleep(&mut policy, SHORT_SLEEPS_MAX - 1);
-        assert!(!policy.looks);
-        sleep(&mut policy, 1);
-        assert!(policy.looks);
-        (0..FINDS).for_each(|_| policy.found());
-        assert_eq!(policy.wanted, SHORT_SLEEPS);
     }
 
     /// One that looks, on any machine.

@@ -18,8 +18,8 @@ const AFTER_PAYLOAD_BYTES: usize = 2048;
 /// out of the socket is no longer in the processor's nearest caches when it is copied on from here
 /// (docs/PERFORMANCE.md).
 const SCRATCH_BYTES: usize = 64 << 10;
-/// XDR padding after a payload.
-const TAIL_BYTES_MAX: usize = 3;
+/// XDR padding after a payload. RFC 4506 s4.10
+pub const TAIL_BYTES_MAX: usize = 3;
 
 /// Memory that all connections of a loop receive into by turns.
 #[derive(Debug)]

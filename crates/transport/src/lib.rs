@@ -22,7 +22,7 @@ use std::io::{IoSlice, IoSliceMut};
 use smallvec::SmallVec;
 
 pub use fault::{Fault, Faulty};
-pub use inbound::{Received, Scratch};
+pub use inbound::{Received, Scratch, TAIL_BYTES_MAX};
 pub use stream::{Limits, Stream};
 
 /// Records at least this long are offered to [`Sink::place`]; below it a copy costs less than a receive of
@@ -88,7 +88,8 @@ pub trait Sink {
     type Landing: Landing;
 
     /// Offers to receive the payload of a long record in place. `head` is the record's beginning, at least
-    /// [`HEAD_BYTES_MIN`] bytes. `None`: the record is assembled and comes by [`Sink::record`].
+    /// [`HEAD_BYTES_MIN`] bytes. `None`: the record is assembled and comes by [`Sink::record`]. So it is with a place that
+    /// more than [`TAIL_BYTES_MAX`] bytes follow: its landing is dropped.
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Self::Landing>>;
 
     /// More is about to be received. What comes until this is called again was received at once.

@@ -5,7 +5,7 @@ use nfs3::{Outcome, Status, Wire};
 use paths::ConnId;
 use rpc::Xid;
 use rpc::reply::{Accept, Body as ReplyBody};
-use transport::{Place, Sink};
+use transport::{Place, Sink, TAIL_BYTES_MAX};
 use xdr::Reader;
 
 use super::reconcile::reconcile;
@@ -140,7 +140,8 @@ impl Sink for Answers<'_> {
         let Outcome::Ok(success) = read::Reply::decode(&mut reader).ok()? else { return None };
         let len = success.count as usize;
         let at = record.len() - reader.remaining();
-        if len == 0 || len > buffer.len() || at.checked_add(len)? > record_len {
+        let after = record_len.checked_sub(at.checked_add(len)?)?;
+        if len == 0 || len > buffer.len() || after > TAIL_BYTES_MAX {
             return None;
         }
         self.core.take_warm_buffer(key);

@@ -446,7 +446,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "busypoll",
         Kind::Number { min: 0, max: BUSY_POLL_MAX.as_micros() as u32, unit: "microseconds" },
         "100",
-        "How long a loop looks for answers before it sleeps, as long as they come sooner than that and nobody else wants the processor: that saves being woken, for processor time that would be idle. 0 is never.",
+        "How long a loop looks for answers before it sleeps, as long as they come sooner than that and nobody else has work for the processor: that saves being woken. Trials whether it pays look for up to five times as long, and take at most a tenth of the time. 0 is never.",
         |draft, value| draft.options.busy_poll = Duration::from_micros(u64::from(value.number())),
         |options| differs(options.busy_poll.as_micros(), BUSY_POLL_DEFAULT.as_micros())
     ),

@@ -12,7 +12,7 @@
 use super::find::is_layered;
 use super::sys::{self, KernelHandle};
 use crate::interface::{Error, NAME_BYTES_MAX, ObjectId, Result};
-use rustix::fs::{AtFlags, FsWord, Stat, StatxFlags};
+use rustix::fs::{AtFlags, FsWord, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::ffi::CStr;
@@ -51,7 +51,7 @@ impl Naming {
         let known = sys::name_to_handle(root, c"");
         let can_open = known.as_ref().is_ok_and(|(handle, _)| sys::open_by_handle(root, handle).is_ok());
         let mount = known.as_ref().map_or_else(
-            |_| mount_of(root, c"", AtFlags::EMPTY_PATH).ok().flatten(),
+            |_| mount_of(&rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?),
             |(_, mount)| u64::try_from(*mount).ok(),
         );
         Self {
@@ -118,10 +118,15 @@ impl Naming {
     fn made_at(&self, at: BorrowedFd<'_>, name: &CStr, fileid: u64) -> Result<ObjectId> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let flags = if name.is_empty() { flags | AtFlags::EMPTY_PATH } else { flags };
-        if mount_of(at, name, flags)?.is_some_and(|mount| self.mount != Some(mount)) {
+        let known = rustix::fs::statx(at, name, flags, StatxFlags::BTIME | StatxFlags::MNT_ID)?;
+        let elsewhere = match mount_of(&known) {
+            Some(mount) => self.mount != Some(mount),
+            // Linux before 5.8 does not tell, and the device alone tells nothing here.
+            None => self.layered,
+        };
+        if elsewhere {
             return Err(Error::Access);
         }
-        let known = rustix::fs::statx(at, name, flags, StatxFlags::BTIME)?;
         let mut named = [0; 13];
         named[0] = MADE_AT;
         named[1..9].copy_from_slice(&known.stx_btime.tv_sec.to_be_bytes());
@@ -131,8 +136,6 @@ impl Naming {
 }
 
 /// The number of the mount that something is on, where the kernel tells it.
-fn mount_of(at: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> rustix::io::Result<Option<u64>> {
-    let known = rustix::fs::statx(at, name, flags, StatxFlags::MNT_ID)?;
-    let tells = StatxFlags::from_bits_retain(known.stx_mask).contains(StatxFlags::MNT_ID);
-    Ok(tells.then_some(known.stx_mnt_id))
+fn mount_of(known: &Statx) -> Option<u64> {
+    StatxFlags::from_bits_retain(known.stx_mask).contains(StatxFlags::MNT_ID).then_some(known.stx_mnt_id)
 }

@@ -40,9 +40,15 @@ fn an_overlay_of_layers_on_several_file_systems_is_one_file_system_to_clients() 
             run(
                 &home,
                 "mkdir lower top outside; mount -t tmpfs lower lower; mount -t tmpfs top top
-                 mkdir lower/d top/upper top/work; echo below > lower/d/f; echo other > lower/f; echo seen > outside/f
+                 mkdir lower/d top/upper top/work; echo below > lower/d/f; echo seen > outside/f
+                 touch $(seq -f lower/%g 50); rm lower/[0-9]*; echo other > lower/f
                  mount -t overlay overlay -o lowerdir=lower,upperdir=top/upper,workdir=top/work,xino=off export
-                 echo above > export/g; touch export/crossed; mount --bind outside/f export/crossed",
+                 number() { stat -c %i $1; }
+                 touch $(seq -f export/%g 100)
+                 for name in export/[0-9]*; do
+                   if [ $(number $name) = $(number lower/f) ]; then mv $name export/g; else rm $name; fi
+                 done
+                 echo above > export/g; [ $(number export/g) = $(number lower/f) ]; touch export/crossed; mount --bind outside/f export/crossed",
             );
             let store = home.open();
             let root = store.root();

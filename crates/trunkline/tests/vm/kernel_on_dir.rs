@@ -147,12 +147,12 @@ fn the_kernel_mounts_a_directory_that_it_finds_by_program_number() {
     let _turn = alone();
     let said = sh(&format!(
         "mkdir -p /srv/found /mnt/found; echo here > /srv/found/file; mkfifo /tmp/found.says
-         chmod 755 /srv/found; chmod 644 /srv/found/file
+         chmod 755 /srv/found; chmod 644 /srv/found/file; [ \"$(stat -f -c %T /srv/found)\" = overlayfs ]
          cat > /tmp/found.sh <<'END'
          set -e
          ip link set lo up
          {} serve --dir /srv/found --state /root/found.state --listen 127.0.0.1:4049 --rpcbind > /tmp/found.says &
-         server=$!
+         server=$!; trap 'kill $server 2> /dev/null || true' EXIT
          exec 3< /tmp/found.says
          while read -r line <&3; do [ \"$line\" != ready ] || break; done
          showmount -e --no-headers 127.0.0.1
@@ -162,7 +162,7 @@ fn the_kernel_mounts_a_directory_that_it_finds_by_program_number() {
            grep ' /mnt/found ' /proc/mounts | grep -o \"mountproto=$how\"
            umount /mnt/found
          done
-         kill $server; wait $server
+         trap - EXIT; kill $server; wait $server
 END
          unshare --net --mount sh /tmp/found.sh",
         trunkline().display()
