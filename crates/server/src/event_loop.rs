@@ -458,7 +458,7 @@ impl EventLoop {
             Message::Listen(bound, result) => {
                 let _ = result.send(self.listeners.add(&self.poller, bound));
             }
-            Message::Unlisten(node, _done) => self.listeners.remove(node),
+            Message::Unlisten(node, _done) => self.listeners.remove(&self.poller, node),
             Message::ResetNode(node, _done) => {
                 for key in self.keys(|connection| connection.client.node == node) {
                     self.close(key, Close::NodeStopped);
@@ -470,7 +470,7 @@ impl EventLoop {
     }
 
     fn begin_drain(&mut self, deadline: Duration) {
-        self.listeners.remove_all();
+        self.listeners.remove_all(&self.poller);
         self.deadline = Some(deadline);
         for key in self.keys(|_| true) {
             if let Some(connection) = self.connections.get_mut(key) {

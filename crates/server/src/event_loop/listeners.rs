@@ -110,6 +110,13 @@ pub(crate) fn bind_rdma(node: usize, address: SocketAddr) -> Result<BoundListene
     Ok(BoundListener { node, address: listener.address(), door: Door::Rdma(listener) })
 }
 
+/// Stops watching a listener before it is let go: over RDMA, who waits to be taken over keeps its descriptor open.
+fn close(poller: &Poller, listener: Option<BoundListener>) {
+    if let Some(listener) = listener {
+        let _ = poller.remove(&listener.door);
+    }
+}
+
 /// The listeners of a loop.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
@@ -135,15 +142,17 @@ impl Listeners {
     }
 
     /// Stops listening for a node.
-    pub fn remove(&mut self, node: usize) {
+    pub fn remove(&mut self, poller: &Poller, node: usize) {
         for slot in &mut self.slots {
-            slot.take_if(|listener| listener.node == node);
+            close(poller, slot.take_if(|listener| listener.node == node));
         }
         self.lost.retain(|(of, _)| *of != node);
     }
 
-    pub fn remove_all(&mut self) {
-        self.slots.clear();
+    pub fn remove_all(&mut self, poller: &Poller) {
+        for slot in self.slots.drain(..) {
+            close(poller, slot);
+        }
         self.lost.clear();
     }
 
@@ -177,9 +186,7 @@ impl Listeners {
                         %address,
                         "the RDMA device is gone: nobody can connect here until it is back; see: rdma link"
                     );
-                    if let Some(slot) = self.slots.get_mut(index) {
-                        *slot = None;
-                    }
+                    close(poller, self.slots.get_mut(index).and_then(Option::take));
                     self.lost.push((node, address));
                     return;
                 }
@@ -199,11 +206,13 @@ impl Listeners {
         if !self.lost.is_empty() && self.listen_again_at <= now {
             self.listen_again_at = now + LISTEN_AGAIN;
             for (node, address) in std::mem::take(&mut self.lost) {
-                let again = bind_rdma(node, address).is_ok_and(|bound| self.add(poller, vec![bound]).is_ok());
-                if again {
-                    tracing::info!(%address, "the RDMA device is back: listening again");
-                } else {
-                    self.lost.push((node, address));
+                let bound = bind_rdma(node, address).map_err(io::Error::other);
+                match bound.and_then(|bound| self.add(poller, vec![bound])) {
+                    Ok(()) => tracing::info!(%address, "the RDMA device is back: listening again"),
+                    Err(error) => {
+                        tracing::debug!(%address, %error, "cannot listen again yet");
+                        self.lost.push((node, address));
+                    }
                 }
             }
         }

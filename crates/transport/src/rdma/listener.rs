@@ -55,7 +55,8 @@ impl Listener {
     /// The system's refusal.
     pub fn take(&self) -> Result<Option<Incoming>, Error> {
         while let Some(event) = self.channel.poll()? {
-            if event.kind == EventKind::DeviceRemoval {
+            // What happens to one that was not taken over yet is told here too.
+            if event.kind == EventKind::DeviceRemoval && event.token == self.identifier.token() {
                 return Err(Error::DeviceGone);
             }
             let Some(identifier) = event.incoming.filter(|_| event.token == self.identifier.token()) else {

@@ -192,7 +192,7 @@ impl Ground {
         let settings = Settings {
             nconnect: 8,
             loops: 2,
-            remotes: remotes.clone(),
+            remotes: remotes.iter().copied().map(Into::into).collect(),
             ..Settings::new(remotes[0], PORT, "/export")
         };
         Arc::new(Mount::with_settings(settings).expect("it mounts"))

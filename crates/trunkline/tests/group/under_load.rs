@@ -50,7 +50,7 @@ fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
     let mut nodes = nodes(&places);
     let first = nodes[0].address;
     let mount = Mount::with_settings(Settings {
-        remotes: nodes.iter().map(|node| node.address.ip()).collect(),
+        remotes: nodes.iter().map(|node| node.address.ip().into()).collect(),
         nconnect: u16::from(NODES),
         ..Settings::new(first.ip(), first.port(), EXPORT)
     });

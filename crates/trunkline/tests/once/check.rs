@@ -91,7 +91,7 @@ impl Server<'_> {
         let before = list(observer, directory);
         // A mount of its own for each case: what it has learned of its paths does not count.
         let mount = Mount::with_settings(Settings {
-            remotes: proxies.addresses.clone(),
+            remotes: proxies.addresses.iter().copied().map(Into::into).collect(),
             nconnect: self.nodes.len().max(2) as u16,
             ..self.settings(SocketAddr::new(proxies.addresses[0], proxies.port))
         })

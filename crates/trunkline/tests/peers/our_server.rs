@@ -17,7 +17,7 @@ fn through(group: &Group, node: usize) -> Export {
 
 fn mount(group: &Group) -> Mount {
     let settings = Settings {
-        remotes: group.addresses.clone(),
+        remotes: group.addresses.iter().copied().map(Into::into).collect(),
         nconnect: 4,
         ..Settings::new(group.node(0), group.port, crate::fixtures::EXPORT)
     };

@@ -78,7 +78,7 @@ fn what_our_client_and_our_server_say_to_each_other_is_well_formed_and_answered(
     let group = Group::start(4);
     let capture = Capture::start(&[group.port]);
     let settings = Settings {
-        remotes: group.addresses.clone(),
+        remotes: group.addresses.iter().copied().map(Into::into).collect(),
         nconnect: 8,
         ..Settings::new(group.node(0), group.port, EXPORT)
     };
