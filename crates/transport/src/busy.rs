@@ -31,6 +31,9 @@ const REST: Duration = Duration::from_millis(5);
 const REST_MAX: Duration = Duration::from_millis(40);
 /// and up to this where others wanted the processor: a look there costs the whole turn of whoever looks.
 const REST_CROWDED_MAX: Duration = Duration::from_millis(320);
+/// So many times in a row others are found to have work for the processor before they are taken for a crowd: in a virtual
+/// machine its host takes the processor at times, and looks like them.
+const CROWDS: u32 = 3;
 /// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
 const CROWD_MIN: Duration = Duration::from_micros(10);
 
@@ -151,13 +154,23 @@ struct Policy {
     /// In a row, of one kind or the other.
     finds: u32,
     late: u32,
+    crowds: u32,
     rest: Duration,
     rests_until: Option<Instant>,
 }
 
 impl Policy {
     const fn new() -> Self {
-        Self { looks: false, trial: false, short_sleeps: 0, finds: 0, late: 0, rest: REST, rests_until: None }
+        Self {
+            looks: false,
+            trial: false,
+            short_sleeps: 0,
+            finds: 0,
+            late: 0,
+            crowds: 0,
+            rest: REST,
+            rests_until: None,
+        }
     }
 
     /// A sleep ended, so soon that a look may find what ended it, or not.
@@ -174,7 +187,7 @@ impl Policy {
 
     /// Something came within a look.
     fn found(&mut self) {
-        (self.trial, self.late) = (false, 0);
+        (self.trial, self.late, self.crowds) = (false, 0, 0);
         self.finds += 1;
         if self.finds >= FINDS {
             (self.finds, self.rest) = (0, REST);
@@ -191,11 +204,14 @@ impl Policy {
 
     /// Others had the processor for as long as a look takes.
     fn crowded_out(&mut self, now: Instant) {
-        self.end(now, REST_CROWDED_MAX);
+        self.crowds += 1;
+        if self.crowds >= CROWDS {
+            self.end(now, REST_CROWDED_MAX);
+        }
     }
 
     fn end(&mut self, now: Instant, rest_max: Duration) {
-        (self.looks, self.finds, self.late) = (false, 0, 0);
+        (self.looks, self.finds, self.late, self.crowds) = (false, 0, 0, 0);
         self.rests_until = Some(now + self.rest.min(rest_max));
         self.rest = (self.rest * 2).min(REST_CROWDED_MAX);
     }
@@ -258,6 +274,8 @@ mod tests {
         let mut now = Instant::now();
         let mut rest = REST;
         for _ in 0..10 {
+            (1..CROWDS).for_each(|_| policy.crowded_out(now));
+            assert!(policy.looks, "once may be the host of a virtual machine");
             policy.crowded_out(now);
             (0..100).for_each(|_| policy.slept(now + rest - Duration::from_micros(1), true));
             assert!(!policy.looks, "rests for {rest:?}");
