@@ -62,19 +62,40 @@ struct QueuePair {
     _counted: Counted,
 }
 
-/// One end of a connection, or what listens for them.
+// SAFETY: the libraries' calls on a queue pair may come from any thread, also at the same time.
+unsafe impl Send for QueuePair {}
+// SAFETY: as above.
+unsafe impl Sync for QueuePair {}
+
+/// What the connection manager knows a connection by. The manager closes its context of a device that has gone away with the
+/// last of these that was bound to it: so whatever else was made on the device holds one, too, and goes before it.
 #[derive(Debug)]
-pub struct Identifier {
+pub(crate) struct Handle {
     raw: NonNull<CmId>,
-    queue_pair: Option<QueuePair>,
     channel: Arc<EventChannel>,
     _counted: Counted,
 }
 
-// SAFETY: the libraries' calls on an identifier and its queue pair may come from any thread, also at the same time.
-unsafe impl Send for Identifier {}
-// SAFETY: as above; what changes its queue pair takes it exclusively.
-unsafe impl Sync for Identifier {}
+// SAFETY: the libraries' calls on an identifier may come from any thread, also at the same time.
+unsafe impl Send for Handle {}
+// SAFETY: as above; what changes its channel takes it exclusively.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let Ok(library) = library() else { return };
+        // SAFETY: the identifier is ours, and its queue pair is gone. All its events were acknowledged when they were taken,
+        // so this does not wait for any.
+        unsafe { (library.rdma_destroy_id)(self.raw.as_ptr()) };
+    }
+}
+
+/// One end of a connection, or what listens for them.
+#[derive(Debug)]
+pub struct Identifier {
+    handle: Arc<Handle>,
+    queue_pair: Option<QueuePair>,
+}
 
 impl Identifier {
     /// A new one whose events arrive there.
@@ -95,33 +116,35 @@ impl Identifier {
     /// Takes over one that came with a request.
     pub(crate) fn incoming(raw: NonNull<CmId>, channel: &Arc<EventChannel>) -> Self {
         let _counted = Counted::new(Kind::Identifier);
-        Self { raw, queue_pair: None, channel: Arc::clone(channel), _counted }
+        Self { handle: Arc::new(Handle { raw, channel: Arc::clone(channel), _counted }), queue_pair: None }
     }
 
     /// By what its events name it.
     #[must_use]
     pub fn token(&self) -> usize {
-        self.raw.as_ptr() as usize
+        self.raw() as usize
     }
 
     /// Where its events arrive.
     #[must_use]
     pub fn channel(&self) -> &Arc<EventChannel> {
-        &self.channel
+        &self.handle.channel
     }
 
     /// Has its events arrive elsewhere from now on: one that came with a request begins at the listener's channel.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// Something was made on its device already, or the system's refusal.
     pub fn migrate(&mut self, channel: &Arc<EventChannel>) -> Result<(), Error> {
+        let alone = Arc::get_mut(&mut self.handle);
+        let handle = alone.ok_or(Error::Misuse("the connection has something on its device already"))?;
         // SAFETY: identifier and channel are alive. Events are acknowledged when they are taken, so that none is
         // waited for.
-        let failed = unsafe { (library()?.rdma_migrate_id)(self.raw(), channel.raw()) };
+        let failed = unsafe { (library()?.rdma_migrate_id)(handle.raw.as_ptr(), channel.raw()) };
         if failed != 0 {
             return Err(Error::last("move a connection to another event channel"));
         }
-        self.channel = Arc::clone(channel);
+        handle.channel = Arc::clone(channel);
         Ok(())
     }
 
@@ -129,14 +152,14 @@ impl Identifier {
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
         // SAFETY: the identifier is alive, and the library has set the field, to zeroes where it knows no address.
-        address_of(&unsafe { self.raw.as_ref() }.src_addr)
+        address_of(&unsafe { self.handle.raw.as_ref() }.src_addr)
     }
 
     /// The address of the other end, once that is known.
     #[must_use]
     pub fn peer_address(&self) -> Option<SocketAddr> {
         // SAFETY: as above.
-        address_of(&unsafe { self.raw.as_ref() }.dst_addr)
+        address_of(&unsafe { self.handle.raw.as_ref() }.dst_addr)
     }
 
     /// Waits for connections on an address: each comes as an event.
@@ -225,7 +248,7 @@ impl Identifier {
         // SAFETY: all of them are alive, and kept so by the queue pair.
         let failed = unsafe { (library.rdma_create_qp)(self.raw(), domain.raw(), &mut attributes) };
         // SAFETY: the identifier is alive; the library has just set the field.
-        match NonNull::new(unsafe { self.raw.as_ref() }.qp).filter(|_| failed == 0) {
+        match NonNull::new(unsafe { self.handle.raw.as_ref() }.qp).filter(|_| failed == 0) {
             Some(raw) => {
                 let _queues = [Arc::clone(work), Arc::clone(receives)];
                 let _counted = Counted::new(Kind::QueuePair);
@@ -281,7 +304,7 @@ impl Identifier {
     /// The context of the device that it is bound to.
     pub(crate) fn context(&self) -> Result<*mut Context, Error> {
         // SAFETY: the identifier is alive.
-        let context = unsafe { self.raw.as_ref() }.verbs;
+        let context = unsafe { self.handle.raw.as_ref() }.verbs;
         if context.is_null() {
             Err(Error::Misuse("the connection is bound to no device yet"))
         } else {
@@ -295,21 +318,21 @@ impl Identifier {
         Ok(queue_pair.raw.as_ptr())
     }
 
+    /// What keeps the context of its device open.
+    pub(crate) fn handle(&self) -> Arc<Handle> {
+        Arc::clone(&self.handle)
+    }
+
     fn raw(&self) -> *mut CmId {
-        self.raw.as_ptr()
+        self.handle.raw.as_ptr()
     }
 }
 
 impl Drop for Identifier {
     fn drop(&mut self) {
-        let Ok(library) = library() else { return };
-        // SAFETY: the identifier and its queue pair are ours. All its events were acknowledged when they were taken,
-        // so this does not wait for any.
-        unsafe {
-            if self.queue_pair.is_some() {
-                (library.rdma_destroy_qp)(self.raw());
-            }
-            (library.rdma_destroy_id)(self.raw());
+        if let (Some(_), Ok(library)) = (&self.queue_pair, library()) {
+            // SAFETY: the identifier and its queue pair are ours. With it goes who else could use it.
+            unsafe { (library.rdma_destroy_qp)(self.raw()) };
         }
     }
 }

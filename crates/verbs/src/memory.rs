@@ -2,6 +2,7 @@
 
 use crate::abi::{ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Mr, Pd};
 use crate::count::{Counted, Kind};
+use crate::identifier::Handle;
 use crate::library::library;
 use crate::{Error, Identifier};
 use std::ptr::NonNull;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Domain {
     raw: NonNull<Pd>,
+    /// Dropped last.
+    _device: Arc<Handle>,
     _counted: Counted,
 }
 
@@ -26,12 +29,11 @@ impl Domain {
     /// An identifier that is bound to no device yet, or the system's refusal.
     pub fn on(identifier: &Identifier) -> Result<Arc<Self>, Error> {
         let library = library()?;
-        // The connection manager's context of a device lives as long as the process.
         let context = identifier.context()?;
-        // SAFETY: the context is open.
+        // SAFETY: the context is open, and stays so as long as the identifier's handle lives.
         let raw = unsafe { (library.ibv_alloc_pd)(context) };
         let raw = NonNull::new(raw).ok_or_else(|| Error::last("allocate a protection domain"))?;
-        Ok(Arc::new(Self { raw, _counted: Counted::new(Kind::Domain) }))
+        Ok(Arc::new(Self { raw, _device: identifier.handle(), _counted: Counted::new(Kind::Domain) }))
     }
 
     pub(crate) fn raw(&self) -> *mut Pd {

@@ -3,6 +3,7 @@
 use crate::abi::{CompChannel, Cq, WC_RECV, Wc};
 use crate::count::{Counted, Kind};
 use crate::event::set_nonblocking;
+use crate::identifier::Handle;
 use crate::library::library;
 use crate::{Error, Identifier};
 use std::ffi::CStr;
@@ -31,6 +32,7 @@ pub struct Completion {
 pub struct Queue {
     raw: NonNull<Cq>,
     channel: NonNull<CompChannel>,
+    _device: Arc<Handle>,
     _counted: Counted,
 }
 
@@ -47,7 +49,7 @@ impl Queue {
     pub fn on(identifier: &Identifier, entries: u32) -> Result<Arc<Self>, Error> {
         let library = library()?;
         let context = identifier.context()?;
-        // SAFETY: the context is open.
+        // SAFETY: the context is open, and stays so as long as the identifier's handle lives.
         let channel = unsafe { (library.ibv_create_comp_channel)(context) };
         let channel = NonNull::new(channel).ok_or_else(|| Error::last("create a completion channel"))?;
         let entries = i32::try_from(entries).map_err(|_| Error::Misuse("too many completions"))?;
@@ -59,7 +61,8 @@ impl Queue {
             unsafe { (library.ibv_destroy_comp_channel)(channel.as_ptr()) };
             return Err(error);
         };
-        let queue = Self { raw, channel, _counted: Counted::new(Kind::Queue) };
+        let _counted = Counted::new(Kind::Queue);
+        let queue = Self { raw, channel, _device: identifier.handle(), _counted };
         set_nonblocking(queue.as_fd())?;
         Ok(Arc::new(queue))
     }
