@@ -1,5 +1,5 @@
-//! Peers that break the protocol over RDMA: clients that our server has to bear, and servers that our client has to bear,
-//! in two virtual machines with Soft-RoCE devices. `cargo xtask test vm-rdma` runs it.
+//! RDMA between two virtual machines with Soft-RoCE devices: peers that break the protocol, which our server and our client
+//! have to bear, and trouble under a load. `cargo xtask test vm-rdma` runs it.
 //!
 //! One boot of the two guests serves all cases. Tests ask for themselves to be run in a guest, where they are the client.
 
@@ -7,11 +7,20 @@
 mod bad_clients;
 #[path = "vm_rdma/bad_servers.rs"]
 mod bad_servers;
+#[path = "vm_rdma/driven.rs"]
+mod driven;
 #[path = "support/guest.rs"]
 mod guest;
+#[path = "faults/history.rs"]
+mod history;
+#[path = "faults/load.rs"]
+#[allow(dead_code, reason = "the campaign uses the rest")]
+mod load;
 #[path = "vm_rdma/pair.rs"]
 mod pair;
 #[path = "vm_rdma/relay.rs"]
 mod relay;
 #[path = "vm_rdma/stranger.rs"]
 mod stranger;
+#[path = "vm_rdma/trouble.rs"]
+mod trouble;

@@ -221,9 +221,9 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "vm-rdma",
-        about: "clients and servers that break the protocol over RDMA, between two virtual machines: nothing is left",
+        about: "clients and servers that break the protocol over RDMA, and trouble under a load, between two virtual machines",
         tier: Tier::Full,
-        minutes: 5,
+        minutes: 8,
         command: &[
             "test",
             "--package",
@@ -241,6 +241,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "kmod",
             "libibverbs1",
             "librdmacm1",
+            "nftables",
             "qemu-system-x86",
             "rdma-core",
             "util-linux",

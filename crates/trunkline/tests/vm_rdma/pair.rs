@@ -14,7 +14,7 @@ pub const SOON: Duration = Duration::from_secs(600);
 pub fn pair() -> &'static Vm {
     static PAIR: OnceLock<Vm> = OnceLock::new();
     PAIR.get_or_init(|| {
-        for program in ["busybox", "qemu-system-x86_64", "rdma", "setpriv"] {
+        for program in ["busybox", "nft", "qemu-system-x86_64", "rdma", "setpriv"] {
             let _ = require_program(program);
         }
         // Emulated everywhere, so that the suite shows the same on each machine.
@@ -43,19 +43,33 @@ pub fn sh(guest: &Guest, script: &str) -> String {
     crate::guest::sh(guest, &format!("set -e\n{script}"))
 }
 
-/// Waits until the kernel of a guest knows of no queue pair and no memory of a program.
+/// What a guest's devices and our threads in it are at, for those who have to find out why something failed.
+pub fn state_of(guest: &Guest) -> String {
+    let script = "rdma link; rdma resource; nft list ruleset
+        for task in /proc/[0-9]*/task/*; do
+          case $(cat $task/comm) in tl-*|trunkline|vm_rdma*|rdma) echo \"$task: $(cat $task/comm $task/wchan)\"
+            grep ^State $task/status; cat $task/stack;; esac
+        done 2>&1";
+    guest
+        .sh(script)
+        .map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Waits until the kernel of a guest knows of no queue pair, no memory and no completion queue of a program.
 #[track_caller]
 pub fn wait_until_nothing_is_left(guest: &Guest) {
     let mut last = String::new();
     let ours = || {
         // The kernel's own have a name in brackets.
-        let said = sh(guest, "rdma resource show qp type RC; rdma resource show mr");
+        // Not their protection domains: the connection manager's library has one for whoever listens.
+        let kinds = ["qp type RC", "mr", "cq"];
+        let said = sh(guest, &kinds.map(|kind| format!("rdma resource show {kind}")).join("\n"));
         said.lines()
             .filter(|line| !line.contains("comm ["))
             .map(|line| format!("{line}\n"))
             .collect::<String>()
     };
-    let what = format!("queue pairs and memory of the guest {} to go", guest.name());
+    let what = format!("queue pairs, memory and completion queues of the guest {} to go", guest.name());
     let gone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         Deadline::wait_until(&what, SOON, || {
             last = ours();

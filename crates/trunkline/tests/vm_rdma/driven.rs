@@ -1,0 +1,180 @@
+//! A client in the guest under a load whose every block and name is accounted for, driven from outside by lines. Each line
+//! asks for something to have come about, and is answered when it has.
+//!
+//! - `goes on`: calls that were made after the line have been answered.
+//! - `breaks`: calls had to leave a connection after the line.
+//! - `loses N`: no loop has path N any more.
+//! - `regains N`: all loops have path N, and calls made after the line were answered on it.
+//! - `end`: nothing was lost, nothing is wrong, and no object of RDMA is left in the process.
+
+use crate::guest::again;
+use crate::history::Store;
+use crate::load::Load;
+use crate::pair::{SOON, pair, state_of};
+use client::{Mount, PathStatistics};
+use lab::vm::{Event, Running};
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::time::Instant;
+use testkit::Deadline;
+use verbs::{Alive, alive};
+
+const OPTIONS: &str = "TRUNKLINE_TROUBLE_OPTIONS";
+const STORE: &str = "TRUNKLINE_TROUBLE_STORE";
+/// More calls than are under way at a time.
+const GOES_ON: u64 = 100;
+/// The first connection over a device that was made just now may find no way in time.
+const MOUNT_ATTEMPTS: usize = 5;
+
+/// The client from outside; killed when dropped.
+pub struct Driven {
+    running: Running,
+    said: String,
+}
+
+impl Driven {
+    /// Runs this test, which must [`obey`], in the guest, and waits until its load is under way.
+    #[track_caller]
+    pub fn start(test: &str, options: &str, store: Store) -> Self {
+        let mut command = again(test);
+        command.env(OPTIONS, options).env(STORE, format!("{store:?}"));
+        let running = pair().client().spawn(&command).expect("the guest is there");
+        let mut this = Self { running, said: String::new() };
+        this.hear("under load");
+        this
+    }
+
+    /// Asks for something and waits until it has come about.
+    #[track_caller]
+    pub fn tell(&mut self, line: &str) {
+        self.running.input(format!("{line}\n").as_bytes());
+        self.hear(&format!("done: {line}"));
+    }
+
+    /// Ends the load; the test must have passed in the guest.
+    #[track_caller]
+    pub fn end(mut self) {
+        self.tell("end");
+        let status =
+            self.running.wait(|event| self.said.push_str(&text(&event))).expect("the guest is there");
+        assert!(status.success() && self.said.contains("1 passed"), "{status}: {}", self.said);
+    }
+
+    /// Ends it at once, without a word to anybody.
+    pub fn kill(mut self) {
+        self.running.signal(Signal::KILL);
+        let _ = self.running.wait(drop);
+    }
+
+    #[track_caller]
+    fn hear(&mut self, line: &str) {
+        let began = Instant::now();
+        while !self.said.lines().any(|said| said == line) {
+            match self.running.next_within(SOON.saturating_sub(began.elapsed())) {
+                Ok(Some(event)) => self.said.push_str(&text(&event)),
+                other => {
+                    let [ours, theirs] = [pair().client(), pair().server()].map(state_of);
+                    panic!(
+                        "waited for {line:?}: {other:?}\n{}\nclient:\n{ours}\nserver:\n{theirs}",
+                        self.said
+                    );
+                }
+            }
+        }
+        self.said.clear();
+    }
+}
+
+fn text(event: &Event) -> String {
+    let (Event::Out(bytes) | Event::Err(bytes)) = event;
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    print!("{text}");
+    text
+}
+
+/// What the client does in the guest.
+pub fn obey() {
+    let given = |name: &str| std::env::var(name).expect("it is given");
+    let store = if given(STORE) == format!("{:?}", Store::Whole) { Store::Whole } else { Store::ByParts };
+    let mount = Arc::new(mounted(&given(OPTIONS)));
+    let load = Load::start(&mount, "trouble", store, 7);
+    goes_on(&mount);
+    println!("\nunder load");
+    for line in std::io::stdin().lines() {
+        let line = line.expect("it is text");
+        match line.split_once(' ') {
+            Some(("goes", "on")) => goes_on(&mount),
+            None if line == "breaks" => breaks(&mount),
+            Some(("loses", path)) => loses(&mount, path.parse().expect("a number")),
+            Some(("regains", path)) => regains(&mount, path.parse().expect("a number")),
+            None if line == "end" => break,
+            _ => panic!("{line:?} is nothing to wait for"),
+        }
+        println!("done: {line}");
+    }
+    let outcome = load.stop();
+    assert_eq!(outcome.failed, [""; 0], "calls failed");
+    assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
+    // What a killed server had begun may be done or not; then the client says how often that may have been so.
+    let undecided = if store == Store::ByParts { outcome.undecided } else { 0 };
+    assert!(outcome.doubled.len() as u64 <= undecided, "done twice or not at all: {:?}", outcome.doubled);
+    drop(mount);
+    assert_eq!(alive(), Alive::default());
+    println!("{} calls, and nothing was lost\ndone: end", outcome.calls);
+}
+
+fn mounted(options: &str) -> Mount {
+    for _ in 1..MOUNT_ATTEMPTS {
+        match Mount::connect("10.77.1.2:/export", options) {
+            Ok(mount) => return mount,
+            Err(error) => println!("\nnot mounted yet: {error}"),
+        }
+    }
+    Mount::connect("10.77.1.2:/export", options).expect("it mounts")
+}
+
+/// What all loops say of the paths. A loop that is busy for a second says nothing, and is asked again.
+fn paths_of(mount: &Mount) -> Vec<PathStatistics> {
+    Deadline::wait_until("all loops to say how they are", SOON, || {
+        let paths = mount.statistics().paths;
+        paths.iter().all(|path| path.status.len() == mount.loops()).then_some(paths)
+    })
+}
+
+fn answered(path: &PathStatistics) -> u64 {
+    path.counters.read.calls + path.counters.write.calls + path.counters.metadata.calls
+}
+
+/// In each loop, by the names that records have.
+fn states(path: &PathStatistics) -> impl Iterator<Item = &'static str> {
+    path.status.iter().map(|status| status.state.name())
+}
+
+fn goes_on(mount: &Mount) {
+    let all = || paths_of(mount).iter().map(answered).sum::<u64>();
+    let before = all();
+    Deadline::wait_until("calls to go on", SOON, || (all() >= before + GOES_ON).then_some(()));
+}
+
+fn breaks(mount: &Mount) {
+    let all =
+        || paths_of(mount).iter().flat_map(|path| &path.status).map(|status| status.failovers).sum::<u64>();
+    let before = all();
+    Deadline::wait_until("a connection to break", SOON, || (all() > before).then_some(()));
+}
+
+fn loses(mount: &Mount, path: usize) {
+    Deadline::wait_until("the path to be taken for dead", SOON, || {
+        let paths = paths_of(mount);
+        states(&paths[path]).all(|state| matches!(state, "down" | "probing")).then_some(())
+    });
+    goes_on(mount);
+}
+
+fn regains(mount: &Mount, path: usize) {
+    let before = answered(&paths_of(mount)[path]);
+    Deadline::wait_until("the path to be back", SOON, || {
+        let path = &paths_of(mount)[path];
+        (states(path).all(|state| state == "up") && answered(path) >= before + GOES_ON).then_some(())
+    });
+}

@@ -1,0 +1,188 @@
+//! Trouble under a load over RDMA: connections torn in the middle of what a device moves, a client killed there, a link that
+//! drops everything. Nothing is lost, nothing hangs, and no object is left at either end.
+
+use crate::driven::{Driven, obey};
+use crate::guest::is_in_guest;
+use crate::history::Store;
+use crate::pair::{SOON, alone, pair, sh, wait_until_nothing_is_left};
+use lab::vm::{Guest, Running};
+use rustix::process::Signal;
+use std::process::Command;
+use testkit::Deadline;
+
+/// Over the first link, and over the first two.
+const ONE_LINK: &str = "proto=rdma,mountport=2049,nconnect=4";
+const TWO_LINKS: &str = "proto=rdma,mountport=2049,nconnect=4,remoteports=10.77.1.2~10.77.2.2";
+const IN_MEMORY: &str = "--mem 256MiB";
+
+/// Operations of a reliable connection, by their numbers: a packet in the middle of what is moved, and the last.
+/// InfiniBand Architecture Specification, volume 1, the field OpCode of the base transport header.
+const WRITE_MIDDLE_AND_LAST: [u8; 2] = [7, 8];
+const READ_MIDDLE_AND_LAST: [u8; 2] = [14, 15];
+
+/// A server of ours at the first two links; killed when dropped.
+struct Server(Running);
+
+impl Server {
+    fn start(serves: &str) -> Self {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        serve.args(["serve", "--export", "/export"]).args(serves.split(' ')).current_dir("/");
+        for link in 1..=2 {
+            serve.args(["--listen", &format!("10.77.{link}.2:2049")]);
+            serve.args(["--listen", &format!("rdma:10.77.{link}.2:20049")]);
+        }
+        let mut process = pair().server().spawn(&serve).expect("the guest is there");
+        process.wait_for_line("ready", SOON).expect("it serves");
+        Self(process)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.signal(Signal::KILL);
+        let _ = self.0.wait(drop);
+    }
+}
+
+/// What a guest does not let in, until dropped.
+struct Filter(&'static Guest);
+
+impl Filter {
+    /// Packets that match.
+    fn on(guest: &'static Guest, matches: &[String]) -> Self {
+        let rule = |what| format!("nft add rule inet trouble input {what} counter drop\n");
+        let rules: String = matches.iter().map(rule).collect();
+        sh(
+            guest,
+            &format!(
+                "nft add table inet trouble
+                 nft add chain inet trouble input '{{ type filter hook input priority 0 ; }}'
+                 {rules}"
+            ),
+        );
+        Self(guest)
+    }
+
+    /// Packets of RDMA with these operations, so that what they are part of begins and never ends.
+    fn on_operations(guest: &'static Guest, operations: [u8; 2]) -> Self {
+        // RoCE version 2 is UDP to this port, and the operation is the first byte behind the header of that.
+        Self::on(guest, &operations.map(|operation| format!("udp dport 4791 @th,64,8 {operation}")))
+    }
+
+    /// Waits until it has met a packet.
+    #[track_caller]
+    fn wait_until_met(&self) {
+        Deadline::wait_until("a packet that the filter stops", SOON, || {
+            let listed = sh(self.0, "nft list table inet trouble");
+            let counts = listed.split("counter packets ").skip(1);
+            let met = counts.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum::<u64>();
+            (met > 0).then_some(())
+        });
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        // One that failed must not take the next case with it; that would fail by itself.
+        let _ = self.0.sh("nft delete table inet trouble");
+    }
+}
+
+/// Neither end has anything left of a client that has gone.
+#[track_caller]
+fn nothing_is_left() {
+    wait_until_nothing_is_left(pair().client());
+    wait_until_nothing_is_left(pair().server());
+}
+
+/// The server's device writes into the client's memory: the first packet comes, and no other, until the device gives up.
+#[test]
+fn connections_torn_in_the_middle_of_a_read_lose_nothing() {
+    if is_in_guest() {
+        return obey();
+    }
+    let _turn = alone();
+    let server = Server::start(IN_MEMORY);
+    let mut client = Driven::start(
+        "trouble::connections_torn_in_the_middle_of_a_read_lose_nothing",
+        ONE_LINK,
+        Store::Whole,
+    );
+    let filter = Filter::on_operations(pair().client(), WRITE_MIDDLE_AND_LAST);
+    filter.wait_until_met();
+    client.tell("breaks");
+    drop(filter);
+    client.tell("goes on");
+    client.end();
+    nothing_is_left();
+    drop(server);
+}
+
+/// The server's device reads from the client's memory: the first packet comes, and no other, until the device gives up.
+#[test]
+fn connections_torn_in_the_middle_of_a_write_lose_nothing() {
+    if is_in_guest() {
+        return obey();
+    }
+    let _turn = alone();
+    let server = Server::start(IN_MEMORY);
+    let mut client = Driven::start(
+        "trouble::connections_torn_in_the_middle_of_a_write_lose_nothing",
+        ONE_LINK,
+        Store::Whole,
+    );
+    let filter = Filter::on_operations(pair().server(), READ_MIDDLE_AND_LAST);
+    filter.wait_until_met();
+    client.tell("breaks");
+    drop(filter);
+    client.tell("goes on");
+    client.end();
+    nothing_is_left();
+    drop(server);
+}
+
+#[test]
+fn a_client_killed_in_the_middle_of_reads_and_writes_leaves_nothing() {
+    if is_in_guest() {
+        return obey();
+    }
+    let _turn = alone();
+    let server = Server::start(IN_MEMORY);
+    let client = Driven::start(
+        "trouble::a_client_killed_in_the_middle_of_reads_and_writes_leaves_nothing",
+        ONE_LINK,
+        Store::Whole,
+    );
+    let filters = [
+        Filter::on_operations(pair().client(), WRITE_MIDDLE_AND_LAST),
+        Filter::on_operations(pair().server(), READ_MIDDLE_AND_LAST),
+    ];
+    filters.iter().for_each(Filter::wait_until_met);
+    client.kill();
+    drop(filters);
+    nothing_is_left();
+    drop(server);
+}
+
+#[test]
+fn a_link_that_drops_everything_silently_loses_its_calls_to_the_other_and_gets_them_back() {
+    if is_in_guest() {
+        return obey();
+    }
+    let _turn = alone();
+    let server = Server::start(IN_MEMORY);
+    let mut client = Driven::start(
+        "trouble::a_link_that_drops_everything_silently_loses_its_calls_to_the_other_and_gets_them_back",
+        TWO_LINKS,
+        Store::Whole,
+    );
+    let everything = ["iifname n2".to_owned()];
+    let filters = [pair().client(), pair().server()].map(|guest| Filter::on(guest, &everything));
+    client.tell("loses 1");
+    filters.iter().for_each(Filter::wait_until_met);
+    drop(filters);
+    client.tell("regains 1");
+    client.end();
+    nothing_is_left();
+    drop(server);
+}
