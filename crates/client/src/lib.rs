@@ -37,7 +37,7 @@ pub use given::{GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
 pub use listing::{DirectoryEntry, Pages};
 pub use mount::Mount;
 pub use settings::Settings;
-pub use shard::{Io, Task};
+pub use shard::{Attendant, Io, Task};
 pub use slot::Pending;
 pub use statistics::{Counter, PathCounters, PathStatistics, Replays, Statistics};
 pub use transport::rdma::Error as RdmaError;

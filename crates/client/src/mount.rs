@@ -1,6 +1,7 @@
 //! A mount: the root of an export, reached over every path of its route.
 
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::error::{Error, MountError, Result};
 use crate::options::Remote;
 use crate::route::{PathEnd, Proof, Proofs, Route};
 use crate::settings::Settings;
-use crate::shard::{Shard, Task};
+use crate::shard::{Attendant, Shard, Task};
 use crate::slot::Pending;
 use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 
@@ -241,6 +242,15 @@ impl Mount {
         }
     }
 
+    /// Lets a thread that waits for a descriptor to become readable drive the first loop meanwhile; one thread at a time.
+    ///
+    /// # Errors
+    /// When the loop has ended, or the system refuses.
+    pub fn attendant(&self, waits_for: OwnedFd) -> std::io::Result<Attendant> {
+        let shard = self.inner.shards.first().ok_or(std::io::ErrorKind::NotFound)?;
+        shard.attendant(waits_for)
+    }
+
     /// Submits an operation from any thread.
     pub fn submit(&self, op: Op) -> Pending {
         self.submit_as(op, None)
@@ -248,11 +258,25 @@ impl Mount {
 
     /// Submits an operation from any thread, for `caller` where it is not the mount's own user.
     pub fn submit_as(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
-        // What belongs to a file goes to one loop, so that one COMMIT can speak for all of its writes.
         let turn = match &op {
             Op::Read { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),
             Op::Write { file, .. } => file.number,
         };
+        self.submit_to(turn, op, caller)
+    }
+
+    /// The same, to the loop that an attendant drives: it costs no change of threads there, but the loop does what
+    /// others could have done beside it. A WRITE goes where those of its file go.
+    pub fn submit_attended(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
+        let turn = match &op {
+            Op::Read { .. } | Op::Call { .. } => 0,
+            Op::Write { file, .. } => file.number,
+        };
+        self.submit_to(turn, op, caller)
+    }
+
+    /// What belongs to a file goes to one loop, so that one COMMIT can speak for all of its writes.
+    fn submit_to(&self, turn: u64, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         let count = self.inner.shards.len() as u64;
         let index = usize::try_from(turn % count.max(1)).unwrap_or(0);
         match self.inner.shards.get(index) {

@@ -1,5 +1,10 @@
 //! A loop of a mount: a thread that drives one [`Engine`], and the door through which other threads reach it.
+//!
+//! Another thread may drive it for a time: [`seat`].
 
+mod seat;
+
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -15,8 +20,16 @@ use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
 use crate::slot::{Pending, Promise};
 use crate::statistics::{PathCounters, Replays};
 
+pub use seat::Attendant;
+use seat::Seat;
+
 const WAKER_TOKEN: u64 = 0;
 const _: () = assert!(WAKER_TOKEN < FIRST_LINE_TOKEN);
+/// What an attendant waits for. No connection or probe ever has this one: they count up from [`FIRST_LINE_TOKEN`].
+const ATTENDANT_TOKEN: u64 = u64::MAX;
+/// So many requests an attendant takes one after the other before their calls are sent, as long as there are more: they
+/// leave together. More would keep the first of them waiting.
+const TAKEN_MAX: u32 = 16;
 
 /// Work that runs on a loop itself: it submits operations and is called as they finish, without a change of
 /// threads. Its methods must not block.
@@ -127,22 +140,10 @@ impl Inbox {
     }
 }
 
-/// Closes the door when the loop ends, by a panic too.
-struct Ending(Arc<Inbox>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let mut messages = self.0.lock();
-        messages.closed = true;
-        let left = std::mem::take(&mut messages.waiting);
-        drop(messages);
-        left.into_iter().for_each(Message::refuse);
-    }
-}
-
 /// A handle to a loop; dropping it ends the loop.
 pub(crate) struct Shard {
     inbox: Arc<Inbox>,
+    seat: Arc<Seat>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -161,22 +162,30 @@ impl Shard {
             asleep: AtomicBool::new(false),
             filled: AtomicBool::new(false),
         });
-        let ours = Arc::clone(&inbox);
-        let thread = std::thread::Builder::new().name(format!("tl-mount-{index}")).spawn(move || {
-            let _ending = Ending(Arc::clone(&ours));
-            let engine = Engine::new(setup, Arc::clone(&poller));
-            Driver {
-                engine,
-                inbox: ours,
-                poller,
-                busy: BusyPoll::new(busy_poll),
-                tasks: Slab::new(),
-                messages: Vec::new(),
-                closing: false,
-            }
-            .run();
-        })?;
-        Ok(Self { inbox, thread: Some(thread) })
+        let driver = Driver {
+            engine: Engine::new(setup, Arc::clone(&poller)),
+            inbox: Arc::clone(&inbox),
+            poller,
+            busy: BusyPoll::new(busy_poll),
+            tasks: Slab::new(),
+            messages: Vec::new(),
+            events: Events::new(),
+            finished: Vec::new(),
+            attended: None,
+            taken: 0,
+            closing: false,
+        };
+        let seat = Arc::new(Seat::new(driver, Arc::clone(&inbox)));
+        let ours = Arc::clone(&seat);
+        let thread =
+            std::thread::Builder::new().name(format!("tl-mount-{index}")).spawn(move || seat::keep(&ours))?;
+        Ok(Self { inbox, seat, thread: Some(thread) })
+    }
+
+    /// Lets a thread drive the loop while it waits for a descriptor to become readable; one at a time.
+    pub(crate) fn attendant(&self, waits_for: OwnedFd) -> std::io::Result<Attendant> {
+        let stand_in = self.thread.as_ref().map(|thread| thread.thread().clone());
+        Attendant::new(Arc::clone(&self.seat), waits_for, stand_in)
     }
 
     pub(crate) fn submit(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
@@ -217,49 +226,106 @@ struct Driver {
     tasks: Slab<Box<dyn Task>>,
     /// Taken from the inbox; its memory is used again.
     messages: Vec<Message>,
+    events: Events,
+    finished: Vec<(Owner, Done)>,
+    /// What an attendant waits for, where there is one.
+    attended: Option<seat::Watched>,
+    /// Requests that an attendant has taken since calls were sent.
+    taken: u32,
     closing: bool,
 }
 
+/// What the last wait of a loop found.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// There is something for the attendant.
+    request: bool,
+    /// There is something for the loop.
+    others: bool,
+}
+
 impl Driver {
-    fn run(mut self) {
-        let mut events = Events::new();
-        let mut finished = Vec::new();
-        loop {
-            self.engine.refresh_clock();
-            self.read_inbox();
-            self.wake_tasks();
-            self.work(&mut finished);
-            if self.closing {
-                break;
+    /// Drives the loop until it is closed, or until `leave`: whether it goes on.
+    fn run(&mut self, leave: impl Fn() -> bool) -> bool {
+        while !leave() {
+            if !self.round() || !self.wait() {
+                return false;
             }
-            if let Err(error) = self.wait(&mut events) {
-                tracing::error!(%error, "the loop cannot wait; the mount is closed");
-                break;
-            }
-            self.engine.refresh_clock();
-            for event in events.iter() {
-                if event.token == WAKER_TOKEN {
-                    self.inbox.waker.clear();
-                } else {
-                    self.engine.ready(event);
-                }
-            }
-            self.engine.advance();
+            self.take_events();
         }
-        self.close(&mut finished);
+        true
     }
 
-    /// Waits for what is to be done next: looks for it first, while that pays, then sleeps.
-    fn wait(&mut self, events: &mut Events) -> std::io::Result<()> {
+    /// Drives the loop for an attendant, until there is something for it: whether the loop goes on.
+    fn attend(&mut self) -> bool {
+        if let Err(error) = self.poller.wait(&mut self.events, Some(Duration::ZERO)) {
+            return Self::cannot_wait(&error);
+        }
+        loop {
+            let found = self.take_events();
+            if found.request && !found.others && self.taken < TAKEN_MAX {
+                self.taken += 1;
+                return true;
+            }
+            self.taken = 0;
+            if !self.round() {
+                return false;
+            }
+            if found.request {
+                return true;
+            }
+            if !self.wait() {
+                return false;
+            }
+        }
+    }
+
+    /// Does all that can be done without waiting; false once the mount is closed.
+    fn round(&mut self) -> bool {
+        self.engine.refresh_clock();
+        self.read_inbox();
+        self.wake_tasks();
+        self.work();
+        !self.closing
+    }
+
+    /// Takes in what the last wait found.
+    fn take_events(&mut self) -> Found {
+        let mut found = Found { request: false, others: false };
+        self.engine.refresh_clock();
+        for event in self.events.iter() {
+            found.request |= event.token == ATTENDANT_TOKEN;
+            found.others |= event.token != ATTENDANT_TOKEN;
+            match event.token {
+                WAKER_TOKEN => self.inbox.waker.clear(),
+                ATTENDANT_TOKEN => {}
+                _ => self.engine.ready(event),
+            }
+        }
+        self.engine.advance();
+        found
+    }
+
+    /// Waits for what is to be done next: looks for it first, while that pays, then sleeps. False if it cannot.
+    fn wait(&mut self) -> bool {
+        self.try_wait().map_or_else(|error| Self::cannot_wait(&error), |()| true)
+    }
+
+    fn cannot_wait(error: &std::io::Error) -> bool {
+        tracing::error!(%error, "the loop cannot wait; the mount is closed");
+        false
+    }
+
+    fn try_wait(&mut self) -> std::io::Result<()> {
         let timeout = self.wait_time();
         let inbox = &self.inbox;
         let came = || inbox.filled.load(Ordering::Acquire);
-        if self.busy.look(&self.poller, events, Some(timeout), came)? {
+        if self.busy.look(&self.poller, &mut self.events, Some(timeout), came)? {
             return Ok(());
         }
         inbox.asleep.store(true, Ordering::SeqCst);
         let timeout = if inbox.lock().waiting.is_empty() { timeout } else { Duration::ZERO };
-        self.busy.sleep(&self.poller, events, Some(timeout))?;
+        self.busy.sleep(&self.poller, &mut self.events, Some(timeout))?;
         inbox.asleep.store(false, Ordering::SeqCst);
         Ok(())
     }
@@ -287,17 +353,17 @@ impl Driver {
     ///
     /// Sending comes last: the calls that follow finished ones leave with the COMMITs that the same answers have led
     /// to, and both ends are spared a send, a wake-up and a receive.
-    fn work(&mut self, finished: &mut Vec<(Owner, Done)>) {
+    fn work(&mut self) {
         loop {
             self.engine.settle();
-            self.engine.take_finished(finished);
-            if finished.is_empty() {
+            self.engine.take_finished(&mut self.finished);
+            if self.finished.is_empty() {
                 if self.engine.flush() {
                     continue;
                 }
                 return;
             }
-            for (owner, done) in finished.drain(..) {
+            for (owner, done) in self.finished.drain(..) {
                 match owner {
                     Owner::Task(task, token) => {
                         if let Some(work) = self.tasks.get_mut(task) {
@@ -341,10 +407,10 @@ impl Driver {
     }
 
     /// Ends every call that still waits.
-    fn close(mut self, finished: &mut Vec<(Owner, Done)>) {
+    fn close(&mut self) {
         self.engine.fail_all();
-        self.engine.take_finished(finished);
-        for (owner, done) in finished.drain(..) {
+        self.engine.take_finished(&mut self.finished);
+        for (owner, done) in self.finished.drain(..) {
             if let Owner::Slot(promise) = owner {
                 promise.keep(done);
             }

@@ -1,11 +1,11 @@
-//! Memory for long READs, used again: fresh memory would have to be mapped and zeroed for each.
+//! Memory for long READs and WRITEs, used again: fresh memory would have to be mapped and zeroed for each.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A shorter READ costs less in fresh memory.
+/// A shorter one costs less in fresh memory.
 const LONG_BYTES_MIN: usize = 64 << 10;
-/// What is kept for the next READs at most.
+/// What is kept for the next ones at most.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// Memory that is not in use.
@@ -44,6 +44,16 @@ impl Buffers {
         drop(kept);
         bytes.resize(len, 0);
         bytes
+    }
+
+    /// The same bytes, in memory of their own.
+    pub(crate) fn copy_of(&self, bytes: &[u8]) -> Vec<u8> {
+        if bytes.len() < LONG_BYTES_MIN {
+            return bytes.to_vec();
+        }
+        let mut copy = self.take(bytes.len());
+        copy.copy_from_slice(bytes);
+        copy
     }
 
     /// Bytes that are kept, and known by this pool from now on.

@@ -15,6 +15,9 @@ use xdr::{Reader, Writer};
 /// What a directory page asks for: names and cookies, and all in all.
 const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
 
+/// A READ of so many bytes costs less than to hand it to another thread; longer ones are spread over all loops.
+const ATTENDED_READ_BYTES_MAX: usize = 16 << 10;
+
 /// One name of a directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Name {
@@ -62,7 +65,7 @@ fn place(directory: FileHandle, name: &[u8]) -> DirOpArgs<'_> {
 
 impl Core {
     async fn results(&self, caller: &As, procedure: Procedure, args: Vec<u8>) -> Result<Vec<u8>, Errno> {
-        let done = self.mount.submit_as(Op::Call { procedure, args }, caller.clone()).await;
+        let done = self.mount.submit_attended(Op::Call { procedure, args }, caller.clone()).await;
         match done.result {
             Ok(Answer::Results(results)) => Ok(results),
             Ok(Answer::Read { .. } | Answer::Written) => Err(Errno::EIO),
@@ -312,7 +315,12 @@ impl Core {
         len: usize,
     ) -> Result<(Buffer, bool), Errno> {
         let buffer = self.buffers.take(len);
-        let done = self.mount.submit_as(Op::Read { file, offset, buffer }, caller.clone()).await;
+        let (op, caller) = (Op::Read { file, offset, buffer }, caller.clone());
+        let done = if len <= ATTENDED_READ_BYTES_MAX {
+            self.mount.submit_attended(op, caller).await
+        } else {
+            self.mount.submit_as(op, caller).await
+        };
         let mut buffer = self.buffers.own(done.buffer);
         match done.result {
             Ok(Answer::Read { count, eof }) => {
@@ -333,6 +341,8 @@ impl Core {
         buffer: Vec<u8>,
     ) -> Result<(), Errno> {
         let done = self.mount.submit_as(Op::Write { file, offset, buffer }, caller.clone()).await;
+        // Its memory is for the next one.
+        drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))
     }
 }

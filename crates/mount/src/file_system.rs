@@ -7,6 +7,7 @@ use crate::core::{Core, Entry};
 use crate::directory::OpenDirectory;
 use crate::inode::Known;
 use crate::names::Lookup;
+use client::Attendant;
 use client::options::DirectoryReads;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -18,8 +19,8 @@ use nfs3::Sattr3;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// Bytes of one request: what NFS moves with one call, and what Linux allows by default (256 pages).
@@ -35,6 +36,9 @@ const BACKGROUND_MAX: u16 = 64;
 pub(crate) struct FileSystem {
     pub core: Arc<Core>,
     pub said_no_locks: AtomicBool,
+    /// With which the thread that receives requests drives the client's loop while it waits for the next. It is there
+    /// before the first request.
+    pub attendant: Arc<OnceLock<Mutex<Attendant>>>,
 }
 
 /// Replies that can be an error.
@@ -66,14 +70,40 @@ refuse!(
 );
 
 impl FileSystem {
-    /// Runs `work` and replies with what it gives; a thread that is killed while it waits is let go.
+    /// Runs `work` and replies with what it gives; a thread that is killed while it waits is let go. It goes on where its
+    /// answers come in, and must not block there.
     fn answer<R, T, W>(&self, request: &Request, reply: R, work: W, give: impl FnOnce(R, T) + Send + 'static)
     where
         R: Refuse + Send + 'static,
         T: Send + 'static,
         W: Future<Output = Result<T, Errno>> + Send + 'static,
     {
+        self.core.executor.spawn_short(self.answering(request, reply, work, give));
+        self.attend();
+    }
+
+    /// The same for work that may have to tell the kernel something: that can wait for other requests, so a worker does it.
+    fn answer_aside<R, T, W>(
+        &self,
+        request: &Request,
+        reply: R,
+        work: W,
+        give: impl FnOnce(R, T) + Send + 'static,
+    ) where
+        R: Refuse + Send + 'static,
+        T: Send + 'static,
+        W: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
         self.core.executor.spawn(self.answering(request, reply, work, give));
+        self.attend();
+    }
+
+    /// Drives the client's loop until the kernel has the next request. Each request ends with it: without it, the thread
+    /// would wait for the next one and the loop for its stand-in.
+    fn attend(&self) {
+        if let Some(attendant) = self.attendant.get() {
+            attendant.lock().unwrap_or_else(PoisonError::into_inner).attend();
+        }
     }
 
     fn answering<R, T, W>(
@@ -181,6 +211,7 @@ impl Filesystem for FileSystem {
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
         self.core.inodes.forget(ino.0, lookups);
+        self.attend();
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
@@ -305,7 +336,7 @@ impl Filesystem for FileSystem {
         if !flags.is_empty() {
             // NFS version 3 cannot exchange names, nor leave one that is there alone.
             reply.error(Errno::EINVAL);
-            return;
+            return self.attend();
         }
         let ((core, caller), name, new_name) = (self.acting(request), owned(name), owned(new_name));
         let work = async move {
@@ -334,7 +365,9 @@ impl Filesystem for FileSystem {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (core, caller) = self.acting(request);
         let work = async move { core.open(caller, core.inode(ino.0)?, flags.0).await };
-        self.answer(request, reply, work, |reply, (handle, flags)| reply.opened(FileHandle(handle), flags));
+        self.answer_aside(request, reply, work, |reply, (handle, flags)| {
+            reply.opened(FileHandle(handle), flags);
+        });
     }
 
     fn create(
@@ -349,7 +382,7 @@ impl Filesystem for FileSystem {
     ) {
         let ((core, caller), name) = (self.acting(request), owned(name));
         let work = async move { core.create(caller, core.inode(parent.0)?, name, mode, flags).await };
-        self.answer(request, reply, work, |reply, (entry, handle)| {
+        self.answer_aside(request, reply, work, |reply, (entry, handle)| {
             // The kernel has one time for both here.
             let ttl = entry.attributes_ttl.min(entry.name_ttl);
             let handle = FileHandle(handle);
@@ -379,6 +412,7 @@ impl Filesystem for FileSystem {
         } else {
             self.core.executor.spawn(task);
         }
+        self.attend();
     }
 
     fn write(
@@ -395,13 +429,17 @@ impl Filesystem for FileSystem {
     ) {
         let file = match self.core.files.find(handle.0) {
             Ok(file) => file,
-            Err(error) => return reply.error(error),
+            Err(error) => {
+                reply.error(error);
+                return self.attend();
+            }
         };
         let of_mapping = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if let Some(count) = self.core.write_at_once(&file, offset, data, of_mapping) {
-            return reply.written(count);
+            reply.written(count);
+            return self.attend();
         }
-        let (core, data) = (Arc::clone(&self.core), data.to_vec());
+        let (core, data) = (Arc::clone(&self.core), self.core.buffers.copy_of(data));
         let work = async move { core.write(&file, offset, data, of_mapping).await };
         self.answer(request, reply, work, |reply, count| reply.written(count));
     }
@@ -444,10 +482,11 @@ impl Filesystem for FileSystem {
     ) {
         let core = Arc::clone(&self.core);
         // Nobody waits for this, and it must be done.
-        self.core.executor.spawn(async move {
+        self.core.executor.spawn_short(async move {
             core.release(handle.0).await;
             reply.ok();
         });
+        self.attend();
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -484,6 +523,7 @@ impl Filesystem for FileSystem {
                 None => reply.error(Errno::EINTR),
             }
         });
+        self.attend();
     }
 
     fn readdirplus(
@@ -506,6 +546,7 @@ impl Filesystem for FileSystem {
                 None => reply.error(Errno::EINTR),
             }
         });
+        self.attend();
     }
 
     fn releasedir(
@@ -518,6 +559,7 @@ impl Filesystem for FileSystem {
     ) {
         self.core.directories.remove(handle.0);
         reply.ok();
+        self.attend();
     }
 
     fn fsyncdir(
@@ -530,6 +572,7 @@ impl Filesystem for FileSystem {
     ) {
         // Changes of names are stable when they are answered. RFC 1813 s4.9
         reply.ok();
+        self.attend();
     }
 
     fn statfs(&self, request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
@@ -567,6 +610,7 @@ impl Filesystem for FileSystem {
         reply: ReplyLock,
     ) {
         reply.error(self.no_locks());
+        self.attend();
     }
 
     fn setlk(
@@ -588,6 +632,7 @@ impl Filesystem for FileSystem {
         } else {
             reply.error(self.no_locks());
         }
+        self.attend();
     }
 }
 

@@ -29,4 +29,4 @@ mod session;
 mod write_back;
 
 pub use policy::{LocalLocks, Policy};
-pub use session::{Error, Mounted, Request, Unmounter, unmount};
+pub use session::{Error, Mounted, Request, Unmounter, settings, unmount};

@@ -183,7 +183,7 @@ impl Core {
 
     fn fill(self: &Arc<Self>, file: &Arc<OpenFile>, piece: Arc<Piece>) {
         let (core, file) = (Arc::clone(self), Arc::clone(file));
-        self.executor.spawn(async move {
+        self.executor.spawn_short(async move {
             let outcome = core.read_now(&file, piece.offset, piece.len).await;
             let outcome = outcome.map(|bytes| match bytes {
                 Bytes::Own(bytes) => Arc::new(bytes),

@@ -9,19 +9,20 @@ use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::policy::Policy;
 use crate::write_back::Budget;
-use client::Mount;
 use client::options::MountOptions;
+use client::{Mount, Settings};
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::mount::UnmountFlags;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-/// Threads that receive requests, and as many that go on with them: more than that wait for each other.
-const THREADS_MAX: usize = 4;
+/// Threads that go on with requests that take long: more than that wait for each other.
+const WORKERS_MAX: usize = 4;
 /// Bytes that are read ahead at least, and at most, however many connections there are.
 const AHEAD_BYTES: (usize, usize) = (4 << 20, 16 << 20);
 /// What the kernel reads ahead, where we may say so. Its own default, 128 KiB, makes small requests.
@@ -112,7 +113,12 @@ impl Mounted {
         let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
         // What the kernel shall call by this name, wherever the daemon's working directory is.
         let directory = request.directory.canonicalize().map_err(fuse)?;
-        let file_system = FileSystem { core: Arc::clone(&core), said_no_locks: AtomicBool::new(false) };
+        let attendant = Arc::new(OnceLock::new());
+        let file_system = FileSystem {
+            core: Arc::clone(&core),
+            said_no_locks: AtomicBool::new(false),
+            attendant: Arc::clone(&attendant),
+        };
         let is_root = rustix::process::geteuid().is_root();
         if !is_root && fusermount::find().is_none() {
             return Err(Error::NoHelper { directory, source: fusermount::missing() });
@@ -126,6 +132,9 @@ impl Mounted {
             }
             _ => fuse(source),
         })?;
+        let attends = session.as_fd().try_clone_to_owned().and_then(|device| core.mount.attendant(device));
+        // Nothing can be there yet.
+        let _ = attendant.set(Mutex::new(attends.map_err(fuse)?));
         // The first notifier stays: there is one session to a core.
         let _ = core.notifier.set(session.notifier());
         // Room for both that may end it, so that neither waits.
@@ -222,7 +231,6 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
 fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
     let policy = Policy::new(options);
     let root = mount.attributes(mount.root())?;
-    let threads = threads();
     let sizes = mount.transfer_sizes();
     let sizes = (sizes.0 as usize, sizes.1 as usize);
     let connections = usize::from(options.bulk_connections(1));
@@ -233,7 +241,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         files: Handles::new(),
         directories: Handles::new(),
         callers: Callers::new(rustix::process::geteuid().is_root()),
-        executor: Executor::start(threads).map_err(Error::Threads)?,
+        executor: Executor::start(workers()).map_err(Error::Threads)?,
         interrupts: Interrupts::default(),
         budget: Budget::default(),
         buffers: Arc::default(),
@@ -247,8 +255,16 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
     })
 }
 
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS_MAX)
+/// Settings as a mounted directory wants them: each loop reaches every node, where there are connections enough, as one
+/// of them makes most of the calls.
+#[must_use]
+pub fn settings(settings: Settings) -> Settings {
+    let rounds = usize::from(settings.nconnect) / settings.remotes.len().max(1);
+    Settings { loops: settings.loops.min(rounds.max(1)), ..settings }
+}
+
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX)
 }
 
 /// What the kernel is told, and who may come in.
@@ -275,8 +291,8 @@ fn fuse_config(request: &Request, is_root: bool) -> Config {
     add(given("noatime"), MountOption::NoAtime);
     // fusermount3 refuses it where the administrator has not allowed it.
     config.acl = if is_root || given("allow_other") { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(threads());
-    config.clone_fd = true;
+    // It drives a loop of the client's, and leaves it only when there is a request for it: another would take it away.
+    config.n_threads = Some(1);
     config
 }
 

@@ -145,7 +145,7 @@ impl Core {
             let bytes = extent.data.len();
             let call = self.call_write_owned(extent.caller, file, offset, extent.data);
             let (core, inode) = (Arc::clone(self), Arc::clone(inode));
-            self.executor.spawn(async move {
+            self.executor.spawn_short(async move {
                 let outcome = call.await;
                 let mut state = inode.lock();
                 if let Err(error) = outcome {

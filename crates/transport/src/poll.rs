@@ -3,6 +3,7 @@
 //! docs/decisions/0002-event-loop.md says why epoll.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -51,25 +52,29 @@ pub struct Event {
 
 /// Events of one wait, reused.
 pub struct Events {
-    raw: Vec<epoll::Event>,
+    found: Vec<Event>,
 }
 
 impl Events {
     /// Room for one wait.
     #[must_use]
     pub fn new() -> Self {
-        Self { raw: Vec::with_capacity(EVENTS_MAX) }
+        Self { found: Vec::with_capacity(EVENTS_MAX) }
     }
 
     /// Whether the last wait found nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.raw.is_empty()
+        self.found.is_empty()
     }
 
     /// What the last wait found.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
-        self.raw.iter().map(|event| {
+        self.found.iter().copied()
+    }
+
+    fn take(&mut self, raw: &[epoll::Event]) {
+        self.found.extend(raw.iter().map(|event| {
             let flags = event.flags;
             let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
             Event {
@@ -77,7 +82,7 @@ impl Events {
                 readable: failed || flags.contains(epoll::EventFlags::IN),
                 writable: failed || flags.contains(epoll::EventFlags::OUT),
             }
-        })
+        }));
     }
 }
 
@@ -137,15 +142,19 @@ impl Poller {
     /// # Errors
     /// When the system refuses; an interruption by a signal is an empty answer.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        events.raw.clear();
+        events.found.clear();
         let timeout = timeout.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events.raw), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
+        // On the stack, and not with the events: the system's may hold addresses, and belong to one thread.
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        match epoll::wait(&self.epoll, &mut room[..], timeout.as_ref()) {
+            Ok((raw, _)) => events.take(raw),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
+        Ok(())
     }
 }
 

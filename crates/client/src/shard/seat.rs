@@ -1,0 +1,211 @@
+//! Who drives a loop: its own thread, or for a time one of the program that uses the mount.
+//!
+//! A thread that waits for requests of its own and hands each of them to a loop costs two changes of threads for each
+//! call, one to the loop and one with its answer. Such a thread can drive the loop itself while it waits: as an
+//! [`Attendant`] it comes after each request that it has taken, and leaves when the next can be had. The loop's own thread
+//! stands in for it while it is away for long.
+//!
+//! Invariants: one thread drives at a time, the one that has the lock; nobody who attends is waited for longer than
+//! [`ABSENCE_MAX`] twice; the loop's own thread ends the loop, whoever drove it last.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use transport::poll::Interest;
+
+use super::{ATTENDANT_TOKEN, Driver, Inbox, Message};
+
+/// An attendant that is away for as long has lost its way: its request was taken back before it could take it, or it does
+/// something else. Shorter than a wait that anybody would notice, and long against the microseconds of a request.
+const ABSENCE_MAX: Duration = Duration::from_millis(10);
+/// While it attends and never leaves, which is an idle mount, its presence is looked at as often as the loop ticks.
+const PRESENCE_LOOK: Duration = Duration::from_millis(50);
+
+/// See the module's documentation.
+pub(super) struct Seat {
+    /// Gone once the loop has ended.
+    driver: Mutex<Option<Driver>>,
+    inbox: Arc<Inbox>,
+    /// An attendant has the loop, or wants to have it.
+    wanted: AtomicBool,
+    /// Odd while an attendant is there: its comings and goings.
+    steps: AtomicU64,
+}
+
+impl Seat {
+    pub(super) fn new(driver: Driver, inbox: Arc<Inbox>) -> Self {
+        let driver = Mutex::new(Some(driver));
+        Self { driver, inbox, wanted: AtomicBool::new(false), steps: AtomicU64::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Driver>> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no attendant is there, nor will soon be.
+    fn await_absence(&self) {
+        let mut seen = self.steps.load(Ordering::Acquire);
+        let mut patience = ABSENCE_MAX;
+        while self.wanted.load(Ordering::Acquire) {
+            std::thread::park_timeout(patience);
+            let now = self.steps.load(Ordering::Acquire);
+            let is_there = now % 2 == 1;
+            if now == seen && !is_there {
+                self.wanted.store(false, Ordering::Release);
+                return;
+            }
+            patience = if now == seen { PRESENCE_LOOK } else { ABSENCE_MAX };
+            seen = now;
+        }
+    }
+}
+
+/// Closes the door when the loop ends, by a panic too.
+struct Ending<'a>(&'a Seat);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut messages = self.0.inbox.lock();
+        messages.closed = true;
+        let left = std::mem::take(&mut messages.waiting);
+        drop(messages);
+        left.into_iter().for_each(Message::refuse);
+        // What it still held tells its owners itself.
+        let driver = self.0.lock().take();
+        drop(driver);
+    }
+}
+
+/// The loop's own thread, from its beginning to its end.
+pub(super) fn keep(seat: &Seat) {
+    let _ending = Ending(seat);
+    while drive(seat) {
+        seat.await_absence();
+    }
+}
+
+/// Drives until an attendant comes: whether the loop goes on.
+fn drive(seat: &Seat) -> bool {
+    // A thread that panicked while it attended has left the loop in no state to go on.
+    let Ok(mut place) = seat.driver.lock() else { return false };
+    let Some(driver) = place.as_mut() else { return false };
+    driver.watch(false);
+    let goes_on = driver.run(|| seat.wanted.load(Ordering::Acquire));
+    if !goes_on {
+        driver.close();
+    }
+    goes_on
+}
+
+/// A thread of the program that drives a loop between requests of its own. Until it comes for the first time, and where it
+/// stays away, the loop's own thread drives it; where it is dropped, for good.
+pub struct Attendant {
+    seat: Arc<Seat>,
+    stand_in: Option<Thread>,
+}
+
+impl std::fmt::Debug for Attendant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attendant").finish_non_exhaustive()
+    }
+}
+
+impl Attendant {
+    pub(super) fn new(
+        seat: Arc<Seat>,
+        waits_for: OwnedFd,
+        stand_in: Option<Thread>,
+    ) -> std::io::Result<Self> {
+        let attendant = Self { seat, stand_in };
+        let added = attendant.with_driver(|driver| -> std::io::Result<()> {
+            driver.poller.add(&waits_for, ATTENDANT_TOKEN, Interest::READ)?;
+            driver.attended = Some(Watched { descriptor: waits_for, is_watched: true });
+            Ok(())
+        });
+        match added {
+            Some(outcome) => outcome.map(|()| attendant),
+            // The loop has ended already.
+            None => Err(std::io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Drives the loop until the descriptor is readable. It returns at once if it is, so that requests that wait are
+    /// taken one after the other before their calls are sent; and when the mount is closed, which whoever waits for
+    /// its calls is told.
+    pub fn attend(&mut self) {
+        self.with_driver(|driver| {
+            driver.watch(true);
+            // The loop's own thread sees for itself that the loop is to end.
+            let _ = driver.attend();
+        });
+    }
+
+    /// Does something with the loop once its own thread has left it; nothing where it has ended.
+    fn with_driver<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> Option<T> {
+        let _here = Here::new(&self.seat);
+        let mut place = self.seat.driver.lock().ok()?;
+        place.as_mut().map(work)
+    }
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        self.with_driver(Driver::forget_attendant);
+        self.seat.wanted.store(false, Ordering::Release);
+        if let Some(thread) = &self.stand_in {
+            thread.unpark();
+        }
+    }
+}
+
+/// An attendant is there, or waits for its turn, until this is dropped.
+struct Here<'a>(&'a Seat);
+
+impl<'a> Here<'a> {
+    fn new(seat: &'a Seat) -> Self {
+        seat.steps.fetch_add(1, Ordering::AcqRel);
+        if !seat.wanted.swap(true, Ordering::AcqRel) {
+            // The loop's own thread drives, and may be asleep.
+            seat.inbox.waker.wake();
+        }
+        Self(seat)
+    }
+}
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        self.0.steps.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// What an attendant waits for.
+pub(super) struct Watched {
+    descriptor: OwnedFd,
+    is_watched: bool,
+}
+
+impl Driver {
+    /// Looks at the attendant's descriptor or not: nobody but the attendant can take what is there.
+    fn watch(&mut self, wished: bool) {
+        let Some(attended) = &mut self.attended else { return };
+        if attended.is_watched == wished {
+            return;
+        }
+        let interest = if wished { Interest::READ } else { Interest::NONE };
+        match self.poller.modify(&attended.descriptor, ATTENDANT_TOKEN, interest) {
+            Ok(()) => attended.is_watched = wished,
+            Err(error) => tracing::error!(%error, "cannot wait for an attendant's descriptor"),
+        }
+    }
+
+    fn forget_attendant(&mut self) {
+        if let Some(attended) = self.attended.take()
+            && let Err(error) = self.poller.remove(&attended.descriptor)
+        {
+            tracing::error!(%error, "cannot forget an attendant's descriptor");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A thread of the program that drives a loop between requests of its own: calls are answered whether it is there or not.
+
+#[path = "support/fake.rs"]
+mod fake;
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread::ThreadId;
+use std::time::Instant;
+
+use client::{Attendant, Done, Error, FileRef, Io, Mount, Op, Task};
+use fake::{Fake, PATIENCE, file};
+
+const BYTES: [u8; 4096] = [7; 4096];
+
+/// What an attendant waits for, and how it is called.
+struct Bell {
+    rung: PipeReader,
+    ring: PipeWriter,
+}
+
+impl Bell {
+    fn new() -> Self {
+        let (rung, ring) = std::io::pipe().unwrap();
+        Self { rung, ring }
+    }
+
+    fn attendant(&self, mount: &Mount) -> Attendant {
+        mount.attendant(self.rung.try_clone().unwrap().into()).unwrap()
+    }
+
+    /// A new request for the attendant.
+    fn ring(&self) {
+        (&self.ring).write_all(&[1]).unwrap();
+    }
+
+    /// Takes a request.
+    fn take(&self) {
+        (&self.rung).read_exact(&mut [0]).unwrap();
+    }
+}
+
+/// Rings, and says which thread did.
+struct Rings(Arc<Bell>, Mutex<Sender<ThreadId>>);
+
+impl Wake for Rings {
+    fn wake(self: Arc<Self>) {
+        self.1.lock().unwrap().send(std::thread::current().id()).unwrap();
+        self.0.ring();
+    }
+}
+
+fn read(mount: &Mount, file: FileRef) -> client::Pending {
+    mount.submit(Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()] })
+}
+
+fn assert_read(done: &Done) {
+    assert!(done.result.is_ok() && done.buffer == BYTES, "{:?}", done.result);
+}
+
+/// Answers so many READs from a thread of its own.
+fn answer(fake: Fake, reads: usize) -> std::thread::JoinHandle<Fake> {
+    std::thread::spawn(move || {
+        (0..reads).for_each(|_| fake.next().data_read(&BYTES));
+        fake
+    })
+}
+
+/// The thread on which the answer to a READ was handed out, while this one attends.
+fn attend_a_read(mount: &Mount, file: FileRef, attendant: &mut Attendant, bell: &Arc<Bell>) -> ThreadId {
+    let (woken, who): (_, Receiver<ThreadId>) = channel();
+    let waker = Waker::from(Arc::new(Rings(Arc::clone(bell), Mutex::new(woken))));
+    let mut pending = pin!(read(mount, file));
+    let answered = pending.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(answered.is_pending(), "nobody has answered yet");
+    attendant.attend();
+    bell.take();
+    let std::task::Poll::Ready(done) = pending.as_mut().poll(&mut Context::from_waker(&waker)) else {
+        panic!("it was woken");
+    };
+    assert_read(&done);
+    who.recv_timeout(PATIENCE).unwrap()
+}
+
+#[test]
+fn an_attendant_hands_out_the_answers_itself_until_it_is_called() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    let bell = Arc::new(Bell::new());
+    let mut attendant = bell.attendant(&mount);
+    let began = Instant::now();
+    let mut fake = Some(fake);
+    // The loop's own thread may have been quicker, on a busy machine: then once more.
+    loop {
+        let answers = answer(fake.take().unwrap(), 1);
+        let who = attend_a_read(&mount, file, &mut attendant, &bell);
+        fake = Some(answers.join().unwrap());
+        if who == std::thread::current().id() {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "the loop's own thread does it all");
+    }
+}
+
+#[test]
+fn the_loops_own_thread_stands_in_for_an_attendant_that_stays_away() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    let bell = Bell::new();
+    let mut attendant = bell.attendant(&mount);
+    for _ in 0..3 {
+        // It comes, and is called away at once; its request stays where it is.
+        bell.ring();
+        attendant.attend();
+        let pending = read(&mount, file);
+        fake.next().data_read(&BYTES);
+        assert_read(&pending.wait());
+    }
+}
+
+#[test]
+fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    let bell = Bell::new();
+    let mut attendant = bell.attendant(&mount);
+    bell.ring();
+    attendant.attend();
+    drop(attendant);
+    let pending = read(&mount, file);
+    fake.next().data_read(&BYTES);
+    assert_read(&pending.wait());
+    // Its place is free.
+    let mut other = bell.attendant(&mount);
+    other.attend();
+}
+
+#[test]
+fn closing_the_mount_lets_its_attendant_go_and_ends_its_calls() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    let bell = Bell::new();
+    let mut attendant = bell.attendant(&mount);
+    let pending = read(&mount, file);
+    let attending = std::thread::spawn(move || attendant.attend());
+    fake.next();
+    drop(mount);
+    assert!(matches!(pending.wait().result, Err(Error::Closed)));
+    attending.join().unwrap();
+}
+
+#[test]
+fn a_panic_while_a_loop_is_attended_leaves_nobody_waiting() {
+    struct Panics;
+    impl Task for Panics {
+        fn start(&mut self, _io: &mut Io<'_>) {
+            panic!("a task of this test panics");
+        }
+        fn finished(&mut self, _io: &mut Io<'_>, _token: u64, _done: Done) {}
+        fn ended(&self) -> bool {
+            true
+        }
+    }
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    let bell = Bell::new();
+    let mut attendant = bell.attendant(&mount);
+    let before = read(&mount, file);
+    fake.next();
+    mount.spawn(0, Box::new(Panics));
+    // Whichever of the two threads it hits.
+    bell.ring();
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        attendant.attend();
+        attendant.attend();
+    }));
+    assert!(matches!(before.wait().result, Err(Error::Closed)));
+    assert!(matches!(read(&mount, file).wait().result, Err(Error::Closed)));
+    attendant.attend();
+}
