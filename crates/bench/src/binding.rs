@@ -33,8 +33,8 @@ pub struct Circumstances {
     pub loops: usize,
     /// Operations in flight.
     pub in_flight: u64,
-    /// Median latency in microseconds.
-    pub p50_us: f64,
+    /// Mean latency in microseconds.
+    pub mean_us: f64,
     /// Operations per second.
     pub iops: f64,
 }
@@ -95,13 +95,13 @@ fn processors(samples: &[Sample], known: &Circumstances) -> Option<Binding> {
     (client >= CPU_FULL * known.loops as f64).then(|| Binding::new(Stage::ClientCpu, evidence))
 }
 
-/// Little's law: so many in flight, each for so long, is just this rate.
+/// Little's law: so many in flight, each for so long in the mean, is just this rate.
 fn slots(samples: &[Sample], known: &Circumstances) -> Binding {
     let evidence = format!(
-        "{} in flight at {:.0} us allow {:.0} operations a second, {:.0} were done; cores {:.0} % busy",
+        "{} in flight at {:.0} us in the mean allow {:.0} operations a second, {:.0} were done; cores {:.0} % busy",
         known.in_flight,
-        known.p50_us,
-        known.in_flight as f64 / (known.p50_us.max(1e-3) / 1e6),
+        known.mean_us,
+        known.in_flight as f64 / (known.mean_us.max(1e-3) / 1e6),
         known.iops,
         mean(samples, |sample| sample.busy.busy) * 100.0
     );

@@ -192,7 +192,7 @@ fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize,
         rate,
         loops: known.loops,
         in_flight: u64::from(workload.depth) * u64::from(jobs),
-        p50_us: cell.latency_us.p50,
+        mean_us: cell.latency_us.mean.unwrap_or_default(),
         iops: cell.iops,
     };
     cell.binding = binding(samples, &circumstances);

@@ -84,13 +84,16 @@ pub fn run(
     drop(sender);
     std::thread::sleep(window.warm);
     let busy = Busy::start();
-    let cpu = |mount: &Mount| (mount.statistics().cpu, server_cpu());
-    let (client_before, server_before) = cpu(mount);
-    std::thread::sleep(window.end.saturating_sub(window.warm));
-    let (client_after, server_after) = cpu(mount);
+    let client_cpu = || cpu(&before.threads);
+    let (from, client_before, server_before) = (Instant::now(), client_cpu(), server_cpu());
+    let measured = window.end.saturating_sub(window.warm);
+    std::thread::sleep(measured);
+    let (client_after, server_after, took) = (client_cpu(), server_cpu(), from.elapsed());
     let busy = busy.share();
     let outcomes = collect(&receiver, window.latest() + DRAIN_PATIENCE)?;
-    let used = server_before.zip(server_after);
+    // A busy machine lets this thread sleep for longer than the window lasts, which is what the operations are counted in.
+    let of_window = measured.as_secs_f64() / took.as_secs_f64().max(measured.as_secs_f64());
+    let used = |before: Duration, after: Duration| after.saturating_sub(before).mul_f64(of_window);
     Ok(Sample {
         began,
         read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
@@ -99,12 +102,18 @@ pub fn run(
         loops,
         longest_gap: longest_gap(&outcomes),
         stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
-        client_cpu: client_after.saturating_sub(client_before),
-        server_cpu: used.map(|(before, after)| after.saturating_sub(before)),
-        window: window.end.saturating_sub(window.warm),
+        client_cpu: used(client_before, client_after),
+        server_cpu: server_before.zip(server_after).map(|(before, after)| used(before, after)),
+        window: measured,
         busy,
         ports: Ports::now().since(&ports),
     })
+}
+
+/// Processor time of threads. They are not asked: under load a loop answers when it comes to it, and time would be counted
+/// that lies outside the window.
+pub(crate) fn cpu(threads: &[u32]) -> Duration {
+    threads.iter().filter_map(|thread| transport::threads::cpu(*thread)).sum()
 }
 
 /// Deals the work out over the loops: every loop works on every file, as every connection of a route may carry every

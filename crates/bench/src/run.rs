@@ -286,8 +286,9 @@ impl HalfContext<'_> {
                 let mount = route.mount()?;
                 let placed: Vec<(FileRef, u32)> =
                     prepared.iter().map(|file| (mount.file_ref(file.handle), file.number)).collect();
-                let server_cpu =
-                    || self.group.map(|group| Duration::from_nanos(group.server.statistics().cpu_ns()));
+                let serving = self.group.map(|group| group.server.statistics().loops);
+                let serving = serving.map(|loops| loops.iter().map(|one| one.thread).collect::<Vec<_>>());
+                let server_cpu = || serving.as_deref().map(measure::cpu);
                 let sample =
                     measure::run(&mount, &server_cpu, workload, &placed, self.window(workload.block));
                 samples.push(sample.map_err(|reason| Error::Run {

@@ -477,13 +477,14 @@ impl Engine {
     /// What this loop has counted.
     pub(crate) fn statistics(&self) -> ShardStatistics {
         let count = u16::try_from(self.core.counters.len()).unwrap_or(u16::MAX);
-        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let thread = transport::threads::own();
         ShardStatistics {
             counters: self.core.counters.clone(),
             status: (0..count).map(|path| self.core.table.path(PathId(path))).collect(),
             replays: self.core.replays,
             rdma: self.rdma_counters(),
-            cpu: Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32),
+            thread,
+            cpu: transport::threads::cpu(thread).unwrap_or_default(),
         }
     }
 

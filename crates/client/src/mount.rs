@@ -308,10 +308,11 @@ impl Mount {
                 status: Vec::new(),
             })
             .collect();
-        let mut cpu = Duration::ZERO;
+        let (mut cpu, mut threads) = (Duration::ZERO, Vec::new());
         let (mut replays, mut rdma) = (Replays::default(), transport::rdma::Counters::default());
         for shard in self.inner.shards.iter().filter_map(Shard::statistics) {
             cpu += shard.cpu;
+            threads.push(shard.thread);
             replays.reconciled += shard.replays.reconciled;
             replays.undecided += shard.replays.undecided;
             rdma.add(&shard.rdma);
@@ -320,7 +321,7 @@ impl Mount {
                 path.status.extend(status);
             }
         }
-        Statistics { paths, replays, rdma, cpu }
+        Statistics { paths, replays, rdma, cpu, threads }
     }
 }
 

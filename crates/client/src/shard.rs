@@ -81,6 +81,7 @@ pub(crate) struct ShardStatistics {
     pub status: Vec<Option<PathStatus>>,
     pub replays: Replays,
     pub rdma: transport::rdma::Counters,
+    pub thread: u32,
     pub cpu: Duration,
 }
 

@@ -110,4 +110,7 @@ pub struct Statistics {
     pub rdma: transport::rdma::Counters,
     /// CPU time of the mount's loops.
     pub cpu: Duration,
+    /// Their threads, by the system's numbers: what each uses can be had without asking the loops, which answer when they
+    /// come to it (`transport::threads`).
+    pub threads: Vec<u32>,
 }

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::group::Group;
 use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
-use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics, thread_cpu_ns};
+use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
 use connection::{Close, Connection, Step, Surroundings, Workspace};
 use listeners::Listeners;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller};
-use transport::{Scratch, socket};
+use transport::{Scratch, socket, threads};
 
 /// A loop with connections wakes up this often, to see whether it slept and who has been silent.
 const TICK: Duration = Duration::from_millis(250);
@@ -117,7 +117,7 @@ impl EventLoop {
 
     /// Runs until it is told to stop, or a drain has ended.
     pub fn run(mut self) {
-        self.statistics.thread = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0);
+        self.statistics.thread = threads::own();
         let mut events = Events::new();
         while !self.is_finished() {
             let watched = !self.connections.is_empty();
@@ -539,7 +539,8 @@ impl EventLoop {
                 node.connections.push(connection.statistics(self.index, self.alive));
             }
         }
-        let cpu_ns = thread_cpu_ns(self.statistics.thread);
+        let cpu = threads::cpu(self.statistics.thread).unwrap_or_default();
+        let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         LoopReport {
             index: self.index,
             statistics: LoopStatistics { cpu_ns, ..self.statistics.clone() },

@@ -414,15 +414,6 @@ impl Statistics {
     }
 }
 
-/// CPU time of a thread of this process, in nanoseconds; 0 where the system does not tell.
-pub(crate) fn thread_cpu_ns(thread: u32) -> u64 {
-    // The first number of schedstat is the time spent on the CPU.
-    std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"))
-        .ok()
-        .and_then(|text| text.split_whitespace().next()?.parse().ok())
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ pub mod poll;
 pub mod rdma;
 pub mod socket;
 mod stream;
+pub mod threads;
 
 use std::io::{IoSlice, IoSliceMut};
 

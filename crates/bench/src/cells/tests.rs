@@ -110,7 +110,12 @@ fn what_binds_is_the_limit_that_was_reached() {
     let reads = (OPS / 4 * 3 * BLOCK) as f64 / 1e9;
     for (known, busy, stage, evidence) in [
         (Known { pace: pace(reads), ..known(&plain) }, 0.5, Stage::Pace, "the pace of each node: 100 %"),
-        (Known { pace: pace(1.0), ..known(&plain) }, 0.5, Stage::Slots, "6 in flight at 500 us allow 1"),
+        (
+            Known { pace: pace(1.0), ..known(&plain) },
+            0.5,
+            Stage::Slots,
+            "6 in flight at 500 us in the mean allow 1",
+        ),
         (Known { links_gbytes_per_s: Some(reads), ..known(&plain) }, 0.5, Stage::Link, "100 % of the 0.2"),
         (known(&asked), 0.99, Stage::Rate, "100 % of the 7500 operations a second"),
         (known(&plain), 0.99, Stage::Cpu, "cores at 99 % (client 0.40, server 0.20"),

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use transport::threads;
+
 use super::{Error, Side};
 
 /// What one connection has completed. In a cache line of its own (and the one that is fetched with it), so that
@@ -20,7 +22,7 @@ struct State {
     begun: bool,
     failure: Option<Error>,
     /// Threads that drive serving ends and no others.
-    serving: Vec<i32>,
+    serving: Vec<u32>,
 }
 
 /// What the workers of a try share.
@@ -81,7 +83,7 @@ impl Shared {
         let mut state = self.lock();
         state.arrived += 1;
         if side == Some(Side::Serving) {
-            state.serving.push(rustix::thread::gettid().as_raw_nonzero().get());
+            state.serving.push(threads::own());
         }
         self.changed.notify_all();
         while !state.begun && !self.stopped() {
@@ -93,11 +95,8 @@ impl Shared {
     /// no such account.
     pub(super) fn serving_cpu(&self) -> Option<Duration> {
         let state = self.lock();
-        let of_thread = |thread: &i32| {
-            let account = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-            account.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
-        };
-        (!state.serving.is_empty()).then(|| state.serving.iter().map(of_thread).sum())?
+        let of_all = || state.serving.iter().map(|thread| threads::cpu(*thread)).sum();
+        (!state.serving.is_empty()).then(of_all)?
     }
 
     /// A worker has ended: before the end of the try only by a failure.

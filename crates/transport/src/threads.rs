@@ -1,0 +1,34 @@
+//! What the system says of a thread of this process.
+
+use std::time::Duration;
+
+/// The system's number of the thread that asks.
+#[must_use]
+pub fn own() -> u32 {
+    u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0)
+}
+
+/// Processor time that a thread has used; `None` where it has ended, or the system keeps no such account.
+///
+/// Nobody is asked but the system, so the answer is of this moment however busy the thread is.
+#[must_use]
+pub fn cpu(thread: u32) -> Option<Duration> {
+    // The first number of schedstat is the time spent on the processor, in nanoseconds.
+    let account = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    account.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_uses_time_and_one_that_is_not_there_has_none() {
+        let before = cpu(own()).unwrap();
+        let mut sum = 0_u64;
+        while cpu(own()).unwrap() == before {
+            sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
+        }
+        assert_eq!(cpu(0), None);
+    }
+}
