@@ -4,7 +4,8 @@
 //! No messages go beside them. The ends of all connections are on this machine, as those of the embedded group.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,21 +21,31 @@ use crate::machine;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Memory of one end of one connection: with larger windows fewer blocks are in flight.
 const WINDOW_BYTES_MAX: usize = 64 << 20;
+/// The measured time holds this many times the blocks in flight: they share the device and are done at nearly the same
+/// moment, so that a shorter time counts by chance one such moment more or less.
+const ROUNDS: u64 = 4;
+/// With so many blocks, or after so long with any.
+const LONGER: Duration = Duration::from_secs(10);
 /// How long a wait lasts before the time is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How completions are waited for.
+/// How completions are waited for, and by how many threads. A device in software works where it is asked to, so that one
+/// thread has one processor's worth of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// By asking again and again, which takes a processor.
     Asking,
     /// By the device's notices, as the server's loops do.
     Notices,
+    /// By asking, with a thread for each processor.
+    AskingPerCpu,
+    /// By notices, with a thread for each processor.
+    NoticesPerCpu,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Self; 2] = [Self::Asking, Self::Notices];
+    pub const ALL: [Self; 4] = [Self::Asking, Self::Notices, Self::AskingPerCpu, Self::NoticesPerCpu];
 
     /// How records call it.
     #[must_use]
@@ -42,6 +53,20 @@ impl Mode {
         match self {
             Self::Asking => "raw verbs, one thread that asks for completions",
             Self::Notices => "raw verbs, one thread that waits for notices",
+            Self::AskingPerCpu => "raw verbs, a thread per CPU that asks for completions",
+            Self::NoticesPerCpu => "raw verbs, a thread per CPU that waits for notices",
+        }
+    }
+
+    const fn by_notices(self) -> bool {
+        matches!(self, Self::Notices | Self::NoticesPerCpu)
+    }
+
+    /// Threads for so many connections.
+    fn threads(self, connections: usize) -> usize {
+        match self {
+            Self::Asking | Self::Notices => 1,
+            Self::AskingPerCpu | Self::NoticesPerCpu => machine::cpus().min(connections).max(1),
         }
     }
 }
@@ -84,7 +109,7 @@ pub enum Error {
     Wait(#[from] rustix::io::Errno),
 }
 
-/// Moves blocks for so long, and for longer where none was complete in that time.
+/// Moves blocks for so long, and for longer where few were complete in that time.
 ///
 /// # Errors
 /// [`Error`].
@@ -94,10 +119,20 @@ pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Er
     for pair in &mut pairs {
         pair.fill()?;
     }
-    run(&mut pairs, mode, time / 4)?;
-    let busy = machine::Busy::start();
-    let (moved, took) = run(&mut pairs, mode, time)?;
-    let iops = moved as f64 / took;
+    let share = pairs.len().div_ceil(mode.threads(pairs.len())).max(1);
+    let threads = pairs.len().div_ceil(share);
+    let (warm, satisfied) = (Barrier::new(threads + 1), AtomicUsize::new(0));
+    let (iops, busy) = std::thread::scope(|scope| {
+        let work = |pairs| {
+            scope
+                .spawn(|| drive(pairs, mode, time, &Together { warm: &warm, satisfied: &satisfied, threads }))
+        };
+        let workers: Vec<_> = pairs.chunks_mut(share).map(work).collect();
+        warm.wait();
+        let busy = machine::Busy::start();
+        let rates = workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Stalled)));
+        Ok::<_, Error>((rates.sum::<Result<f64, _>>()?, busy))
+    })?;
     Ok(Try {
         mode,
         iops,
@@ -107,8 +142,45 @@ pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Er
     })
 }
 
-/// Keeps all windows full for so long. Gives the blocks that were moved, and the seconds that took.
-fn run(pairs: &mut [Pair], mode: Mode, time: Duration) -> Result<(u64, f64), Error> {
+/// What the threads of a try wait for: that all are warm, and that all have moved enough. Until then each goes on, so that none
+/// has the device to itself in its measured time.
+#[derive(Debug)]
+struct Together<'a> {
+    warm: &'a Barrier,
+    satisfied: &'a AtomicUsize,
+    threads: usize,
+}
+
+/// One thread's part: gives its blocks per second.
+fn drive(pairs: &mut [Pair], mode: Mode, time: Duration, all: &Together<'_>) -> Result<f64, Error> {
+    let in_flight = pairs.iter().map(|pair| pair.depth as u64).sum();
+    let warmed = run(pairs, mode, time / 4, in_flight, || true);
+    all.warm.wait();
+    let mut told = false;
+    let measured = warmed.and_then(|_| {
+        run(pairs, mode, time, ROUNDS * in_flight, || {
+            if !std::mem::replace(&mut told, true) {
+                all.satisfied.fetch_add(1, Ordering::Relaxed);
+            }
+            all.satisfied.load(Ordering::Relaxed) >= all.threads
+        })
+    });
+    if measured.is_err() {
+        // Nobody waits for this one.
+        all.satisfied.fetch_add(all.threads, Ordering::Relaxed);
+    }
+    measured.map(|(moved, took)| moved as f64 / took)
+}
+
+/// Keeps all windows full for so long, until `enough` blocks were moved, and on until it may end. Gives how many were moved,
+/// and the seconds that took.
+fn run(
+    pairs: &mut [Pair],
+    mode: Mode,
+    time: Duration,
+    enough: u64,
+    mut may_end: impl FnMut() -> bool,
+) -> Result<(u64, f64), Error> {
     let (began, mut moved) = (Instant::now(), 0);
     loop {
         let mut progress = 0;
@@ -117,13 +189,14 @@ fn run(pairs: &mut [Pair], mode: Mode, time: Duration) -> Result<(u64, f64), Err
         }
         moved += progress;
         let elapsed = began.elapsed();
-        if elapsed >= time && moved > 0 {
+        let satisfied = elapsed >= time && (moved >= enough || moved > 0 && elapsed >= time + LONGER);
+        if satisfied && may_end() {
             return Ok((moved, elapsed.as_secs_f64()));
         }
         if elapsed > time + PATIENCE {
             return Err(Error::Stalled);
         }
-        if progress == 0 && mode == Mode::Notices {
+        if progress == 0 && mode.by_notices() {
             for pair in &mut *pairs {
                 pair.queue.arm()?;
                 progress += pair.take()?;
