@@ -9,24 +9,15 @@ server's CPU time for one, each with the lowest and highest run.
 """
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 
-PORTS, SPANS = {"off": 42071, "on": 42072}, {"off": 0, "on": 100}
+import turns
+
+PORTS, SPANS = {"off": "42071", "on": "42072"}, {"off": 0, "on": 100}
 WORKLOADS = [("randread", 4 << 10, 1, 1), ("randread", 4 << 10, 32, 1), ("randread", 4 << 10, 32, 4),
              ("randwrite", 4 << 10, 32, 1), ("randwrite", 4 << 10, 32, 4), ("read", 64 << 10, 32, 2)]
 MIB = 64
-
-
-def cpu_seconds(pid):
-    """CPU time that the threads of a process have used."""
-    total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        total += int(open(f"/proc/{pid}/task/{thread}/schedstat").read().split()[0])
-    return total / 1e9
 
 
 def start_server(options, name, directory):
@@ -35,25 +26,13 @@ def start_server(options, name, directory):
         file.write(f'busy_poll_us = {SPANS[name]}\n[[node]]\nlisten = ["127.0.0.1:{PORTS[name]}"]\n'
                    '[[export]]\npath = "/export"\nmem = "1GiB"\nallow = ["127.0.0.0/8"]\nrw = true\n'
                    'root_squash = false\n')
-    server = subprocess.Popen([options.trunkline, "serve", "--config", path], stdout=subprocess.PIPE, text=True)
-    while "ready" not in (line := server.stdout.readline()):
-        if not line:
-            sys.exit("the server does not start")
-    return server
+    return turns.start_server(options.trunkline, "--config", path)
 
 
 def measure(options, name, server, work):
-    mode, block, depth, connections = work
-    served = cpu_seconds(server.pid)
-    command = [options.load, "127.0.0.1", str(PORTS[name]), str(PORTS[name]), "/export", mode, str(block), str(depth),
-               str(connections), str(options.seconds), str(MIB), f"busypoll={SPANS[name]}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    served = cpu_seconds(server.pid) - served
-    values = dict(word.split("=") for word in done.stdout.split() if "=" in word)
-    return {"work": mode, "block": block, "depth": depth, "connections": connections, "busy_poll": name,
-            "iops": float(values["iops"]), "server_us": round(served * 1e6 / int(values["operations"]), 2)}
+    spans = f"busypoll={SPANS[name]}"
+    run = turns.measure(options.load, server, PORTS[name], work, options.seconds, MIB, spans)
+    return {**run, "busy_poll": name}
 
 
 def show(runs, work):
@@ -81,15 +60,11 @@ def main():
             for name in PORTS:
                 servers[name] = start_server(options, name, directory)
                 measure(options, name, servers[name], ("fill", 1 << 20, 16, 4))
-            for turn in range(options.turns):
-                for work in WORKLOADS:
-                    for name in sorted(PORTS, reverse=turn % 2 == 0):
-                        runs.append(measure(options, name, servers[name], work))
-                        print(json.dumps(runs[-1]), flush=True)
+            for work, name in turns.by_turns(options.turns, WORKLOADS, PORTS):
+                runs.append(measure(options, name, servers[name], work))
+                print(json.dumps(runs[-1]), flush=True)
         finally:
-            for server in servers.values():
-                server.terminate()
-                server.wait()
+            turns.end(servers.values())
     for work in WORKLOADS:
         show(runs, work)
 

@@ -17,56 +17,22 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 
-PORTS, DISTURBED = {"mem": "42061", "dir": "42062"}, 0.10
+import turns
+
+PORTS = {"mem": "42061", "dir": "42062"}
 WORKLOADS = [("read", 1 << 20, 16), ("read", 64 << 10, 32), ("randread", 4 << 10, 32), ("write", 1 << 20, 16),
              ("write", 64 << 10, 32), ("randwrite", 4 << 10, 32)]
-CLOCK = os.sysconf("SC_CLK_TCK")
-
-
-def busy_seconds():
-    """CPU time that the whole machine has used."""
-    user, nice, system, _idle, _wait, interrupt, soft = map(int, open("/proc/stat").readline().split()[1:8])
-    return (user + nice + system + interrupt + soft) / CLOCK
-
-
-def cpu_seconds(pid):
-    """CPU time that the threads of a process have used."""
-    total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        total += int(open(f"/proc/{pid}/task/{thread}/schedstat").read().split()[0])
-    return total / 1e9
 
 
 def start_server(options, name, *store):
-    server = subprocess.Popen([options.trunkline, "serve", *store, "--listen", f"127.0.0.1:{PORTS[name]}"],
-                              stdout=subprocess.PIPE, text=True)
-    while "ready" not in (line := server.stdout.readline()):
-        if not line:
-            sys.exit("the server does not start")
-    return server
+    return turns.start_server(options.trunkline, *store, "--listen", f"127.0.0.1:{PORTS[name]}")
 
 
 def measure(options, name, server, work):
-    """One run: speed, the server's CPU time for an operation, and the share of the machine that others used."""
-    mode, block, depth = work
-    began, busy, served, clients = time.time(), busy_seconds(), cpu_seconds(server.pid), os.times()
-    command = [options.load, "127.0.0.1", PORTS[name], PORTS[name], "/export", mode, str(block), str(depth),
-               str(options.connections), str(options.seconds), str(options.mib)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    after, served = os.times(), cpu_seconds(server.pid) - served
-    ours = served + sum(after[2:4]) - sum(clients[2:4])
-    others = max(0.0, (busy_seconds() - busy - ours) / (time.time() - began) / os.cpu_count())
-    values = dict(word.split("=") for word in done.stdout.split() if "=" in word)
-    return {"work": mode, "block": block, "store": name, "gbytes_per_s": float(values["gbytes_per_s"]),
-            "iops": float(values["iops"]), "server_us": served * 1e6 / int(values["operations"]),
-            "others": round(others, 3), "calm": others < DISTURBED}
+    work = (*work, options.connections)
+    return {**turns.measure(options.load, server, PORTS[name], work, options.seconds, options.mib), "store": name}
 
 
 def show(runs, work):
@@ -105,15 +71,11 @@ def main():
         servers["dir"] = start_server(options, "dir", "--dir", f"{place}/export", "--state", f"{place}/state")
         for name, server in servers.items():
             measure(options, name, server, ("fill", 1 << 20, 16))
-        for turn in range(options.turns):
-            for work in works:
-                for name in sorted(PORTS, reverse=turn % 2 == 0):
-                    runs.append(measure(options, name, servers[name], work))
-                    print(json.dumps(runs[-1]), flush=True)
+        for work, name in turns.by_turns(options.turns, works, PORTS):
+            runs.append(measure(options, name, servers[name], work))
+            print(json.dumps(runs[-1]), flush=True)
     finally:
-        for server in servers.values():
-            server.terminate()
-            server.wait()
+        turns.end(servers.values())
         shutil.rmtree(place)
     for work in works:
         show(runs, work)
