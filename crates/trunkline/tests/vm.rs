@@ -48,6 +48,7 @@ fn lab() -> &'static Vm {
             "rpcbind",
             "setpriv",
             "showmount",
+            "strace",
             "xfs_quota",
         ] {
             let _ = require_program(program);

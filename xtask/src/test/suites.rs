@@ -56,6 +56,7 @@ const VM_PACKAGES: &[&str] = &[
     "qemu-system-x86",
     "rdma-core",
     "rpcbind",
+    "strace",
     "util-linux",
     "xfsprogs",
 ];

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use verbs::{Alive, alive};
 
 /// Starts the server, once for all cases: TCP, and RDMA on the usual port.
-fn served() {
+pub(super) fn served() {
     static SERVED: OnceLock<()> = OnceLock::new();
     SERVED.get_or_init(|| {
         sh("modprobe nfsd; modprobe rpcrdma

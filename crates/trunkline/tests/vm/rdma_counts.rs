@@ -1,11 +1,16 @@
-//! What operations cost over RDMA, in counts, which depend on no machine: work requests, completions and interrupts of
-//! both ends. Both are in one process in the guest; the test asks for itself to be run there.
+//! What operations cost over RDMA, in counts, which depend on no machine: work requests, completions, interrupts and system
+//! calls of both ends, and of the Linux kernel's what it tells. Both ends are in one process in the guest; the tests ask for
+//! themselves to be run there.
 
-use crate::guest::{is_in_guest, passes_in};
+use crate::guest::{again, is_in_guest, passes_in};
+use crate::kernel_server::served;
 use crate::{alone, lab};
 use client::File;
 use client::Mount;
 use server::{Config, Server};
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
 use transport::rdma::Counters;
 
 /// Operations of one turn, one after the other.
@@ -26,6 +31,13 @@ struct Mark {
     server_moves: [u64; 2],
 }
 
+/// What of the environment says that the process is traced, and only does the operations.
+const TRACED: &str = "TRUNKLINE_TRACED";
+/// System calls that one operation may take of a loop, at one call in flight. A message that goes and one that comes bring a
+/// notice each: it is waited for, taken, looked behind, and the next is asked for. Telling the device of the work is one more, an
+/// RDMA read by the server five; being woken by who submits takes two, and waking that one.
+const SYSTEM_CALLS_MAX: f64 = 4.0 + 4.0 + 1.0 + 5.0;
+
 /// The client sends a message and gets one; the server moves the payload by one RDMA operation.
 const MARKS: [Mark; 3] = [
     Mark { name: "READ of 64 KiB", bytes: 64 << 10, writes: false, server_moves: [1, 0] },
@@ -45,14 +57,193 @@ fn a_read_and_a_write_take_no_more_work_requests_completions_and_interrupts_than
     );
 }
 
-fn marks_are_held() {
+#[test]
+fn the_kernels_ends_move_as_much_by_as_many_messages_as_ours() {
+    if is_in_guest() {
+        kernels_client();
+        return kernels_server();
+    }
+    let _turn = alone();
+    served();
+    passes_in(lab().client(), "rdma_counts::the_kernels_ends_move_as_much_by_as_many_messages_as_ours");
+}
+
+#[test]
+fn a_read_and_a_write_take_few_system_calls() {
+    const NAME: &str = "rdma_counts::a_read_and_a_write_take_few_system_calls";
+    if !is_in_guest() {
+        let _turn = alone();
+        return passes_in(lab().client(), NAME);
+    }
+    if std::env::var_os(TRACED).is_some() {
+        let (_server, mount) = both_ends();
+        let file = counted_file(&mount);
+        for mark in MARKS {
+            // What is warm stays out of the count, which `getppid`, that nothing else calls, opens and closes.
+            operate(&file, mark);
+            let _ = rustix::process::getppid();
+            operate(&file, mark);
+            let _ = rustix::process::getppid();
+        }
+        return;
+    }
+    let again = again(NAME);
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-Y", "-qq", "-e", "signal=none", "-o", "/root/trace"]);
+    traced.arg(again.get_program()).args(again.get_args()).env(TRACED, "1");
+    let output = traced.output().expect("strace can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let trace = fs::read_to_string("/root/trace").expect("it is written");
+    let parts: Vec<&str> = trace.split("getppid(").collect();
+    assert_eq!(parts.len(), 2 * MARKS.len() + 1, "the marks");
+    for (mark, part) in MARKS.iter().zip(parts.iter().skip(1).step_by(2)) {
+        for thread in ["tl-mount", "tl-serve"] {
+            let calls = system_calls(part, thread);
+            let per_operation = calls.values().sum::<u64>() as f64 / OPERATIONS as f64;
+            println!("{}, {thread}: {per_operation:.2} system calls: {calls:?}", mark.name);
+            assert!(per_operation <= SYSTEM_CALLS_MAX, "{}, {thread}: {calls:?}", mark.name);
+            assert!(per_operation >= 1.0, "nothing waits for free: {}, {thread}: {calls:?}", mark.name);
+        }
+    }
+}
+
+/// How often threads of this name began which call. Left out is the clock, which is one only where the kernel cannot show it to
+/// programs, as on an emulated processor.
+fn system_calls<'a>(trace: &'a str, thread: &str) -> BTreeMap<&'a str, u64> {
+    let mut calls = BTreeMap::new();
+    for line in trace.lines() {
+        let Some((_, rest)) = line.split_once('<') else { continue };
+        let Some((name, call)) = rest.split_once("> ") else { continue };
+        let call = call.trim_start();
+        let (call, _) = call.split_once('(').unwrap_or((call, ""));
+        if name.starts_with(thread) && !call.starts_with("<...") && call != "clock_gettime" {
+            *calls.entry(call).or_default() += 1;
+        }
+    }
+    calls
+}
+
+/// A server and a mount of it over one connection, both in this process.
+fn both_ends() -> (Server, Mount) {
     let mut config = Config::quick(16 << 20, "/export", &["10.77.1.2:12080".parse().expect("an address")]);
     config.add_rdma(&["10.77.1.2:20080".parse().expect("an address")]);
     let server = Server::start(config).expect("the guest has a device");
     let options = "proto=rdma,port=20080,mountport=12080,nconnect=1";
     let mount = Mount::connect("10.77.1.2:/export", options).expect("the server is there");
+    (server, mount)
+}
+
+fn counted_file(mount: &Mount) -> File {
     let file = mount.create_file(b"/counted", 0o644).expect("it is writable");
     file.write_all_at(&[7; 64 << 10], 0).expect("it is written");
+    file
+}
+
+/// What the kernel's client counts of a connection over RDMA (the line `xprt: rdma` of `/proc/self/mountstats`).
+#[derive(Debug, Clone, Copy)]
+struct KernelCounts {
+    sends: u64,
+    receives: u64,
+    /// Chunks that the server reads, and that it writes.
+    chunks: [u64; 2],
+}
+
+impl KernelCounts {
+    fn now() -> Self {
+        let text = fs::read_to_string("/proc/self/mountstats").expect("the system tells");
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix("xprt:\trdma "));
+        let counts = line.unwrap_or_else(|| panic!("it is mounted over RDMA: {text}")).split_whitespace();
+        let counts: Vec<u64> = counts.map(|count| count.parse().unwrap_or(0)).collect();
+        let [_, _, _, _, _, sends, receives, _, _, _, read, written, ..] = *counts else {
+            panic!("{counts:?}")
+        };
+        Self { sends, receives, chunks: [read, written] }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            sends: self.sends - before.sends,
+            receives: self.receives - before.receives,
+            chunks: [0, 1].map(|kind| self.chunks[kind] - before.chunks[kind]),
+        }
+    }
+}
+
+/// The kernel's client on our server: its calls take as many messages and RDMA operations of our server as our client's.
+fn kernels_client() {
+    let (server, mount) = both_ends();
+    drop((counted_file(&mount), mount));
+    let directory = "/mnt/rdma-counted";
+    fs::create_dir_all(directory).expect("it can be made");
+    let options = "vers=3,proto=rdma,port=20080,mountport=12080,mountproto=tcp,nolock,nconnect=1";
+    run(Command::new("mount").args(["-t", "nfs", "-o", options, "10.77.1.2:/export", directory]));
+    let file = format!("{directory}/counted");
+    for mark in MARKS {
+        let (from, to, direct) = match mark.writes {
+            true => ("/dev/zero", file.as_str(), ["oflag=direct", "conv=notrunc"].as_slice()),
+            false => (file.as_str(), "/dev/null", ["iflag=direct"].as_slice()),
+        };
+        // A file shorter than all blocks: one block, as often.
+        let one = || {
+            let mut dd = Command::new("dd");
+            dd.args([format!("if={from}"), format!("of={to}"), format!("bs={}", mark.bytes)]);
+            run(dd.args(["count=1", "status=none"]).args(direct));
+        };
+        one();
+        let (before, served_before) = (KernelCounts::now(), work_of(&server));
+        (0..OPERATIONS).for_each(|_| one());
+        let (kernel, ours) = (KernelCounts::now().since(before), since(&work_of(&server), &served_before));
+        let ours = ours.expect("counters grow");
+        println!("{OPERATIONS} times {} by the kernel's client: {kernel:?}, our server {ours:?}", mark.name);
+        let [writes, reads] = mark.server_moves.map(|each| each * OPERATIONS);
+        assert_eq!([ours.writes, ours.reads], [writes, reads], "{}", mark.name);
+        // It asks for attributes beside them, so that it sends more; each call of it is one message, and one is its answer.
+        assert_eq!(kernel.chunks, [reads, writes], "{}", mark.name);
+        assert!(kernel.sends.abs_diff(ours.sends) <= SPARE, "{}: {kernel:?}, {ours:?}", mark.name);
+        assert!(kernel.receives.abs_diff(ours.sends) <= SPARE, "{}: {kernel:?}, {ours:?}", mark.name);
+        let in_and_out = 2 * ours.sends + writes + reads + SPARE;
+        assert!(ours.work() <= in_and_out, "{}: {ours:?}", mark.name);
+    }
+    run(Command::new("umount").arg(directory));
+}
+
+/// Our client on the kernel's server, beside what that counts of all its connections.
+fn kernels_server() {
+    let mount = Mount::connect("10.77.1.2:/srv/export", "proto=rdma,nconnect=1").expect("it mounts");
+    let file = counted_file(&mount);
+    // The first turn registers memory.
+    for mark in MARKS {
+        operate(&file, mark);
+        let (before, kernel_before) = (mount.statistics().rdma, kernels_moves());
+        operate(&file, mark);
+        let (after, kernel_after) = (mount.statistics().rdma, kernels_moves());
+        let ours = since(&after, &before).expect("counters grow");
+        let kernel = [0, 1].map(|kind| kernel_after[kind] - kernel_before[kind]);
+        println!("{OPERATIONS} times {}: our client {ours:?}, the kernel's server {kernel:?}", mark.name);
+        hold(mark, ours, [0, 0]);
+        assert_eq!(kernel, mark.server_moves.map(|each| each * OPERATIONS), "{}", mark.name);
+    }
+    drop(file);
+    mount.remove(mount.root(), b"counted").expect("it is there");
+}
+
+/// RDMA writes and reads of the kernel's server.
+fn kernels_moves() -> [u64; 2] {
+    ["write", "read"].map(|kind| {
+        let said = fs::read_to_string(format!("/proc/sys/sunrpc/svc_rdma/rdma_stat_{kind}"));
+        said.expect("the module is loaded").trim().parse().expect("a number")
+    })
+}
+
+#[track_caller]
+fn run(command: &mut Command) {
+    let output = command.output().expect("it can be run");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn marks_are_held() {
+    let (server, mount) = both_ends();
+    let file = counted_file(&mount);
     for mark in MARKS {
         let turns = (0..TURNS).filter_map(|_| turn(&server, &mount, &file, mark));
         let least = turns.min_by_key(|ends| ends.iter().map(Counters::work).sum::<u64>());
@@ -83,19 +274,26 @@ fn hold(mark: Mark, done: Counters, [writes, reads]: [u64; 2]) {
 
 /// What the client and the server do for so many operations. `None` where a loop was too slow to say what it has done.
 fn turn(server: &Server, mount: &Mount, file: &File, mark: Mark) -> Option<[Counters; 2]> {
-    let now = || {
-        let mut served = Counters::default();
-        server.statistics().nodes.iter().for_each(|node| served.add(&node.rdma));
-        [mount.statistics().rdma, served]
-    };
+    let now = || [mount.statistics().rdma, work_of(server)];
     let before = now();
+    operate(file, mark);
+    let after = now();
+    Some([since(&after[0], &before[0])?, since(&after[1], &before[1])?])
+}
+
+/// All operations of a turn, one after the other.
+fn operate(file: &File, mark: Mark) {
     for _ in 0..OPERATIONS {
         let buffer = vec![7; mark.bytes];
         let pending = if mark.writes { file.write_at(buffer, 0) } else { file.read_at(buffer, 0) };
         pending.wait().result.expect("it is done");
     }
-    let after = now();
-    Some([since(&after[0], &before[0])?, since(&after[1], &before[1])?])
+}
+
+fn work_of(server: &Server) -> Counters {
+    let mut served = Counters::default();
+    server.statistics().nodes.iter().for_each(|node| served.add(&node.rdma));
+    served
 }
 
 fn since(after: &Counters, before: &Counters) -> Option<Counters> {
