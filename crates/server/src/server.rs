@@ -130,6 +130,7 @@ impl Server {
             let peers = Arc::clone(&server.peers);
             server.datagrams = Some(Datagrams::start(rpcbind.sockets, Arc::clone(&group), peers)?);
         }
+        let over_rdma = server.rdma_addresses.iter().any(|of_node| !of_node.is_empty());
         for (index, poller) in pollers.into_iter().enumerate() {
             let (peers, off_loop) = (Arc::clone(&server.peers), Arc::clone(&server.off_loop));
             let busy = BusyPoll::new(busy_poll);
@@ -137,10 +138,8 @@ impl Server {
             // The first loop accepts for all; what it accepts goes to the loop with the fewest connections.
             let listening = event_loop.listen(std::mem::take(&mut bound));
             listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
-            let thread =
-                std::thread::Builder::new().name(format!("tl-serve-{index}")).spawn(|| event_loop.run());
             // On a failure the drop of `server` ends the loops that run already.
-            server.threads.push(thread.map_err(|error| Error::System { what: "a thread", error })?);
+            server.threads.push(start_loop(index, event_loop, over_rdma)?);
         }
         let peers = Arc::clone(&server.peers);
         server.presence = match (rpcbind.found, rpcbind.waiting) {
@@ -320,6 +319,18 @@ fn listen(config: &Config, sockets: Vec<TcpListener>) -> Result<Vec<BoundListene
         Some((address, _)) => Err(Error::Unclaimed { address: *address }),
         None => Ok(bound),
     }
+}
+
+/// Runs a loop on a thread of its own. One that has RDMA's descriptors must stay who it is.
+fn start_loop(index: usize, event_loop: EventLoop, over_rdma: bool) -> Result<JoinHandle<()>, Error> {
+    let run = move || {
+        if over_rdma {
+            store::keep_identity();
+        }
+        event_loop.run();
+    };
+    let thread = std::thread::Builder::new().name(format!("tl-serve-{index}")).spawn(run);
+    thread.map_err(|error| Error::System { what: "a thread", error })
 }
 
 /// Listens on all addresses over RDMA, and tells them node by node.

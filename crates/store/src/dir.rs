@@ -40,6 +40,7 @@ use crate::payload::{Landing, Place, Segment};
 use cache::Cache;
 use groups::Groups;
 use identity::Identity;
+pub use identity::keep_identity;
 use map::Map;
 pub(crate) use mapping::Mapped;
 pub use mapping::distrust;

@@ -13,7 +13,7 @@ pub mod interface;
 pub mod mem;
 mod payload;
 
-pub use dir::{DirOptions, DirStore, Moment, OpenError, distrust};
+pub use dir::{DirOptions, DirStore, Moment, OpenError, distrust, keep_identity};
 pub use interface::{
     Attributes, Caller, Change, DirectoryEnd, Entry, Error, Kind, Limits, NAME_BYTES_MAX, NewObject,
     ObjectId, ReadEnd, Result, SetAttributes, SetTime, Space, Stability, Store, Time, WeakAttributes,

@@ -1,6 +1,6 @@
 //! READ, WRITE and COMMIT.
 
-use super::identity::{ActingUser, prepare_thread};
+use super::identity::{ActingUser, is_kept, prepare_thread};
 use super::mapping::{self, Mapped};
 use super::moment::{self, Seen};
 use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
@@ -243,6 +243,9 @@ impl Shared {
         data: &[u8],
         stability: Stability,
     ) -> Option<(Change, Result<Written>)> {
+        if is_kept() {
+            return None;
+        }
         // In memory there is nothing to sync.
         if (stability != Stability::Unstable && !self.memory) || data.is_empty() {
             return None;

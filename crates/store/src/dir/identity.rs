@@ -12,6 +12,7 @@ use std::io::Write;
 
 thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
+    static KEPT: Cell<bool> = const { Cell::new(false) };
     /// The user that this thread was last seen to become; root stands for none.
     static SEEN_TO_WORK: Cell<u32> = const { Cell::new(0) };
 }
@@ -142,8 +143,23 @@ fn end() -> ! {
     std::process::abort()
 }
 
+/// Has this thread keep its identity and its capabilities for as long as it lives. What would change them is not done at once
+/// here, and is left to a thread that may wait.
+///
+/// For threads that use RDMA: the system takes nothing on its descriptors from a thread whose credentials are not the very
+/// ones that they were opened with, not even if all is again as it was.
+pub fn keep_identity() {
+    KEPT.set(true);
+}
+
+/// Whether this thread has been told to.
+pub(super) fn is_kept() -> bool {
+    KEPT.get()
+}
+
 /// Makes this thread fit to change files: modes are taken as they are given, and quotas hold.
 pub(super) fn prepare_thread() {
+    debug_assert!(!is_kept(), "this thread's capabilities must stay as they are");
     if PREPARED.replace(true) {
         return;
     }

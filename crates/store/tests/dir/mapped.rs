@@ -147,3 +147,23 @@ fn a_commit_and_a_stable_write_wait_for_nothing_in_memory() {
         assert!(store.commit_now(directory, 0, 0).is_none(), "left to a worker, who has the words for it");
     });
 }
+
+#[test]
+fn a_thread_that_is_to_keep_its_identity_writes_nothing_at_once() {
+    as_root_and_not("mapped::a_thread_that_is_to_keep_its_identity_writes_nothing_at_once", || {
+        let home = Home::new();
+        let Some((store, made)) = filled(&home) else { return };
+        let write = || {
+            store.access(ROOT, made, 2).unwrap();
+            store.write_now(ROOT, made, 0, b"new", Stability::Unstable)
+        };
+        while write().is_none() {}
+        std::thread::scope(|scope| {
+            let kept = scope.spawn(|| {
+                store::keep_identity();
+                write().is_none()
+            });
+            assert!(kept.join().unwrap());
+        });
+    });
+}
