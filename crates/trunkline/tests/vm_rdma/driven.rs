@@ -69,7 +69,16 @@ impl Driven {
     #[track_caller]
     fn hear(&mut self, line: &str) {
         let began = Instant::now();
-        while !self.said.lines().any(|said| said == line) {
+        // What comes after it is kept: it may be what is waited for next.
+        let after = |said: &str| {
+            let said = format!("\n{said}");
+            said.split_once(&format!("\n{line}\n")).map(|(_, rest)| rest.to_owned())
+        };
+        loop {
+            if let Some(rest) = after(&self.said) {
+                self.said = rest;
+                return;
+            }
             match self.running.next_within(SOON.saturating_sub(began.elapsed())) {
                 Ok(Some(event)) => self.said.push_str(&text(&event)),
                 other => {
@@ -81,7 +90,6 @@ impl Driven {
                 }
             }
         }
-        self.said.clear();
     }
 }
 

@@ -1,5 +1,5 @@
-//! Trouble under a load over RDMA: connections torn in the middle of what a device moves, a client killed there, a link that
-//! drops everything. Nothing is lost, nothing hangs, and no object is left at either end.
+//! Trouble under a load over RDMA: a server killed and started again, connections torn in the middle of what a device moves,
+//! a link that drops everything. Nothing is lost, nothing hangs, and no object is left at either end.
 
 use crate::driven::{Driven, obey};
 use crate::guest::is_in_guest;
@@ -21,10 +21,13 @@ const WRITE_MIDDLE_AND_LAST: [u8; 2] = [7, 8];
 const READ_MIDDLE_AND_LAST: [u8; 2] = [14, 15];
 
 /// A server of ours at the first two links; killed when dropped.
-struct Server(Running);
+struct Server {
+    process: Running,
+    serves: &'static str,
+}
 
 impl Server {
-    fn start(serves: &str) -> Self {
+    fn start(serves: &'static str) -> Self {
         let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         serve.args(["serve", "--export", "/export"]).args(serves.split(' ')).current_dir("/");
         for link in 1..=2 {
@@ -33,14 +36,23 @@ impl Server {
         }
         let mut process = pair().server().spawn(&serve).expect("the guest is there");
         process.wait_for_line("ready", SOON).expect("it serves");
-        Self(process)
+        Self { process, serves }
+    }
+
+    fn kill(&mut self) {
+        self.process.signal(Signal::KILL);
+        let _ = self.process.wait(drop);
+    }
+
+    fn kill_and_start_again(&mut self) {
+        self.kill();
+        *self = Self::start(self.serves);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.0.signal(Signal::KILL);
-        let _ = self.0.wait(drop);
+        self.kill();
     }
 }
 
@@ -93,6 +105,33 @@ impl Drop for Filter {
 fn nothing_is_left() {
     wait_until_nothing_is_left(pair().client());
     wait_until_nothing_is_left(pair().server());
+}
+
+#[test]
+fn a_server_that_is_killed_under_load_and_started_again_loses_nothing() {
+    if is_in_guest() {
+        return obey();
+    }
+    let _turn = alone();
+    sh(
+        pair().server(),
+        "mkdir -p /srv/killed; mount -t tmpfs none /srv/killed; mkdir /srv/killed/data /srv/killed/state
+         chmod 700 /srv/killed/state",
+    );
+    let mut server = Server::start("--dir /srv/killed/data --state /srv/killed/state --no-root-squash");
+    let mut client = Driven::start(
+        "trouble::a_server_that_is_killed_under_load_and_started_again_loses_nothing",
+        ONE_LINK,
+        Store::ByParts,
+    );
+    for _ in 0..3 {
+        server.kill_and_start_again();
+        client.tell("goes on");
+    }
+    client.end();
+    nothing_is_left();
+    drop(server);
+    sh(pair().server(), "umount /srv/killed");
 }
 
 /// The server's device writes into the client's memory: the first packet comes, and no other, until the device gives up.
