@@ -23,6 +23,7 @@ mod guest;
 mod initramfs;
 mod kernel;
 mod machine;
+mod monitor;
 mod network;
 mod programs;
 mod run;

@@ -193,6 +193,14 @@ impl Guest {
         self.output(&shell)
     }
 
+    /// Takes the carrier off this guest's end of a link, counted from 1, or gives it back: as if its cable were pulled there.
+    ///
+    /// # Errors
+    /// A link that it does not have, or a guest that is gone.
+    pub fn set_link(&self, link: u8, up: bool) -> Result<(), Error> {
+        self.machine.set_link(link, up)
+    }
+
     /// What was last seen of the guest.
     pub(super) fn gone(&self) -> Error {
         Error::Gone { guest: self.name, said: self.machine.last_words() }

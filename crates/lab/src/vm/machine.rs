@@ -4,13 +4,14 @@
 //!   it and waits for it.
 //! - What it reads and writes besides sockets are files in our memory (`memfd`), reached through /proc.
 
+use super::monitor::Monitor;
 use super::{Accel, Error, programs};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -48,6 +49,7 @@ pub(super) struct Machine {
     console: File,
     complaints: Arc<Mutex<String>>,
     waiter: Option<JoinHandle<()>>,
+    monitor: Mutex<Monitor>,
 }
 
 impl Machine {
@@ -59,31 +61,34 @@ impl Machine {
             .map_err(Error::io("keep the guest's first files in memory"))?;
         let console = memory_file("console")?;
         let (ours, theirs) = UnixStream::pair().map_err(Error::io("make a pair of sockets"))?;
+        let (monitor, its_end) = UnixStream::pair().map_err(Error::io("make a pair of sockets"))?;
         let mut command = wrapped()?;
-        command.args(arguments(&hardware, &ours_in_proc(&initramfs), &ours_in_proc(&console)));
+        let files = [ours_in_proc(&initramfs), ours_in_proc(&console)];
+        command.args(arguments(&hardware, &files, its_end.as_raw_fd()));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
         // An interrupt from the terminal is ours to handle.
         command.process_group(0);
-        let links = hardware.links.into_iter().map(|(stream, _)| stream).collect();
-        let machine = Self::spawn(command, links, initramfs, console)?;
+        let links = hardware.links.into_iter().map(|(stream, _)| stream);
+        let inherited = links.chain([its_end]).collect();
+        let machine = Self::spawn(command, inherited, [initramfs, console], Monitor::new(monitor))?;
         Ok((machine, ours))
     }
 
     fn spawn(
         mut command: Command,
-        links: Vec<UnixStream>,
-        initramfs: File,
-        console: File,
+        inherited: Vec<UnixStream>,
+        [initramfs, console]: [File; 2],
+        monitor: Monitor,
     ) -> Result<Self, Error> {
         let (tell_started, started) = channel();
         let complaints = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&complaints);
         let waiter = thread::spawn(move || {
-            // The child inherits its ends of the links; no other child of ours should, so they are closed to
-            // others again at once. One started right now by another thread does no harm with them.
-            let pass = |flags| links.iter().try_for_each(|link| fcntl_setfd(link, flags));
+            // The child inherits its ends of the links and of the monitor; no other child of ours should, so they are
+            // closed to others again at once. One started right now by another thread does no harm with them.
+            let pass = |flags| inherited.iter().try_for_each(|stream| fcntl_setfd(stream, flags));
             let spawned = pass(FdFlags::empty()).map_err(std::io::Error::from).and_then(|()| command.spawn());
-            drop(links);
+            drop(inherited);
             drop(command);
             let mut child = match spawned {
                 Ok(child) => child,
@@ -104,7 +109,14 @@ impl Machine {
         let pidfd =
             started.recv().unwrap_or_else(|_| Err(std::io::Error::other("no answer from its thread")));
         let pidfd = pidfd.map_err(Error::io("start QEMU"))?;
-        Ok(Self { pidfd, _initramfs: initramfs, console, complaints, waiter: Some(waiter) })
+        let monitor = Mutex::new(monitor);
+        Ok(Self { pidfd, _initramfs: initramfs, console, complaints, waiter: Some(waiter), monitor })
+    }
+
+    /// Takes the carrier off an interface, by its number from 1, or gives it back.
+    pub(super) fn set_link(&self, number: u8, up: bool) -> Result<(), Error> {
+        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        monitor.set_link(&format!("n{number}"), up)
     }
 
     /// Whether QEMU has ended.
@@ -151,7 +163,7 @@ fn wrapped() -> Result<Command, Error> {
     Ok(command)
 }
 
-fn arguments(hardware: &Hardware<'_>, initramfs: &str, console: &str) -> Vec<String> {
+fn arguments(hardware: &Hardware<'_>, [initramfs, console]: &[String; 2], monitor: RawFd) -> Vec<String> {
     let accel = match hardware.accel {
         Accel::Kvm | Accel::Auto => ["-accel", "kvm", "-cpu", "host"],
         Accel::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
@@ -161,7 +173,8 @@ fn arguments(hardware: &Hardware<'_>, initramfs: &str, console: &str) -> Vec<Str
     add("smp", hardware.cpus.to_string());
     add("m", format!("{}M", hardware.memory_mib));
     add("display", "none".to_owned());
-    add("monitor", "none".to_owned());
+    add("chardev", format!("socket,id=monitor,fd={monitor}"));
+    add("mon", "chardev=monitor,mode=control".to_owned());
     add("chardev", format!("file,id=console,path={console},append=on"));
     add("serial", "chardev:console".to_owned());
     add("chardev", "socket,id=agent,fd=0".to_owned());
@@ -179,7 +192,7 @@ fn arguments(hardware: &Hardware<'_>, initramfs: &str, console: &str) -> Vec<Str
         add("virtfs", format!("local,path={},mount_tag=write{number},{share}", directory.display()));
     }
     add("kernel", hardware.kernel.display().to_string());
-    add("initrd", initramfs.to_owned());
+    add("initrd", initramfs.clone());
     add("append", "console=ttyS0 quiet panic=-1 rdinit=/init".to_owned());
     words.push("-no-reboot".to_owned());
     words

@@ -225,3 +225,52 @@ fn a_link_that_drops_everything_silently_loses_its_calls_to_the_other_and_gets_t
     nothing_is_left();
     drop(server);
 }
+
+/// Both ends of one of two links lose their carrier.
+#[test]
+fn a_link_that_goes_down_loses_its_calls_to_the_other_and_gets_them_back() {
+    if is_in_guest() {
+        return obey();
+    }
+    let _turn = alone();
+    let server = Server::start(IN_MEMORY);
+    let mut client = Driven::start(
+        "trouble::a_link_that_goes_down_loses_its_calls_to_the_other_and_gets_them_back",
+        TWO_LINKS,
+        Store::Whole,
+    );
+    let pulled = Pulled::out();
+    for guest in pulled.0 {
+        let carrier = sh(guest, &format!("cat /sys/class/net/n{LINK}/carrier"));
+        assert_eq!(carrier.trim(), "0", "the guest {} sees it", guest.name());
+    }
+    client.tell("loses 1");
+    drop(pulled);
+    client.tell("regains 1");
+    client.end();
+    nothing_is_left();
+    drop(server);
+}
+
+/// The second of two links.
+const LINK: u8 = 2;
+
+/// Guests without the carrier of a link, until dropped.
+struct Pulled([&'static Guest; 2]);
+
+impl Pulled {
+    fn out() -> Self {
+        let guests = [pair().client(), pair().server()];
+        guests.iter().for_each(|guest| guest.set_link(LINK, false).expect("it has the link"));
+        Self(guests)
+    }
+}
+
+impl Drop for Pulled {
+    fn drop(&mut self) {
+        for guest in self.0 {
+            // A guest that is gone fails the test by itself.
+            let _ = guest.set_link(LINK, true);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! QEMU's monitor: what can be done to a running machine from outside.
+//!
+//! It speaks QMP: a JSON object on each line. The machine greets, and takes commands once it was asked what both are capable
+//! of; between command and answer it may tell of events.
+
+use super::Error;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// An emulated machine on a busy one has answered by then.
+const ANSWER_WITHIN: Duration = Duration::from_secs(120);
+
+/// Our end of a machine's monitor.
+#[derive(Debug)]
+pub(super) struct Monitor {
+    stream: BufReader<UnixStream>,
+    greeted: bool,
+}
+
+impl Monitor {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        Self { stream: BufReader::new(stream), greeted: false }
+    }
+
+    /// Takes the carrier off a network interface of the machine, or gives it back.
+    pub(super) fn set_link(&mut self, interface: &str, up: bool) -> Result<(), Error> {
+        if !self.greeted {
+            self.execute(&json!({ "execute": "qmp_capabilities" }))?;
+            self.greeted = true;
+        }
+        self.execute(&json!({ "execute": "set_link", "arguments": { "name": interface, "up": up } }))
+    }
+
+    fn execute(&mut self, command: &Value) -> Result<(), Error> {
+        let io = || Error::io("speak with QEMU's monitor");
+        self.stream.get_ref().set_read_timeout(Some(ANSWER_WITHIN)).map_err(io())?;
+        writeln!(self.stream.get_ref(), "{command}").map_err(io())?;
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line).map_err(io())? == 0 {
+                return Err(Error::Unsupported("QEMU's monitor has closed".into()));
+            }
+            match answer(&line) {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(said)) => return Err(Error::Unsupported(format!("QEMU refuses {command}: {said}"))),
+                None => {}
+            }
+        }
+    }
+}
+
+/// What a line says to a command; `None` where it is a greeting or tells of an event.
+fn answer(line: &str) -> Option<Result<(), String>> {
+    let said: Value = serde_json::from_str(line).ok()?;
+    if said.get("return").is_some() {
+        return Some(Ok(()));
+    }
+    let error = said.get("error")?;
+    Some(Err(error.get("desc").and_then(Value::as_str).unwrap_or("without a reason").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// A monitor that greets, tells of an event before each answer, and knows one interface.
+    fn machine(stream: UnixStream) -> Vec<String> {
+        let mut answers = stream.try_clone().unwrap();
+        writeln!(answers, "{}", json!({ "QMP": { "version": {}, "capabilities": [] } })).unwrap();
+        let mut heard = Vec::new();
+        for line in BufReader::new(stream).lines() {
+            let line = line.unwrap();
+            writeln!(answers, "{}", json!({ "event": "NIC_RX_FILTER_CHANGED" })).unwrap();
+            let answer = if line.contains("\"n9\"") {
+                json!({ "error": { "class": "DeviceNotFound", "desc": "Device 'n9' not found" } })
+            } else {
+                json!({ "return": {} })
+            };
+            writeln!(answers, "{answer}").unwrap();
+            heard.push(line);
+        }
+        heard
+    }
+
+    #[test]
+    fn a_link_is_set_and_a_refusal_is_told() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let machine = thread::spawn(|| machine(theirs));
+        let mut monitor = Monitor::new(ours);
+        monitor.set_link("n2", false).unwrap();
+        let refused = monitor.set_link("n9", true).unwrap_err().to_string();
+        assert!(refused.contains("Device 'n9' not found"), "{refused}");
+        drop(monitor);
+        let heard = machine.join().unwrap();
+        assert_eq!(heard.len(), 3, "it is greeted once: {heard:?}");
+        assert!(heard[1].contains("set_link") && heard[1].contains("\"up\":false"), "{heard:?}");
+    }
+
+    #[test]
+    fn a_monitor_that_has_closed_is_told() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        let gone = Monitor::new(ours).set_link("n1", true).unwrap_err().to_string();
+        assert!(gone.contains("has closed"), "{gone}");
+    }
+}
