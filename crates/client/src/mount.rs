@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ struct Inner {
     placement: Mutex<Placement>,
     next_file: AtomicU64,
     next_shard: AtomicU64,
+    /// An attendant drives the first loop.
+    attended: AtomicBool,
     settings: Settings,
 }
 
@@ -144,7 +146,8 @@ impl Mount {
         let count = nodes.iter().max().map_or(1, |last| last.saturating_add(1));
         let placement = Mutex::new(Placement::new(count, first));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
-        let inner = Inner { shards, route, root, placement, next_file, next_shard, settings };
+        let attended = AtomicBool::new(false);
+        let inner = Inner { shards, route, root, placement, next_file, next_shard, attended, settings };
         let mount = Self { inner: Arc::new(inner) };
         mount.await_paths(&used)?;
         Ok(mount)
@@ -248,7 +251,15 @@ impl Mount {
     /// When the loop has ended, or the system refuses.
     pub fn attendant(&self, waits_for: OwnedFd) -> std::io::Result<Attendant> {
         let shard = self.inner.shards.first().ok_or(std::io::ErrorKind::NotFound)?;
-        shard.attendant(waits_for)
+        let attendant = shard.attendant(waits_for)?;
+        self.inner.attended.store(true, Ordering::Relaxed);
+        Ok(attendant)
+    }
+
+    /// Whether any path goes over RDMA.
+    #[must_use]
+    pub fn uses_rdma(&self) -> bool {
+        self.inner.settings.uses_rdma()
     }
 
     /// Submits an operation from any thread.
@@ -266,10 +277,12 @@ impl Mount {
     }
 
     /// The same, to the loop that an attendant drives: it costs no change of threads there, but the loop does what
-    /// others could have done beside it. A WRITE goes where those of its file go.
+    /// others could have done beside it. A WRITE goes where those of its file go. Where nobody attends, this is
+    /// [`Mount::submit_as`].
     pub fn submit_attended(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         let turn = match &op {
-            Op::Read { .. } | Op::Call { .. } => 0,
+            Op::Read { .. } | Op::Call { .. } if self.inner.attended.load(Ordering::Relaxed) => 0,
+            Op::Read { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),
             Op::Write { file, .. } => file.number,
         };
         self.submit_to(turn, op, caller)

@@ -11,9 +11,9 @@ use client::Attendant;
 use client::options::DirectoryReads;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
-    TimeOrNow, WriteFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyOpen,
+    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use nfs3::Sattr3;
 use std::ffi::OsStr;
@@ -99,7 +99,8 @@ impl FileSystem {
     }
 
     /// Drives the client's loop until the kernel has the next request. Each request ends with it: without it, the thread
-    /// would wait for the next one and the loop for its stand-in.
+    /// would wait for the next one and the loop for its stand-in. What is not here the crate refuses with ENOSYS, once for
+    /// a mount, because the kernel asks for it no more.
     fn attend(&self) {
         if let Some(attendant) = self.attendant.get() {
             attendant.lock().unwrap_or_else(PoisonError::into_inner).attend();
@@ -211,6 +212,25 @@ impl Filesystem for FileSystem {
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
         self.core.inodes.forget(ino.0, lookups);
+        // The kernel may have said this of many at once, which come one by one: none may wait for the next request.
+        if let Some(attendant) = self.attendant.get() {
+            attendant.lock().unwrap_or_else(PoisonError::into_inner).leave();
+        }
+    }
+
+    /// There are none on NFS. Programs ask whether a file is a terminal, and the kernel passes each such question on.
+    fn ioctl(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _flags: IoctlFlags,
+        _command: u32,
+        _input: &[u8],
+        _output_bytes: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
         self.attend();
     }
 

@@ -132,9 +132,13 @@ impl Mounted {
             }
             _ => fuse(source),
         })?;
-        let attends = session.as_fd().try_clone_to_owned().and_then(|device| core.mount.attendant(device));
-        // Nothing can be there yet.
-        let _ = attendant.set(Mutex::new(attends.map_err(fuse)?));
+        // Connections over RDMA are made and ended on the loops, which takes the system long: requests must not wait for it.
+        if !core.mount.uses_rdma() {
+            let attends =
+                session.as_fd().try_clone_to_owned().and_then(|device| core.mount.attendant(device));
+            // Nothing can be there yet.
+            let _ = attendant.set(Mutex::new(attends.map_err(fuse)?));
+        }
         // The first notifier stays: there is one session to a core.
         let _ = core.notifier.set(session.notifier());
         // Room for both that may end it, so that neither waits.

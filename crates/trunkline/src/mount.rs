@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -130,7 +131,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     };
     output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display()))?;
     if role == Role::Background {
-        leave_terminal(args.log_file.as_deref());
+        leave_terminal(args.log_file.as_deref(), &directory);
     }
     let (handle, unmounter) = (signals.handle(), mounted.unmounter());
     let attending = std::thread::spawn(move || {
@@ -179,14 +180,18 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
 }
 
 /// Log messages go elsewhere from here on: whoever called us need not keep their end open.
-fn leave_terminal(log_file: Option<&Path>) {
+fn leave_terminal(log_file: Option<&Path>, directory: &Path) {
     let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
     if let Some(null) = null() {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
     let log: Option<OwnedFd> = match log_file {
         Some(file) => match std::fs::OpenOptions::new().append(true).create(true).open(file) {
-            Ok(file) => Some(file.into()),
+            Ok(opened) if is_on(&opened, directory) => {
+                tracing::warn!(file = %file.display(), "no log file: it lies in the directory that this process serves");
+                None
+            }
+            Ok(opened) => Some(opened.into()),
             Err(error) => {
                 tracing::warn!(file = %file.display(), %error, "no log file");
                 None
@@ -197,6 +202,13 @@ fn leave_terminal(log_file: Option<&Path>) {
     if let Some(log) = log.or_else(null) {
         let _ = rustix::stdio::dup2_stderr(&log);
     }
+}
+
+/// Whether a file is on the file system that is mounted there: a message that waits to be written to it would wait for itself.
+fn is_on(file: &std::fs::File, directory: &Path) -> bool {
+    let of_file = file.metadata().map(|metadata| metadata.dev());
+    let mounted = std::fs::metadata(directory).map(|metadata| metadata.dev());
+    matches!((of_file, mounted), (Ok(file), Ok(mounted)) if file == mounted)
 }
 
 /// The system's log, where there is one; it ends with us.

@@ -5,6 +5,8 @@
 mod bad_links;
 #[path = "vm/both_ends.rs"]
 mod both_ends;
+#[path = "vm/full_size.rs"]
+mod full_size;
 #[path = "support/guest.rs"]
 mod guest;
 #[path = "vm/kernel_client.rs"]

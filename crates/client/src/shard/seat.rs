@@ -6,7 +6,7 @@
 //! stands in for it while it is away for long.
 //!
 //! Invariants: one thread drives at a time, the one that has the lock; nobody who attends is waited for longer than
-//! [`ABSENCE_MAX`] twice; the loop's own thread ends the loop, whoever drove it last.
+//! [`PRESENCE_LOOK`] and [`ABSENCE_MAX`]; the loop's own thread ends the loop, whoever drove it last.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,15 +47,20 @@ impl Seat {
 
     /// Waits until no attendant is there, nor will soon be.
     fn await_absence(&self) {
-        let mut seen = self.steps.load(Ordering::Acquire);
+        let mut seen = self.steps.load(Ordering::SeqCst);
         let mut patience = ABSENCE_MAX;
-        while self.wanted.load(Ordering::Acquire) {
+        while self.wanted.load(Ordering::SeqCst) {
             std::thread::park_timeout(patience);
-            let now = self.steps.load(Ordering::Acquire);
+            let now = self.steps.load(Ordering::SeqCst);
             let is_there = now % 2 == 1;
             if now == seen && !is_there {
-                self.wanted.store(false, Ordering::Release);
-                return;
+                self.wanted.store(false, Ordering::SeqCst);
+                // One that comes steps first and then looks whether it is still wanted. So either its step is seen here, or it
+                // sees that it has to wake this thread.
+                if self.steps.load(Ordering::SeqCst) == seen {
+                    return;
+                }
+                self.wanted.store(true, Ordering::SeqCst);
             }
             patience = if now == seen { PRESENCE_LOOK } else { ABSENCE_MAX };
             seen = now;
@@ -93,7 +98,7 @@ fn drive(seat: &Seat) -> bool {
     let Ok(mut place) = seat.driver.lock() else { return false };
     let Some(driver) = place.as_mut() else { return false };
     driver.watch(false);
-    let goes_on = driver.run(|| seat.wanted.load(Ordering::Acquire));
+    let goes_on = driver.run(|| seat.wanted.load(Ordering::SeqCst));
     if !goes_on {
         driver.close();
     }
@@ -143,6 +148,14 @@ impl Attendant {
         });
     }
 
+    /// Leaves the loop to its own thread, at once, until [`Attendant::attend`].
+    pub fn leave(&self) {
+        self.seat.wanted.store(false, Ordering::SeqCst);
+        if let Some(thread) = &self.stand_in {
+            thread.unpark();
+        }
+    }
+
     /// Does something with the loop once its own thread has left it; nothing where it has ended.
     fn with_driver<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> Option<T> {
         let _here = Here::new(&self.seat);
@@ -154,10 +167,7 @@ impl Attendant {
 impl Drop for Attendant {
     fn drop(&mut self) {
         self.with_driver(Driver::forget_attendant);
-        self.seat.wanted.store(false, Ordering::Release);
-        if let Some(thread) = &self.stand_in {
-            thread.unpark();
-        }
+        self.leave();
     }
 }
 
@@ -166,8 +176,8 @@ struct Here<'a>(&'a Seat);
 
 impl<'a> Here<'a> {
     fn new(seat: &'a Seat) -> Self {
-        seat.steps.fetch_add(1, Ordering::AcqRel);
-        if !seat.wanted.swap(true, Ordering::AcqRel) {
+        seat.steps.fetch_add(1, Ordering::SeqCst);
+        if !seat.wanted.swap(true, Ordering::SeqCst) {
             // The loop's own thread drives, and may be asleep.
             seat.inbox.waker.wake();
         }
@@ -177,7 +187,7 @@ impl<'a> Here<'a> {
 
 impl Drop for Here<'_> {
     fn drop(&mut self) {
-        self.0.steps.fetch_add(1, Ordering::AcqRel);
+        self.0.steps.fetch_add(1, Ordering::SeqCst);
     }
 }
 

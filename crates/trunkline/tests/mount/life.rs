@@ -34,6 +34,22 @@ fn a_mount_in_the_background_is_there_when_the_command_returns_and_goes_with_umo
     assert_eq!(fs::read(again.path("f")).unwrap(), b"kept");
 }
 
+/// Else a message that the serving process waits to write would wait for the process itself.
+#[test]
+fn a_log_file_in_the_mounted_directory_is_refused_and_the_mount_works() {
+    let server = Server::start(1);
+    let directory = server.mount_point("mnt");
+    let (at, log) = (directory.to_str().unwrap(), directory.join("log"));
+    let options = server.options("nolock");
+    let log = log.to_str().unwrap();
+    let mounted = trunkline(&["mount", "127.0.0.1:/export", at, "--log-file", log, "-o", &options]);
+    let said = text(&mounted.stderr);
+    assert!(mounted.status.success() && said.contains("no log file"), "{said}");
+    fs::write(directory.join("f"), b"kept").unwrap();
+    assert_eq!(fs::read(directory.join("f")).unwrap(), b"kept");
+    assert!(trunkline(&["umount", at]).status.success());
+}
+
 #[test]
 fn what_stands_in_the_way_is_told_by_the_command_that_mounts() {
     let server = Server::start(1);

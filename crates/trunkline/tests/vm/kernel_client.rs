@@ -20,7 +20,7 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    fn new(name: &str, port: u16, options: &str) -> Self {
+    pub(super) fn new(name: &str, port: u16, options: &str) -> Self {
         Self::serving(name, port, options, &["--mem", "256MiB"])
     }
 
@@ -104,24 +104,43 @@ fn the_kernel_finds_what_it_wrote_over_four_connections() {
     assert_eq!(established.trim(), "4");
 }
 
-#[test]
-fn a_tree_of_small_files_is_copied_in_and_compared() {
-    let _turn = alone();
-    let Mounted { directory, .. } = &Mounted::new("tree", 12051, "nconnect=2");
+/// Eight times as many small files, copied in, compared, and removed.
+pub(super) fn a_tree_is_copied_in(directory: &str, files: u32) {
     let differing = sh(&format!(
-        "mkdir /tmp/tree-here
+        "rm -rf /tmp/tree-here; mkdir /tmp/tree-here
          for d in 1 2 3 4 5 6 7 8; do
            mkdir -p /tmp/tree-here/$d/below
-           for f in $(seq 25); do head -c $((f * d * 37)) /dev/urandom > /tmp/tree-here/$d/below/file-$f; done
+           for f in $(seq {files}); do
+             head -c $((f * d * 37 % 9001)) /dev/urandom > /tmp/tree-here/$d/below/file-$f
+           done
          done
          cp -a /tmp/tree-here {directory}/tree
          echo 3 > /proc/sys/vm/drop_caches
          diff -r /tmp/tree-here {directory}/tree
          find {directory}/tree -type f | wc -l
-         rm -r {directory}/tree
+         rm -r {directory}/tree /tmp/tree-here
          ls -A {directory}"
     ));
-    assert_eq!(differing.trim(), "200", "all files, no difference, and nothing left");
+    assert_eq!(differing.trim(), (8 * files).to_string(), "all files, no difference, and nothing left");
+}
+
+/// So many names of one directory, each found once.
+pub(super) fn each_name_is_listed_once(directory: &str, names: u32) {
+    let said = sh(&format!(
+        "mkdir {directory}/d; cd {directory}/d
+         seq -f name-%05g {names} | xargs touch
+         echo 3 > /proc/sys/vm/drop_caches
+         ls -f | grep -c name-; ls | sort -u | wc -l"
+    ));
+    let lines: Vec<_> = said.lines().map(str::trim).collect();
+    let names = names.to_string();
+    assert_eq!(lines, [&names, &names], "each name once");
+}
+
+#[test]
+fn a_tree_of_small_files_is_copied_in_and_compared() {
+    let _turn = alone();
+    a_tree_is_copied_in(Mounted::new("tree", 12051, "nconnect=2").directory(), 25);
 }
 
 #[test]
@@ -149,13 +168,7 @@ fn names_links_and_sizes_are_as_on_any_file_system() {
 fn a_large_directory_is_read_whole_and_df_knows_the_size() {
     let _turn = alone();
     let Mounted { directory, .. } = &Mounted::new("large", 12053, "nconnect=1");
-    let said = sh(&format!(
-        "mkdir {directory}/d; cd {directory}/d
-         seq -f name-%05g 2000 | xargs touch
-         echo 3 > /proc/sys/vm/drop_caches
-         ls -f | grep -c name-; ls | sort -u | wc -l
-         df -B1 --output=size {directory} | tail -1"
-    ));
-    let lines: Vec<_> = said.lines().map(str::trim).collect();
-    assert_eq!(lines, ["2000", "2000", "268435456"], "each name once, and the size of the store");
+    each_name_is_listed_once(directory, 2000);
+    let size = sh(&format!("df -B1 --output=size {directory} | tail -1"));
+    assert_eq!(size.trim(), "268435456", "the size of the store");
 }
