@@ -187,9 +187,10 @@ fn calibrate_rdma(
     let shape = Shape { remotes: addresses.to_vec(), ..shape.clone() };
     let mut tries = Vec::new();
     for mode in verbs::Mode::ALL {
-        match verbs::measure_once(&shape, mode, per_try) {
-            Ok(tried) => tries.push(tried),
-            Err(error) => tracing::warn!(%error, "the limit of RDMA is not measured"),
+        match mode.is_of_its_own(shape.connections).then(|| verbs::measure_once(&shape, mode, per_try)) {
+            Some(Ok(tried)) => tries.push(tried),
+            Some(Err(error)) => tracing::warn!(%error, "the limit of RDMA is not measured"),
+            None => {}
         }
         progress.advance(1);
     }

@@ -54,7 +54,7 @@ pub struct Sample {
     pub client_cpu: Duration,
     /// CPU time of the server's loops, when it runs here.
     pub server_cpu: Option<Duration>,
-    /// The window.
+    /// The time between the two looks at the processors' time: the window, on a machine that wakes threads in time.
     pub window: Duration,
     /// How busy the machine was during the window.
     pub busy: BusyShare,
@@ -82,18 +82,17 @@ pub fn run(
         }
     }
     drop(sender);
-    std::thread::sleep(window.warm);
+    // Until moments, not for so long: a busy machine that lets this thread sleep too long once must not move the rest.
+    let sleep_until = |moment| std::thread::sleep((began + moment).saturating_duration_since(Instant::now()));
+    sleep_until(window.warm);
     let busy = Busy::start();
     let client_cpu = || cpu(&before.threads);
     let (from, client_before, server_before) = (Instant::now(), client_cpu(), server_cpu());
-    let measured = window.end.saturating_sub(window.warm);
-    std::thread::sleep(measured);
+    sleep_until(window.end);
     let (client_after, server_after, took) = (client_cpu(), server_cpu(), from.elapsed());
     let busy = busy.share();
     let outcomes = collect(&receiver, window.latest() + DRAIN_PATIENCE)?;
-    // A busy machine lets this thread sleep for longer than the window lasts, which is what the operations are counted in.
-    let of_window = measured.as_secs_f64() / took.as_secs_f64().max(measured.as_secs_f64());
-    let used = |before: Duration, after: Duration| after.saturating_sub(before).mul_f64(of_window);
+    let used = |before: Duration, after: Duration| after.saturating_sub(before);
     Ok(Sample {
         began,
         read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
@@ -104,7 +103,7 @@ pub fn run(
         stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
         client_cpu: used(client_before, client_after),
         server_cpu: server_before.zip(server_after).map(|(before, after)| used(before, after)),
-        window: measured,
+        window: took,
         busy,
         ports: Ports::now().since(&ports),
     })

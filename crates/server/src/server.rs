@@ -87,6 +87,8 @@ impl Server {
     ) -> Result<Self, Error> {
         config.check()?;
         config.check_host()?;
+        // Before anything of RDMA: opening directories changes what this thread may do, and the system takes nothing on RDMA's
+        // descriptors from a thread whose credentials are not those that they were opened with.
         let group = Arc::new(Group::new(&config, own)?);
         raise_descriptor_limit(config.limits.connections_max);
         let mut bound = listen(&config, sockets)?;

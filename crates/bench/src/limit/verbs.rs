@@ -4,8 +4,8 @@
 //! No messages go beside them. The ends of all connections are on this machine, as those of the embedded group.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -56,6 +56,12 @@ impl Mode {
             Self::AskingPerCpu => "raw verbs, a thread per CPU that asks for completions",
             Self::NoticesPerCpu => "raw verbs, a thread per CPU that waits for notices",
         }
+    }
+
+    /// Whether it is not another mode with so many connections: a thread for each processor may be one thread.
+    #[must_use]
+    pub fn is_of_its_own(self, connections: usize) -> bool {
+        matches!(self, Self::Asking | Self::Notices) || self.threads(connections) > 1
     }
 
     const fn by_notices(self) -> bool {
@@ -120,18 +126,14 @@ pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Er
         pair.fill()?;
     }
     let share = pairs.len().div_ceil(mode.threads(pairs.len())).max(1);
-    let threads = pairs.len().div_ceil(share);
-    let (warm, satisfied) = (Barrier::new(threads + 1), AtomicUsize::new(0));
-    let (iops, busy) = std::thread::scope(|scope| {
-        let work = |pairs| {
-            scope
-                .spawn(|| drive(pairs, mode, time, &Together { warm: &warm, satisfied: &satisfied, threads }))
-        };
+    let together = Together { threads: pairs.len().div_ceil(share), ..Together::default() };
+    let busy = machine::Busy::start();
+    let iops = std::thread::scope(|scope| {
+        let together = &together;
+        let work = |pairs| scope.spawn(|| drive(pairs, mode, time, together));
         let workers: Vec<_> = pairs.chunks_mut(share).map(work).collect();
-        warm.wait();
-        let busy = machine::Busy::start();
         let rates = workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Stalled)));
-        Ok::<_, Error>((rates.sum::<Result<f64, _>>()?, busy))
+        rates.sum::<Result<f64, _>>()
     })?;
     Ok(Try {
         mode,
@@ -143,33 +145,43 @@ pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Er
 }
 
 /// What the threads of a try wait for: that all are warm, and that all have moved enough. Until then each goes on, so that none
-/// has the device to itself in its measured time.
-#[derive(Debug)]
-struct Together<'a> {
-    warm: &'a Barrier,
-    satisfied: &'a AtomicUsize,
+/// has the device to itself, and nothing is complete before the measured time that counts in it.
+#[derive(Debug, Default)]
+struct Together {
     threads: usize,
+    warm: AtomicUsize,
+    satisfied: AtomicUsize,
+}
+
+impl Together {
+    /// Whether all threads have come so far; `told` is whether this one has said so.
+    fn all(&self, so_far: &AtomicUsize, told: &mut bool) -> bool {
+        if !std::mem::replace(told, true) {
+            so_far.fetch_add(1, Ordering::Relaxed);
+        }
+        so_far.load(Ordering::Relaxed) >= self.threads
+    }
+}
+
+/// A thread's part in a try. Once it is over, also by a failure, nobody waits for this one.
+struct Part<'a>(&'a Together);
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.0.warm.fetch_add(self.0.threads, Ordering::Relaxed);
+        self.0.satisfied.fetch_add(self.0.threads, Ordering::Relaxed);
+    }
 }
 
 /// One thread's part: gives its blocks per second.
-fn drive(pairs: &mut [Pair], mode: Mode, time: Duration, all: &Together<'_>) -> Result<f64, Error> {
+fn drive(pairs: &mut [Pair], mode: Mode, time: Duration, together: &Together) -> Result<f64, Error> {
+    let _part = Part(together);
     let in_flight = pairs.iter().map(|pair| pair.depth as u64).sum();
-    let warmed = run(pairs, mode, time / 4, in_flight, || true);
-    all.warm.wait();
-    let mut told = false;
-    let measured = warmed.and_then(|_| {
-        run(pairs, mode, time, ROUNDS * in_flight, || {
-            if !std::mem::replace(&mut told, true) {
-                all.satisfied.fetch_add(1, Ordering::Relaxed);
-            }
-            all.satisfied.load(Ordering::Relaxed) >= all.threads
-        })
-    });
-    if measured.is_err() {
-        // Nobody waits for this one.
-        all.satisfied.fetch_add(all.threads, Ordering::Relaxed);
-    }
-    measured.map(|(moved, took)| moved as f64 / took)
+    let (mut warm, mut satisfied) = (false, false);
+    run(pairs, mode, time / 4, in_flight, || together.all(&together.warm, &mut warm))?;
+    let enough = ROUNDS * in_flight;
+    let (moved, took) = run(pairs, mode, time, enough, || together.all(&together.satisfied, &mut satisfied))?;
+    Ok(moved as f64 / took)
 }
 
 /// Keeps all windows full for so long, until `enough` blocks were moved, and on until it may end. Gives how many were moved,

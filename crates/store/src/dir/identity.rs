@@ -65,6 +65,7 @@ impl Identity {
         if caller.uid == 0 || matches!(self, Self::Own { .. }) {
             return Ok(ActingUser(None));
         }
+        may_change()?;
         // Most writes of a thread are one user's, and what worked once works again: the next is not looked at
         // before it acts, but when it ends.
         if SEEN_TO_WORK.get() == caller.uid {
@@ -89,6 +90,7 @@ impl Identity {
         if caller.uid == 0 && caller.gid == *gid && caller.gids == gids {
             return Ok(Acting(None));
         }
+        may_change()?;
         let acting = Acting(Some((*gid, gids)));
         // The user last: without root's the groups cannot be set. A failure drops `acting`, which goes back.
         let switch = || {
@@ -155,6 +157,11 @@ pub fn keep_identity() {
 /// Whether this thread has been told to.
 pub(super) fn is_kept() -> bool {
     KEPT.get()
+}
+
+/// Refuses a thread that has been told to keep its identity: what would change it should have been left to another.
+fn may_change() -> Result<()> {
+    if is_kept() { Err(Error::Access) } else { Ok(()) }
 }
 
 /// Makes this thread fit to change files: modes are taken as they are given, and quotas hold.

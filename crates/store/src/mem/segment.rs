@@ -19,9 +19,6 @@ static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 /// Segments of at most so many bytes leave many at once, each from another place: by the time that one is sent, what was asked
 /// for when it was looked up has come from memory. Longer ones are not helped by it (docs/PERFORMANCE.md).
 const SMALL_BYTES: usize = 8 << 10;
-/// So much of one is asked for; the processor foresees the rest by itself.
-const FORESEEN_BYTES: usize = 512;
-const CACHE_LINE_BYTES: usize = 64;
 
 /// A view of the store's memory that stays as it is until dropped.
 ///
@@ -60,14 +57,21 @@ impl Pinned {
     }
 
     /// Asks for its first bytes, without waiting for them.
+    #[cfg(target_arch = "x86_64")]
     fn foresee(&self) {
-        #[cfg(target_arch = "x86_64")]
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        /// So much is asked for; the processor foresees the rest by itself.
+        const FORESEEN_BYTES: usize = 512;
+        const CACHE_LINE_BYTES: usize = 64;
         for at in (0..self.len.min(FORESEEN_BYTES)).step_by(CACHE_LINE_BYTES) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: a hint; nothing is read that could be seen, and the address lies in the segment besides.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.start.as_ptr().wrapping_add(at).cast()) };
         }
     }
+
+    /// There is no way to ask that stable Rust knows.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn foresee(&self) {}
 
     fn extents(&self, arena: &Arena) -> std::ops::RangeInclusive<usize> {
         let from = self.start.as_ptr().addr() - arena.base().addr();

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use std::io::{IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 use store::{DirStore, Moment, ObjectId, Segment, Stability, Store};
 
 const BYTES: usize = 1 << 20;
@@ -157,7 +158,8 @@ fn a_thread_that_is_to_keep_its_identity_writes_nothing_at_once() {
             store.access(ROOT, made, 2).unwrap();
             store.write_now(ROOT, made, 0, b"new", Stability::Unstable)
         };
-        while write().is_none() {}
+        let at_once = testkit::Deadline::wait_until("a write at once", Duration::from_secs(60), write);
+        at_once.1.unwrap();
         std::thread::scope(|scope| {
             let kept = scope.spawn(|| {
                 store::keep_identity();

@@ -64,6 +64,7 @@ impl Filter {
     fn on(guest: &'static Guest, matches: &[String]) -> Self {
         let rule = |what| format!("nft add rule inet trouble input {what} counter drop\n");
         let rules: String = matches.iter().map(rule).collect();
+        let this = Self(guest);
         sh(
             guest,
             &format!(
@@ -72,7 +73,7 @@ impl Filter {
                  {rules}"
             ),
         );
-        Self(guest)
+        this
     }
 
     /// Packets of RDMA with these operations, so that what they are part of begins and never ends.
