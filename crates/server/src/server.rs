@@ -87,8 +87,7 @@ impl Server {
     ) -> Result<Self, Error> {
         config.check()?;
         config.check_host()?;
-        // Before anything of RDMA: opening directories changes what this thread may do, and the system takes nothing on RDMA's
-        // descriptors from a thread whose credentials are not those that they were opened with.
+        // Before anything of RDMA, as it may change the thread's credentials (`store::keep_identity`).
         let group = Arc::new(Group::new(&config, own)?);
         raise_descriptor_limit(config.limits.connections_max);
         let mut bound = listen(&config, sockets)?;
