@@ -92,7 +92,6 @@ pub fn run(
     let (client_after, server_after, took) = (client_cpu(), server_cpu(), from.elapsed());
     let busy = busy.share();
     let outcomes = collect(&receiver, window.latest() + DRAIN_PATIENCE)?;
-    let used = |before: Duration, after: Duration| after.saturating_sub(before);
     Ok(Sample {
         began,
         read: flow(outcomes.iter().map(|outcome| &outcome.read), workload.readers),
@@ -101,8 +100,8 @@ pub fn run(
         loops,
         longest_gap: longest_gap(&outcomes),
         stamps: outcomes.iter().map(|outcome: &Outcome| outcome.stamps).sum(),
-        client_cpu: used(client_before, client_after),
-        server_cpu: server_before.zip(server_after).map(|(before, after)| used(before, after)),
+        client_cpu: client_after.saturating_sub(client_before),
+        server_cpu: server_before.zip(server_after).map(|(before, after)| after.saturating_sub(before)),
         window: took,
         busy,
         ports: Ports::now().since(&ports),

@@ -277,8 +277,8 @@ impl Mount {
     }
 
     /// The same, to the loop that an attendant drives: it costs no change of threads there, but the loop does what
-    /// others could have done beside it. A WRITE goes where those of its file go. Where nobody attends, this is
-    /// [`Mount::submit_as`].
+    /// others could have done beside it. A WRITE goes where those of its file go. Where nobody has ever attended,
+    /// this is [`Mount::submit_as`].
     pub fn submit_attended(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         let turn = match &op {
             Op::Read { .. } | Op::Call { .. } if self.inner.attended.load(Ordering::Relaxed) => 0,

@@ -37,7 +37,7 @@ pub(crate) struct FileSystem {
     pub core: Arc<Core>,
     pub said_no_locks: AtomicBool,
     /// With which the thread that receives requests drives the client's loop while it waits for the next. It is there
-    /// before the first request.
+    /// before the first request; over RDMA there is none.
     pub attendant: Arc<OnceLock<Mutex<Attendant>>>,
 }
 

@@ -5,7 +5,7 @@ use crate::driven::{Driven, obey};
 use crate::guest::is_in_guest;
 use crate::history::Store;
 use crate::pair::{SOON, alone, pair, sh, wait_until_nothing_is_left};
-use lab::vm::{Guest, Running};
+use lab::vm::{Guest, Running, Vm};
 use rustix::process::Signal;
 use std::process::Command;
 use testkit::Deadline;
@@ -141,21 +141,7 @@ fn connections_torn_in_the_middle_of_a_read_lose_nothing() {
     if is_in_guest() {
         return obey();
     }
-    let _turn = alone();
-    let server = Server::start(IN_MEMORY);
-    let mut client = Driven::start(
-        "trouble::connections_torn_in_the_middle_of_a_read_lose_nothing",
-        ONE_LINK,
-        Store::Whole,
-    );
-    let filter = Filter::on_operations(pair().client(), WRITE_MIDDLE_AND_LAST);
-    filter.wait_until_met();
-    client.tell("breaks");
-    drop(filter);
-    client.tell("goes on");
-    client.end();
-    nothing_is_left();
-    drop(server);
+    torn("trouble::connections_torn_in_the_middle_of_a_read_lose_nothing", Vm::client, WRITE_MIDDLE_AND_LAST);
 }
 
 /// The server's device reads from the client's memory: the first packet comes, and no other, until the device gives up.
@@ -164,14 +150,16 @@ fn connections_torn_in_the_middle_of_a_write_lose_nothing() {
     if is_in_guest() {
         return obey();
     }
+    torn("trouble::connections_torn_in_the_middle_of_a_write_lose_nothing", Vm::server, READ_MIDDLE_AND_LAST);
+}
+
+/// A guest lets none of these operations in until connections have broken, and then all.
+#[track_caller]
+fn torn(test: &str, guest: fn(&Vm) -> &Guest, operations: [u8; 2]) {
     let _turn = alone();
     let server = Server::start(IN_MEMORY);
-    let mut client = Driven::start(
-        "trouble::connections_torn_in_the_middle_of_a_write_lose_nothing",
-        ONE_LINK,
-        Store::Whole,
-    );
-    let filter = Filter::on_operations(pair().server(), READ_MIDDLE_AND_LAST);
+    let mut client = Driven::start(test, ONE_LINK, Store::Whole);
+    let filter = Filter::on_operations(guest(pair()), operations);
     filter.wait_until_met();
     client.tell("breaks");
     drop(filter);
