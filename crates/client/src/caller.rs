@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use rpc::Xid;
 use rpc::record::{Assembler, Mark};
 use rpc::reply::{Accept, Body};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use transport::socket;
 use xdr::{Reader, Writer};
 
 use crate::error::MountError;
-use crate::route::RESERVED_PORTS;
+use crate::route::from_reserved_port;
 pub(crate) use rdma::require as require_rdma;
 
 /// An address that does not accept within this time is given up.
@@ -153,30 +153,9 @@ fn is_local(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied)
 }
 
-/// Connects from a reserved port, the first that is free from a random one on.
 fn connect_reserved(remote: SocketAddr) -> std::io::Result<TcpStream> {
     let any: IpAddr = if remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    let (first, count) = (*RESERVED_PORTS.start(), RESERVED_PORTS.end() - RESERVED_PORTS.start() + 1);
-    let start = u16::try_from(crate::random_u64() % u64::from(count)).unwrap_or(0);
-    let mut last = None;
-    for step in 0..count {
-        let local = SocketAddr::new(any, first + (start + step) % count);
-        let socket = Socket::new(Domain::for_address(remote), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
-        let tried = socket
-            .bind(&SockAddr::from(local))
-            .and_then(|()| socket.connect_timeout(&SockAddr::from(remote), CONNECT_TIMEOUT));
-        match tried {
-            Ok(()) => return Ok(socket.into()),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    std::io::ErrorKind::AddrInUse | std::io::ErrorKind::AddrNotAvailable
-                ) =>
-            {
-                last = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| std::io::ErrorKind::AddrInUse.into()))
+    from_reserved_port(|port| {
+        socket::connect_within(Some(SocketAddr::new(any, port)), remote, CONNECT_TIMEOUT)
+    })
 }

@@ -117,12 +117,13 @@ impl Route {
     pub(crate) fn connect(&self, end: &PathEnd) -> std::io::Result<OwnedFd> {
         let any: IpAddr = if end.remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
         let local = end.local.unwrap_or(any);
+        let from = |port| socket::connect_start(Some(SocketAddr::new(local, port)), end.remote);
         let anywhere = || socket::connect_start(end.local.map(|local| SocketAddr::new(local, 0)), end.remote);
         let socket = match self.reserved_port {
-            Some(true) => self.connect_reserved(local, end.remote)?,
+            Some(true) => from_reserved_port(from)?,
             // Many servers want a reserved port; without the right to one, others may still do.
             None if rustix::process::geteuid().is_root() => {
-                self.connect_reserved(local, end.remote).or_else(|_| anywhere())?
+                from_reserved_port(from).or_else(|_| anywhere())?
             }
             None | Some(false) => anywhere()?,
         };
@@ -134,22 +135,22 @@ impl Route {
         }
         Ok(socket)
     }
+}
 
-    /// Tries reserved ports from a random one on.
-    fn connect_reserved(&self, local: IpAddr, remote: SocketAddr) -> std::io::Result<OwnedFd> {
-        let (first, count) = (*RESERVED_PORTS.start(), RESERVED_PORTS.end() - RESERVED_PORTS.start() + 1);
-        let start = u16::try_from(crate::random_u64() % u64::from(count)).unwrap_or(0);
-        let mut last = None;
-        for step in 0..count {
-            let port = first + (start + step) % count;
-            match socket::connect_start(Some(SocketAddr::new(local, port)), remote) {
-                Ok(socket) => return Ok(socket),
-                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => last = Some(error),
-                Err(error) => return Err(error),
-            }
+/// Connects from the first reserved port that is free, from a random one on.
+pub(crate) fn from_reserved_port<T>(
+    mut connect: impl FnMut(u16) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    let (first, count) = (*RESERVED_PORTS.start(), RESERVED_PORTS.end() - RESERVED_PORTS.start() + 1);
+    let start = u16::try_from(crate::random_u64() % u64::from(count)).unwrap_or(0);
+    let mut last = std::io::ErrorKind::AddrInUse.into();
+    for step in 0..count {
+        match connect(first + (start + step) % count) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => last = error,
+            ended => return ended,
         }
-        Err(last.unwrap_or_else(|| std::io::ErrorKind::AddrInUse.into()))
     }
+    Err(last)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -83,23 +83,55 @@ const fn is_of_one_connection(errno: rustix::io::Errno) -> bool {
     )
 }
 
-/// Starts to connect; the socket becomes writable when that has ended, [`connect_result`] tells how.
+/// Starts to connect; the socket becomes writable when that has ended, [`connect_result`] tells how. A local port of 0
+/// is any free one.
 ///
 /// # Errors
-/// When the local address is not ours or there is no route.
+/// `AddrInUse` when the local port is taken, or has a connection to the remote already; others when the local address is
+/// not ours or there is no route.
 pub fn connect_start(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<OwnedFd> {
-    let socket =
-        Socket::new(Domain::for_address(remote), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
-    socket.set_tcp_nodelay(true)?;
-    if let Some(local) = local {
-        socket.bind(&SockAddr::from(local))?;
-    }
-    match socket.connect(&SockAddr::from(remote)) {
+    let socket = outgoing(local, remote)?;
+    socket.set_nonblocking(true)?;
+    match of_port(socket.connect(&SockAddr::from(remote))) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(error),
     }
     Ok(socket.into())
+}
+
+/// Connects and waits for it, for this long at most; the stream blocks.
+///
+/// # Errors
+/// As [`connect_start`] and [`connect_result`] say, and when the time is over.
+pub fn connect_within(
+    local: Option<SocketAddr>,
+    remote: SocketAddr,
+    patience: Duration,
+) -> io::Result<TcpStream> {
+    let socket = outgoing(local, remote)?;
+    of_port(socket.connect_timeout(&SockAddr::from(remote), patience))?;
+    Ok(socket.into())
+}
+
+fn outgoing(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(local) = local {
+        // A port that others connect from, or have until a minute ago, is free for every other remote: reserved ports are
+        // few, and a mount that loses its connections often would run out of them.
+        socket.set_reuse_address(local.port() != 0)?;
+        socket.bind(&SockAddr::from(local))?;
+    }
+    Ok(socket)
+}
+
+/// To connect a bound socket fails with EADDRNOTAVAIL where its port has a connection to the remote already.
+fn of_port(connected: io::Result<()>) -> io::Result<()> {
+    connected.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrNotAvailable => io::ErrorKind::AddrInUse.into(),
+        _ => error,
+    })
 }
 
 /// How a connection attempt ended.
@@ -308,6 +340,35 @@ mod tests {
         poller.add(&socket, 0, crate::poll::Interest::WRITE).unwrap();
         poller.wait(&mut crate::poll::Events::new(), Some(Duration::from_secs(120))).unwrap();
         assert_eq!(connect_result(socket.as_fd()).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_local_port_serves_many_remotes_and_one_connection_to_each() {
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+        let patience = Duration::from_secs(120);
+        // A port of the system's choice may be taken by another program before it is asked for again.
+        let (first, local) = (0..100)
+            .find_map(|_| {
+                let local = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+                Some((connect_within(Some(local), one, patience).ok()?, local))
+            })
+            .unwrap();
+        let second = connect_within(Some(local), other, patience).unwrap();
+        assert_eq!((first.local_addr().unwrap(), second.local_addr().unwrap()), (local, local));
+        let again = connect_within(Some(local), one, patience);
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let again = connect_start(Some(local), one);
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // What the closed connection leaves for a minute does not keep the port from another remote.
+        drop(second);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        connect_within(Some(local), listener.local_addr().unwrap(), patience).unwrap();
+        // A port that somebody listens at is taken.
+        let error = connect_within(Some(other), one, patience).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let foreign = connect_within(Some("192.0.2.1:0".parse().unwrap()), one, patience);
+        assert_eq!(foreign.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
     }
 
     #[test]
