@@ -271,9 +271,9 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "vm-faults",
-        about: "a link falls silent under the kernel's client and under ours: how long each waits",
+        about: "faults strike under the kernel's client and under ours: how long each waits",
         tier: Tier::Full,
-        minutes: 4,
+        minutes: 8,
         command: &[
             "test",
             "--package",

@@ -1,5 +1,5 @@
-//! Links that lose and reorder segments, and one that falls silent: our client on our server, and the kernel's client
-//! on it for comparison. Two links of their own lead to a namespace of the guest, where the server is.
+//! Links that lose and reorder segments under our client, and faults under our client and the kernel's beside each other. Two
+//! links of their own lead to a namespace of the guest, where our servers are.
 
 use crate::kernel_client::READY_WITHIN;
 use crate::{alone, lab, sh, trunkline};
@@ -15,37 +15,71 @@ const BAD: &str = "netem delay 1ms 1ms loss 1% reorder 25% 50%";
 /// What a command begins with at either end of a link.
 const ENDS: [&str; 2] = ["", "ip netns exec far"];
 
-/// Our server behind both links, and a mount of it by our client at `/mnt/ours`, until dropped.
+/// Makes the links, the first time.
+fn links() {
+    static LINKS: OnceLock<()> = OnceLock::new();
+    LINKS.get_or_init(|| {
+        sh("modprobe sch_netem; modprobe fuse; modprobe veth; modprobe tcp_diag
+            mkdir -p /mnt/ours /mnt/kernels; ip netns add far
+            for n in 1 2; do
+              ip link add bad$n type veth peer name bad$n netns far
+              ip addr add 10.99.$n.1/24 dev bad$n; ip link set bad$n up
+              ip -n far addr add 10.99.$n.2/24 dev bad$n; ip -n far link set bad$n up
+            done");
+    });
+}
+
+/// Servers behind the links, and a mount of them by our client at `/mnt/ours`, until dropped.
 struct Ours {
     mount: Running,
-    server: Running,
+    servers: Vec<Running>,
 }
 
 impl Ours {
-    fn mounted() -> Self {
-        static LINKS: OnceLock<()> = OnceLock::new();
-        LINKS.get_or_init(|| {
-            sh("modprobe sch_netem; modprobe fuse; modprobe veth
-                mkdir -p /mnt/ours /mnt/kernels; ip netns add far
-                for n in 1 2; do
-                  ip link add bad$n type veth peer name bad$n netns far
-                  ip addr add 10.99.$n.1/24 dev bad$n; ip link set bad$n up
-                  ip -n far addr add 10.99.$n.2/24 dev bad$n; ip -n far link set bad$n up
-                done");
-        });
+    /// One server, in memory, behind both links.
+    fn in_memory() -> Self {
+        links();
         let mut serve = Command::new("ip");
         serve.args(["netns", "exec", "far"]).arg(trunkline()).args(["serve", "--mem", "256MiB"]);
         for link in 1..=2 {
             serve.args(["--listen", &format!("10.99.{link}.2:{PORT}")]);
         }
-        let mut server = lab().server().spawn(serve.current_dir("/")).expect("the guest is there");
-        server.wait_for_line("ready", READY_WITHIN).expect("it serves");
+        Self::mounted(&mut [serve])
+    }
+
+    /// A group of a server behind each link, of one directory. One that is killed is started again, once
+    /// `/run/bad/held` is not there.
+    fn group() -> Self {
+        links();
+        sh("rm -rf /run/bad; mkdir -p /srv/bad /run/bad; mount -t tmpfs none /srv/bad
+            mkdir /srv/bad/data /srv/bad/state; chmod 700 /srv/bad/state");
+        let mut servers = [1, 2].map(|link| {
+            let mut serve = Command::new("sh");
+            serve.args(["-c", "while :; do \"$@\" & echo $! > $0; wait $!; while [ -e /run/bad/held ]; do sleep 0.1; done; done"]);
+            serve.arg(format!("/run/bad/{link}.pid")).args(["ip", "netns", "exec", "far"]).arg(trunkline());
+            serve.args(["serve", "--dir", "/srv/bad/data", "--state", "/srv/bad/state", "--no-root-squash"]);
+            serve.args(["--export", "/export", "--group", "/run/bad/group"]);
+            serve.args(["--listen", &format!("10.99.{link}.2:{PORT}")]);
+            serve
+        });
+        Self::mounted(&mut servers)
+    }
+
+    fn mounted(serve: &mut [Command]) -> Self {
+        let servers = serve
+            .iter_mut()
+            .map(|serve| {
+                let mut server = lab().server().spawn(serve.current_dir("/")).expect("the guest is there");
+                server.wait_for_line("ready", READY_WITHIN).expect("it serves");
+                server
+            })
+            .collect();
         let mut mount = Command::new(trunkline());
         mount.args(["mount", "-f", "10.99.1.2:/export", "/mnt/ours", "-o"]);
         mount.arg(format!("port={PORT},nconnect=4,nolock,remoteports=10.99.1.2~10.99.2.2"));
         let mut mount = lab().client().spawn(mount.current_dir("/")).expect("the guest is there");
         mount.wait_for_line("mounted", READY_WITHIN).expect("it mounts");
-        Self { mount, server }
+        Self { mount, servers }
     }
 }
 
@@ -53,8 +87,12 @@ impl Drop for Ours {
     fn drop(&mut self) {
         // The next case brings its own; a failed one must not hang here.
         let _ = lab().client().sh("umount -l /mnt/ours; umount -f -l /mnt/kernels");
-        for one in [&mut self.mount, &mut self.server] {
+        for one in self.servers.iter_mut().chain([&mut self.mount]) {
             one.signal(Signal::KILL);
+        }
+        // What a shell of ours has started.
+        let _ = lab().server().sh("kill -KILL $(cat /run/bad/*.pid); umount -l /srv/bad");
+        for one in self.servers.iter_mut().chain([&mut self.mount]) {
             let _ = one.wait(drop);
         }
     }
@@ -75,7 +113,7 @@ fn dropped(said: &str) -> u64 {
 #[test]
 fn where_links_lose_and_reorder_segments_our_client_finds_what_it_wrote() {
     let _turn = alone();
-    let _ours = Ours::mounted();
+    let _ours = Ours::in_memory();
     at_each_end(&[1, 2], &format!("qdisc add dev LINK root {BAD}"));
     sh("fio --name=lossy --directory=/mnt/ours --rw=randrw --bs=64k --size=4m --direct=1 --ioengine=libaio \
         --iodepth=8 --verify=crc32c --verify_fatal=1 --verify_backlog=16 --randseed=7");
@@ -84,21 +122,52 @@ fn where_links_lose_and_reorder_segments_our_client_finds_what_it_wrote() {
     assert!(dropped(&said) > 0, "{said}");
 }
 
-/// The longest wait of a call in milliseconds, of two programs that read and write while one link is silent for three
-/// seconds.
-fn gap_ms(directory: &str) -> f64 {
-    let silent = "root netem loss 100%";
-    // It is struck when the load has begun.
+/// What strikes the first link, or the server behind it, for three seconds.
+struct Fault {
+    name: &'static str,
+    strike: &'static str,
+    mend: &'static str,
+}
+
+const FAULTS: [Fault; 5] = [
+    Fault {
+        name: "packets dropped silently",
+        strike: "tc qdisc add dev bad1 root netem loss 100%; ip netns exec far tc qdisc add dev bad1 root netem loss 100%",
+        mend: "tc qdisc del dev bad1 root; ip netns exec far tc qdisc del dev bad1 root",
+    },
+    Fault { name: "link down", strike: "ip -n far link set bad1 down", mend: "ip -n far link set bad1 up" },
+    Fault {
+        name: "connections reset",
+        strike: "ip netns exec far ss --kill --tcp src 10.99.1.2 | grep -q 10.99.1.2",
+        mend: ":",
+    },
+    Fault {
+        name: "server killed and started again",
+        strike: "touch /run/bad/held; kill -KILL $(cat /run/bad/1.pid)",
+        mend: "rm /run/bad/held",
+    },
+    Fault {
+        name: "server frozen and thawed",
+        strike: "kill -STOP $(cat /run/bad/1.pid)",
+        mend: "kill -CONT $(cat /run/bad/1.pid)",
+    },
+];
+
+/// The longest wait of a call in milliseconds, of two programs that read and write while this strikes.
+fn gap_ms(directory: &str, fault: &Fault) -> f64 {
+    let Fault { strike, mend, .. } = fault;
+    // It strikes when the load has begun.
     sh(&format!(
-        "seen=$(cat /sys/class/net/bad1/statistics/tx_packets)
+        "fio --name=gap --directory={directory} --numjobs=2 --rw=write --bs=16k --size=4m --end_fsync=1
+         seen=$(cat /sys/class/net/bad1/statistics/tx_packets)
          fio --name=gap --directory={directory} --numjobs=2 --group_reporting --rw=randrw --bs=16k --size=4m --direct=1 \
            --ioengine=psync --time_based --runtime=10 --randseed=7 --output-format=json --output=/tmp/gap.json &
          until [ $(cat /sys/class/net/bad1/statistics/tx_packets) -gt $((seen + 200)) ]; do
            kill -0 $!; sleep 0.1
          done
-         tc qdisc add dev bad1 {silent}; ip netns exec far tc qdisc add dev bad1 {silent}
+         {strike}
          sleep 3
-         tc qdisc del dev bad1 root; ip netns exec far tc qdisc del dev bad1 root
+         {mend}
          wait $!"
     ));
     let record: Value = serde_json::from_str(&sh("cat /tmp/gap.json")).expect("fio writes JSON");
@@ -108,16 +177,20 @@ fn gap_ms(directory: &str) -> f64 {
 
 /// Neither sees an error; how long each waits is said, and not asserted on. The suite `vm-faults` runs it.
 #[test]
-fn a_link_falls_silent_under_our_client_and_under_the_kernels() {
+fn faults_strike_under_our_client_and_under_the_kernels() {
     let _turn = alone();
-    let _ours = Ours::mounted();
+    let _ours = Ours::group();
     sh(&format!(
         "mount -t nfs -o vers=3,proto=tcp,port={PORT},mountport={PORT},mountproto=tcp,nolock,nconnect=4 \
          10.99.1.2:/export /mnt/kernels"
     ));
-    let [kernels, ours] = ["/mnt/kernels", "/mnt/ours"].map(gap_ms);
     println!(
-        "one of two links silent for 3 s, emulated: the longest wait of a call was {kernels:.0} ms with the kernel's \
-         client, which uses one address, and {ours:.0} ms with ours"
+        "the longest wait of a call in ms, emulated; a fault of the one address that the kernel's client uses, and the first of \
+         the two that ours does, for 3 s\n"
     );
+    println!("| fault | the kernel's client | ours |\n|---|---|---|");
+    for fault in &FAULTS {
+        let [kernels, ours] = ["/mnt/kernels", "/mnt/ours"].map(|directory| gap_ms(directory, fault));
+        println!("| {} | {kernels:.0} | {ours:.0} |", fault.name);
+    }
 }

@@ -1,5 +1,5 @@
 //! Trouble under a load over RDMA: a server killed and started again, connections torn in the middle of what a device moves,
-//! a link that drops everything. Nothing is lost, nothing hangs, and no object is left at either end.
+//! a link that drops everything, a device that goes away. Nothing is lost, nothing hangs, and no object is left at either end.
 
 use crate::driven::{Driven, obey};
 use crate::guest::is_in_guest;
@@ -14,6 +14,8 @@ use testkit::Deadline;
 const ONE_LINK: &str = "proto=rdma,mountport=2049,nconnect=4";
 const TWO_LINKS: &str = "proto=rdma,mountport=2049,nconnect=4,remoteports=10.77.1.2~10.77.2.2";
 const IN_MEMORY: &str = "--mem 256MiB";
+/// What a server that is started again still has: see [`Directory`].
+const IN_DIRECTORY: &str = "--dir /srv/trouble/data --state /srv/trouble/state --no-root-squash";
 
 /// Operations of a reliable connection, by their numbers: a packet in the middle of what is moved, and the last.
 /// InfiniBand Architecture Specification, volume 1, the field OpCode of the base transport header.
@@ -53,6 +55,27 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// An empty directory of the server's guest, until dropped.
+struct Directory;
+
+impl Directory {
+    fn make() -> Self {
+        sh(
+            pair().server(),
+            "mkdir -p /srv/trouble; mount -t tmpfs none /srv/trouble
+             mkdir /srv/trouble/data /srv/trouble/state; chmod 700 /srv/trouble/state",
+        );
+        Self
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Of a case that failed it may be in use still.
+        let _ = pair().server().sh("umount -l /srv/trouble");
     }
 }
 
@@ -114,12 +137,8 @@ fn a_server_that_is_killed_under_load_and_started_again_loses_nothing() {
         return obey();
     }
     let _turn = alone();
-    sh(
-        pair().server(),
-        "mkdir -p /srv/killed; mount -t tmpfs none /srv/killed; mkdir /srv/killed/data /srv/killed/state
-         chmod 700 /srv/killed/state",
-    );
-    let mut server = Server::start("--dir /srv/killed/data --state /srv/killed/state --no-root-squash");
+    let directory = Directory::make();
+    let mut server = Server::start(IN_DIRECTORY);
     let mut client = Driven::start(
         "trouble::a_server_that_is_killed_under_load_and_started_again_loses_nothing",
         ONE_LINK,
@@ -132,7 +151,7 @@ fn a_server_that_is_killed_under_load_and_started_again_loses_nothing() {
     client.end();
     nothing_is_left();
     drop(server);
-    sh(pair().server(), "umount /srv/killed");
+    drop(directory);
 }
 
 /// The server's device writes into the client's memory: the first packet comes, and no other, until the device gives up.
@@ -241,8 +260,78 @@ fn a_link_that_goes_down_loses_its_calls_to_the_other_and_gets_them_back() {
     drop(server);
 }
 
+/// The client's device of one of two links is removed. The kernel has that wait for the programs that have used it.
+#[test]
+fn a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other() {
+    if is_in_guest() {
+        return obey();
+    }
+    let _turn = alone();
+    let server = Server::start(IN_MEMORY);
+    let mut client = Driven::start(
+        "trouble::a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other",
+        TWO_LINKS,
+        Store::Whole,
+    );
+    let removed = Removed::from(pair().client());
+    client.tell("loses 1");
+    client.end();
+    removed.made_anew();
+    nothing_is_left();
+    drop(server);
+}
+
+/// The server's device of one of two links is removed; the server goes on at the other, and is started again.
+#[test]
+fn a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_them_back() {
+    if is_in_guest() {
+        return obey();
+    }
+    let _turn = alone();
+    let directory = Directory::make();
+    let mut server = Server::start(IN_DIRECTORY);
+    let mut client = Driven::start(
+        "trouble::a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_them_back",
+        TWO_LINKS,
+        Store::ByParts,
+    );
+    let removed = Removed::from(pair().server());
+    client.tell("loses 1");
+    server.kill();
+    removed.made_anew();
+    server = Server::start(IN_DIRECTORY);
+    client.tell("regains 1");
+    client.end();
+    nothing_is_left();
+    drop(server);
+    drop(directory);
+}
+
 /// The second of two links.
 const LINK: u8 = 2;
+
+/// A guest whose device on a link is being removed.
+struct Removed {
+    guest: &'static Guest,
+    removal: Running,
+}
+
+impl Removed {
+    fn from(guest: &'static Guest) -> Self {
+        let mut delete = Command::new("rdma");
+        delete.args(["link", "delete", &format!("rxe{LINK}")]);
+        let removal = guest.spawn(delete.current_dir("/")).expect("the guest is there");
+        Self { guest, removal }
+    }
+
+    /// Waits until nobody has the device any more, and makes it anew.
+    #[track_caller]
+    fn made_anew(mut self) {
+        let status = self.removal.wait(drop).expect("the guest is there");
+        assert!(status.success(), "{status}");
+        sh(self.guest, &format!("rdma link add rxe{LINK} type rxe netdev n{LINK}"));
+    }
+}
 
 /// Guests without the carrier of a link, until dropped.
 struct Pulled([&'static Guest; 2]);
