@@ -150,7 +150,7 @@ fn exchange(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<Vec<u8>> {
 /// Whether this machine refused, so that another port may do.
 fn is_local(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
-    matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied)
+    matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
 }
 
 fn connect_reserved(remote: SocketAddr) -> std::io::Result<TcpStream> {

@@ -12,7 +12,7 @@ use crate::breaks::Breaks;
 use crate::options::Proto;
 
 /// Reserved ports, as `resvport` asks for them; the range that Linux uses by default.
-pub(crate) const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
+const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
 
 /// Where a path begins and ends.
 #[derive(Debug, Clone)]
@@ -156,6 +156,27 @@ pub(crate) fn from_reserved_port<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_reserved_port_is_tried_once_until_one_is_free_or_something_else_is_wrong() {
+        use std::io::{Error, ErrorKind};
+        let mut tried = Vec::new();
+        let none_is_free = from_reserved_port::<u16>(|port| {
+            tried.push(port);
+            Err(ErrorKind::AddrInUse.into())
+        });
+        assert_eq!(none_is_free.unwrap_err().kind(), ErrorKind::AddrInUse);
+        tried.sort_unstable();
+        assert!(tried.into_iter().eq(RESERVED_PORTS));
+        let free = |port| if port == 700 { Ok(port) } else { Err(Error::from(ErrorKind::AddrInUse)) };
+        assert_eq!(from_reserved_port(free).unwrap(), 700);
+        let mut tries = 0;
+        let refused = from_reserved_port::<u16>(|_| {
+            tries += 1;
+            Err(ErrorKind::PermissionDenied.into())
+        });
+        assert_eq!((refused.unwrap_err().kind(), tries), (ErrorKind::PermissionDenied, 1));
+    }
 
     #[test]
     fn the_first_path_is_waited_for_when_the_time_for_the_others_is_over() {

@@ -1,5 +1,5 @@
-//! Sockets as this project wants them: non-blocking, no delay, with deadlines, and the options that are
-//! measured.
+//! Sockets as this project wants them: no delay, with deadlines, and the options that are measured; non-blocking but for
+//! [`connect_within`].
 #![allow(unsafe_code)]
 
 use std::io;
@@ -87,12 +87,12 @@ const fn is_of_one_connection(errno: rustix::io::Errno) -> bool {
 /// is any free one.
 ///
 /// # Errors
-/// `AddrInUse` when the local port is taken, or has a connection to the remote already; others when the local address is
-/// not ours or there is no route.
+/// `AddrInUse` when the local port is one's choice and is taken, or has a connection to the remote already (the system says
+/// the same where no address of ours can reach the remote); others when the local address is not ours or there is no route.
 pub fn connect_start(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<OwnedFd> {
     let socket = outgoing(local, remote)?;
     socket.set_nonblocking(true)?;
-    match of_port(socket.connect(&SockAddr::from(remote))) {
+    match of_port(local, socket.connect(&SockAddr::from(remote))) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(error),
@@ -110,7 +110,7 @@ pub fn connect_within(
     patience: Duration,
 ) -> io::Result<TcpStream> {
     let socket = outgoing(local, remote)?;
-    of_port(socket.connect_timeout(&SockAddr::from(remote), patience))?;
+    of_port(local, socket.connect_timeout(&SockAddr::from(remote), patience))?;
     Ok(socket.into())
 }
 
@@ -118,8 +118,8 @@ fn outgoing(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Socket>
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
     if let Some(local) = local {
-        // A port that others connect from, or have until a minute ago, is free for every other remote: reserved ports are
-        // few, and a mount that loses its connections often would run out of them.
+        // A port that other connections of ours have, or had until a minute ago, is free for every other remote: reserved
+        // ports are few.
         socket.set_reuse_address(local.port() != 0)?;
         socket.bind(&SockAddr::from(local))?;
     }
@@ -127,9 +127,10 @@ fn outgoing(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Socket>
 }
 
 /// To connect a bound socket fails with EADDRNOTAVAIL where its port has a connection to the remote already.
-fn of_port(connected: io::Result<()>) -> io::Result<()> {
+fn of_port(local: Option<SocketAddr>, connected: io::Result<()>) -> io::Result<()> {
+    let chosen = local.is_some_and(|local| local.port() != 0);
     connected.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrNotAvailable => io::ErrorKind::AddrInUse.into(),
+        io::ErrorKind::AddrNotAvailable if chosen => io::Error::new(io::ErrorKind::AddrInUse, error),
         _ => error,
     })
 }

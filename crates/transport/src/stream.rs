@@ -83,6 +83,12 @@ impl<P, L: Landing> Stream<P, L> {
         self.outbound.unsent()
     }
 
+    /// Gives the socket back, of which nothing has been received yet.
+    #[must_use]
+    pub fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+
     /// Resets the connection: nothing that is queued here or in the system is delivered later. Gives back
     /// memory that a payload was being received into.
     pub fn abort(self) -> Option<L> {

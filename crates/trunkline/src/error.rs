@@ -296,6 +296,14 @@ fn of_mount(cause: &MountError) -> String {
         MountError::Local(_) => {
             "ip address        to see the interfaces and addresses of this host".to_owned()
         }
+        MountError::Connect { source, .. }
+            if matches!(
+                source.kind(),
+                std::io::ErrorKind::AddrInUse | std::io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            "noresvport, where the server lets in who comes from other ports".to_owned()
+        }
         MountError::Connect { address, .. } => {
             format!(
                 "nc -vz {} {}        to see whether it is reachable; or another port=",

@@ -61,7 +61,9 @@ impl Sink for AnyReply {
 impl Engine {
     /// Starts a probe; an older one of the same path is dropped.
     pub(super) fn probe(&mut self, path: PathId) {
-        self.probes.retain(|probe| probe.path != path);
+        if let Some(at) = self.probes.iter().position(|probe| probe.path == path) {
+            self.probes.swap_remove(at).give_up();
+        }
         let route = std::sync::Arc::clone(&self.setup.route);
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
         let token = FIRST_PROBE_TOKEN + u64::from(path.0);
@@ -116,13 +118,13 @@ impl Engine {
         match answered {
             Ok(false) => {}
             Ok(true) => {
-                self.probes.remove(at);
+                self.probes.swap_remove(at);
                 self.core.table.probe_answered(self.core.now, path);
             }
             Err(error) => {
                 let address = self.setup.route.paths.get(usize::from(path.0)).map(|end| end.remote);
                 tracing::debug!(?address, %error, "probe failed");
-                self.probes.remove(at);
+                self.probes.swap_remove(at).give_up();
                 self.core.table.probe_failed(self.core.now, path);
             }
         }
@@ -130,6 +132,14 @@ impl Engine {
 }
 
 impl Probe {
+    /// Ends it by a reset: a silent server is asked every second or so, and each connection that is closed instead keeps its
+    /// port for a minute.
+    fn give_up(self) {
+        if let Wire::Tcp(stream) = self.wire {
+            stream.abort();
+        }
+    }
+
     /// Connected: sends the NULL call. RFC 1813 s3.3.0
     fn ask(&mut self, poller: &Poller) -> std::io::Result<bool> {
         let Wire::Tcp(stream) = &mut self.wire else { return Ok(false) };
