@@ -195,9 +195,30 @@ impl EventLoop {
     /// One turn of a connection whose socket has something, unless it has its turn of this round anyway. A client
     /// that sends without end would otherwise gain one turn more with each round.
     fn serve_in_turn(&mut self, key: usize) {
-        if self.connections.get(key).is_some_and(|connection| !connection.again) {
+        if self.connections.get(key).is_some_and(|connection| !connection.again) && !self.hand_on(key) {
             self.serve(key);
         }
+    }
+
+    /// Gives a connection that speaks for the first time to a loop that has fewer. It was given to this one when those
+    /// were there that have only mounted, and are gone by now. Says whether it went.
+    fn hand_on(&mut self, key: usize) -> bool {
+        if self.deadline.is_some() || !self.connections.get(key).is_some_and(Connection::may_move) {
+            return false;
+        }
+        let Some(place) = self.peers.take_place_from(self.index) else { return false };
+        let connection = self.connections.remove(key);
+        if let Some(socket) = connection.socket() {
+            let _ = self.poller.remove(socket);
+        }
+        if let Some(accepted) = connection.into_accepted() {
+            if let Some(node) = self.of_nodes.get_mut(accepted.node) {
+                // The other loop counts it.
+                node.accepted -= 1;
+            }
+            self.peers.send(place, Message::Accepted(accepted));
+        }
+        true
     }
 
     /// One turn of each connection that waits for its next; what they leave over is the next round's.

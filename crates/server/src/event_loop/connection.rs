@@ -149,6 +149,8 @@ pub(super) struct Connection {
     pub active: Duration,
     /// When it was last asked whether it is still there.
     asked: Duration,
+    /// It has had no turn yet.
+    fresh: bool,
     /// Waits in the loop's list for its next turn.
     pub again: bool,
     /// Set by a drain: this turn is the last that takes calls.
@@ -190,6 +192,7 @@ impl Connection {
             opened: now,
             active: now,
             asked: now,
+            fresh: true,
             again: false,
             draining: false,
             phase: Phase::Serving,
@@ -215,6 +218,18 @@ impl Connection {
     /// Has a poller wait for it.
     pub fn register(&self, poller: &Poller, token: u64) -> std::io::Result<()> {
         self.stream.register(poller, token)
+    }
+
+    /// Whether another loop could as well have it: nothing has been received of it.
+    pub const fn may_move(&self) -> bool {
+        self.fresh && !self.stream.is_rdma()
+    }
+
+    /// As it was accepted, where it [may move](Self::may_move).
+    pub fn into_accepted(self) -> Option<Accepted> {
+        let Client { id, node, peer, local, .. } = self.client;
+        let link = Link::Tcp(self.stream.into_socket()?);
+        Some(Accepted { link, peer, local, node, id })
     }
 
     /// The socket, where there is one.
@@ -246,6 +261,7 @@ impl Connection {
     /// One turn: send what waits, receive and answer calls, send their replies.
     pub fn turn(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Step {
         let now = around.now;
+        self.fresh = false;
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }

@@ -220,6 +220,18 @@ impl Peers {
         Some(index)
     }
 
+    /// A place for a connection of a loop on the one with the fewest, if both are nearer to each other then.
+    pub fn take_place_from(&self, index: usize) -> Option<usize> {
+        let of = self.inboxes.get(index)?.connections.load(Ordering::Relaxed);
+        let fewest = self.inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).min()?;
+        if of < fewest.saturating_add(2) {
+            return None;
+        }
+        let place = self.take_place()?;
+        self.leave(index);
+        Some(place)
+    }
+
     /// A connection of a loop is gone.
     pub fn leave(&self, index: usize) {
         if let Some(inbox) = self.inboxes.get(index) {

@@ -4,7 +4,7 @@ use super::messages::{Link, Peers};
 use crate::replies::{Payload, Pinned};
 use crate::service::Incoming;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use transport::poll::{Interest, Poller};
 use transport::rdma::{Counters, Responder};
 use transport::{Error, Received, Scratch, Sink, Stream, Transport};
@@ -50,6 +50,14 @@ impl Wire {
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) => Some(stream.fd()),
+            Self::Rdma(_) => None,
+        }
+    }
+
+    /// Gives the socket back, of which nothing has been received yet. What is over RDMA stays where it is.
+    pub fn into_socket(self) -> Option<OwnedFd> {
+        match self {
+            Self::Tcp(stream) => Some(stream.into_socket()),
             Self::Rdma(_) => None,
         }
     }

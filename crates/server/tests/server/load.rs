@@ -131,6 +131,31 @@ fn a_thousand_idle_connections_are_held_and_one_is_served() {
     eventually("they go", || server.statistics().nodes[0].connections.len() == 1);
 }
 
+/// Those who only mount are gone when the mount's own connections begin to speak.
+#[test]
+fn a_connection_that_speaks_for_the_first_time_goes_to_the_loop_with_fewer() {
+    let (server, address) = start();
+    let mut peers: Vec<Peer> = (0..4).map(|_| Peer::new(address)).collect();
+    let connections = |server: &Server| server.statistics().nodes[0].connections.clone();
+    let loop_of = |server: &Server, peer: &Peer| {
+        let local = peer.stream.local_addr().unwrap();
+        connections(server).iter().find(|connection| connection.peer == local).unwrap().on_loop
+    };
+    eventually("the connections", || connections(&server).len() == 4);
+    peers.retain(|peer| loop_of(&server, peer) == 0);
+    eventually("the others are gone", || connections(&server).len() == 2);
+    let [one, other] = &mut peers[..] else { panic!("two of four were on each loop") };
+    assert!(one.mnt(b"/export").is_ok() && other.mnt(b"/export").is_ok());
+    assert_ne!(loop_of(&server, one), loop_of(&server, other));
+    // They have spoken, and stay where they are.
+    let places = [loop_of(&server, one), loop_of(&server, other)];
+    drop((Peer::new(address), Peer::new(address)));
+    assert!(one.mnt(b"/export").is_ok() && other.mnt(b"/export").is_ok());
+    assert_eq!(places, [loop_of(&server, one), loop_of(&server, other)]);
+    // Nobody is counted twice.
+    eventually("all six are counted", || server.statistics().nodes[0].accepted == 6);
+}
+
 #[test]
 fn at_the_bound_the_longest_idle_connection_makes_room() {
     let mut config = config();
