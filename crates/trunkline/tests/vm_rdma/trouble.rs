@@ -5,9 +5,10 @@ use crate::driven::{Driven, obey};
 use crate::guest::is_in_guest;
 use crate::history::Store;
 use crate::pair::{SOON, alone, pair, sh, wait_until_nothing_is_left};
-use lab::vm::{Guest, Running, Vm};
+use lab::vm::{Event, Guest, Running, Vm};
 use rustix::process::Signal;
 use std::process::Command;
+use std::time::Instant;
 use testkit::Deadline;
 
 /// Over the first link, and over the first two.
@@ -267,16 +268,17 @@ fn a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other() {
         return obey();
     }
     let _turn = alone();
+    let mut device = Device::of(pair().client());
     let server = Server::start(IN_MEMORY);
     let mut client = Driven::start(
         "trouble::a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other",
         TWO_LINKS,
         Store::Whole,
     );
-    let removed = Removed::from(pair().client());
+    device.remove();
     client.tell("loses 1");
     client.end();
-    removed.made_anew();
+    device.made_anew();
     nothing_is_left();
     drop(server);
 }
@@ -289,16 +291,17 @@ fn a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_t
     }
     let _turn = alone();
     let directory = Directory::make();
+    let mut device = Device::of(pair().server());
     let mut server = Server::start(IN_DIRECTORY);
     let mut client = Driven::start(
         "trouble::a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_them_back",
         TWO_LINKS,
         Store::ByParts,
     );
-    let removed = Removed::from(pair().server());
+    device.remove();
     client.tell("loses 1");
     server.kill();
-    removed.made_anew();
+    device.made_anew();
     server = Server::start(IN_DIRECTORY);
     client.tell("regains 1");
     client.end();
@@ -310,26 +313,47 @@ fn a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_t
 /// The second of two links.
 const LINK: u8 = 2;
 
-/// A guest whose device on a link is being removed.
-struct Removed {
+/// A guest's device on a link, which is there again when this is dropped.
+struct Device {
     guest: &'static Guest,
-    removal: Running,
+    removal: Option<Running>,
 }
 
-impl Removed {
-    fn from(guest: &'static Guest) -> Self {
+impl Device {
+    fn of(guest: &'static Guest) -> Self {
+        Self { guest, removal: None }
+    }
+
+    /// Begins to remove it.
+    fn remove(&mut self) {
         let mut delete = Command::new("rdma");
         delete.args(["link", "delete", &format!("rxe{LINK}")]);
-        let removal = guest.spawn(delete.current_dir("/")).expect("the guest is there");
-        Self { guest, removal }
+        self.removal = Some(self.guest.spawn(delete.current_dir("/")).expect("the guest is there"));
     }
 
     /// Waits until nobody has the device any more, and makes it anew.
     #[track_caller]
     fn made_anew(mut self) {
-        let status = self.removal.wait(drop).expect("the guest is there");
-        assert!(status.success(), "{status}");
+        let mut removal = self.removal.take().expect("it was removed");
+        let (began, mut said) = (Instant::now(), String::new());
+        while let Some(Event::Out(bytes) | Event::Err(bytes)) =
+            removal.next_within(SOON.saturating_sub(began.elapsed())).expect("the device to go away")
+        {
+            said.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        let status = removal.wait(drop).expect("the guest is there");
+        assert!(status.success(), "{status}: {said}");
         sh(self.guest, &format!("rdma link add rxe{LINK} type rxe netdev n{LINK}"));
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Some(mut removal) = self.removal.take() {
+            // A case failed in between; its programs have ended by now, and the next case needs the device.
+            while let Ok(Some(_)) = removal.next_within(SOON) {}
+            let _ = self.guest.sh(&format!("rdma link add rxe{LINK} type rxe netdev n{LINK}"));
+        }
     }
 }
 
