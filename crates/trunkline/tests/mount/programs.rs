@@ -1,5 +1,6 @@
 //! Programs that people run in a directory.
 
+use crate::mounts::Mounted;
 use crate::rig::{PATIENCE, mounted, shell, try_shell};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -23,10 +24,17 @@ fn git_clones_checks_and_sees_no_changes_that_are_none() {
 #[test]
 fn tar_unpacks_thousands_of_files_as_they_were() {
     let (_server, mount) = mounted();
+    tar_unpacks(&mount, 2000);
+}
+
+/// Unpacks an archive of so many files in 37 directories, compares them in two ways, and removes them.
+pub fn tar_unpacks(mount: &Mounted, files: u32) {
     let local = tempfile::tempdir().unwrap();
-    let script = "mkdir t; i=0; while [ $i -lt 2000 ]; do d=t/$((i % 37)); mkdir -p $d; \
-                  echo \"content of $i\" > $d/file-$i; i=$((i + 1)); done; ln -s 0/file-0 t/link; tar cf t.tar t";
-    shell(local.path(), script);
+    let script = format!(
+        "mkdir t; i=0; while [ $i -lt 37 ]; do mkdir t/$i; i=$((i + 1)); done; i=0; while [ $i -lt {files} ]; do \
+         echo \"content of $i\" > t/$((i % 37))/file-$i; i=$((i + 1)); done; ln -s 0/file-0 t/link; tar cf t.tar t"
+    );
+    shell(local.path(), &script);
     let local = local.path().display();
     shell(
         &mount.directory,
