@@ -104,8 +104,8 @@ struct Queue {
 struct Inbox {
     queue: Mutex<Queue>,
     waker: Waker,
-    /// Connections given to the loop and not yet closed. The acceptor adds, the loop takes away; a stale
-    /// reading only places a connection less evenly.
+    /// Connections given to the loop and not yet closed. The acceptor adds, or another loop that hands one on; the loop
+    /// takes away. A stale reading only places a connection less evenly.
     connections: AtomicUsize,
 }
 
@@ -220,7 +220,7 @@ impl Peers {
         Some(index)
     }
 
-    /// A place for a connection of a loop on the one with the fewest, if both are nearer to each other then.
+    /// A place for a connection of this loop on the one with the fewest, where that leaves the two more even.
     pub fn take_place_from(&self, index: usize) -> Option<usize> {
         let of = self.inboxes.get(index)?.connections.load(Ordering::Relaxed);
         let fewest = self.inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).min()?;
