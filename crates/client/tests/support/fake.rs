@@ -14,7 +14,6 @@ use nfs3::proc::write::{self, Stable};
 use nfs3::proc::{commit, fsinfo, getattr, read};
 use nfs3::{Fattr3, FileHandle, FileType, NfsTime, Outcome, Procedure, SpecData, Status, WccData, Wire};
 use rpc::Xid;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use xdr::{Reader, Writer};
 
 /// Nothing in these tests takes as long.
@@ -65,6 +64,7 @@ pub struct Request {
     pub procedure: Procedure,
     pub args: Vec<u8>,
     stream: TcpStream,
+    given_up: Arc<AtomicBool>,
 }
 
 impl Request {
@@ -83,14 +83,14 @@ impl Request {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Waits for the client to reset the connection, and reads nothing: that would let the client send what it could
-    /// not send until now.
-    pub fn await_reset(&self) {
-        // What says that a connection has ended is told unasked.
-        let mut watched = [PollFd::new(&self.stream, PollFlags::empty())];
-        let patience = Timespec::try_from(PATIENCE).expect("it is seconds");
-        let ended = rustix::event::poll(&mut watched, Some(&patience)).expect("it can be waited for");
-        assert_eq!(ended, 1, "the client resets the connection");
+    /// Reads nothing more from the connection, not even what the client has sent already.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::SeqCst);
+    }
+
+    /// Both came on the same connection.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.given_up, &other.given_up)
     }
 
     pub fn write(&self) -> write::ArgsHead {
@@ -211,7 +211,7 @@ impl Fake {
         assert!(self.requests.try_recv().is_err(), "no other call");
     }
 
-    /// From the next call on nothing is read from any connection.
+    /// One more call is read from each connection, and then nothing.
     pub fn pause(&self) {
         *self.shared.paused.lock().unwrap() = true;
     }
@@ -272,7 +272,8 @@ fn accept(node: usize, listener: &TcpListener, shared: &Arc<Shared>, sender: &Se
 
 /// Reads the calls of one connection until it ends.
 fn serve(node: usize, mut stream: TcpStream, shared: &Shared, sender: &Sender<Request>) {
-    loop {
+    let given_up = Arc::new(AtomicBool::new(false));
+    while !given_up.load(Ordering::SeqCst) {
         let mut mark = [0; 4];
         if stream.read_exact(&mut mark).is_err() {
             return;
@@ -290,7 +291,8 @@ fn serve(node: usize, mut stream: TcpStream, shared: &Shared, sender: &Sender<Re
             continue;
         }
         let (procedure, stream) = (Procedure::try_from(number).unwrap(), stream.try_clone().unwrap());
-        if sender.send(Request { node, xid, procedure, args, stream }).is_err() {
+        let given_up = Arc::clone(&given_up);
+        if sender.send(Request { node, xid, procedure, args, stream, given_up }).is_err() {
             return;
         }
         let mut paused = shared.paused.lock().unwrap();
