@@ -1,0 +1,116 @@
+//! Directories page by page, of a server that is played by hand.
+
+#[path = "support/fake.rs"]
+mod fake;
+
+use client::Error;
+use fake::Fake;
+
+/// The results of a READDIRPLUS: one name, and perhaps no end. RFC 1813 s3.3.17
+fn directory_of(name: &[u8], cookie: u64, eof: bool) -> Vec<u8> {
+    let mut results = vec![0; 16];
+    results.extend([0, 0, 0, 1].iter().chain(&7_u64.to_be_bytes()));
+    results.extend(u32::try_from(name.len()).unwrap().to_be_bytes());
+    results.extend(name);
+    results.resize(results.len().next_multiple_of(4), 0);
+    results.extend(cookie.to_be_bytes());
+    // Neither attributes nor a handle, no other name.
+    results.extend([0; 12]);
+    results.extend([0, 0, 0, u8::from(eof)]);
+    results
+}
+
+fn listed(name: &[u8]) -> client::Result<Vec<client::DirectoryEntry>> {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    std::thread::scope(|scope| {
+        let listing = scope.spawn(|| mount.read_directory(mount.root()));
+        fake.next().reply(&directory_of(name, 1, true));
+        listing.join().unwrap()
+    })
+}
+
+#[test]
+fn a_name_that_would_lead_out_of_its_directory_fails_the_listing() {
+    let good = listed(b"\xff..\n").unwrap();
+    assert_eq!(good.len(), 1, "any other bytes are a name");
+    assert!(listed(b"..").unwrap().is_empty());
+    for name in [&b"../up"[..], b"/etc/passwd", b"a/b", b"/", b"", b"a\0b"] {
+        let result = listed(name);
+        assert!(matches!(result, Err(Error::PeerMisbehaved { .. })), "{name:?}: {result:?}");
+    }
+}
+
+/// A page of one name, or the status that refuses the cookie. RFC 1813 s3.3.17
+enum Page {
+    Of(&'static [u8], u64, bool),
+    BadCookie,
+}
+
+/// A cookie and its verifier.
+type Asked = (u64, [u8; 8]);
+
+/// Lists the root of a server that answers with these pages: the names, and what it was asked with.
+fn listed_from(pages: &[Page]) -> (client::Result<Vec<Vec<u8>>>, Vec<Asked>) {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    std::thread::scope(|scope| {
+        let listing = scope.spawn(|| mount.read_directory(mount.root()));
+        let mut asked = Vec::new();
+        for page in pages {
+            let call = fake.next();
+            let mut reader = xdr::Reader::new(&call.args);
+            let args: nfs3::proc::readdirplus::Args = nfs3::Wire::decode(&mut reader).unwrap();
+            asked.push((args.cookie, args.verifier));
+            match page {
+                Page::Of(name, cookie, eof) => {
+                    let mut results = directory_of(name, *cookie, *eof);
+                    // A verifier, which the listing must bring back as long as it goes on.
+                    results[8..16].copy_from_slice(&[7; 8]);
+                    call.reply(&results);
+                }
+                Page::BadCookie => {
+                    call.reply(&[&nfs3::Status::BAD_COOKIE.0.to_be_bytes()[..], &[0; 4]].concat());
+                }
+            }
+        }
+        let names = listing.join().unwrap();
+        (names.map(|entries| entries.into_iter().map(|entry| entry.name).collect()), asked)
+    })
+}
+
+// RFC 1813 s3.3.16
+#[test]
+fn a_listing_whose_cookie_is_refused_begins_anew_and_gives_each_name_once() {
+    let (names, asked) = listed_from(&[
+        Page::Of(b"a", 11, false),
+        Page::Of(b"b", 12, false),
+        Page::BadCookie,
+        // Another numbering and another order.
+        Page::Of(b"c", 1, false),
+        Page::Of(b"a", 2, false),
+        Page::BadCookie,
+        Page::Of(b"b", 101, false),
+        Page::Of(b"d", 102, true),
+    ]);
+    assert_eq!(names.unwrap(), [b"a", b"b", b"c", b"d"]);
+    let cookies: Vec<u64> = asked.iter().map(|(cookie, _)| *cookie).collect();
+    assert_eq!(cookies, [0, 11, 12, 0, 1, 2, 0, 101]);
+    for (cookie, verifier) in asked {
+        assert_eq!(verifier, if cookie == 0 { [0; 8] } else { [7; 8] });
+    }
+}
+
+#[test]
+fn a_server_that_refuses_each_cookie_is_asked_a_bounded_number_of_times() {
+    let mut pages = vec![Page::Of(b"a", 1, false), Page::BadCookie];
+    for _ in 0..client::LISTINGS_ANEW_MAX {
+        pages.extend([Page::Of(b"a", 1, false), Page::BadCookie]);
+    }
+    let (names, _) = listed_from(&pages);
+    assert_eq!(names.unwrap_err().status(), Some(nfs3::Status::BAD_COOKIE));
+    // Where there is nothing before it there is no beginning anew.
+    let (names, asked) = listed_from(&[Page::BadCookie]);
+    assert_eq!(names.unwrap_err().status(), Some(nfs3::Status::BAD_COOKIE));
+    assert_eq!(asked, [(0, [0; 8])]);
+}
