@@ -1,14 +1,16 @@
 //! Directories of a mount, page by page: however many names one has, a page is held, and of those before it what it
-//! takes to know them again. RFC 1813 s3.3.17
+//! takes to know them again. While a page is read the next one is on its way. RFC 1813 s3.3.17
 //!
 //! Where the server refuses a cookie of its own the listing begins anew, and leaves out what it gave before.
 
 use nfs3::proc::readdirplus;
 use nfs3::{FileHandle, PostOpAttr, Procedure, Status, Verifier};
 
+use crate::call::Op;
 use crate::error::{Error, Result};
 use crate::given::Given;
-use crate::mount::Mount;
+use crate::mount::{Mount, results_of};
+use crate::slot::Pending;
 use crate::tree::{accept, encode};
 
 /// What a READDIRPLUS asks for: names and cookies, and all in all.
@@ -37,6 +39,8 @@ pub struct Pages {
     directory: FileHandle,
     cookie: u64,
     verifier: Verifier,
+    /// The page at that cookie, asked for while the one before it is read.
+    ahead: Option<Pending>,
     seen: usize,
     given: Given,
     ended: bool,
@@ -48,7 +52,7 @@ impl Mount {
     pub fn pages(&self, directory: FileHandle) -> Pages {
         let verifier = Verifier::default();
         let (mount, given) = (self.clone(), Given::default());
-        Pages { mount, directory, cookie: 0, verifier, seen: 0, given, ended: false }
+        Pages { mount, directory, cookie: 0, verifier, ahead: None, seen: 0, given, ended: false }
     }
 
     /// Lists a directory at once, without `.` and `..`.
@@ -78,18 +82,34 @@ impl Pages {
         }
     }
 
-    fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
+    /// Asks for the page at the cookie.
+    fn ask(&self) -> Pending {
         let (dircount, maxcount) = DIRECTORY_BYTES;
         let (directory, cookie, verifier) = (self.directory, self.cookie, self.verifier);
-        let args = readdirplus::Args { directory, cookie, verifier, dircount, maxcount };
-        let results = self.mount.call(Procedure::ReadDirPlus, encode(&args))?;
+        let args = encode(&readdirplus::Args { directory, cookie, verifier, dircount, maxcount });
+        self.mount.submit(Op::Call { procedure: Procedure::ReadDirPlus, args })
+    }
+
+    fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
+        let cookie = self.cookie;
+        let answer = self.ahead.take().unwrap_or_else(|| self.ask());
+        let results = results_of(answer.wait())?;
         let page =
             accept::<readdirplus::Success<'_>, readdirplus::Failure>(Procedure::ReadDirPlus, &results)?;
+        self.verifier = page.verifier;
+        self.ended = page.eof;
+        if let Some(last) = page.entries.iter().last() {
+            self.cookie = last.cookie;
+        }
+        // Whoever has come beyond the first page will most likely read on.
+        if !page.eof && cookie != 0 && self.cookie != cookie {
+            self.ahead = Some(self.ask());
+        }
         let mut entries = Vec::new();
         // What is the whole directory needs no memory.
         let is_all = cookie == 0 && self.seen == 0 && page.eof;
         for entry in page.entries.iter() {
-            (self.cookie, self.seen) = (entry.cookie, self.seen + 1);
+            self.seen += 1;
             check_name(entry.name)?;
             if entry.name != b"." && entry.name != b".." && (is_all || self.given.insert(entry.name)) {
                 entries.push(DirectoryEntry {
@@ -100,8 +120,6 @@ impl Pages {
                 });
             }
         }
-        self.verifier = page.verifier;
-        self.ended = page.eof;
         let reason = if !page.eof && self.cookie == cookie {
             "a page without entries that is not the last"
         } else if self.seen > DIRECTORY_ENTRIES_MAX {

@@ -4,7 +4,7 @@
 mod fake;
 
 use client::Error;
-use fake::Fake;
+use fake::{Fake, Request};
 
 /// The results of a READDIRPLUS: one name, and perhaps no end. RFC 1813 s3.3.17
 fn directory_of(name: &[u8], cookie: u64, eof: bool) -> Vec<u8> {
@@ -18,6 +18,10 @@ fn directory_of(name: &[u8], cookie: u64, eof: bool) -> Vec<u8> {
     results.extend([0; 12]);
     results.extend([0, 0, 0, u8::from(eof)]);
     results
+}
+
+fn args_of(call: &Request) -> nfs3::proc::readdirplus::Args {
+    nfs3::Wire::decode(&mut xdr::Reader::new(&call.args)).unwrap()
 }
 
 fn listed(name: &[u8]) -> client::Result<Vec<client::DirectoryEntry>> {
@@ -59,8 +63,7 @@ fn listed_from(pages: &[Page]) -> (client::Result<Vec<Vec<u8>>>, Vec<Asked>) {
         let mut asked = Vec::new();
         for page in pages {
             let call = fake.next();
-            let mut reader = xdr::Reader::new(&call.args);
-            let args: nfs3::proc::readdirplus::Args = nfs3::Wire::decode(&mut reader).unwrap();
+            let args = args_of(&call);
             asked.push((args.cookie, args.verifier));
             match page {
                 Page::Of(name, cookie, eof) => {
@@ -113,4 +116,38 @@ fn a_server_that_refuses_each_cookie_is_asked_a_bounded_number_of_times() {
     let (names, asked) = listed_from(&[Page::BadCookie]);
     assert_eq!(names.unwrap_err().status(), Some(nfs3::Status::BAD_COOKIE));
     assert_eq!(asked, [(0, [0; 8])]);
+}
+
+/// Answers a READDIRPLUS with a page of one name; gives the cookie that it asked from.
+fn answer(fake: &Fake, name: &[u8], next: u64, eof: bool) -> u64 {
+    let call = fake.next();
+    let args = args_of(&call);
+    call.reply(&directory_of(name, next, eof));
+    args.cookie
+}
+
+/// Reads the next page while this is the answer to the call for it.
+fn read_page(fake: &Fake, pages: &mut client::Pages, (name, from, next): (&[u8], u64, u64)) {
+    std::thread::scope(|scope| {
+        let page = scope.spawn(|| pages.next().unwrap().unwrap());
+        assert_eq!(answer(fake, name, next, false), from);
+        assert_eq!(page.join().unwrap()[0].name, name);
+    });
+}
+
+#[test]
+fn from_the_second_page_on_the_next_is_on_its_way_while_one_is_read() {
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let mut pages = mount.pages(mount.root());
+    read_page(&fake, &mut pages, (b"a", 0, 11));
+    // Many look at the first page only.
+    fake.nothing_more();
+    read_page(&fake, &mut pages, (b"b", 11, 12));
+    // Nobody has asked for these yet.
+    assert_eq!(answer(&fake, b"c", 13, false), 12);
+    assert_eq!(pages.next().unwrap().unwrap()[0].name, b"c");
+    assert_eq!(answer(&fake, b"d", 14, true), 13);
+    drop(pages);
+    assert!(mount.attributes(mount.root()).is_ok(), "a page that nobody reads is nobody's loss");
 }
