@@ -97,8 +97,6 @@ struct Path {
     probe_until: Duration,
     /// When the other end's system accepted the last probe.
     probe_reached: Option<Duration>,
-    /// A probe of this suspicion was not accepted by the other end's system: that is out of reach, or was.
-    unreached: bool,
     /// Connects that were accepted and not proved in time, one after the other.
     unproved: u32,
     /// Down: when to try again. Suspect: when to send the next probe.
@@ -521,7 +519,6 @@ impl Path {
             probe_sent: None,
             probe_until: now,
             probe_reached: None,
-            unreached: false,
             unproved: 0,
             retry_at: None,
             attempts: 0,

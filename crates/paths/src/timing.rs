@@ -48,9 +48,6 @@ pub const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// With no other path to go to, a silent path is taken for dead only after this long: moving calls would
 /// bring nothing, and a stalled server should not be given all its work again.
 pub const ALONE_MAX: Duration = Duration::from_secs(5);
-/// Where the only path could not be reached for so long and answers again, its connections are made anew: TCP retransmits
-/// after twice the time each time, so they may stay silent for as long again. After less there is little to win.
-pub const CUT_OFF_MIN: Duration = Duration::from_secs(1);
 /// A connection with calls in flight that is silent this long is given up although its path answers
 /// probes. This is `timeo`; the kernel's default for TCP and RDMA.
 pub const SILENT_MAX: Duration = Duration::from_secs(60);
@@ -118,9 +115,6 @@ pub struct Timing {
     pub stable_after: Duration,
     /// Patience with the last path; default [`ALONE_MAX`].
     pub alone_max: Duration,
-    /// From which silence on the connections of the last path are made anew when it can be reached again; default
-    /// [`CUT_OFF_MIN`].
-    pub cut_off_min: Duration,
     /// Patience with a silent connection of a living path; default [`SILENT_MAX`].
     pub silent_max: Duration,
     /// How long a diverted connection may drain; default [`DRAIN_MAX`].
@@ -148,7 +142,6 @@ impl Default for Timing {
             hold_max: HOLD_MAX,
             stable_after: STABLE_AFTER,
             alone_max: ALONE_MAX,
-            cut_off_min: CUT_OFF_MIN,
             silent_max: SILENT_MAX,
             drain_max: DRAIN_MAX,
             drain_retry: DRAIN_RETRY,

@@ -162,23 +162,17 @@ impl Table {
 
     /// The NULL call of an [`Output::Probe`] was answered.
     pub fn probe_answered(&mut self, now: Duration, path: PathId) {
-        let (usable, cut_off_min) = (self.usable(), self.timing.cut_off_min);
+        let usable = self.usable();
         let of_path = self.path_mut(path);
         of_path.last_alive = now;
         // An answer that came too late counts most: that server was slow and not dead.
         let answering = of_path.probe_reached.take().map_or(Duration::ZERO, |at| now.saturating_sub(at));
         of_path.quiet.note(now, answering);
         of_path.probe_sent = None;
-        let silence = now.saturating_sub(of_path.silent_since);
-        let was_cut_off = of_path.unreached && silence >= cut_off_min;
-        if of_path.status.state == State::Suspect && was_cut_off {
-            // Its connections would wait for their next retransmission, for as long again as they could not be heard.
-            self.path_died(path, now);
-        }
-        let of_path = self.path_mut(path);
         match of_path.status.state {
             State::Up => {}
             State::Suspect => {
+                let silence = now.saturating_sub(of_path.silent_since);
                 of_path.quiet.note(now, silence);
                 self.clear_suspicion(path, now);
             }
@@ -310,7 +304,6 @@ impl Table {
     fn suspect(&mut self, path: PathId, now: Duration, silent_since: Duration) {
         let of_path = self.path_mut(path);
         of_path.silent_since = silent_since;
-        of_path.unreached = false;
         of_path.status.suspicions += 1;
         self.set_state(path, State::Suspect, now);
         self.refresh_path(path);
@@ -327,9 +320,7 @@ impl Table {
     }
 
     fn probe_missed(&mut self, path: PathId, now: Duration) {
-        let of_path = self.path_mut(path);
-        let Some(sent) = of_path.probe_sent.take() else { return };
-        of_path.unreached |= of_path.probe_reached.is_none();
+        let Some(sent) = self.path_mut(path).probe_sent.take() else { return };
         let timing = self.timing;
         match self.path_mut(path).status.state {
             State::Suspect => {

@@ -189,51 +189,6 @@ fn the_only_path_is_not_given_up_in_haste() {
     assert_eq!(table.pick(Class::Read, None, 0), None, "calls wait");
 }
 
-/// Has the only path suspected from 250 ms on, until it has missed a probe.
-fn the_only_path_misses_a_probe(reached: bool) -> Table {
-    let mut table = connected(config(1, 1));
-    table.sent(ms(0), ConnId(0), Class::Read, 0);
-    table.tick(ms(250), ConnId(0), Some(ms(0)), false);
-    if reached {
-        table.probe_reached(ms(251), PathId(0));
-    }
-    let seen = run(&mut table, ms(900));
-    assert!(seen.iter().all(|(_, output)| *output == Output::Probe(PathId(0))), "{seen:?}");
-    outputs(&mut table);
-    table
-}
-
-#[test]
-fn when_the_only_path_can_be_reached_again_its_connections_are_made_anew() {
-    let mut table = the_only_path_misses_a_probe(false);
-    run(&mut table, ms(3000));
-    table.probe_answered(ms(3001), PathId(0));
-    let expected = [Output::Abort(ConnId(0)), Output::Move(ConnId(0)), Output::Connect(ConnId(0))];
-    assert_eq!(outputs(&mut table), expected);
-    table.connected(ms(3002), ConnId(0));
-    assert_eq!(state(&table, 0), State::Up);
-    assert_eq!(table.pick(Class::Read, None, 0), Some(ConnId(0)));
-}
-
-#[test]
-fn a_connection_is_kept_where_the_only_path_was_out_of_reach_for_a_moment_or_its_server_was_slow() {
-    let mut table = the_only_path_misses_a_probe(false);
-    table.probe_answered(ms(910), PathId(0));
-    assert_eq!(outputs(&mut table), [], "its segment comes soon");
-    assert_eq!(state(&table, 0), State::Up);
-    let mut table = the_only_path_misses_a_probe(true);
-    table.probe_reached(ms(900), PathId(0));
-    while let Some(wake) = table.next_wake().filter(|&wake| wake <= ms(3000)) {
-        table.advance(wake);
-        if outputs(&mut table).contains(&Output::Probe(PathId(0))) {
-            table.probe_reached(wake, PathId(0));
-        }
-    }
-    table.probe_answered(ms(3001), PathId(0));
-    assert_eq!(outputs(&mut table), [], "a stalled server is not given all its work again");
-    assert_eq!(state(&table, 0), State::Up);
-}
-
 #[test]
 fn a_silent_connection_is_given_up_after_timeo_though_its_path_lives() {
     let mut config = config(2, 2);
