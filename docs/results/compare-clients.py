@@ -4,8 +4,9 @@
     cargo build --release -p trunkline && cargo build --release -p trunkline-client --example load
     docs/results/compare-clients.py target/release/trunkline before=OTHER/load after=target/release/examples/load
 
-On a machine where nothing else runs. Each workload has a line at the end: medians of the speed and of the server's CPU
-time for an operation, with the lowest and highest run, and the median of the ratios to the first build within turns.
+On a machine where nothing else runs; turns in which others used more than a tenth of it do not count. Each workload has
+lines at the end: medians of the speed and of the server's CPU time for an operation, with the lowest and highest run, and
+the median of the ratios to the first build within turns.
 """
 import argparse
 import json
@@ -22,9 +23,14 @@ WORKLOADS = [("randread", 4 << 10, 32, 4), ("randwrite", 4 << 10, 32, 4), ("read
 def show(runs, work, names):
     mode, block, depth, connections = work
     print(f"# {mode} {block >> 10} KiB, depth {depth}, connections {connections}")
+    mine = [run for run in runs if (run["work"], run["block"], run["depth"], run["connections"]) == work]
+    calm = [turn for turn in zip(*[iter(mine)] * len(names)) if all(run["calm"] for run in turn)]
+    if not calm:
+        return print("#   no turn in which the machine was calm")
+
     def of(name, what):
-        return [run[what] for run in runs if run["build"] == name and
-                (run["work"], run["block"], run["depth"], run["connections"]) == work]
+        return [run[what] for turn in calm for run in turn if run["build"] == name]
+
     for name in names:
         speed, used = of(name, "gbytes_per_s"), of(name, "server_us")
         ratio = statistics.median(mine / first for mine, first in zip(speed, of(names[0], "gbytes_per_s")))

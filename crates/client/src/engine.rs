@@ -199,6 +199,11 @@ impl Engine {
         self.core.now
     }
 
+    /// What the calls under way write, in all.
+    pub(crate) fn bytes_to_write(&self) -> usize {
+        self.core.calls.0.iter().map(|(_, call)| call.payload().len()).sum()
+    }
+
     /// Takes an operation; it is queued by the next [`Engine::settle`] and sent by the next [`Engine::flush`].
     pub(crate) fn submit(&mut self, op: Op, caller: Option<Arc<Caller>>, owner: Owner) {
         if let Some(error) = self.refusal(&op) {

@@ -1,5 +1,6 @@
 //! Directories of a mount, page by page: however many names one has, a page is held, and of those before it what it
-//! takes to know them again. While a page is read the next one is on its way. RFC 1813 s3.3.17
+//! takes to know them again. From the second on the next one is on its way while a page is
+//! read. RFC 1813 s3.3.17
 //!
 //! Where the server refuses a cookie of its own the listing begins anew, and leaves out what it gave before.
 
@@ -92,8 +93,11 @@ impl Pages {
 
     fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
         let cookie = self.cookie;
-        let answer = self.ahead.take().unwrap_or_else(|| self.ask());
-        let results = results_of(answer.wait())?;
+        let results = match self.ahead.take().map(|ahead| results_of(ahead.wait())) {
+            // The patience of a soft mount with it was over before anybody wanted it.
+            Some(Err(Error::TimedOut { .. })) | None => results_of(self.ask().wait())?,
+            Some(results) => results?,
+        };
         let page =
             accept::<readdirplus::Success<'_>, readdirplus::Failure>(Procedure::ReadDirPlus, &results)?;
         self.verifier = page.verifier;

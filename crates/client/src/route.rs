@@ -92,6 +92,11 @@ impl Proofs {
 }
 
 impl Route {
+    /// Whether all servers are on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        are_ours(self.paths.iter().map(|end| end.remote.ip()))
+    }
+
     /// A path as people write it: from where to where.
     pub(crate) fn path_name(&self, path: PathId) -> String {
         let Some(end) = self.paths.get(usize::from(path.0)) else { return String::new() };
@@ -137,6 +142,12 @@ impl Route {
     }
 }
 
+/// Whether these are all addresses of this machine. Where it does not say which it has, only loopback is.
+fn are_ours(mut addresses: impl Iterator<Item = IpAddr>) -> bool {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    addresses.all(|ip| ip.is_loopback() || interfaces.iter().any(|interface| interface.ip() == ip))
+}
+
 /// Connects from the first reserved port that is free, from a random one on.
 pub(crate) fn from_reserved_port<T>(
     mut connect: impl FnMut(u16) -> std::io::Result<T>,
@@ -176,6 +187,14 @@ mod tests {
             Err(ErrorKind::PermissionDenied.into())
         });
         assert_eq!((refused.unwrap_err().kind(), tries), (ErrorKind::PermissionDenied, 1));
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_not_ours() {
+        let loopback = [IpAddr::from([127, 0, 0, 9]), "::1".parse().unwrap()];
+        assert!(are_ours(loopback.into_iter()));
+        // TEST-NET-1, which nobody has. RFC 5737 s3
+        assert!(!are_ours(loopback.into_iter().chain([[192, 0, 2, 1].into()])));
     }
 
     #[test]

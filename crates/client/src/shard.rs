@@ -14,6 +14,7 @@ use paths::PathStatus;
 use slab::Slab;
 use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller, Waker};
+use transport::threads::Turns;
 
 use crate::call::{Caller, Done, Op, Owner};
 use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
@@ -163,6 +164,7 @@ impl Shard {
             asleep: AtomicBool::new(false),
             filled: AtomicBool::new(false),
         });
+        let turns = setup.route.is_local().then(BesideServer::default);
         let driver = Driver {
             engine: Engine::new(setup, Arc::clone(&poller)),
             inbox: Arc::clone(&inbox),
@@ -174,6 +176,7 @@ impl Shard {
             finished: Vec::new(),
             attended: None,
             taken: 0,
+            turns,
             closing: false,
         };
         let seat = Arc::new(Seat::new(driver, Arc::clone(&inbox)));
@@ -233,7 +236,35 @@ struct Driver {
     attended: Option<seat::Watched>,
     /// Requests that an attendant has taken since calls were sent.
     taken: u32,
+    /// Where the servers are on this machine.
+    turns: Option<BesideServer>,
     closing: bool,
+}
+
+/// With so much to be written under way a loop takes turns with its server.
+const TURNS_BYTES_MIN: usize = 128 << 10;
+/// What is under way is looked at this often.
+const TURNS_LOOK: Duration = Duration::from_millis(50);
+
+/// When a loop takes turns with a server on its own machine: while much is written. If it took the processor at each of
+/// the short answers it would keep the server from the calls that it has. Whoever reads, or waits for each answer, is
+/// quicker the sooner it runs (docs/PERFORMANCE.md).
+#[derive(Debug, Default)]
+struct BesideServer {
+    turns: Turns,
+    look_at: Duration,
+}
+
+impl BesideServer {
+    fn look(&mut self, engine: &Engine) {
+        if engine.now() < self.look_at {
+            return;
+        }
+        self.look_at = engine.now() + TURNS_LOOK;
+        if let Err(error) = self.turns.take(engine.bytes_to_write() >= TURNS_BYTES_MIN) {
+            tracing::debug!(%error, "a loop cannot take turns");
+        }
+    }
 }
 
 /// What the last wait of a loop found.
@@ -249,7 +280,13 @@ impl Driver {
     /// Drives the loop until it is closed, or until `leave`: whether it goes on.
     fn run(&mut self, leave: impl Fn() -> bool) -> bool {
         while !leave() {
-            if !self.round() || !self.wait() {
+            if !self.round() {
+                return false;
+            }
+            if let Some(turns) = &mut self.turns {
+                turns.look(&self.engine);
+            }
+            if !self.wait() {
                 return false;
             }
             self.take_events();

@@ -168,15 +168,45 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     SockRef::from(&fd).set_linger(Some(Duration::ZERO))
 }
 
+/// The longest time between two retransmissions, in milliseconds, and the least of it that Linux allows. From 6.15 on;
+/// include/uapi/linux/tcp.h
+const TCP_RTO_MAX_MS: libc::c_int = 44;
+const RETRANSMITS_WITHIN_MS: u32 = 1000;
+
 /// Finds a dead peer without traffic of ours: probes after `idle`, and gives up on unacknowledged data after
-/// `give_up`.
+/// `give_up`. What is lost is sent again each second at least, where the system can be told so: TCP otherwise doubles that
+/// time each time, and after a network was away is silent for as long again.
 ///
 /// # Errors
 /// When the system refuses.
 pub fn set_deadlines(fd: BorrowedFd<'_>, idle: Duration, give_up: Duration) -> io::Result<()> {
     let socket = SockRef::from(&fd);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle).with_interval(idle))?;
-    socket.set_tcp_user_timeout(Some(give_up))
+    socket.set_tcp_user_timeout(Some(give_up))?;
+    match set_option(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, &RETRANSMITS_WITHIN_MS) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Sets an option that takes an integer as wide as `T`.
+fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the system reads as many bytes as the length given says, which is the size of the value.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Chooses the congestion control by name.
@@ -221,18 +251,9 @@ const PACED_UNSENT_BYTES: u32 = 160 << 10;
 pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_second: Option<u64>) -> io::Result<()> {
     let unsent = if bytes_per_second.is_some() { PACED_UNSENT_BYTES } else { u32::MAX };
     SockRef::from(&fd).set_tcp_notsent_lowat(unsent)?;
+    // An unsigned long, which is 64 bits wide here.
     let rate = bytes_per_second.unwrap_or(u64::MAX);
-    // SAFETY: the option takes an unsigned long, which is 64 bits wide on Linux, and the length given is its size.
-    let outcome = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            std::ptr::from_ref(&rate).cast(),
-            size_of::<u64>() as libc::socklen_t,
-        )
-    };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)
 }
 
 /// What the system knows of a connection's progress.
@@ -286,6 +307,35 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+
+    /// The longest time between two retransmissions; none where the system does not say.
+    fn retransmits_within_ms(fd: BorrowedFd<'_>) -> Option<u32> {
+        let (mut ms, mut len) = (0_u32, size_of::<u32>() as libc::socklen_t);
+        // SAFETY: the system writes at most `len` bytes, which is the size of `ms`.
+        let outcome = unsafe {
+            libc::getsockopt(
+                fd.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                TCP_RTO_MAX_MS,
+                (&raw mut ms).cast(),
+                &raw mut len,
+            )
+        };
+        (outcome == 0).then_some(ms)
+    }
+
+    #[test]
+    fn deadlines_bound_the_time_between_retransmissions_where_the_system_can() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let known = retransmits_within_ms(stream.as_fd());
+        set_deadlines(stream.as_fd(), Duration::from_secs(10), Duration::from_secs(20)).unwrap();
+        let socket = SockRef::from(&stream);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(20)));
+        assert!(socket.keepalive().unwrap());
+        // Linux before 6.15 does not know the option; the rest is set all the same.
+        assert_eq!(retransmits_within_ms(stream.as_fd()), known.map(|_| RETRANSMITS_WITHIN_MS));
+    }
 
     #[test]
     fn tcp_info_counts_what_the_peer_acknowledged() {

@@ -19,24 +19,46 @@ pub fn cpu(thread: u32) -> Option<Duration> {
     account.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// From now on this thread takes its turn when it is woken, and does not take the processor from whoever has it
-/// (`SCHED_BATCH`, sched(7)). So more has come for it when it runs. Its share of a processor stays as it was. A thread that
-/// has another policy than the usual one keeps it: somebody chose it.
-///
-/// # Errors
-/// When the system refuses.
-#[allow(unsafe_code)]
-pub fn take_turns() -> io::Result<()> {
-    // SAFETY: it reads a number of the thread that calls.
-    match unsafe { libc::sched_getscheduler(0) } {
-        libc::SCHED_OTHER => {}
-        -1 => return Err(io::Error::last_os_error()),
-        _ => return Ok(()),
+/// Whether a thread takes its turn when it is woken, and does not take the processor from whoever has it (`SCHED_BATCH`,
+/// sched(7)). So more has come for it when it runs; its share of a processor stays as it was. For the thread that calls, and
+/// unless that has another policy than the usual one: somebody chose it.
+#[derive(Debug, Default)]
+pub struct Turns {
+    taken: bool,
+}
+
+impl Turns {
+    /// Takes turns from now on, or no more.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    #[allow(unsafe_code)]
+    pub fn take(&mut self, turns: bool) -> io::Result<()> {
+        if turns == self.taken {
+            return Ok(());
+        }
+        // SAFETY: it reads a number of the thread that calls.
+        let policy = unsafe { libc::sched_getscheduler(0) };
+        let (from, to) = if turns {
+            (libc::SCHED_OTHER, libc::SCHED_BATCH)
+        } else {
+            (libc::SCHED_BATCH, libc::SCHED_OTHER)
+        };
+        if policy == from {
+            set_policy(to)?;
+            self.taken = turns;
+        }
+        Ok(())
     }
+}
+
+/// Sets the policy of the thread that calls, to one that has no priorities.
+#[allow(unsafe_code)]
+fn set_policy(policy: i32) -> io::Result<()> {
     // SAFETY: a structure of numbers, of which some systems have more than one.
     let priority: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: it reads the structure, which outlives the call, and changes the policy of the thread that calls.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) } {
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const priority) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -54,20 +76,23 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_takes_turns_unless_somebody_chose_another_policy() {
-        assert_eq!(policy(), libc::SCHED_OTHER);
-        take_turns().unwrap();
+    fn a_thread_of_the_usual_policy_takes_turns_and_any_other_keeps_its_own() {
+        let mut turns = Turns::default();
+        set_policy(libc::SCHED_OTHER).unwrap();
+        for (wanted, expected) in [
+            (false, libc::SCHED_OTHER),
+            (true, libc::SCHED_BATCH),
+            (true, libc::SCHED_BATCH),
+            (false, libc::SCHED_OTHER),
+        ] {
+            turns.take(wanted).unwrap();
+            assert_eq!(policy(), expected);
+        }
+        // Somebody chose it.
+        set_policy(libc::SCHED_BATCH).unwrap();
+        turns.take(true).unwrap();
+        turns.take(false).unwrap();
         assert_eq!(policy(), libc::SCHED_BATCH);
-        std::thread::spawn(|| {
-            let idle = std::process::Command::new("chrt")
-                .args(["--idle", "--pid", "0", &own().to_string()])
-                .status();
-            assert!(idle.unwrap().success());
-            take_turns().unwrap();
-            assert_eq!(policy(), libc::SCHED_IDLE);
-        })
-        .join()
-        .unwrap();
     }
 
     #[test]

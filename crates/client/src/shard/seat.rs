@@ -87,11 +87,6 @@ impl Drop for Ending<'_> {
 /// The loop's own thread, from its beginning to its end.
 pub(super) fn keep(seat: &Seat) {
     let _ending = Ending(seat);
-    // Where the server is on this machine, a loop that took the processor from it at each answer would keep it from
-    // answering (docs/PERFORMANCE.md).
-    if let Err(error) = transport::threads::take_turns() {
-        tracing::debug!(%error, "a loop cannot take turns");
-    }
     while drive(seat) {
         seat.await_absence();
     }

@@ -83,7 +83,8 @@ impl Request {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Reads nothing more from the connection, not even what the client has sent already.
+    /// Reads nothing more from the connection, not even what the client has sent already. For a fake that is paused: else
+    /// one more call may be under way.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::SeqCst);
     }
