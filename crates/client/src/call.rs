@@ -101,6 +101,16 @@ pub struct Done {
     pub latency: Duration,
 }
 
+impl Done {
+    /// What an [`Op::Call`] has brought.
+    pub(crate) fn results(self) -> Result<Vec<u8>> {
+        match self.result? {
+            Answer::Results(results) => Ok(results),
+            Answer::Read { .. } | Answer::Written => Ok(Vec::new()),
+        }
+    }
+}
+
 /// Who waits for a call.
 #[derive(Debug)]
 pub(crate) enum Owner {

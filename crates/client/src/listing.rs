@@ -1,6 +1,5 @@
 //! Directories of a mount, page by page: however many names one has, a page is held, and of those before it what it
-//! takes to know them again. From the second on the next one is on its way while a page is
-//! read. RFC 1813 s3.3.17
+//! takes to know them again. From the second on the next one is on its way while a page is read. RFC 1813 s3.3.17
 //!
 //! Where the server refuses a cookie of its own the listing begins anew, and leaves out what it gave before.
 
@@ -10,7 +9,7 @@ use nfs3::{FileHandle, PostOpAttr, Procedure, Status, Verifier};
 use crate::call::Op;
 use crate::error::{Error, Result};
 use crate::given::Given;
-use crate::mount::{Mount, results_of};
+use crate::mount::Mount;
 use crate::slot::Pending;
 use crate::tree::{accept, encode};
 
@@ -93,9 +92,9 @@ impl Pages {
 
     fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
         let cookie = self.cookie;
-        let results = match self.ahead.take().map(|ahead| results_of(ahead.wait())) {
+        let results = match self.ahead.take().map(|ahead| ahead.wait().results()) {
             // The patience of a soft mount with it was over before anybody wanted it.
-            Some(Err(Error::TimedOut { .. })) | None => results_of(self.ask().wait())?,
+            Some(Err(Error::TimedOut { .. })) | None => self.ask().wait().results()?,
             Some(results) => results?,
         };
         let page =

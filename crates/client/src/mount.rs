@@ -12,7 +12,7 @@ use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 
 use crate::bootstrap::{Place, Root, bootstrap};
 use crate::breaks::Breaks;
-use crate::call::{Answer, Caller, Done, FileRef, Op};
+use crate::call::{Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::options::Remote;
@@ -303,7 +303,7 @@ impl Mount {
     /// # Errors
     /// When the call could not be made; a status of the server is part of the results.
     pub fn call(&self, procedure: nfs3::Procedure, args: Vec<u8>) -> Result<Vec<u8>> {
-        results_of(self.submit(Op::Call { procedure, args }).wait())
+        self.submit(Op::Call { procedure, args }).wait().results()
     }
 
     /// What the mount has counted so far.
@@ -332,14 +332,6 @@ impl Mount {
             }
         }
         Statistics { paths, replays, rdma, cpu, threads }
-    }
-}
-
-/// The results of an [`Op::Call`] that is done.
-pub(crate) fn results_of(done: Done) -> Result<Vec<u8>> {
-    match done.result? {
-        Answer::Results(results) => Ok(results),
-        Answer::Read { .. } | Answer::Written => Ok(Vec::new()),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Another thread may drive it for a time: [`seat`].
 
+mod beside_server;
 mod seat;
 
 use std::os::fd::OwnedFd;
@@ -14,13 +15,13 @@ use paths::PathStatus;
 use slab::Slab;
 use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller, Waker};
-use transport::threads::Turns;
 
 use crate::call::{Caller, Done, Op, Owner};
 use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
 use crate::slot::{Pending, Promise};
 use crate::statistics::{PathCounters, Replays};
 
+use beside_server::BesideServer;
 pub use seat::Attendant;
 use seat::Seat;
 
@@ -164,7 +165,7 @@ impl Shard {
             asleep: AtomicBool::new(false),
             filled: AtomicBool::new(false),
         });
-        let turns = setup.route.is_local().then(BesideServer::default);
+        let beside_server = setup.route.is_local().then(BesideServer::default);
         let driver = Driver {
             engine: Engine::new(setup, Arc::clone(&poller)),
             inbox: Arc::clone(&inbox),
@@ -176,7 +177,7 @@ impl Shard {
             finished: Vec::new(),
             attended: None,
             taken: 0,
-            turns,
+            beside_server,
             closing: false,
         };
         let seat = Arc::new(Seat::new(driver, Arc::clone(&inbox)));
@@ -237,34 +238,8 @@ struct Driver {
     /// Requests that an attendant has taken since calls were sent.
     taken: u32,
     /// Where the servers are on this machine.
-    turns: Option<BesideServer>,
+    beside_server: Option<BesideServer>,
     closing: bool,
-}
-
-/// With so much to be written under way a loop takes turns with its server.
-const TURNS_BYTES_MIN: usize = 128 << 10;
-/// What is under way is looked at this often.
-const TURNS_LOOK: Duration = Duration::from_millis(50);
-
-/// When a loop takes turns with a server on its own machine: while much is written. If it took the processor at each of
-/// the short answers it would keep the server from the calls that it has. Whoever reads, or waits for each answer, is
-/// quicker the sooner it runs (docs/PERFORMANCE.md).
-#[derive(Debug, Default)]
-struct BesideServer {
-    turns: Turns,
-    look_at: Duration,
-}
-
-impl BesideServer {
-    fn look(&mut self, engine: &Engine) {
-        if engine.now() < self.look_at {
-            return;
-        }
-        self.look_at = engine.now() + TURNS_LOOK;
-        if let Err(error) = self.turns.take(engine.bytes_to_write() >= TURNS_BYTES_MIN) {
-            tracing::debug!(%error, "a loop cannot take turns");
-        }
-    }
 }
 
 /// What the last wait of a loop found.
@@ -283,8 +258,8 @@ impl Driver {
             if !self.round() {
                 return false;
             }
-            if let Some(turns) = &mut self.turns {
-                turns.look(&self.engine);
+            if let Some(beside_server) = &mut self.beside_server {
+                beside_server.look(&self.engine);
             }
             if !self.wait() {
                 return false;

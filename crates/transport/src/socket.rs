@@ -168,9 +168,10 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     SockRef::from(&fd).set_linger(Some(Duration::ZERO))
 }
 
-/// The longest time between two retransmissions, in milliseconds, and the least of it that Linux allows. From 6.15 on;
+/// The option for the longest time between two retransmissions, in milliseconds. Linux 6.15 and later,
 /// include/uapi/linux/tcp.h
 const TCP_RTO_MAX_MS: libc::c_int = 44;
+/// The least that it takes.
 const RETRANSMITS_WITHIN_MS: u32 = 1000;
 
 /// Finds a dead peer without traffic of ours: probes after `idle`, and gives up on unacknowledged data after
