@@ -12,6 +12,8 @@ mod connection;
 mod listeners;
 mod messages;
 mod porter;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use crate::clock;
@@ -22,7 +24,7 @@ use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
 use connection::{Close, Connection, Step, Surroundings, Workspace};
 use listeners::Listeners;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
-use messages::{Accepted, Link};
+use messages::{Accepted, Link, Moving};
 pub(crate) use messages::{Answer, Message, Peers, Place};
 use slab::Slab;
 use std::io;
@@ -30,7 +32,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use transport::busy::BusyPoll;
-use transport::poll::{Events, Poller};
+use transport::poll::{Events, Interest, Poller};
 use transport::{Scratch, socket, threads};
 
 /// A loop with connections wakes up this often, to see whether it slept and who has been silent.
@@ -173,7 +175,7 @@ impl EventLoop {
         let now = clock::now();
         let slept = now.saturating_sub(self.alive);
         self.alive = now;
-        if slept <= Duration::from_millis(self.group.limits.stall_ms_max) {
+        if slept <= self.stall_max() {
             return false;
         }
         self.statistics.stalls += 1;
@@ -188,6 +190,16 @@ impl EventLoop {
         true
     }
 
+    /// After so long without having run, a loop does not know any more what its clients have moved elsewhere.
+    fn stall_max(&self) -> Duration {
+        Duration::from_millis(self.group.limits.stall_ms_max)
+    }
+
+    /// How many connections this loop may have.
+    fn connections_max(&self) -> usize {
+        self.group.limits.connections_max.div_ceil(self.peers.len()).max(1)
+    }
+
     fn keys(&self, wanted: impl Fn(&Connection) -> bool) -> Vec<usize> {
         self.connections.iter().filter(|(_, connection)| wanted(connection)).map(|(key, _)| key).collect()
     }
@@ -195,30 +207,54 @@ impl EventLoop {
     /// One turn of a connection whose socket has something, unless it has its turn of this round anyway. A client
     /// that sends without end would otherwise gain one turn more with each round.
     fn serve_in_turn(&mut self, key: usize) {
-        if self.connections.get(key).is_some_and(|connection| !connection.again) && !self.hand_on(key) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if !connection.again && (connection.busy || !self.move_on(key)) {
             self.serve(key);
         }
     }
 
-    /// Gives a connection that speaks for the first time to a loop that has fewer. It was given to this one when those
-    /// were there that have only mounted, and are gone by now. Says whether it went.
-    fn hand_on(&mut self, key: usize) -> bool {
-        if self.deadline.is_some() || !self.connections.get(key).is_some_and(Connection::may_move) {
+    /// A connection has something to say that was not busy. If it calls for files, it is from now on: here, or on a loop
+    /// that has fewer of those. So clients that work share the loops evenly, wherever they were when they were idle,
+    /// and whoever only mounts takes nobody's place. Says whether it went.
+    fn move_on(&mut self, key: usize) -> bool {
+        let bound = self.connections_max();
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        if !connection.calls_for_files() {
             return false;
         }
-        let Some(place) = self.peers.take_place_from(self.index) else { return false };
+        connection.busy = true;
+        // One that must stay is counted here whatever the others have.
+        let room_elsewhere = if self.deadline.is_none() && connection.may_move() { bound } else { 0 };
+        let Some(place) = self.peers.grow_busy(self.index, room_elsewhere) else { return false };
         let connection = self.connections.remove(key);
         if let Some(socket) = connection.socket() {
             let _ = self.poller.remove(socket);
         }
-        if let Some(accepted) = connection.into_accepted() {
-            if let Some(node) = self.of_nodes.get_mut(accepted.node) {
-                // The other loop counts it.
-                node.accepted -= 1;
-            }
-            self.peers.send(place, Message::Accepted(accepted));
-        }
+        self.held = self.held.saturating_sub(connection.held);
+        let moving = Moving { connection: Box::new(connection), since: clock::now() };
+        self.peers.send(place, Message::Moved(moving));
         true
+    }
+
+    /// Goes on with a connection that another loop had, and serves the call that it came with.
+    fn take_over(&mut self, moving: Moving) {
+        let Moving { connection, since } = moving;
+        let mut connection = *connection;
+        connection.arrive(&self.group);
+        connection.draining = self.deadline.is_some();
+        self.held = self.held.saturating_add(connection.held);
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        connection.interest = Interest::READ;
+        let waited = connection.register(&self.poller, key as u64);
+        entry.insert(connection);
+        let late = clock::now().saturating_sub(since) > self.stall_max();
+        match waited {
+            Err(error) => self.close(key, Close::System(error)),
+            // Its client has moved the call elsewhere meanwhile.
+            Ok(()) if late => self.close(key, Close::Stalled),
+            Ok(()) => self.serve(key),
+        }
     }
 
     /// One turn of each connection that waits for its next; what they leave over is the next round's.
@@ -239,7 +275,9 @@ impl EventLoop {
             return;
         }
         let share = self.share();
+        let busy = self.peers.busy(self.index);
         let Some(connection) = self.connections.get_mut(key) else { return };
+        let others = busy > usize::from(connection.busy);
         let work = &mut self.work;
         let now = self.alive;
         let around = Surroundings {
@@ -247,6 +285,7 @@ impl EventLoop {
             peers: &self.peers,
             off_loop: &self.off_loop,
             share,
+            others,
             place: Place { on_loop: self.index, key },
             now,
         };
@@ -324,7 +363,7 @@ impl EventLoop {
     /// Takes in a connection that was given to this loop.
     fn adopt(&mut self, accepted: Accepted) {
         let node = accepted.node;
-        let bound = self.group.limits.connections_max.div_ceil(self.peers.len()).max(1);
+        let bound = self.connections_max();
         if self.deadline.is_some() {
             tracing::info!(peer = %accepted.peer, "connection refused: the server is draining");
             return self.turn_away(accepted);
@@ -385,6 +424,9 @@ impl EventLoop {
     fn close(&mut self, key: usize, why: Close) {
         let Some(connection) = self.connections.try_remove(key) else { return };
         self.held = self.held.saturating_sub(connection.held);
+        if connection.busy {
+            self.peers.shrink_busy(self.index);
+        }
         let node = connection.client.node;
         why.log(&connection);
         if why.is_late() && connection.off_loop_calls() > 0 {
@@ -429,6 +471,10 @@ impl EventLoop {
         for key in self.keys(|connection| connection.is_stuck(now, silence_max)) {
             self.close(key, Close::Stuck);
         }
+        for (_, connection) in self.connections.iter_mut().filter(|(_, connection)| connection.is_calm(now)) {
+            connection.busy = false;
+            self.peers.shrink_busy(self.index);
+        }
         for key in self.keys(|connection| connection.is_to_be_asked(now)) {
             if let Some(Err(why)) = self.connections.get_mut(key).map(|connection| connection.ask(now)) {
                 self.close(key, why);
@@ -453,6 +499,7 @@ impl EventLoop {
     fn take_message(&mut self, message: Message) {
         match message {
             Message::Accepted(accepted) => self.adopt(accepted),
+            Message::Moved(moving) => self.take_over(moving),
             Message::Refused { node } => self.forget(node),
             Message::Answer(answer) => self.answer(answer),
             Message::Landed(landed) => self.land(landed),

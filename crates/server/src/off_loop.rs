@@ -90,6 +90,8 @@ impl std::fmt::Debug for Landed {
 pub(crate) struct Flight {
     calls: usize,
     bytes: usize,
+    /// An answer was promised to the connection's place: its call runs elsewhere.
+    promised: bool,
 }
 
 impl Flight {
@@ -99,6 +101,16 @@ impl Flight {
 
     pub const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether an answer from elsewhere may come. Nobody notes when it has: then it is as well where it is.
+    pub const fn is_promised(&self) -> bool {
+        self.promised
+    }
+
+    /// A call of the connection runs elsewhere, and its answer was promised to the connection's place.
+    pub const fn promise(&mut self) {
+        self.promised = true;
     }
 
     pub const fn take_off(&mut self, bytes: usize) {

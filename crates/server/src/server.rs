@@ -136,7 +136,7 @@ impl Server {
             let (peers, off_loop) = (Arc::clone(&server.peers), Arc::clone(&server.off_loop));
             let busy = BusyPoll::new(busy_poll);
             let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, off_loop, poller, busy);
-            // The first loop accepts for all; what it accepts goes to the loop with the fewest connections.
+            // The first loop accepts for all; what it accepts goes to the loop with the fewest that are busy.
             let listening = event_loop.listen(std::mem::take(&mut bound));
             listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
             // On a failure the drop of `server` ends the loops that run already.
@@ -205,7 +205,10 @@ impl Server {
         }
         // First the listener: what it accepted until then has been given to the loops before they are told.
         self.tell_and_wait(|done| self.peers.send(0, Message::Unlisten(node.0, done)));
-        self.tell_and_wait(|done| self.peers.send_all(|| Message::ResetNode(node.0, done.clone())));
+        // Twice: what moved from one loop to another meanwhile has arrived by then.
+        for _ in 0..2 {
+            self.tell_and_wait(|done| self.peers.send_all(|| Message::ResetNode(node.0, done.clone())));
+        }
         Ok(())
     }
 

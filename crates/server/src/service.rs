@@ -192,6 +192,8 @@ pub(crate) struct Service<'a> {
     /// The most memory that a payload may be received into at once.
     pub landing_bytes_max: usize,
     pub calls_left: u32,
+    /// Bytes of replies that the turn may make.
+    pub reply_bytes_max: usize,
     /// Set when the peer does not speak RPC.
     pub garbage: Option<&'static str>,
 }
@@ -203,12 +205,18 @@ impl Service<'_> {
             || self.flight.is_full(self.off_loop)
     }
 
+    /// Whether the turn has made as many replies as it may, by their bytes.
+    pub fn has_used_its_turn(&self) -> bool {
+        self.executor.replies.bytes() >= self.reply_bytes_max
+    }
+
     fn take(&mut self, record: &[u8], landing: Option<store::Landing>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
         match self.executor.take(record, landing, record_len, Mode::Loop) {
             Taken::Answered(end) => self.counters.count(&end),
             Taken::Refused => self.counters.count_refused(),
-            Taken::Elsewhere | Taken::PortMap => {}
+            Taken::Elsewhere => self.flight.promise(),
+            Taken::PortMap => {}
             Taken::MustWait(handover) => self.hand_over(record, handover, record_len),
             Taken::Garbage(what) => self.garbage = Some(what),
         }
@@ -321,6 +329,6 @@ impl Sink for Service<'_> {
 
     #[inline]
     fn wants_more(&self) -> bool {
-        self.calls_left > 0 && self.garbage.is_none() && !self.is_full()
+        self.calls_left > 0 && self.garbage.is_none() && !self.is_full() && !self.has_used_its_turn()
     }
 }

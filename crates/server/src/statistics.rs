@@ -329,6 +329,8 @@ pub struct ConnectionStatistics {
     pub local: SocketAddr,
     /// The loop it lives on.
     pub on_loop: usize,
+    /// It has called for files within the last second or two.
+    pub busy: bool,
     /// How long it has been open.
     pub age: Duration,
     /// How long ago it last received something.

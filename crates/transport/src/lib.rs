@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 
 pub use fault::{Fault, Faulty};
 pub use inbound::{Received, Scratch, TAIL_BYTES_MAX};
+pub use outbound::Flushed;
 pub use stream::{Limits, Stream};
 
 /// Records at least this long are offered to [`Sink::place`]; below it a copy costs less than a receive of

@@ -121,31 +121,45 @@ impl<P> Outbound<P> {
         self.queue.iter().filter(|queued| queued.payload_len > 0).map(|queued| &queued.payload)
     }
 
-    pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> Result<bool, Error> {
+    /// Sends until all is sent, the peer takes no more, or `budget_bytes` are gone; then it ends with the piece of memory
+    /// that they end in.
+    pub(crate) fn flush(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        source: &impl Source<P>,
+        budget_bytes: usize,
+    ) -> Result<Flushed, Error> {
+        let mut left = budget_bytes;
         while !self.queue.is_empty() {
-            let (outcome, gathered) = self.send_once(fd, source)?;
+            if left == 0 {
+                return Ok(Flushed::OutOfBudget);
+            }
+            let (outcome, gathered) = self.send_once(fd, source, left)?;
             match outcome {
                 Ok(sent) => {
                     self.advance(sent);
                     if sent < gathered {
-                        return Ok(false);
+                        return Ok(Flushed::PeerIsFull);
                     }
+                    left = left.saturating_sub(sent);
                 }
-                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::AGAIN) => return Ok(Flushed::PeerIsFull),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(Error::Io(errno.into())),
             }
         }
-        Ok(true)
+        Ok(Flushed::All)
     }
 
-    /// The pieces of the first records in the queue.
-    fn gather<'a>(&'a self, source: &'a impl Source<P>) -> Result<Slices<'a>, Error> {
+    /// The pieces of the first records in the queue, up to about so many bytes that are not sent yet.
+    fn gather<'a>(&'a self, source: &'a impl Source<P>, budget_bytes: usize) -> Result<Slices<'a>, Error> {
         let mut pieces = Slices::new();
+        let mut left = self.sent.saturating_add(budget_bytes);
         for queued in &self.queue {
-            if pieces.len() > GATHER_PIECES {
+            if pieces.len() > GATHER_PIECES || left == 0 {
                 break;
             }
+            left = left.saturating_sub(queued.len());
             let head = queued.head_at..queued.head_at + queued.head_len;
             pieces.push(IoSlice::new(self.heads.get(head).unwrap_or_default()));
             if queued.payload_len > 0 {
@@ -167,12 +181,24 @@ impl<P> Outbound<P> {
     }
 
     /// Gathers and sends once; also tells how many bytes were offered.
-    fn send_once(&self, fd: BorrowedFd<'_>, source: &impl Source<P>) -> Result<(Outcome, usize), Error> {
-        let mut pieces = self.gather(source)?;
+    fn send_once(
+        &self,
+        fd: BorrowedFd<'_>,
+        source: &impl Source<P>,
+        budget_bytes: usize,
+    ) -> Result<(Outcome, usize), Error> {
+        let mut pieces = self.gather(source, budget_bytes)?;
         let mut unsent = pieces.as_mut_slice();
         IoSlice::advance_slices(&mut unsent, self.sent);
-        let unsent = if unsent.len() > PIECES_MAX { unsent.split_at_mut(PIECES_MAX).0 } else { unsent };
-        let gathered = unsent.iter().map(|piece| piece.len()).sum();
+        let (mut count, mut gathered) = (0, 0);
+        for piece in unsent.iter().take(PIECES_MAX) {
+            if gathered >= budget_bytes {
+                break;
+            }
+            count += 1;
+            gathered += piece.len();
+        }
+        let unsent = unsent.get(..count).unwrap_or_default();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         Ok((rustix::net::sendmsg(fd, unsent, &mut SendAncillaryBuffer::default(), flags), gathered))
     }
@@ -210,6 +236,17 @@ impl<P> Outbound<P> {
     }
 }
 
+/// How far sending came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flushed {
+    /// Nothing is left.
+    All,
+    /// The peer, or the system on its behalf, takes no more for now.
+    PeerIsFull,
+    /// What was to be sent at once is sent; more is left.
+    OutOfBudget,
+}
+
 /// What the system said to a send.
 type Outcome = rustix::io::Result<usize>;
 
@@ -240,7 +277,7 @@ mod tests {
             // So that the large ones begin at each distance from the bound.
             (0..small).for_each(|_| outbound.push((), 0, |head| head.push(0)));
             (0..32).for_each(|_| outbound.push((), source.0.len(), |head| head.push(0)));
-            let pieces = outbound.gather(&source).unwrap();
+            let pieces = outbound.gather(&source, usize::MAX).unwrap();
             assert!(pieces.len() > GATHER_PIECES, "{}", pieces.len());
             assert!(!pieces.spilled(), "{} pieces", pieces.len());
         }

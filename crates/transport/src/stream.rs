@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::inbound::{Inbound, Received, Scratch};
-use crate::outbound::Outbound;
+use crate::outbound::{Flushed, Outbound};
 use crate::{Error, Landing, Sink, Source, Transport, socket};
 
 /// What a stream accepts from its peer.
@@ -83,10 +83,14 @@ impl<P, L: Landing> Stream<P, L> {
         self.outbound.unsent()
     }
 
-    /// Gives the socket back, of which nothing has been received yet.
-    #[must_use]
-    pub fn into_socket(self) -> OwnedFd {
-        self.socket
+    /// Sends what is queued, as far as the peer takes it, but no more than about `budget_bytes`: the piece of memory that
+    /// they end in is sent whole.
+    ///
+    /// # Errors
+    /// Any [`Error`]; the connection is then finished.
+    #[inline]
+    pub fn flush_some(&mut self, source: &impl Source<P>, budget_bytes: usize) -> Result<Flushed, Error> {
+        self.outbound.flush(self.socket.as_fd(), source, budget_bytes)
     }
 
     /// Resets the connection: nothing that is queued here or in the system is delivered later. Gives back
@@ -116,7 +120,7 @@ impl<P, L: Landing> Transport<P, L> for Stream<P, L> {
 
     #[inline]
     fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
-        self.outbound.flush(self.socket.as_fd(), source)
+        Ok(self.flush_some(source, usize::MAX)? == Flushed::All)
     }
 
     fn queued_bytes(&self) -> usize {

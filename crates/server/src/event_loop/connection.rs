@@ -17,12 +17,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use transport::poll::{Interest, Poller};
-use transport::{Scratch, socket};
+use transport::{Flushed, Scratch, socket};
 
 /// A record is at most one WRITE of the largest size, with its head.
 const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
 /// Bytes that one turn receives: a few of the largest WRITEs.
 const TURN_BYTES: usize = 4 << 20;
+/// Bytes that one turn receives or sends where others wait for theirs: some 50 us of copying, so that a short call beside
+/// a flood of long ones does not wait for megabytes.
+const SHORT_TURN_BYTES: usize = 256 << 10;
+/// A connection that has been idle for so long is not busy any more.
+const CALM_AFTER: Duration = Duration::from_secs(1);
 /// A draining connection receives all that the system may hold for it.
 const DRAIN_BYTES: usize = 64 << 20;
 /// Calls that one turn executes: more than any sane client has outstanding.
@@ -49,6 +54,8 @@ pub(super) struct Surroundings<'a> {
     pub off_loop: &'a OffLoop,
     /// How much the connection may hold while all together hold too much.
     pub share: Option<usize>,
+    /// Other connections of the loop are busy too: the turn is a short one.
+    pub others: bool,
     pub place: Place,
     pub now: Duration,
 }
@@ -68,6 +75,14 @@ pub(super) enum Step {
     Again,
     /// The connection is finished.
     Close(Close),
+}
+
+/// What a turn has found in the calls that it took.
+struct CallsTaken {
+    /// Set when the peer does not speak RPC.
+    garbage: Option<&'static str>,
+    /// It took as many as it may: received calls may wait in the stream.
+    more_may_wait: bool,
 }
 
 /// Why a connection ends.
@@ -149,8 +164,8 @@ pub(super) struct Connection {
     pub active: Duration,
     /// When it was last asked whether it is still there.
     asked: Duration,
-    /// It has had no turn yet.
-    fresh: bool,
+    /// It has called for files within the last second or so, and counts when connections are spread over loops.
+    pub busy: bool,
     /// Waits in the loop's list for its next turn.
     pub again: bool,
     /// Set by a drain: this turn is the last that takes calls.
@@ -168,6 +183,8 @@ pub(super) struct Connection {
     flight: Flight,
     /// Replies are waiting for the peer to take some.
     unsent: bool,
+    /// Replies are waiting for the next turn: this one has sent its share.
+    out_of_budget: bool,
 }
 
 fn record_bytes_max(client: &Client) -> usize {
@@ -192,7 +209,7 @@ impl Connection {
             opened: now,
             active: now,
             asked: now,
-            fresh: true,
+            busy: false,
             again: false,
             draining: false,
             phase: Phase::Serving,
@@ -202,6 +219,7 @@ impl Connection {
             paused: false,
             flight: Flight::default(),
             unsent: false,
+            out_of_budget: false,
         };
         if let Some(share) = group.nodes.get(connection.client.node).and_then(crate::group::Node::share) {
             connection.set_pace(Some(share));
@@ -220,16 +238,38 @@ impl Connection {
         self.stream.register(poller, token)
     }
 
-    /// Whether another loop could as well have it: nothing has been received of it.
-    pub const fn may_move(&self) -> bool {
-        self.fresh && !self.stream.is_rdma()
+    /// Whether another loop could as well have it: nothing of it is here, and nothing is to come to its place here.
+    pub fn may_move(&self) -> bool {
+        let calls = self.flight.calls() > 0 || self.flight.is_promised();
+        let waits = self.again || self.paused || self.draining || self.phase != Phase::Serving;
+        !self.stream.is_rdma() && !self.stream.within_record() && !self.unsent && !calls && !waits
     }
 
-    /// As it was accepted, where it [may move](Self::may_move).
-    pub fn into_accepted(self) -> Option<Accepted> {
-        let Client { id, node, peer, local, .. } = self.client;
-        let link = Link::Tcp(self.stream.into_socket()?);
-        Some(Accepted { link, peer, local, node, id })
+    /// Whether what has come begins with a call for files, not for a mount or a port: who only mounts is gone in a
+    /// moment. Looks at the head of a call without taking it.
+    pub fn calls_for_files(&self) -> bool {
+        // Record mark, XID, message type, version of RPC, program. RFC 5531 s9, s11
+        let mut head = [0; 20];
+        let Some(socket) = self.socket() else { return true };
+        if self.stream.within_record() || self.unsent {
+            return true;
+        }
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        let program = nfs3::PROGRAM.to_be_bytes();
+        rustix::net::recv(socket, &mut head, flags).is_ok() && head.ends_with(&program)
+    }
+
+    /// Whether it was busy and has been idle since.
+    pub fn is_calm(&self, now: Duration) -> bool {
+        self.busy && self.active + CALM_AFTER <= now && !self.is_owing()
+    }
+
+    /// It comes from another loop, and may have missed what that was told meanwhile.
+    pub fn arrive(&mut self, group: &Group) {
+        self.readmit(&group.exports());
+        if let Some(share) = group.nodes.get(self.client.node).and_then(crate::group::Node::share) {
+            self.set_pace(Some(share));
+        }
     }
 
     /// The socket, where there is one.
@@ -255,13 +295,13 @@ impl Connection {
             Phase::Ending => false,
             Phase::Lingering { .. } => true,
         };
-        Interest { read, write: self.unsent }
+        Interest { read, write: self.unsent && !self.out_of_budget }
     }
 
     /// One turn: send what waits, receive and answer calls, send their replies.
     pub fn turn(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Step {
         let now = around.now;
-        self.fresh = false;
+        let mut turn_bytes = if around.others { SHORT_TURN_BYTES } else { usize::MAX };
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }
@@ -270,18 +310,19 @@ impl Connection {
         }
         // What happens over RDMA must be taken in every turn: it would wake us again and again.
         if self.unsent || self.stream.is_rdma() {
-            let queued = self.stream.queued_bytes();
-            if let Err(error) = self.flush() {
-                return Step::Close(Close::Transport(error));
-            }
-            if self.stream.queued_bytes() < queued {
+            match self.flush(turn_bytes) {
                 // A long download is not idle, though nothing comes from the client meanwhile.
-                self.active = now;
+                Ok(sent) if sent > 0 => {
+                    self.active = now;
+                    turn_bytes = turn_bytes.saturating_sub(sent);
+                }
+                Ok(_) => {}
+                Err(error) => return Step::Close(Close::Transport(error)),
             }
         }
         if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(around)) {
             self.paused = false;
-            if let Some(step) = self.take_calls(work, around) {
+            if let Some(step) = self.take_calls(work, around, turn_bytes) {
                 return step;
             }
         }
@@ -296,21 +337,30 @@ impl Connection {
             || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
     }
 
-    fn flush(&mut self) -> Result<(), transport::Error> {
-        let flushed = self.stream.flush().inspect_err(|error| {
+    /// Sends up to about so many bytes, and tells how many it were.
+    fn flush(&mut self, budget_bytes: usize) -> Result<usize, transport::Error> {
+        let queued = self.stream.queued_bytes();
+        let flushed = self.stream.flush(budget_bytes).inspect_err(|error| {
             // The client asks again on its next connection.
             if is_bad_address(error) {
                 tracing::info!(peer = %self.client.peer, "a file got shorter while it was sent");
                 store::distrust();
             }
         });
-        self.unsent = !flushed?;
-        Ok(())
+        let flushed = flushed?;
+        self.unsent = flushed != Flushed::All;
+        self.out_of_budget = flushed == Flushed::OutOfBudget;
+        Ok(queued.saturating_sub(self.stream.queued_bytes()))
     }
 
-    /// Receives and answers. A step, when the turn ends here.
-    fn take_calls(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Option<Step> {
-        let Surroundings { group, peers, off_loop, share, place, now } = around;
+    /// Receives and answers, about so many bytes at most. A step, when the turn ends here.
+    fn take_calls(
+        &mut self,
+        work: &mut Workspace,
+        around: Surroundings<'_>,
+        turn_bytes: usize,
+    ) -> Option<Step> {
+        let Surroundings { group, peers, off_loop, share, place, now, others: _ } = around;
         let queued = self.stream.queued_bytes();
         let room_bytes = group.limits.queued_bytes_max.saturating_sub(queued);
         let left = share.map_or(usize::MAX, |share| share.saturating_sub(self.holds()));
@@ -336,20 +386,35 @@ impl Connection {
             room_bytes: room_bytes.min(left),
             landing_bytes_max: left,
             calls_left: calls_max,
+            reply_bytes_max: turn_bytes,
             garbage: None,
         };
-        let budget = if self.draining { DRAIN_BYTES } else { TURN_BYTES };
+        let budget = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(turn_bytes.max(1)) };
         let received = self.stream.receive(&mut work.scratch, &mut service, budget.min(left));
-        let (garbage, full, calls_left) = (service.garbage, service.is_full(), service.calls_left);
-        let out_of_turn = calls_left == 0;
+        let calls_left = service.calls_left;
+        let taken = CallsTaken {
+            garbage: service.garbage,
+            more_may_wait: service.is_full() || calls_left == 0 || service.has_used_its_turn(),
+        };
         let stream = &mut self.stream;
         work.replies.drain(|head, payload, len| stream.push(payload, len, |out| out.extend_from_slice(head)));
         if (self.stream.queued_bytes() > 0 || self.stream.is_rdma())
-            && let Err(error) = self.flush()
+            && let Err(error) = self.flush(turn_bytes)
         {
             return Some(Step::Close(Close::Transport(error)));
         }
         self.note_record(calls_left < calls_max, now);
+        self.after_calls(received, &taken, around)
+    }
+
+    /// What comes after the calls of a turn. A step, when the turn ends here.
+    fn after_calls(
+        &mut self,
+        received: Result<transport::Received, transport::Error>,
+        taken: &CallsTaken,
+        around: Surroundings<'_>,
+    ) -> Option<Step> {
+        let Surroundings { share, now, .. } = around;
         match received {
             Ok(received) if received.bytes > 0 => self.active = now,
             Ok(_) => {}
@@ -361,7 +426,7 @@ impl Connection {
             Err(error @ transport::Error::Record(_)) => return self.end_early(Close::Transport(error)),
             Err(error) => return Some(Step::Close(Close::Transport(error))),
         }
-        if let Some(what) = garbage {
+        if let Some(what) = taken.garbage {
             return self.end_early(Close::Garbage(what));
         }
         if share.is_some_and(|share| self.holds() >= share) {
@@ -369,7 +434,7 @@ impl Connection {
             self.paused = true;
             return None;
         }
-        if full || out_of_turn {
+        if taken.more_may_wait {
             // Received calls may be waiting in the stream: they come first, without waiting for the socket.
             self.paused = self.is_crowded(around);
             return (!self.paused).then_some(Step::Again);
@@ -414,6 +479,9 @@ impl Connection {
                 Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
                 Err(error) => Step::Close(Close::System(error.into())),
             };
+        }
+        if self.out_of_budget {
+            return Step::Again;
         }
         if self.phase != Phase::Ending || self.is_owing() {
             return Step::Wait;
@@ -490,7 +558,9 @@ impl Connection {
     /// Takes a call back that was off the loop. Its reply is queued unless the connection is about to end.
     pub fn land(&mut self, landed: Landed) {
         self.flight.land(&landed.ticket);
-        let LandedEnd::Reply { head, payload, payload_len, counted } = landed.end else { return };
+        let LandedEnd::Reply { head, payload, payload_len, counted } = landed.end else {
+            return self.flight.promise();
+        };
         match counted {
             Some(end) => self.counters.count_single(&end),
             None => self.counters.count_refused(),
@@ -514,6 +584,7 @@ impl Connection {
             peer: self.client.peer,
             local: self.client.local,
             on_loop,
+            busy: self.busy,
             age: now.saturating_sub(self.opened),
             idle: now.saturating_sub(self.active),
             queued_bytes: self.stream.queued_bytes(),

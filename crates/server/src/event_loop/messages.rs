@@ -1,5 +1,6 @@
 //! What loops are told by others: an inbox for each loop, with the waker that rings it.
 
+use super::connection::Connection;
 use super::listeners::BoundListener;
 use super::porter::{Porter, Visitor};
 use crate::export::Exports;
@@ -43,6 +44,20 @@ impl<L> Accepted<L> {
     }
 }
 
+/// A connection on its way from one loop to another.
+pub(crate) struct Moving {
+    pub(super) connection: Box<Connection>,
+    /// When it left.
+    pub(super) since: Duration,
+}
+
+impl std::fmt::Debug for Moving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { connection, since } = self;
+        f.debug_struct("Moving").field("peer", &connection.client.peer).field("since", since).finish()
+    }
+}
+
 /// Where a connection lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -64,6 +79,8 @@ pub(crate) struct Answer {
 pub(crate) enum Message {
     /// Serve this connection.
     Accepted(Accepted),
+    /// Go on with this one, which another loop had.
+    Moved(Moving),
     /// Somebody was to be served here who was not let in: a connection of this node is gone.
     Refused { node: usize },
     /// Send this reply.
@@ -107,9 +124,15 @@ struct Inbox {
     /// Connections given to the loop and not yet closed. The acceptor adds, or another loop that hands one on; the loop
     /// takes away. A stale reading only places a connection less evenly.
     connections: AtomicUsize,
+    /// Those of them that call for files now and then ([`Connection::busy`]). Counted alike.
+    busy: AtomicUsize,
 }
 
 impl Inbox {
+    fn busy(&self) -> usize {
+        self.busy.load(Ordering::Relaxed)
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // A list of messages is whole between any two of its operations, whoever panicked.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -126,7 +149,8 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub fn new(wakers: Vec<Waker>) -> Self {
-        let inbox = |waker| Inbox { queue: Mutex::default(), waker, connections: AtomicUsize::new(0) };
+        let none = || AtomicUsize::new(0);
+        let inbox = |waker| Inbox { queue: Mutex::default(), waker, connections: none(), busy: none() };
         Self { inboxes: wakers.into_iter().map(inbox).collect(), porter: Mutex::new(None) }
     }
 
@@ -163,14 +187,14 @@ impl Peers {
         std::mem::take(&mut inbox.queue().messages)
     }
 
-    /// Gives a new connection to the loop with the fewest.
+    /// Gives a new connection to the loop with the fewest that are busy.
     pub fn place(&self, accepted: Accepted) {
         if let Some(index) = self.take_place() {
             self.send(index, Message::Accepted(accepted));
         }
     }
 
-    /// Has somebody let in who came over RDMA, for the loop with the fewest connections.
+    /// Has somebody let in who came over RDMA, for the loop with the fewest connections that are busy.
     pub fn place_over_rdma(self: &Arc<Self>, incoming: Box<rdma::Incoming>, accepted: Accepted<()>) {
         let Some(on_loop) = self.take_place() else { return };
         let (peer, node) = (accepted.peer, accepted.node);
@@ -212,24 +236,43 @@ impl Peers {
         self.porter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection on the loop with the fewest.
+    /// A place for a connection on the loop with the fewest that are busy, and among those the fewest at all.
     fn take_place(&self) -> Option<usize> {
-        let load = |inbox: &Inbox| inbox.connections.load(Ordering::Relaxed);
+        let load = |inbox: &Inbox| (inbox.busy(), inbox.connections.load(Ordering::Relaxed));
         let (index, inbox) = self.inboxes.iter().enumerate().min_by_key(|(_, inbox)| load(inbox))?;
         inbox.connections.fetch_add(1, Ordering::Relaxed);
         Some(index)
     }
 
-    /// A place for a connection of this loop on the one with the fewest, where that leaves the two more even.
-    pub fn take_place_from(&self, index: usize) -> Option<usize> {
-        let of = self.inboxes.get(index)?.connections.load(Ordering::Relaxed);
-        let fewest = self.inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).min()?;
-        if of < fewest.saturating_add(2) {
+    /// A connection of a loop becomes busy: there, or on another loop if that evens them out and has less than
+    /// `connections_max`. Then the other one's number is returned, and has one more.
+    pub fn grow_busy(&self, index: usize, connections_max: usize) -> Option<usize> {
+        let own = self.inboxes.get(index)?;
+        let has_room = |inbox: &Inbox| inbox.connections.load(Ordering::Relaxed) < connections_max;
+        let others = self.inboxes.iter().enumerate().filter(|(_, inbox)| has_room(inbox));
+        let least = others.min_by_key(|(_, inbox)| inbox.busy());
+        // A move costs a loop's waking up: among many, one more or less is not worth it.
+        let move_to = least.filter(|(_, inbox)| own.busy() > inbox.busy() + inbox.busy() / 8);
+        let Some((place, inbox)) = move_to else {
+            own.busy.fetch_add(1, Ordering::Relaxed);
             return None;
-        }
-        let place = self.take_place()?;
+        };
+        inbox.busy.fetch_add(1, Ordering::Relaxed);
+        inbox.connections.fetch_add(1, Ordering::Relaxed);
         self.leave(index);
         Some(place)
+    }
+
+    /// A connection of a loop is not busy any more.
+    pub fn shrink_busy(&self, index: usize) {
+        if let Some(inbox) = self.inboxes.get(index) {
+            inbox.busy.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many connections of a loop are busy.
+    pub fn busy(&self, index: usize) -> usize {
+        self.inboxes.get(index).map_or(0, Inbox::busy)
     }
 
     /// A connection of a loop is gone.
@@ -249,7 +292,8 @@ impl Peers {
     /// A loop has ended: what it was told is dropped, so that nobody waits for it, and it gets no connection.
     pub fn retire(&self, index: usize) {
         let Some(inbox) = self.inboxes.get(index) else { return };
-        inbox.connections.store(usize::MAX / 2, Ordering::Relaxed);
+        inbox.connections.store(usize::MAX / 4, Ordering::Relaxed);
+        inbox.busy.store(usize::MAX / 4, Ordering::Relaxed);
         let mut queue = inbox.queue();
         queue.gone = true;
         queue.messages.clear();

@@ -4,10 +4,10 @@ use super::messages::{Link, Peers};
 use crate::replies::{Payload, Pinned};
 use crate::service::Incoming;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use transport::poll::{Interest, Poller};
 use transport::rdma::{Counters, Responder};
-use transport::{Error, Received, Scratch, Sink, Stream, Transport};
+use transport::{Error, Flushed, Received, Scratch, Sink, Stream, Transport};
 
 /// The longest record of a stranger, who may ask for nothing that is longer: a call with the largest credential
 /// and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
@@ -54,14 +54,6 @@ impl Wire {
         }
     }
 
-    /// Gives the socket back, of which nothing has been received yet. What is over RDMA stays where it is.
-    pub fn into_socket(self) -> Option<OwnedFd> {
-        match self {
-            Self::Tcp(stream) => Some(stream.into_socket()),
-            Self::Rdma(_) => None,
-        }
-    }
-
     pub const fn is_rdma(&self) -> bool {
         matches!(self, Self::Rdma(_))
     }
@@ -93,10 +85,13 @@ impl Wire {
         }
     }
 
-    pub fn flush(&mut self) -> Result<bool, Error> {
+    /// Sends, over TCP no more than about `budget_bytes`: over RDMA the device does that beside us.
+    pub fn flush(&mut self, budget_bytes: usize) -> Result<Flushed, Error> {
         match self {
-            Self::Tcp(stream) => stream.flush(&Pinned),
-            Self::Rdma(responder) => Ok(responder.flush(&Pinned)?),
+            Self::Tcp(stream) => stream.flush_some(&Pinned, budget_bytes),
+            Self::Rdma(responder) => {
+                Ok(if responder.flush(&Pinned)? { Flushed::All } else { Flushed::PeerIsFull })
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::peer::{Peer, config, eventually, pattern, start};
 use nfs3::{Procedure, proc};
 use server::Server;
+use server::statistics::ConnectionStatistics;
 use std::io::Write;
 use std::time::Instant;
 
@@ -131,29 +132,73 @@ fn a_thousand_idle_connections_are_held_and_one_is_served() {
     eventually("they go", || server.statistics().nodes[0].connections.len() == 1);
 }
 
-/// Those who only mount are gone when the mount's own connections begin to speak.
-#[test]
-fn a_connection_that_speaks_for_the_first_time_goes_to_the_loop_with_fewer() {
-    let (server, address) = start();
+fn connection_of(server: &Server, peer: &Peer) -> ConnectionStatistics {
+    let local = peer.stream.local_addr().unwrap();
+    let mut connections = server.statistics().nodes.swap_remove(0).connections;
+    connections.retain(|connection| connection.peer == local);
+    connections.pop().unwrap()
+}
+
+fn loop_of(server: &Server, peer: &Peer) -> usize {
+    connection_of(server, peer).on_loop
+}
+
+/// Two connections of the first loop, and nobody else.
+fn two_of_a_loop(server: &Server) -> [Peer; 2] {
+    let address = server.addresses()[0];
     let mut peers: Vec<Peer> = (0..4).map(|_| Peer::new(address)).collect();
-    let connections = |server: &Server| server.statistics().nodes[0].connections.clone();
-    let loop_of = |server: &Server, peer: &Peer| {
-        let local = peer.stream.local_addr().unwrap();
-        connections(server).iter().find(|connection| connection.peer == local).unwrap().on_loop
-    };
-    eventually("the connections", || connections(&server).len() == 4);
-    peers.retain(|peer| loop_of(&server, peer) == 0);
-    eventually("the others are gone", || connections(&server).len() == 2);
-    let [one, other] = &mut peers[..] else { panic!("two of four were on each loop") };
-    assert!(one.mnt(b"/export").is_ok() && other.mnt(b"/export").is_ok());
-    assert_ne!(loop_of(&server, one), loop_of(&server, other));
-    // They have spoken, and stay where they are.
-    let places = [loop_of(&server, one), loop_of(&server, other)];
-    drop((Peer::new(address), Peer::new(address)));
-    assert!(one.mnt(b"/export").is_ok() && other.mnt(b"/export").is_ok());
-    assert_eq!(places, [loop_of(&server, one), loop_of(&server, other)]);
-    // Nobody is counted twice.
-    eventually("all six are counted", || server.statistics().nodes[0].accepted == 6);
+    let count = || server.statistics().nodes[0].connections.len();
+    eventually("the connections", || count() == 4);
+    peers.retain(|peer| loop_of(server, peer) == 0);
+    eventually("the others are gone", || count() == 2);
+    peers.try_into().map_err(|_| "two of four were on each loop").unwrap()
+}
+
+#[test]
+fn connections_that_call_for_files_are_spread_and_those_that_mount_are_not() {
+    let (server, address) = start();
+    let [mut one, mut other] = two_of_a_loop(&server);
+    // Idle connections beside them, in whatever number, count for nothing.
+    let idle: Vec<Peer> = (0..6).map(|_| Peer::new(address)).collect();
+    eventually("they are there", || server.statistics().nodes[0].connections.len() == 8);
+    let root = one.mnt(b"/export").unwrap();
+    assert!(other.mnt(b"/export").is_ok());
+    assert_eq!([loop_of(&server, &one), loop_of(&server, &other)], [0, 0]);
+    assert!(one.getattr(root).into_result().is_ok() && other.getattr(root).into_result().is_ok());
+    assert_eq!([loop_of(&server, &one), loop_of(&server, &other)], [0, 1]);
+    // They are where they belong, and stay there.
+    drop(idle);
+    for _ in 0..10 {
+        assert!(one.getattr(root).into_result().is_ok() && other.getattr(root).into_result().is_ok());
+    }
+    assert_eq!([loop_of(&server, &one), loop_of(&server, &other)], [0, 1]);
+    eventually("all ten are counted, and nobody twice", || server.statistics().nodes[0].accepted == 10);
+}
+
+#[test]
+fn a_connection_that_was_idle_goes_to_the_loop_with_less_to_do() {
+    let (server, address) = start();
+    let [mut sleeper, mut worker] = two_of_a_loop(&server);
+    let root = sleeper.mnt(b"/export").unwrap();
+    assert!(sleeper.getattr(root).into_result().is_ok() && worker.getattr(root).into_result().is_ok());
+    assert_eq!([loop_of(&server, &sleeper), loop_of(&server, &worker)], [0, 1]);
+    eventually("the sleeper is not busy any more", || {
+        assert!(worker.getattr(root).into_result().is_ok());
+        !connection_of(&server, &sleeper).busy
+    });
+    // Another one takes its place; then the other loop has nothing to do.
+    let mut newcomer = Peer::new(address);
+    assert!(newcomer.getattr(root).into_result().is_ok());
+    assert_eq!(loop_of(&server, &newcomer), 0);
+    drop(worker);
+    eventually("the worker is gone", || server.statistics().nodes[0].connections.len() == 2);
+    let opened = Instant::now();
+    assert!(sleeper.getattr(root).into_result().is_ok());
+    let moved = connection_of(&server, &sleeper);
+    assert_eq!(moved.on_loop, 1);
+    // What it has counted moves along.
+    assert_eq!(moved.procedures.iter().find(|(name, _)| *name == "GETATTR").unwrap().1.count, 2);
+    assert!(moved.age > opened.elapsed());
 }
 
 #[test]

@@ -331,6 +331,40 @@ fn a_payload_that_changes_its_length_in_the_queue_ends_the_connection_and_tears_
 }
 
 #[test]
+fn what_is_sent_at_once_is_bounded_and_the_rest_follows_whole() {
+    let (theirs, mut sender) = sender();
+    theirs.set_nonblocking(true).unwrap();
+    let mut receiver: Receiver = Stream::new(theirs.into(), LIMITS);
+    let (mut sink, mut scratch) = (Collect::default(), Scratch::new());
+    let told = Told(10_000.into());
+    for _ in 0..5 {
+        sender.push((), 10_000, |head| head.extend_from_slice(b"head"));
+    }
+    let mut queued = sender.queued_bytes();
+    let mut flushes = 0;
+    loop {
+        let flushed = sender.flush_some(&told, 12_000).unwrap();
+        let sent = queued - sender.queued_bytes();
+        queued = sender.queued_bytes();
+        flushes += 1;
+        if flushed == Flushed::All {
+            break;
+        }
+        assert_eq!(flushed, Flushed::OutOfBudget);
+        // To the end of the piece in which the budget ends.
+        assert!((12_000..22_000).contains(&sent), "{sent}");
+        receiver.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    }
+    receiver.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    assert_eq!((flushes, queued), (3, 0));
+    assert_eq!(sink.records.iter().map(Vec::len).collect::<Vec<_>>(), [10_004; 5]);
+    // Nothing is sent for nothing, and nothing is left of nothing.
+    assert_eq!(sender.flush_some(&told, 0).unwrap(), Flushed::All);
+    sender.push((), 0, |head| head.extend_from_slice(b"head"));
+    assert_eq!(sender.flush_some(&told, 0).unwrap(), Flushed::OutOfBudget);
+}
+
+#[test]
 fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_price() {
     let (_theirs, mut sender) = sender();
     let told = Told(100_000.into());

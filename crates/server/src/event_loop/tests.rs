@@ -1,0 +1,140 @@
+//! What a turn of a connection takes, which nobody sees from outside.
+
+use super::*;
+use crate::config::Config;
+use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Wire, proc};
+use rpc::Xid;
+use rpc::auth::AuthSys;
+use rpc::record::Mark;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use xdr::{Reader, Writer};
+
+const BLOCK: u32 = 1 << 20;
+
+/// A connection without a loop, and its client.
+struct Single {
+    group: Arc<Group>,
+    peers: Arc<Peers>,
+    off_loop: OffLoop,
+    work: Workspace,
+    connection: Connection,
+    client: TcpStream,
+}
+
+fn encoded<'a>(args: &impl Wire<'a>) -> Vec<u8> {
+    let mut out = Vec::new();
+    args.encode(&mut Writer::new(&mut out));
+    out
+}
+
+fn record(program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
+    let sys = AuthSys { stamp: 1, machine: b"test", uid: 0, gid: 0, gids: Default::default() };
+    let (mut credential, mut out) = (Vec::new(), vec![0; 4]);
+    sys.encode_opaque(&mut Writer::new(&mut credential));
+    rpc::call::encode(&mut Writer::new(&mut out), Xid(1), program, 3, procedure, &credential);
+    out.extend_from_slice(args);
+    let mark = Mark { last: true, len: u32::try_from(out.len() - 4).unwrap() };
+    out[..4].copy_from_slice(&mark.encode());
+    out
+}
+
+fn nfs<'a>(procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
+    record(nfs3::PROGRAM, procedure.number(), &encoded(args))
+}
+
+impl Single {
+    fn new() -> Self {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let mut config = Config::quick(64 << 20, "/export", &[address]);
+        config.exports[0].root_squash = false;
+        let group = Arc::new(Group::new(&config, |_| None).unwrap());
+        let peers = Arc::new(Peers::new(Vec::new()));
+        let listener = TcpListener::bind(address).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, peer) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        let local = socket.local_addr().unwrap();
+        let accepted = Accepted { link: Link::Tcp(socket.into()), peer, local, node: 0, id: 1 };
+        let connection = Connection::new(accepted, &group, clock::now());
+        let off_loop = OffLoop::new(Arc::clone(&group), Arc::clone(&peers));
+        let work = Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() };
+        Self { group, peers, off_loop, work, connection, client }
+    }
+
+    /// What is sent is there: the ends are two sockets of one host.
+    fn send(&self, records: &[u8]) {
+        (&self.client).write_all(records).unwrap();
+    }
+
+    fn turn(&mut self, others: bool) -> Step {
+        let around = Surroundings {
+            group: &self.group,
+            peers: &self.peers,
+            off_loop: &self.off_loop,
+            share: None,
+            others,
+            place: Place { on_loop: 0, key: 0 },
+            now: clock::now(),
+        };
+        self.connection.turn(&mut self.work, around)
+    }
+
+    /// The results of a call that is served at once.
+    fn call(&mut self, call: &[u8]) -> Vec<u8> {
+        self.send(call);
+        assert!(matches!(self.turn(false), Step::Wait));
+        let mut mark = [0; 4];
+        (&self.client).read_exact(&mut mark).unwrap();
+        let mut reply = vec![0; Mark::decode(mark).len as usize];
+        (&self.client).read_exact(&mut reply).unwrap();
+        let mut reader = Reader::new(&reply);
+        rpc::reply::decode(&mut reader).unwrap();
+        reader.rest().to_vec()
+    }
+
+    /// A file with a block of data.
+    fn file(&mut self) -> FileHandle {
+        let mnt = encoded(&nfs3::mount::mnt::Args { path: b"/export" });
+        let results = self.call(&record(nfs3::mount::PROGRAM, 1, &mnt));
+        let mounted = nfs3::mount::mnt::Reply::decode(&mut Reader::new(&results)).unwrap();
+        let location = DirOpArgs { directory: mounted.into_result().unwrap().root, name: b"file" };
+        let how = proc::create::How::Unchecked(Sattr3 { mode: Some(0o644), ..Sattr3::default() });
+        let results = self.call(&nfs(Procedure::Create, &proc::create::Args { location, how }));
+        let created = proc::create::Reply::decode(&mut Reader::new(&results)).unwrap();
+        let file = created.into_result().unwrap().object.unwrap();
+        let stable = proc::write::Stable::FileSync;
+        let mut args = proc::write::Args { file, offset: 0, count: 1, stable, data_len: 1 };
+        // Its last byte: the rest is a hole.
+        args.offset = u64::from(BLOCK) - 1;
+        let results = self.call(&record(
+            nfs3::PROGRAM,
+            Procedure::Write.number(),
+            &[&encoded(&args)[..], &[7, 0, 0, 0]].concat(),
+        ));
+        assert!(proc::write::Reply::decode(&mut Reader::new(&results)).unwrap().into_result().is_ok());
+        file
+    }
+
+    fn reads(&self) -> u64 {
+        let mut procedures = self.connection.counters.procedures().iter();
+        procedures.find(|(name, _)| *name == "READ").map_or(0, |(_, counts)| counts.count)
+    }
+}
+
+#[test]
+fn a_turn_beside_others_is_short_and_goes_on_in_the_next() {
+    let mut single = Single::new();
+    let file = single.file();
+    let read = nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: BLOCK });
+    single.send(&read.repeat(8));
+    // Each reply alone is more than a turn may send.
+    for turn in 1..=4 {
+        assert!(matches!(single.turn(true), Step::Again), "turn {turn}");
+        assert!((1..=turn).contains(&single.reads()), "{} in {turn} turns", single.reads());
+    }
+    // Alone it does the rest at once, as far as its client takes it.
+    assert!(matches!(single.turn(false), Step::Wait));
+    assert_eq!(single.reads(), 8);
+}
