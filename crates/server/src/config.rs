@@ -132,7 +132,8 @@ pub struct ExportConfig {
 /// Bounds that keep one client's trouble its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most connections; a new one above it takes the place of the one that has been idle longest.
+    /// The most connections; a new one above it takes the place of the one that has been idle longest. Divided over the
+    /// loops.
     pub connections_max: usize,
     /// The most bytes of replies queued on a connection before no more calls are taken from it.
     pub queued_bytes_max: usize,
@@ -144,6 +145,13 @@ pub struct Limits {
     /// How long a loop may sleep before it closes its connections without executing what they hold: their
     /// clients have moved those calls elsewhere by then. In milliseconds.
     pub stall_ms_max: u64,
+}
+
+impl Limits {
+    /// How many connections each of so many loops may have.
+    pub(crate) fn of_loop(&self, loops: usize) -> usize {
+        self.connections_max.div_ceil(loops.max(1)).max(1)
+    }
 }
 
 impl Default for Limits {

@@ -17,7 +17,7 @@ mod tests;
 mod wire;
 
 use crate::clock;
-use crate::group::Group;
+use crate::group::{Group, Node};
 use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
@@ -153,8 +153,10 @@ impl EventLoop {
     }
 
     fn is_finished(&self) -> bool {
-        let drained =
-            self.deadline.is_some_and(|deadline| self.connections.is_empty() || self.alive >= deadline);
+        // Those on their way here count too.
+        let drained = self
+            .deadline
+            .is_some_and(|deadline| self.peers.connections(self.index) == 0 || self.alive >= deadline);
         self.stopped || drained
     }
 
@@ -197,7 +199,7 @@ impl EventLoop {
 
     /// How many connections this loop may have.
     fn connections_max(&self) -> usize {
-        self.group.limits.connections_max.div_ceil(self.peers.len()).max(1)
+        self.group.limits.of_loop(self.peers.len())
     }
 
     fn keys(&self, wanted: impl Fn(&Connection) -> bool) -> Vec<usize> {
@@ -223,37 +225,65 @@ impl EventLoop {
             return false;
         }
         connection.busy = true;
-        // One that must stay is counted here whatever the others have.
-        let room_elsewhere = if self.deadline.is_none() && connection.may_move() { bound } else { 0 };
-        let Some(place) = self.peers.grow_busy(self.index, room_elsewhere) else { return false };
+        let may_move = self.deadline.is_none() && connection.may_move();
+        let place = may_move.then(|| self.peers.take_busy_place_from(self.index, bound)).flatten();
+        match place {
+            Some(place) => self.move_to(place, key),
+            None => self.peers.grow_busy(self.index),
+        }
+        place.is_some()
+    }
+
+    /// Where another loop has fewer that are busy, one of this loop's goes there that has nothing here right now.
+    fn even_out(&mut self) {
+        let movable = |(_, connection): &(usize, &Connection)| connection.busy && connection.may_move();
+        if self.deadline.is_some() || self.peers.busy(self.index) < 2 {
+            return;
+        }
+        let Some((key, _)) = self.connections.iter().find(movable) else { return };
+        self.peers.shrink_busy(self.index);
+        match self.peers.take_busy_place_from(self.index, self.connections_max()) {
+            Some(place) => self.move_to(place, key),
+            None => self.peers.grow_busy(self.index),
+        }
+    }
+
+    /// Gives a connection to the loop where a place was taken for it.
+    fn move_to(&mut self, place: usize, key: usize) {
         let connection = self.connections.remove(key);
         if let Some(socket) = connection.socket() {
             let _ = self.poller.remove(socket);
         }
         self.held = self.held.saturating_sub(connection.held);
-        let moving = Moving { connection: Box::new(connection), since: clock::now() };
+        let moving = Moving { connection: Box::new(connection), since: self.alive };
         self.peers.send(place, Message::Moved(moving));
-        true
     }
 
-    /// Goes on with a connection that another loop had, and serves the call that it came with.
+    /// Goes on with a connection that another loop had, and serves the call that it may have come with.
     fn take_over(&mut self, moving: Moving) {
         let Moving { connection, since } = moving;
         let mut connection = *connection;
+        let node = connection.client.node;
         connection.arrive(&self.group);
         connection.draining = self.deadline.is_some();
         self.held = self.held.saturating_add(connection.held);
         let entry = self.connections.vacant_entry();
         let key = entry.key();
         connection.interest = Interest::READ;
-        let waited = connection.register(&self.poller, key as u64);
+        let registered = connection.register(&self.poller, key as u64);
         entry.insert(connection);
-        let late = clock::now().saturating_sub(since) > self.stall_max();
-        match waited {
-            Err(error) => self.close(key, Close::System(error)),
+        let waited = clock::now().saturating_sub(since);
+        if let Err(error) = registered {
+            self.close(key, Close::System(error));
+        } else if self.group.nodes.get(node).is_some_and(Node::is_stopped) {
+            self.close(key, Close::NodeStopped);
+        } else if waited > self.stall_max() {
             // Its client has moved the call elsewhere meanwhile.
-            Ok(()) if late => self.close(key, Close::Stalled),
-            Ok(()) => self.serve(key),
+            self.statistics.stalls += 1;
+            tracing::warn!(index = self.index, ?waited, "a connection from another loop is reset unexecuted");
+            self.close(key, Close::Stalled);
+        } else {
+            self.serve(key);
         }
     }
 
@@ -277,7 +307,7 @@ impl EventLoop {
         let share = self.share();
         let busy = self.peers.busy(self.index);
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let others = busy > usize::from(connection.busy);
+        let beside_busy = busy > usize::from(connection.busy);
         let work = &mut self.work;
         let now = self.alive;
         let around = Surroundings {
@@ -285,7 +315,7 @@ impl EventLoop {
             peers: &self.peers,
             off_loop: &self.off_loop,
             share,
-            others,
+            beside_busy,
             place: Place { on_loop: self.index, key },
             now,
         };
@@ -475,6 +505,7 @@ impl EventLoop {
             connection.busy = false;
             self.peers.shrink_busy(self.index);
         }
+        self.even_out();
         for key in self.keys(|connection| connection.is_to_be_asked(now)) {
             if let Some(Err(why)) = self.connections.get_mut(key).map(|connection| connection.ask(now)) {
                 self.close(key, why);

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::export::Exports;
 use crate::mounts::MountTable;
 use crate::replays::Replays;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use store::Store;
 
@@ -15,6 +15,7 @@ pub(crate) struct Node {
     /// 0 for none.
     pace_bytes_per_s: AtomicU64,
     connections: AtomicUsize,
+    is_stopped: AtomicBool,
 }
 
 impl Node {
@@ -26,6 +27,16 @@ impl Node {
     /// A connection went.
     pub fn leave(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes that it is stopped, or started again.
+    pub fn set_stopped(&self, is_stopped: bool) {
+        self.is_stopped.store(is_stopped, Ordering::Relaxed);
+    }
+
+    /// Whether it is stopped: a connection of it that is between two loops is reset where it arrives.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
     /// Whether it has a pace to divide.
@@ -72,6 +83,7 @@ impl Group {
         let nodes = config.nodes.iter().map(|node| Node {
             pace_bytes_per_s: AtomicU64::new(node.pace_bytes_per_s.unwrap_or(0)),
             connections: AtomicUsize::new(0),
+            is_stopped: AtomicBool::new(false),
         });
         let mut exports = Exports::new(config, own)?;
         let replays = match &config.group {

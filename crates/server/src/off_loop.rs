@@ -103,7 +103,8 @@ impl Flight {
         self.bytes
     }
 
-    /// Whether an answer from elsewhere may come. Nobody notes when it has: then it is as well where it is.
+    /// Whether an answer from elsewhere may come. Nobody notes when it has, or whether it was promised to another connection:
+    /// this one stays where it is, then.
     pub const fn is_promised(&self) -> bool {
         self.promised
     }

@@ -182,7 +182,8 @@ impl Server {
         self.addresses.len()
     }
 
-    /// What it has counted since the start.
+    /// What it has counted since the start. A connection that moves from one loop to another meanwhile may be missing, or
+    /// be there twice.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let (sender, receiver) = mpsc::channel();
@@ -205,7 +206,8 @@ impl Server {
         }
         // First the listener: what it accepted until then has been given to the loops before they are told.
         self.tell_and_wait(|done| self.peers.send(0, Message::Unlisten(node.0, done)));
-        // Twice: what moved from one loop to another meanwhile has arrived by then.
+        self.set_stopped(node, true);
+        // Twice: what was between two loops has arrived by the second time.
         for _ in 0..2 {
             self.tell_and_wait(|done| self.peers.send_all(|| Message::ResetNode(node.0, done.clone())));
         }
@@ -221,11 +223,18 @@ impl Server {
         let tcp = addresses.iter().map(|address| bind(node.0, *address));
         let rdma = self.node_rdma_addresses(node).iter().map(|address| bind_rdma(node.0, *address));
         let bound = tcp.chain(rdma).collect::<Result<_, _>>()?;
+        self.set_stopped(node, false);
         let (sender, receiver) = mpsc::channel();
         self.peers.send(0, Message::Listen(bound, sender));
         match receiver.recv() {
             Ok(Err(error)) => Err(Error::System { what: "waiting for connections", error }),
             Ok(Ok(())) | Err(mpsc::RecvError) => Ok(()),
+        }
+    }
+
+    fn set_stopped(&self, node: NodeId, is_stopped: bool) {
+        if let Some(node) = self.group.nodes.get(node.0) {
+            node.set_stopped(is_stopped);
         }
     }
 

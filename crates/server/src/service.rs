@@ -222,6 +222,22 @@ impl Service<'_> {
         }
     }
 
+    /// Tells the store of a WRITE, if that is what a record with its mark holds. Whether it may be done is seen when it is.
+    #[inline]
+    fn foresee_write(&self, marked: &[u8]) -> Option<()> {
+        let mut reader = Reader::new(marked.get(rpc::record::MARK_BYTES..)?);
+        let header = rpc::call::decode(&mut reader).ok()?;
+        let is_write = header.procedure == Procedure::Write.number() && header.program == nfs3::PROGRAM;
+        if !is_write {
+            return None;
+        }
+        let args = ArgsHead::decode(&mut reader).ok()?;
+        let client = &*self.executor.client;
+        let (export, object) = client.exports.open(args.file.as_slice(), &client.admitted).ok()?;
+        export.store.foresee_write(object, args.offset, args.data_len);
+        Some(())
+    }
+
     /// Gives a call to a worker.
     #[cold]
     fn hand_over(&mut self, record: &[u8], handover: Handover, record_len: usize) {
@@ -314,6 +330,12 @@ impl Sink for Service<'_> {
         if let Some(moment) = self.moment {
             moment.renew();
         }
+    }
+
+    /// Where the next WRITE goes no cache holds as a rule: the store asks for it while this call is executed.
+    #[inline]
+    fn look_ahead(&mut self, behind: &[u8]) {
+        self.foresee_write(behind);
     }
 
     #[inline]

@@ -194,6 +194,10 @@ impl Store for MemStore {
         self.read_data(caller, object, offset, count, out)
     }
 
+    fn foresee_write(&self, object: ObjectId, offset: u64, count: u32) {
+        self.foresee_data(object, offset, count);
+    }
+
     fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
         self.landing_for(offset, count).map(|pages| Landing(Place::Pages(pages)))
     }

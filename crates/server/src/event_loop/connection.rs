@@ -55,7 +55,7 @@ pub(super) struct Surroundings<'a> {
     /// How much the connection may hold while all together hold too much.
     pub share: Option<usize>,
     /// Other connections of the loop are busy too: the turn is a short one.
-    pub others: bool,
+    pub beside_busy: bool,
     pub place: Place,
     pub now: Duration,
 }
@@ -164,7 +164,7 @@ pub(super) struct Connection {
     pub active: Duration,
     /// When it was last asked whether it is still there.
     asked: Duration,
-    /// It has called for files within the last second or so, and counts when connections are spread over loops.
+    /// It has called for files within the last second or two, and counts when those who do are spread over loops.
     pub busy: bool,
     /// Waits in the loop's list for its next turn.
     pub again: bool,
@@ -251,6 +251,10 @@ impl Connection {
         // Record mark, XID, message type, version of RPC, program. RFC 5531 s9, s11
         let mut head = [0; 20];
         let Some(socket) = self.socket() else { return true };
+        if self.client.admitted.is_empty() {
+            // Nothing is done for a stranger.
+            return false;
+        }
         if self.stream.within_record() || self.unsent {
             return true;
         }
@@ -261,15 +265,13 @@ impl Connection {
 
     /// Whether it was busy and has been idle since.
     pub fn is_calm(&self, now: Duration) -> bool {
-        self.busy && self.active + CALM_AFTER <= now && !self.is_owing()
+        self.busy && self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused
     }
 
     /// It comes from another loop, and may have missed what that was told meanwhile.
     pub fn arrive(&mut self, group: &Group) {
         self.readmit(&group.exports());
-        if let Some(share) = group.nodes.get(self.client.node).and_then(crate::group::Node::share) {
-            self.set_pace(Some(share));
-        }
+        self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::share));
     }
 
     /// The socket, where there is one.
@@ -301,7 +303,7 @@ impl Connection {
     /// One turn: send what waits, receive and answer calls, send their replies.
     pub fn turn(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Step {
         let now = around.now;
-        let mut turn_bytes = if around.others { SHORT_TURN_BYTES } else { usize::MAX };
+        let mut turn_bytes = if around.beside_busy { SHORT_TURN_BYTES } else { usize::MAX };
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }
@@ -318,6 +320,10 @@ impl Connection {
                 }
                 Ok(_) => {}
                 Err(error) => return Step::Close(Close::Transport(error)),
+            }
+            if turn_bytes == 0 && self.phase == Phase::Serving {
+                // Received calls may be waiting.
+                return Step::Again;
             }
         }
         if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(around)) {
@@ -360,7 +366,7 @@ impl Connection {
         around: Surroundings<'_>,
         turn_bytes: usize,
     ) -> Option<Step> {
-        let Surroundings { group, peers, off_loop, share, place, now, others: _ } = around;
+        let Surroundings { group, peers, off_loop, share, place, now, beside_busy: _ } = around;
         let queued = self.stream.queued_bytes();
         let room_bytes = group.limits.queued_bytes_max.saturating_sub(queued);
         let left = share.map_or(usize::MAX, |share| share.saturating_sub(self.holds()));
@@ -389,7 +395,7 @@ impl Connection {
             reply_bytes_max: turn_bytes,
             garbage: None,
         };
-        let budget = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(turn_bytes.max(1)) };
+        let budget = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(turn_bytes) };
         let received = self.stream.receive(&mut work.scratch, &mut service, budget.min(left));
         let calls_left = service.calls_left;
         let taken = CallsTaken {
@@ -558,8 +564,10 @@ impl Connection {
     /// Takes a call back that was off the loop. Its reply is queued unless the connection is about to end.
     pub fn land(&mut self, landed: Landed) {
         self.flight.land(&landed.ticket);
-        let LandedEnd::Reply { head, payload, payload_len, counted } = landed.end else {
-            return self.flight.promise();
+        let (head, payload, payload_len, counted) = match landed.end {
+            LandedEnd::Reply { head, payload, payload_len, counted } => (head, payload, payload_len, counted),
+            LandedEnd::Elsewhere => return self.flight.promise(),
+            LandedEnd::Bug | LandedEnd::TooLate => return,
         };
         match counted {
             Some(end) => self.counters.count_single(&end),

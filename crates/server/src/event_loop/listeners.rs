@@ -177,7 +177,10 @@ impl Listeners {
                     let accepted = Accepted { link: (), peer, local, node: listener.node, id };
                     match arrival {
                         Arrival::Tcp(socket) => peers.place(accepted.with(Link::Tcp(socket))),
-                        Arrival::Rdma(incoming) => peers.place_over_rdma(incoming, accepted),
+                        Arrival::Rdma(incoming) => {
+                            let bound = group.limits.of_loop(peers.len());
+                            peers.place_over_rdma(incoming, accepted, bound);
+                        }
                     }
                 }
                 Err(error) if is_device_gone(&error) => {

@@ -124,11 +124,15 @@ struct Inbox {
     /// Connections given to the loop and not yet closed. The acceptor adds, or another loop that hands one on; the loop
     /// takes away. A stale reading only places a connection less evenly.
     connections: AtomicUsize,
-    /// Those of them that call for files now and then ([`Connection::busy`]). Counted alike.
+    /// Those of them that are busy ([`Connection::busy`]). The loop adds and takes away, or another loop that hands one on.
     busy: AtomicUsize,
 }
 
 impl Inbox {
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
     fn busy(&self) -> usize {
         self.busy.load(Ordering::Relaxed)
     }
@@ -187,16 +191,26 @@ impl Peers {
         std::mem::take(&mut inbox.queue().messages)
     }
 
-    /// Gives a new connection to the loop with the fewest that are busy.
+    /// Gives a new connection to the loop with the fewest. Once it calls for files it may move.
     pub fn place(&self, accepted: Accepted) {
-        if let Some(index) = self.take_place() {
+        if let Some(index) = self.take_place(|inbox| (inbox.connections(), 0)) {
             self.send(index, Message::Accepted(accepted));
         }
     }
 
-    /// Has somebody let in who came over RDMA, for the loop with the fewest connections that are busy.
-    pub fn place_over_rdma(self: &Arc<Self>, incoming: Box<rdma::Incoming>, accepted: Accepted<()>) {
-        let Some(on_loop) = self.take_place() else { return };
+    /// Has somebody let in who came over RDMA and stays there, for the loop with the fewest connections that are busy, of
+    /// those that have less than `connections_max`.
+    pub fn place_over_rdma(
+        self: &Arc<Self>,
+        incoming: Box<rdma::Incoming>,
+        accepted: Accepted<()>,
+        connections_max: usize,
+    ) {
+        let load = |inbox: &Inbox| {
+            let busy = if inbox.connections() < connections_max { inbox.busy() } else { usize::MAX };
+            (busy, inbox.connections())
+        };
+        let Some(on_loop) = self.take_place(load) else { return };
         let (peer, node) = (accepted.peer, accepted.node);
         let mut porter = self.porter();
         let started = match porter.take() {
@@ -236,27 +250,31 @@ impl Peers {
         self.porter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection on the loop with the fewest that are busy, and among those the fewest at all.
-    fn take_place(&self) -> Option<usize> {
-        let load = |inbox: &Inbox| (inbox.busy(), inbox.connections.load(Ordering::Relaxed));
+    /// A place for a connection on the loop with the least load.
+    fn take_place(&self, load: impl Fn(&Inbox) -> (usize, usize)) -> Option<usize> {
         let (index, inbox) = self.inboxes.iter().enumerate().min_by_key(|(_, inbox)| load(inbox))?;
         inbox.connections.fetch_add(1, Ordering::Relaxed);
         Some(index)
     }
 
-    /// A connection of a loop becomes busy: there, or on another loop if that evens them out and has less than
-    /// `connections_max`. Then the other one's number is returned, and has one more.
-    pub fn grow_busy(&self, index: usize, connections_max: usize) -> Option<usize> {
+    /// A connection of a loop becomes busy there.
+    pub fn grow_busy(&self, index: usize) {
+        if let Some(inbox) = self.inboxes.get(index) {
+            inbox.busy.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A place on another loop for a connection of this one that becomes busy, if that evens them out. The other loop has less
+    /// than `connections_max`; should several loops find so at once, it gets one more from each.
+    pub fn take_busy_place_from(&self, index: usize, connections_max: usize) -> Option<usize> {
         let own = self.inboxes.get(index)?;
-        let has_room = |inbox: &Inbox| inbox.connections.load(Ordering::Relaxed) < connections_max;
-        let others = self.inboxes.iter().enumerate().filter(|(_, inbox)| has_room(inbox));
-        let least = others.min_by_key(|(_, inbox)| inbox.busy());
+        let others = self.inboxes.iter().enumerate();
+        let with_room = others.filter(|(_, inbox)| inbox.connections() < connections_max);
+        let (place, inbox) = with_room.min_by_key(|(_, inbox)| inbox.busy())?;
         // A move costs a loop's waking up: among many, one more or less is not worth it.
-        let move_to = least.filter(|(_, inbox)| own.busy() > inbox.busy() + inbox.busy() / 8);
-        let Some((place, inbox)) = move_to else {
-            own.busy.fetch_add(1, Ordering::Relaxed);
+        if own.busy() <= inbox.busy() + inbox.busy() / 8 {
             return None;
-        };
+        }
         inbox.busy.fetch_add(1, Ordering::Relaxed);
         inbox.connections.fetch_add(1, Ordering::Relaxed);
         self.leave(index);
@@ -270,7 +288,12 @@ impl Peers {
         }
     }
 
-    /// How many connections of a loop are busy.
+    /// Connections given to a loop and not yet closed.
+    pub fn connections(&self, index: usize) -> usize {
+        self.inboxes.get(index).map_or(0, Inbox::connections)
+    }
+
+    /// How many of them are busy.
     pub fn busy(&self, index: usize) -> usize {
         self.inboxes.get(index).map_or(0, Inbox::busy)
     }

@@ -8,6 +8,7 @@ use rpc::auth::AuthSys;
 use rpc::record::Mark;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use transport::poll::Waker;
 use xdr::{Reader, Writer};
 
 const BLOCK: u32 = 1 << 20;
@@ -54,6 +55,7 @@ impl Single {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, peer) = listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
+        client.set_nodelay(true).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let local = socket.local_addr().unwrap();
         let accepted = Accepted { link: Link::Tcp(socket.into()), peer, local, node: 0, id: 1 };
@@ -63,18 +65,23 @@ impl Single {
         Self { group, peers, off_loop, work, connection, client }
     }
 
-    /// What is sent is there: the ends are two sockets of one host.
+    /// Sends, and waits until it is there.
     fn send(&self, records: &[u8]) {
+        let here = || rustix::io::ioctl_fionread(self.connection.socket().unwrap()).unwrap();
+        let all = here() + records.len() as u64;
         (&self.client).write_all(records).unwrap();
+        while here() < all {
+            std::thread::yield_now();
+        }
     }
 
-    fn turn(&mut self, others: bool) -> Step {
+    fn turn(&mut self, beside_busy: bool) -> Step {
         let around = Surroundings {
             group: &self.group,
             peers: &self.peers,
             off_loop: &self.off_loop,
             share: None,
-            others,
+            beside_busy,
             place: Place { on_loop: 0, key: 0 },
             now: clock::now(),
         };
@@ -137,4 +144,60 @@ fn a_turn_beside_others_is_short_and_goes_on_in_the_next() {
     // Alone it does the rest at once, as far as its client takes it.
     assert!(matches!(single.turn(false), Step::Wait));
     assert_eq!(single.reads(), 8);
+}
+
+fn peers(loops: usize) -> (Vec<Poller>, Peers) {
+    let pollers: Vec<_> = (0..loops).map(|_| Poller::new().unwrap()).collect();
+    let wakers = pollers.iter().map(|poller| Waker::new(poller, WAKER).unwrap()).collect();
+    (pollers, Peers::new(wakers))
+}
+
+#[test]
+fn a_connection_that_becomes_busy_goes_where_fewer_are_and_there_is_room() {
+    let (_pollers, peers) = peers(3);
+    // Nobody is busy: it stays.
+    assert_eq!(peers.take_busy_place_from(0, 10), None);
+    peers.grow_busy(0);
+    assert_eq!(peers.take_busy_place_from(0, 10), Some(1));
+    assert_eq!((peers.busy(0), peers.busy(1), peers.connections(1)), (1, 1, 1));
+    // The other has no room: it is the third's.
+    assert_eq!(peers.take_busy_place_from(0, 1), Some(2));
+    assert_eq!(peers.take_busy_place_from(0, 1), None, "nobody has room");
+    assert_eq!(peers.take_busy_place_from(0, 10), None, "all have one");
+    peers.shrink_busy(2);
+    peers.retire(1);
+    assert_eq!(peers.take_busy_place_from(0, 10), Some(2));
+    // Among many, one more is not worth a move.
+    (0..16).for_each(|_| peers.grow_busy(0));
+    (0..14).for_each(|_| peers.grow_busy(2));
+    assert_eq!((peers.busy(0), peers.busy(2)), (17, 15));
+    assert_eq!(peers.take_busy_place_from(0, 100), Some(2));
+    assert_eq!(peers.take_busy_place_from(0, 100), None);
+}
+
+#[test]
+fn strangers_and_mounts_are_not_busy_and_who_has_something_here_stays() {
+    let mut single = Single::new();
+    let file = single.file();
+    single.send(&record(nfs3::mount::PROGRAM, 0, &[]));
+    assert!(!single.connection.calls_for_files());
+    assert!(matches!(single.turn(false), Step::Wait));
+    assert!(!single.connection.calls_for_files(), "nothing has come");
+    let getattr = nfs(Procedure::GetAttr, &proc::getattr::Args { object: file });
+    single.send(&getattr[..19]);
+    assert!(!single.connection.calls_for_files(), "its program has not come whole");
+    single.send(&getattr[19..]);
+    assert!(single.connection.calls_for_files() && single.connection.may_move());
+    single.connection.client.admitted = Default::default();
+    assert!(!single.connection.calls_for_files(), "a stranger");
+    assert!(matches!(single.turn(false), Step::Wait));
+    // Within a record it stays.
+    single.send(&getattr[..50]);
+    assert!(matches!(single.turn(false), Step::Wait));
+    assert!(!single.connection.may_move());
+    single.send(&getattr[50..]);
+    assert!(matches!(single.turn(false), Step::Wait));
+    assert!(single.connection.may_move());
+    single.connection.push_answer(&[0; 28]);
+    assert!(!single.connection.may_move(), "it has a reply to send");
 }

@@ -154,6 +154,10 @@ fn two_of_a_loop(server: &Server) -> [Peer; 2] {
     peers.try_into().map_err(|_| "two of four were on each loop").unwrap()
 }
 
+fn getattr(peer: &mut Peer, object: nfs3::FileHandle) {
+    assert!(peer.getattr(object).into_result().is_ok());
+}
+
 #[test]
 fn connections_that_call_for_files_are_spread_and_those_that_mount_are_not() {
     let (server, address) = start();
@@ -164,14 +168,21 @@ fn connections_that_call_for_files_are_spread_and_those_that_mount_are_not() {
     let root = one.mnt(b"/export").unwrap();
     assert!(other.mnt(b"/export").is_ok());
     assert_eq!([loop_of(&server, &one), loop_of(&server, &other)], [0, 0]);
-    assert!(one.getattr(root).into_result().is_ok() && other.getattr(root).into_result().is_ok());
-    assert_eq!([loop_of(&server, &one), loop_of(&server, &other)], [0, 1]);
-    // They are where they belong, and stay there.
+    assert!(!connection_of(&server, &one).busy);
+    let places = |one: &Peer, other: &Peer| [loop_of(&server, one), loop_of(&server, other)];
+    // At once, unless the machine stands still for so long that the one is idle when the other calls.
+    eventually("each has a loop of its own", || {
+        getattr(&mut one, root);
+        getattr(&mut other, root);
+        places(&one, &other)[0] != places(&one, &other)[1]
+    });
+    let before = places(&one, &other);
     drop(idle);
     for _ in 0..10 {
-        assert!(one.getattr(root).into_result().is_ok() && other.getattr(root).into_result().is_ok());
+        getattr(&mut one, root);
+        getattr(&mut other, root);
     }
-    assert_eq!([loop_of(&server, &one), loop_of(&server, &other)], [0, 1]);
+    assert_eq!(places(&one, &other), before, "they stay there");
     eventually("all ten are counted, and nobody twice", || server.statistics().nodes[0].accepted == 10);
 }
 
@@ -180,25 +191,82 @@ fn a_connection_that_was_idle_goes_to_the_loop_with_less_to_do() {
     let (server, address) = start();
     let [mut sleeper, mut worker] = two_of_a_loop(&server);
     let root = sleeper.mnt(b"/export").unwrap();
-    assert!(sleeper.getattr(root).into_result().is_ok() && worker.getattr(root).into_result().is_ok());
-    assert_eq!([loop_of(&server, &sleeper), loop_of(&server, &worker)], [0, 1]);
-    eventually("the sleeper is not busy any more", || {
-        assert!(worker.getattr(root).into_result().is_ok());
-        !connection_of(&server, &sleeper).busy
-    });
-    // Another one takes its place; then the other loop has nothing to do.
+    getattr(&mut sleeper, root);
+    let place = loop_of(&server, &sleeper);
+    // Two others work, each on a loop of its own; then the one goes that was not beside the sleeper.
     let mut newcomer = Peer::new(address);
-    assert!(newcomer.getattr(root).into_result().is_ok());
-    assert_eq!(loop_of(&server, &newcomer), 0);
-    drop(worker);
-    eventually("the worker is gone", || server.statistics().nodes[0].connections.len() == 2);
-    let opened = Instant::now();
-    assert!(sleeper.getattr(root).into_result().is_ok());
-    let moved = connection_of(&server, &sleeper);
-    assert_eq!(moved.on_loop, 1);
-    // What it has counted moves along.
-    assert_eq!(moved.procedures.iter().find(|(name, _)| *name == "GETATTR").unwrap().1.count, 2);
-    assert!(moved.age > opened.elapsed());
+    eventually("one of them is where the sleeper is", || {
+        getattr(&mut worker, root);
+        getattr(&mut newcomer, root);
+        !connection_of(&server, &sleeper).busy && loop_of(&server, &worker) != loop_of(&server, &newcomer)
+    });
+    let (mut beside, elsewhere) =
+        if loop_of(&server, &worker) == place { (worker, newcomer) } else { (newcomer, worker) };
+    drop(elsewhere);
+    eventually("the other is gone", || {
+        getattr(&mut beside, root);
+        server.statistics().nodes[0].connections.len() == 2
+    });
+    let before = connection_of(&server, &sleeper);
+    let mut calls = 1;
+    // At once, unless the machine stands still for so long that nobody works beside it.
+    eventually("it moves", || {
+        eventually("it is idle", || {
+            getattr(&mut beside, root);
+            !connection_of(&server, &sleeper).busy
+        });
+        getattr(&mut sleeper, root);
+        calls += 1;
+        loop_of(&server, &sleeper) != place
+    });
+    // What it is and what it has counted move along.
+    let after = connection_of(&server, &sleeper);
+    assert_eq!(after.procedures.iter().find(|(name, _)| *name == "GETATTR").unwrap().1.count, calls);
+    assert!(after.age >= before.age && after.id == before.id);
+}
+
+#[test]
+fn connections_that_work_without_a_pause_are_evened_out() {
+    let (server, _) = start();
+    let [mut one, mut other] = two_of_a_loop(&server);
+    let root = one.mnt(b"/export").unwrap();
+    // Whoever goes leaves the two on a loop, where neither was idle.
+    let mut third = Peer::new(server.addresses()[0]);
+    let mut peers = [&mut one, &mut other, &mut third];
+    eventually("two share a loop", || {
+        peers.iter_mut().for_each(|peer| getattr(peer, root));
+        let places = [0, 1, 2].map(|at| loop_of(&server, peers[at]));
+        let alone = (0..3).find(|at| places.iter().filter(|place| **place == places[*at]).count() == 1);
+        alone.is_some_and(|at| {
+            peers.rotate_left(at);
+            true
+        })
+    });
+    let [alone, one, other] = peers;
+    alone.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    eventually("each has a loop of its own", || {
+        getattr(one, root);
+        getattr(other, root);
+        loop_of(&server, one) != loop_of(&server, other)
+    });
+}
+
+#[test]
+fn one_that_works_takes_no_place_from_those_who_are_idle() {
+    let mut config = config();
+    config.limits.connections_max = 20;
+    let server = Server::start(config).unwrap();
+    let address = server.addresses()[0];
+    let mut worker = Peer::new(address);
+    let root = worker.mnt(b"/export").unwrap();
+    let mut idle: Vec<Peer> = Vec::new();
+    for count in 2..=20 {
+        getattr(&mut worker, root);
+        idle.push(Peer::new(address));
+        eventually("it is there", || server.statistics().nodes[0].connections.len() == count);
+    }
+    getattr(&mut worker, root);
+    idle.iter_mut().for_each(|peer| getattr(peer, root));
 }
 
 #[test]

@@ -20,6 +20,24 @@ static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 /// for when it was looked up has come from memory. Longer ones are not helped by it (docs/PERFORMANCE.md).
 const SMALL_BYTES: usize = 8 << 10;
 
+/// So much of a short segment is asked for; the processor foresees the rest by itself.
+const FORESEEN_BYTES: usize = 512;
+
+/// Asks the processor for the first so many bytes, without waiting for them.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn foresee(bytes: &[u8], bytes_max: usize) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    const CACHE_LINE_BYTES: usize = 64;
+    for line in bytes.get(..bytes.len().min(bytes_max)).unwrap_or_default().chunks(CACHE_LINE_BYTES) {
+        // SAFETY: a hint; nothing is read that could be seen, and the address is one of a borrow besides.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+}
+
+/// There is no way to ask that stable Rust knows.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn foresee(_bytes: &[u8], _bytes_max: usize) {}
+
 /// A view of the store's memory that stays as it is until dropped.
 ///
 /// It may outlive the store: the memory it points to is then kept.
@@ -51,27 +69,10 @@ impl Pinned {
             arena.pin(extent);
         }
         if len <= SMALL_BYTES {
-            segment.foresee();
+            foresee(&segment, FORESEEN_BYTES);
         }
         Some(segment)
     }
-
-    /// Asks for its first bytes, without waiting for them.
-    #[cfg(target_arch = "x86_64")]
-    fn foresee(&self) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        /// So much is asked for; the processor foresees the rest by itself.
-        const FORESEEN_BYTES: usize = 512;
-        const CACHE_LINE_BYTES: usize = 64;
-        for at in (0..self.len.min(FORESEEN_BYTES)).step_by(CACHE_LINE_BYTES) {
-            // SAFETY: a hint; nothing is read that could be seen, and the address lies in the segment besides.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.start.as_ptr().wrapping_add(at).cast()) };
-        }
-    }
-
-    /// There is no way to ask that stable Rust knows.
-    #[cfg(not(target_arch = "x86_64"))]
-    fn foresee(&self) {}
 
     fn extents(&self, arena: &Arena) -> std::ops::RangeInclusive<usize> {
         let from = self.start.as_ptr().addr() - arena.base().addr();

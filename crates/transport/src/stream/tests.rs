@@ -33,6 +33,8 @@ struct Collect {
     in_place: bool,
     records: Vec<Vec<u8>>,
     landed: usize,
+    /// How much lay behind the records that it was shown ahead.
+    behind: Vec<usize>,
     stop_after: Option<usize>,
 }
 
@@ -42,6 +44,10 @@ impl Sink for Collect {
     fn place(&mut self, _head: &[u8], record_len: usize) -> Option<Place<Memory>> {
         let len = (record_len - 100) / 4 * 4 - 3;
         self.in_place.then(|| Place { at: record_len - len - 3, len, landing: Memory(vec![0; len]) })
+    }
+
+    fn look_ahead(&mut self, behind: &[u8]) {
+        self.behind.push(behind.len());
     }
 
     fn record(&mut self, record: &[u8]) {
@@ -126,6 +132,20 @@ fn a_long_record_lands_in_place_and_the_next_head_comes_along() {
     }
     drop(writer.join().unwrap());
     assert_eq!(sink.records, [long, b"next".to_vec()]);
+}
+
+#[test]
+fn what_lies_behind_a_short_record_is_shown_before_it() {
+    let (mut ours, mut stream) = receiver();
+    let bytes = [marked(b"first"), marked(b"second"), marked(b"third")].concat();
+    // The third is cut; when it is complete, nothing lies behind it.
+    ours.write_all(&bytes[..bytes.len() - 2]).unwrap();
+    let (mut sink, mut scratch) = (Collect::default(), Scratch::new());
+    stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    assert_eq!((sink.records.len(), &sink.behind[..]), (2, &[10 + 7, 7][..]));
+    ours.write_all(&bytes[bytes.len() - 2..]).unwrap();
+    stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+    assert_eq!((sink.records.len(), sink.behind.len()), (3, 2));
 }
 
 #[test]
