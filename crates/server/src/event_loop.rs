@@ -39,6 +39,8 @@ use transport::{Scratch, socket, threads};
 const TICK: Duration = Duration::from_millis(250);
 /// How often all connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
+/// For so long after a light turn all turns are short: who has light turns may have the next at any time.
+const LIGHT_FOR: Duration = Duration::from_millis(100);
 /// Only a connection that has been idle this long may lose its place to a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
 
@@ -68,6 +70,8 @@ pub(crate) struct EventLoop {
     /// When this loop last looked at the clock.
     alive: Duration,
     next_sweep: Duration,
+    /// Until then turns are short: one with light turns had one.
+    light_until: Duration,
     /// Set by a drain: when to give up.
     deadline: Option<Duration>,
     stopped: bool,
@@ -102,6 +106,7 @@ impl EventLoop {
             pressed: false,
             alive: now,
             next_sweep: now + SWEEP,
+            light_until: now,
             deadline: None,
             stopped: false,
         }
@@ -305,9 +310,7 @@ impl EventLoop {
             return;
         }
         let share = self.share();
-        let busy = self.peers.busy(self.index);
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let beside_busy = busy > usize::from(connection.busy);
         let work = &mut self.work;
         let now = self.alive;
         let around = Surroundings {
@@ -315,7 +318,7 @@ impl EventLoop {
             peers: &self.peers,
             off_loop: &self.off_loop,
             share,
-            beside_busy,
+            short: self.alive < self.light_until,
             place: Place { on_loop: self.index, key },
             now,
         };
@@ -332,6 +335,9 @@ impl EventLoop {
             connection.counters.end_batch(ended.saturating_sub(now), &mut of_node.procedures);
         }
         self.alive = ended;
+        if connection.end_turn() {
+            self.light_until = ended + LIGHT_FOR;
+        }
         let held = connection.holds();
         self.held = self.held.saturating_sub(connection.held).saturating_add(held);
         connection.held = held;

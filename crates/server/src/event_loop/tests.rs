@@ -75,13 +75,13 @@ impl Single {
         }
     }
 
-    fn turn(&mut self, beside_busy: bool) -> Step {
+    fn turn(&mut self, short: bool) -> Step {
         let around = Surroundings {
             group: &self.group,
             peers: &self.peers,
             off_loop: &self.off_loop,
             share: None,
-            beside_busy,
+            short,
             place: Place { on_loop: 0, key: 0 },
             now: clock::now(),
         };
@@ -131,7 +131,25 @@ impl Single {
 }
 
 #[test]
-fn a_turn_beside_others_is_short_and_goes_on_in_the_next() {
+fn turns_are_light_that_move_little() {
+    let mut single = Single::new();
+    let file = single.file();
+    assert!(!single.connection.end_turn(), "nobody who is busy waits for it");
+    single.connection.busy = true;
+    let mut light = |count: u32| {
+        single.send(&nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count }));
+        single.turn(false);
+        single.connection.end_turn()
+    };
+    assert!(light(4096) && light(8192));
+    assert!(!light(256 << 10));
+    assert!(!light(4096), "one small call among large ones does not make it light");
+    assert!((0..20).any(|_| light(4096)));
+    assert!(!single.connection.end_turn(), "a turn of nothing");
+}
+
+#[test]
+fn a_turn_beside_light_ones_is_short_and_goes_on_in_the_next() {
     let mut single = Single::new();
     let file = single.file();
     let read = nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: BLOCK });
