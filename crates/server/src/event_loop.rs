@@ -39,7 +39,11 @@ use transport::{Scratch, socket, threads};
 const TICK: Duration = Duration::from_millis(250);
 /// How often all connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
-/// For so long after a light turn all turns are short: who has light turns may have the next at any time.
+/// How often it is counted anew how much each loads the loop.
+const COUNT_LOAD: Duration = Duration::from_millis(100);
+/// The load of a connection that becomes busy, in thousandths of the loop's time, until it is counted.
+const NEW_LOAD_PERMILLE: usize = 100;
+/// For so long after a light turn those of others are short: who had it may have the next at any time.
 const LIGHT_FOR: Duration = Duration::from_millis(100);
 /// Only a connection that has been idle this long may lose its place to a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
@@ -70,8 +74,12 @@ pub(crate) struct EventLoop {
     /// When this loop last looked at the clock.
     alive: Duration,
     next_sweep: Duration,
-    /// Until then turns are short: one with light turns had one.
-    light_until: Duration,
+    /// Who had a light turn last; until then the turns of others are short.
+    light: (usize, Duration),
+    /// One of several busy connections may have to go to another loop.
+    may_be_uneven: bool,
+    /// Since when connections' load has been counted.
+    load_since: Duration,
     /// Set by a drain: when to give up.
     deadline: Option<Duration>,
     stopped: bool,
@@ -106,7 +114,9 @@ impl EventLoop {
             pressed: false,
             alive: now,
             next_sweep: now + SWEEP,
-            light_until: now,
+            light: (0, now),
+            may_be_uneven: false,
+            load_since: now,
             deadline: None,
             stopped: false,
         }
@@ -168,10 +178,10 @@ impl EventLoop {
     fn timeout(&self) -> Option<Duration> {
         if !self.again.is_empty() {
             Some(Duration::ZERO)
-        } else if self.connections.is_empty() && !self.listeners.are_resting() {
-            None
         } else if self.deadline.is_some() {
             Some(TICK / 10)
+        } else if self.connections.is_empty() && !self.listeners.are_resting() {
+            None
         } else {
             Some(TICK)
         }
@@ -221,7 +231,7 @@ impl EventLoop {
     }
 
     /// A connection has something to say that was not busy. If it calls for files, it is from now on: here, or on a loop
-    /// that has fewer of those. So clients that work share the loops evenly, wherever they were when they were idle,
+    /// that has less to do. So clients that work share the loops evenly, wherever they were when they were idle,
     /// and whoever only mounts takes nobody's place. Says whether it went.
     fn move_on(&mut self, key: usize) -> bool {
         let bound = self.connections_max();
@@ -230,27 +240,50 @@ impl EventLoop {
             return false;
         }
         connection.busy = true;
+        connection.load_permille = NEW_LOAD_PERMILLE;
+        let load = connection.load_permille;
         let may_move = self.deadline.is_none() && connection.may_move();
-        let place = may_move.then(|| self.peers.take_busy_place_from(self.index, bound)).flatten();
+        let place = may_move.then(|| self.peers.take_place_from(self.index, load, bound)).flatten();
         match place {
             Some(place) => self.move_to(place, key),
-            None => self.peers.grow_busy(self.index),
+            None => self.peers.add_load(self.index, load),
         }
         place.is_some()
     }
 
-    /// Where another loop has fewer that are busy, one of this loop's goes there that has nothing here right now.
-    fn even_out(&mut self) {
-        let movable = |(_, connection): &(usize, &Connection)| connection.busy && connection.may_move();
-        if self.deadline.is_some() || self.peers.busy(self.index) < 2 {
+    /// A connection that has had its turn, and of which nothing is here, goes to another loop if that has less to do even
+    /// then. Only one of them: what the others are worth is counted anew before the next.
+    fn even_out(&mut self, key: usize) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let load = connection.load_permille;
+        if !connection.busy || load == 0 || self.deadline.is_some() || !connection.may_move() {
             return;
         }
-        let Some((key, _)) = self.connections.iter().find(movable) else { return };
-        self.peers.shrink_busy(self.index);
-        match self.peers.take_busy_place_from(self.index, self.connections_max()) {
-            Some(place) => self.move_to(place, key),
-            None => self.peers.grow_busy(self.index),
+        self.peers.take_load(self.index, load);
+        match self.peers.take_place_from(self.index, load, self.connections_max()) {
+            Some(place) => {
+                self.may_be_uneven = false;
+                self.move_to(place, key);
+            }
+            None => self.peers.add_load(self.index, load),
         }
+    }
+
+    /// Counts anew how much each connection loads the loop.
+    fn count_load(&mut self, now: Duration) {
+        let mut busy = 0;
+        for (_, connection) in &mut self.connections {
+            if connection.busy {
+                self.peers.take_load(self.index, connection.load_permille);
+                connection.count_load(now.saturating_sub(self.load_since), now);
+            }
+            if connection.busy {
+                self.peers.add_load(self.index, connection.load_permille);
+                busy += 1;
+            }
+        }
+        self.load_since = now;
+        self.may_be_uneven = busy > 1;
     }
 
     /// Gives a connection to the loop where a place was taken for it.
@@ -318,7 +351,7 @@ impl EventLoop {
             peers: &self.peers,
             off_loop: &self.off_loop,
             share,
-            short: self.alive < self.light_until,
+            short: self.light.0 != key && self.alive < self.light.1,
             place: Place { on_loop: self.index, key },
             now,
         };
@@ -335,8 +368,8 @@ impl EventLoop {
             connection.counters.end_batch(ended.saturating_sub(now), &mut of_node.procedures);
         }
         self.alive = ended;
-        if connection.end_turn() {
-            self.light_until = ended + LIGHT_FOR;
+        if connection.end_turn(ended.saturating_sub(now)) {
+            self.light = (key, ended + LIGHT_FOR);
         }
         let held = connection.holds();
         self.held = self.held.saturating_sub(connection.held).saturating_add(held);
@@ -347,7 +380,12 @@ impl EventLoop {
                 self.give_turn(key);
                 self.set_interest(key);
             }
-            Step::Wait => self.set_interest(key),
+            Step::Wait => {
+                self.set_interest(key);
+                if self.may_be_uneven {
+                    self.even_out(key);
+                }
+            }
         }
     }
 
@@ -402,6 +440,10 @@ impl EventLoop {
         let bound = self.connections_max();
         if self.deadline.is_some() {
             tracing::info!(peer = %accepted.peer, "connection refused: the server is draining");
+            return self.turn_away(accepted);
+        }
+        if self.group.nodes.get(node).is_some_and(Node::is_stopped) {
+            tracing::debug!(peer = %accepted.peer, "connection refused: its node was stopped meanwhile");
             return self.turn_away(accepted);
         }
         if self.connections.len() >= bound && !self.evict() {
@@ -461,7 +503,7 @@ impl EventLoop {
         let Some(connection) = self.connections.try_remove(key) else { return };
         self.held = self.held.saturating_sub(connection.held);
         if connection.busy {
-            self.peers.shrink_busy(self.index);
+            self.peers.take_load(self.index, connection.load_permille);
         }
         let node = connection.client.node;
         why.log(&connection);
@@ -498,6 +540,9 @@ impl EventLoop {
                 }
             }
         }
+        if now.saturating_sub(self.load_since) >= COUNT_LOAD {
+            self.count_load(now);
+        }
         if now < self.next_sweep {
             return;
         }
@@ -507,11 +552,6 @@ impl EventLoop {
         for key in self.keys(|connection| connection.is_stuck(now, silence_max)) {
             self.close(key, Close::Stuck);
         }
-        for (_, connection) in self.connections.iter_mut().filter(|(_, connection)| connection.is_calm(now)) {
-            connection.busy = false;
-            self.peers.shrink_busy(self.index);
-        }
-        self.even_out();
         for key in self.keys(|connection| connection.is_to_be_asked(now)) {
             if let Some(Err(why)) = self.connections.get_mut(key).map(|connection| connection.ask(now)) {
                 self.close(key, why);
@@ -554,7 +594,7 @@ impl EventLoop {
             }
             Message::Repace(node) => {
                 let share = self.group.nodes.get(node).and_then(crate::group::Node::share);
-                for (_, connection) in &self.connections {
+                for (_, connection) in &mut self.connections {
                     if connection.client.node == node {
                         connection.set_pace(share);
                     }

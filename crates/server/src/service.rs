@@ -234,7 +234,10 @@ impl Service<'_> {
         let args = ArgsHead::decode(&mut reader).ok()?;
         let client = &*self.executor.client;
         let (export, object) = client.exports.open(args.file.as_slice(), &client.admitted).ok()?;
-        export.store.foresee_write(object, args.offset, args.data_len);
+        // A longer one is received into a place of its own.
+        if (args.data_len as usize) < transport::DIRECT_BYTES_MIN {
+            export.store.foresee_write(object, args.offset, args.data_len);
+        }
         Some(())
     }
 

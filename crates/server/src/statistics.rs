@@ -329,7 +329,7 @@ pub struct ConnectionStatistics {
     pub local: SocketAddr,
     /// The loop it lives on.
     pub on_loop: usize,
-    /// It has called for files within the last second or two.
+    /// It has called for files within the last tenths of a second.
     pub busy: bool,
     /// How long it has been open.
     pub age: Duration,
@@ -369,7 +369,7 @@ pub struct LoopStatistics {
     pub cpu_ns: u64,
     /// Times it woke up.
     pub wakeups: u64,
-    /// Times it slept too long and closed its connections unexecuted.
+    /// Times it slept too long and closed its connections unexecuted, or one that came from another loop after as long.
     pub stalls: u64,
     /// Connections that ended because their last call brought out a bug of ours.
     pub bugs: u64,

@@ -27,10 +27,10 @@ const TURN_BYTES: usize = 4 << 20;
 /// short call beside a flood of long ones does not wait for megabytes. Floods among themselves have long turns, which cost
 /// less: short ones made WRITEs of 1 MiB on eight connections 0.85 times as many.
 const SHORT_TURN_BYTES: usize = 256 << 10;
-/// A turn of so few bytes is light.
-const LIGHT_TURN_BYTES: usize = 16 << 10;
+/// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is.
+const LIGHT_TURN_BYTES: usize = 48 << 10;
 /// A connection that has been idle for so long is not busy any more.
-const CALM_AFTER: Duration = Duration::from_secs(1);
+const CALM_AFTER: Duration = Duration::from_millis(100);
 /// A draining connection receives all that the system may hold for it.
 const DRAIN_BYTES: usize = 64 << 20;
 /// Calls that one turn executes: more than any sane client has outstanding.
@@ -167,12 +167,18 @@ pub(super) struct Connection {
     pub active: Duration,
     /// When it was last asked whether it is still there.
     asked: Duration,
-    /// It has called for files within the last second or two, and counts when those who do are spread over loops.
+    /// It has called for files lately, and its load is counted.
     pub busy: bool,
+    /// How much of the loop's time its turns take, in thousandths, while it is busy.
+    pub load_permille: usize,
+    /// The time that its turns have taken since that was counted.
+    worked: Duration,
     /// Bytes that this turn has received and sent.
-    moved: usize,
-    /// The same of its last turns, the newest most.
-    moved_lately: usize,
+    turn_bytes: usize,
+    /// The mean of its last turns, the newest most.
+    turn_bytes_mean: usize,
+    /// Its socket has a pace.
+    is_paced: bool,
     /// Waits in the loop's list for its next turn.
     pub again: bool,
     /// Set by a drain: this turn is the last that takes calls.
@@ -208,7 +214,7 @@ impl Connection {
             }
         }
         let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, group.exports());
-        let connection = Self {
+        let mut connection = Self {
             stream: Wire::new(accepted.link, record_bytes_max(&client)),
             client,
             counters: Counters::default(),
@@ -217,8 +223,11 @@ impl Connection {
             active: now,
             asked: now,
             busy: false,
-            moved: 0,
-            moved_lately: 0,
+            load_permille: 0,
+            worked: Duration::ZERO,
+            turn_bytes: 0,
+            turn_bytes_mean: 0,
+            is_paced: false,
             again: false,
             draining: false,
             phase: Phase::Serving,
@@ -259,11 +268,11 @@ impl Connection {
     pub fn calls_for_files(&self) -> bool {
         // Record mark, XID, message type, version of RPC, program. RFC 5531 s9, s11
         let mut head = [0; 20];
-        let Some(socket) = self.socket() else { return true };
         if self.client.admitted.is_empty() {
             // Nothing is done for a stranger.
             return false;
         }
+        let Some(socket) = self.socket() else { return true };
         if self.stream.within_record() || self.unsent {
             return true;
         }
@@ -272,18 +281,26 @@ impl Connection {
         rustix::net::recv(socket, &mut head, flags).is_ok() && head.ends_with(&program)
     }
 
-    /// Ends a turn; tells whether its turns are light, and somebody waits for them.
-    pub fn end_turn(&mut self) -> bool {
-        let moved = std::mem::take(&mut self.moved);
-        if moved > 0 {
-            self.moved_lately = (3 * self.moved_lately + moved) / 4;
+    /// Ends a turn that took so long; tells whether its turns are light, and somebody waits for them.
+    pub fn end_turn(&mut self, took: Duration) -> bool {
+        self.worked += took;
+        let bytes = std::mem::take(&mut self.turn_bytes);
+        if bytes > 0 {
+            let mean = if self.turn_bytes_mean == 0 { bytes } else { self.turn_bytes_mean };
+            self.turn_bytes_mean = (3 * mean + bytes) / 4;
         }
-        self.busy && moved > 0 && self.moved_lately < LIGHT_TURN_BYTES
+        self.busy && bytes > 0 && self.turn_bytes_mean < LIGHT_TURN_BYTES
     }
 
-    /// Whether it was busy and has been idle since.
-    pub fn is_calm(&self, now: Duration) -> bool {
-        self.busy && self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused
+    /// Counts its load over the time since that was done last; it is not busy any more if it was idle for long.
+    pub fn count_load(&mut self, over: Duration, now: Duration) {
+        let worked = std::mem::take(&mut self.worked);
+        if self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused {
+            self.busy = false;
+        } else if !over.is_zero() {
+            let permille = worked.as_nanos() * 1000 / over.as_nanos();
+            self.load_permille = usize::try_from(permille).unwrap_or(1000).min(1000);
+        }
     }
 
     /// It comes from another loop, and may have missed what that was told meanwhile.
@@ -297,9 +314,12 @@ impl Connection {
         self.stream.socket()
     }
 
-    pub fn set_pace(&self, bytes_per_s: Option<u64>) {
+    pub fn set_pace(&mut self, bytes_per_s: Option<u64>) {
         // A device sends as it sees fit: what is over RDMA has no pace.
-        let Some(socket) = self.socket() else { return };
+        let Some(socket) = self.stream.socket() else { return };
+        if !std::mem::replace(&mut self.is_paced, bytes_per_s.is_some()) && bytes_per_s.is_none() {
+            return;
+        }
         if let Err(error) = socket::set_pacing(socket, bytes_per_s) {
             tracing::warn!(%error, peer = %self.client.peer, "the connection cannot be paced");
         }
@@ -321,7 +341,7 @@ impl Connection {
     /// One turn: send what waits, receive and answer calls, send their replies.
     pub fn turn(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Step {
         let now = around.now;
-        let mut turn_bytes = if around.short { SHORT_TURN_BYTES } else { usize::MAX };
+        let mut budget = if around.short { SHORT_TURN_BYTES } else { usize::MAX };
         if let Phase::Lingering { .. } = self.phase {
             return self.discard();
         }
@@ -330,23 +350,23 @@ impl Connection {
         }
         // What happens over RDMA must be taken in every turn: it would wake us again and again.
         if self.unsent || self.stream.is_rdma() {
-            match self.flush(turn_bytes) {
+            match self.flush(budget) {
                 // A long download is not idle, though nothing comes from the client meanwhile.
                 Ok(sent) if sent > 0 => {
                     self.active = now;
-                    turn_bytes = turn_bytes.saturating_sub(sent);
+                    budget = budget.saturating_sub(sent);
                 }
                 Ok(_) => {}
                 Err(error) => return Step::Close(Close::Transport(error)),
             }
-            if turn_bytes == 0 && self.phase == Phase::Serving {
+            if budget == 0 && self.phase == Phase::Serving {
                 // Received calls may be waiting.
                 return Step::Again;
             }
         }
         if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(around)) {
             self.paused = false;
-            if let Some(step) = self.take_calls(work, around, turn_bytes) {
+            if let Some(step) = self.take_calls(work, around, budget) {
                 return step;
             }
         }
@@ -375,17 +395,12 @@ impl Connection {
         self.unsent = flushed != Flushed::All;
         self.out_of_budget = flushed == Flushed::OutOfBudget;
         let sent = queued.saturating_sub(self.stream.queued_bytes());
-        self.moved += sent;
+        self.turn_bytes += sent;
         Ok(sent)
     }
 
     /// Receives and answers, about so many bytes at most. A step, when the turn ends here.
-    fn take_calls(
-        &mut self,
-        work: &mut Workspace,
-        around: Surroundings<'_>,
-        turn_bytes: usize,
-    ) -> Option<Step> {
+    fn take_calls(&mut self, work: &mut Workspace, around: Surroundings<'_>, budget: usize) -> Option<Step> {
         let Surroundings { group, peers, off_loop, share, place, now, short: _ } = around;
         let queued = self.stream.queued_bytes();
         let room_bytes = group.limits.queued_bytes_max.saturating_sub(queued);
@@ -412,11 +427,11 @@ impl Connection {
             room_bytes: room_bytes.min(left),
             landing_bytes_max: left,
             calls_left: calls_max,
-            reply_bytes_max: turn_bytes,
+            reply_bytes_max: budget,
             garbage: None,
         };
-        let budget = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(turn_bytes) };
-        let received = self.stream.receive(&mut work.scratch, &mut service, budget.min(left));
+        let receive_max = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(budget) };
+        let received = self.stream.receive(&mut work.scratch, &mut service, receive_max.min(left));
         let calls_left = service.calls_left;
         let taken = CallsTaken {
             garbage: service.garbage,
@@ -425,7 +440,7 @@ impl Connection {
         let stream = &mut self.stream;
         work.replies.drain(|head, payload, len| stream.push(payload, len, |out| out.extend_from_slice(head)));
         if (self.stream.queued_bytes() > 0 || self.stream.is_rdma())
-            && let Err(error) = self.flush(turn_bytes)
+            && let Err(error) = self.flush(budget)
         {
             return Some(Step::Close(Close::Transport(error)));
         }
@@ -444,7 +459,7 @@ impl Connection {
         match received {
             Ok(received) if received.bytes > 0 => {
                 self.active = now;
-                self.moved += received.bytes;
+                self.turn_bytes += received.bytes;
             }
             Ok(_) => {}
             // The peer sends no more; what it has asked for is still answered.

@@ -107,6 +107,8 @@ pub(crate) enum Message {
     Stop,
 }
 
+/// A connection moves to a loop that has so much less to do than its own without it, in thousandths of a loop's time.
+const WORTH_A_MOVE_PERMILLE: usize = 50;
 /// Messages that a new one is compared with, from the last one back.
 const REPACES_LOOKED_AT: usize = 16;
 
@@ -124,8 +126,9 @@ struct Inbox {
     /// Connections given to the loop and not yet closed. The acceptor adds, or another loop that hands one on; the loop
     /// takes away. A stale reading only places a connection less evenly.
     connections: AtomicUsize,
-    /// Those of them that are busy ([`Connection::busy`]). The loop adds and takes away, or another loop that hands one on.
-    busy: AtomicUsize,
+    /// How much they load the loop, in thousandths of its time. The loop adds and takes away, or another loop that hands one
+    /// on.
+    load: AtomicUsize,
 }
 
 impl Inbox {
@@ -133,8 +136,8 @@ impl Inbox {
         self.connections.load(Ordering::Relaxed)
     }
 
-    fn busy(&self) -> usize {
-        self.busy.load(Ordering::Relaxed)
+    fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -154,7 +157,7 @@ pub(crate) struct Peers {
 impl Peers {
     pub fn new(wakers: Vec<Waker>) -> Self {
         let none = || AtomicUsize::new(0);
-        let inbox = |waker| Inbox { queue: Mutex::default(), waker, connections: none(), busy: none() };
+        let inbox = |waker| Inbox { queue: Mutex::default(), waker, connections: none(), load: none() };
         Self { inboxes: wakers.into_iter().map(inbox).collect(), porter: Mutex::new(None) }
     }
 
@@ -198,8 +201,8 @@ impl Peers {
         }
     }
 
-    /// Has somebody let in who came over RDMA and stays there, for the loop with the fewest connections that are busy, of
-    /// those that have less than `connections_max`.
+    /// Has somebody let in who came over RDMA and stays there, for the loop with the least load of those that have less than
+    /// `connections_max` connections.
     pub fn place_over_rdma(
         self: &Arc<Self>,
         incoming: Box<rdma::Incoming>,
@@ -207,8 +210,8 @@ impl Peers {
         connections_max: usize,
     ) {
         let load = |inbox: &Inbox| {
-            let busy = if inbox.connections() < connections_max { inbox.busy() } else { usize::MAX };
-            (busy, inbox.connections())
+            let load = if inbox.connections() < connections_max { inbox.load() } else { usize::MAX };
+            (load, inbox.connections())
         };
         let Some(on_loop) = self.take_place(load) else { return };
         let (peer, node) = (accepted.peer, accepted.node);
@@ -250,52 +253,53 @@ impl Peers {
         self.porter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection on the loop with the least load.
-    fn take_place(&self, load: impl Fn(&Inbox) -> (usize, usize)) -> Option<usize> {
-        let (index, inbox) = self.inboxes.iter().enumerate().min_by_key(|(_, inbox)| load(inbox))?;
-        inbox.connections.fetch_add(1, Ordering::Relaxed);
+    /// A place for a connection on the loop that has the least of something.
+    fn take_place(&self, of: impl Fn(&Inbox) -> (usize, usize)) -> Option<usize> {
+        let (index, _) = self.inboxes.iter().enumerate().min_by_key(|(_, inbox)| of(inbox))?;
+        self.enter(index);
         Some(index)
     }
 
-    /// A connection of a loop becomes busy there.
-    pub fn grow_busy(&self, index: usize) {
+    /// A connection is given to a loop.
+    pub fn enter(&self, index: usize) {
         if let Some(inbox) = self.inboxes.get(index) {
-            inbox.busy.fetch_add(1, Ordering::Relaxed);
+            inbox.connections.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A place on another loop for a connection of this one that becomes busy, if that evens them out. The other loop has less
-    /// than `connections_max`; should several loops find so at once, it gets one more from each.
-    pub fn take_busy_place_from(&self, index: usize, connections_max: usize) -> Option<usize> {
+    /// A connection of a loop loads it by so much, in thousandths of its time.
+    pub fn add_load(&self, index: usize, permille: usize) {
+        if let Some(inbox) = self.inboxes.get(index) {
+            inbox.load.fetch_add(permille, Ordering::Relaxed);
+        }
+    }
+
+    /// It does so no more.
+    pub fn take_load(&self, index: usize, permille: usize) {
+        if let Some(inbox) = self.inboxes.get(index) {
+            inbox.load.fetch_sub(permille, Ordering::Relaxed);
+        }
+    }
+
+    /// A place on another loop for a connection of this one, whose load is not counted here, if the other has less to do. The
+    /// other has less than `connections_max`; should several loops find so at once, it gets one more from each.
+    pub fn take_place_from(&self, index: usize, permille: usize, connections_max: usize) -> Option<usize> {
         let own = self.inboxes.get(index)?;
         let others = self.inboxes.iter().enumerate();
         let with_room = others.filter(|(_, inbox)| inbox.connections() < connections_max);
-        let (place, inbox) = with_room.min_by_key(|(_, inbox)| inbox.busy())?;
-        // A move costs a loop's waking up: among many, one more or less is not worth it.
-        if own.busy() <= inbox.busy() + inbox.busy() / 8 {
+        let (place, inbox) = with_room.min_by_key(|(_, inbox)| inbox.load())?;
+        if own.load() <= inbox.load() + WORTH_A_MOVE_PERMILLE {
             return None;
         }
-        inbox.busy.fetch_add(1, Ordering::Relaxed);
-        inbox.connections.fetch_add(1, Ordering::Relaxed);
+        inbox.load.fetch_add(permille, Ordering::Relaxed);
+        self.enter(place);
         self.leave(index);
         Some(place)
-    }
-
-    /// A connection of a loop is not busy any more.
-    pub fn shrink_busy(&self, index: usize) {
-        if let Some(inbox) = self.inboxes.get(index) {
-            inbox.busy.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
     /// Connections given to a loop and not yet closed.
     pub fn connections(&self, index: usize) -> usize {
         self.inboxes.get(index).map_or(0, Inbox::connections)
-    }
-
-    /// How many of them are busy.
-    pub fn busy(&self, index: usize) -> usize {
-        self.inboxes.get(index).map_or(0, Inbox::busy)
     }
 
     /// A connection of a loop is gone.
@@ -316,7 +320,7 @@ impl Peers {
     pub fn retire(&self, index: usize) {
         let Some(inbox) = self.inboxes.get(index) else { return };
         inbox.connections.store(usize::MAX / 4, Ordering::Relaxed);
-        inbox.busy.store(usize::MAX / 4, Ordering::Relaxed);
+        inbox.load.store(usize::MAX / 4, Ordering::Relaxed);
         let mut queue = inbox.queue();
         queue.gone = true;
         queue.messages.clear();

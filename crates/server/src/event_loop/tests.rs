@@ -70,7 +70,9 @@ impl Single {
         let here = || rustix::io::ioctl_fionread(self.connection.socket().unwrap()).unwrap();
         let all = here() + records.len() as u64;
         (&self.client).write_all(records).unwrap();
+        let deadline = clock::now() + Duration::from_secs(120);
         while here() < all {
+            assert!(clock::now() < deadline, "the system delivers nothing");
             std::thread::yield_now();
         }
     }
@@ -134,18 +136,19 @@ impl Single {
 fn turns_are_light_that_move_little() {
     let mut single = Single::new();
     let file = single.file();
-    assert!(!single.connection.end_turn(), "nobody who is busy waits for it");
+    assert!(!single.connection.end_turn(Duration::ZERO), "nobody who is busy waits for it");
     single.connection.busy = true;
     let mut light = |count: u32| {
         single.send(&nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count }));
         single.turn(false);
-        single.connection.end_turn()
+        single.connection.end_turn(Duration::ZERO)
     };
     assert!(light(4096) && light(8192));
     assert!(!light(256 << 10));
     assert!(!light(4096), "one small call among large ones does not make it light");
     assert!((0..20).any(|_| light(4096)));
-    assert!(!single.connection.end_turn(), "a turn of nothing");
+    assert!((0..20).all(|_| light(32 << 10)));
+    assert!(!single.connection.end_turn(Duration::ZERO), "a turn of nothing");
 }
 
 #[test]
@@ -171,26 +174,52 @@ fn peers(loops: usize) -> (Vec<Poller>, Peers) {
 }
 
 #[test]
-fn a_connection_that_becomes_busy_goes_where_fewer_are_and_there_is_room() {
+fn a_connection_goes_where_less_is_to_do_and_there_is_room() {
     let (_pollers, peers) = peers(3);
-    // Nobody is busy: it stays.
-    assert_eq!(peers.take_busy_place_from(0, 10), None);
-    peers.grow_busy(0);
-    assert_eq!(peers.take_busy_place_from(0, 10), Some(1));
-    assert_eq!((peers.busy(0), peers.busy(1), peers.connections(1)), (1, 1, 1));
-    // The other has no room: it is the third's.
-    assert_eq!(peers.take_busy_place_from(0, 1), Some(2));
-    assert_eq!(peers.take_busy_place_from(0, 1), None, "nobody has room");
-    assert_eq!(peers.take_busy_place_from(0, 10), None, "all have one");
-    peers.shrink_busy(2);
-    peers.retire(1);
-    assert_eq!(peers.take_busy_place_from(0, 10), Some(2));
-    // Among many, one more is not worth a move.
-    (0..16).for_each(|_| peers.grow_busy(0));
-    (0..14).for_each(|_| peers.grow_busy(2));
-    assert_eq!((peers.busy(0), peers.busy(2)), (17, 15));
-    assert_eq!(peers.take_busy_place_from(0, 100), Some(2));
-    assert_eq!(peers.take_busy_place_from(0, 100), None);
+    (0..5).for_each(|_| peers.enter(0));
+    assert_eq!(peers.connections(0), 5);
+    // Nothing is to do: it stays.
+    assert_eq!(peers.take_place_from(0, 100, 10), None);
+    peers.add_load(0, 100);
+    assert_eq!(peers.take_place_from(0, 300, 10), Some(1));
+    assert_eq!([0, 1].map(|index| peers.connections(index)), [4, 1]);
+    assert_eq!(peers.take_place_from(0, 10, 0), None, "nobody has room");
+    assert_eq!(peers.take_place_from(0, 10, 10), Some(2));
+    peers.retire(2);
+    assert_eq!(peers.take_place_from(0, 10, 10), None, "nobody else has less to do");
+    // Little more or less is not worth it.
+    peers.take_load(1, 250);
+    assert_eq!(peers.take_place_from(0, 10, 10), None);
+    peers.take_load(1, 1);
+    assert_eq!(peers.take_place_from(0, 10, 10), Some(1));
+}
+
+#[test]
+fn the_load_of_a_connection_is_what_its_turns_take() {
+    let mut single = Single::new();
+    let file = single.file();
+    let connection = &mut single.connection;
+    connection.busy = true;
+    let (start, second) = (connection.active, Duration::from_secs(1));
+    for _ in 0..5 {
+        connection.end_turn(Duration::from_millis(50));
+    }
+    connection.count_load(second, start);
+    assert_eq!((connection.load_permille, connection.busy), (250, true));
+    connection.end_turn(3 * second);
+    connection.count_load(second, start);
+    assert_eq!(connection.load_permille, 1000, "no more than all");
+    connection.end_turn(second / 2);
+    connection.count_load(second, start + 2 * second);
+    assert!(!connection.busy, "it was idle");
+    // Whoever does not read what it has asked for is not idle, and no load.
+    connection.busy = true;
+    let read = nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: BLOCK });
+    single.send(&read.repeat(40));
+    single.turn(false);
+    assert!(single.connection.holds() > 0);
+    single.connection.count_load(second, start + 100 * second);
+    assert_eq!((single.connection.load_permille, single.connection.busy), (0, true));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Many connections, and clients that do not read.
 
-use crate::peer::{Peer, config, eventually, pattern, start};
+use crate::peer::{Peer, config, encoded, eventually, pattern, start};
 use nfs3::{Procedure, proc};
 use server::Server;
 use server::statistics::ConnectionStatistics;
 use std::io::Write;
+use std::net::TcpStream;
 use std::time::Instant;
 
 #[test]
@@ -132,11 +133,26 @@ fn a_thousand_idle_connections_are_held_and_one_is_served() {
     eventually("they go", || server.statistics().nodes[0].connections.len() == 1);
 }
 
+/// A connection that may be between two loops when it is asked for.
+fn of_address(server: &Server, peer: std::net::SocketAddr) -> ConnectionStatistics {
+    eventually_some("the connection", || {
+        let mut connections = server.statistics().nodes.swap_remove(0).connections;
+        connections.retain(|connection| connection.peer == peer);
+        connections.pop()
+    })
+}
+
 fn connection_of(server: &Server, peer: &Peer) -> ConnectionStatistics {
-    let local = peer.stream.local_addr().unwrap();
-    let mut connections = server.statistics().nodes.swap_remove(0).connections;
-    connections.retain(|connection| connection.peer == local);
-    connections.pop().unwrap()
+    of_address(server, peer.stream.local_addr().unwrap())
+}
+
+fn eventually_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    eventually(what, || {
+        found = look();
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 fn loop_of(server: &Server, peer: &Peer) -> usize {
@@ -186,69 +202,75 @@ fn connections_that_call_for_files_are_spread_and_those_that_mount_are_not() {
     eventually("all ten are counted, and nobody twice", || server.statistics().nodes[0].accepted == 10);
 }
 
+/// Makes calls without a pause on a connection, until it is stopped.
+struct Worker {
+    connection: std::net::SocketAddr,
+    stop: TcpStream,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Worker {
+    fn start(peer: Peer, object: nfs3::FileHandle) -> Self {
+        let calls =
+            peer.record(9, nfs3::PROGRAM, 3, 1, &encoded(&proc::getattr::Args { object })).repeat(100);
+        let (connection, stop) = (peer.stream.local_addr().unwrap(), peer.stream.try_clone().unwrap());
+        let work = move || {
+            let mut peer = peer;
+            while peer.stream.write_all(&calls).is_ok() && (0..100).all(|_| peer.try_receive().is_ok()) {}
+        };
+        Self { connection, stop, thread: std::thread::spawn(work) }
+    }
+
+    fn on_loop(&self, server: &Server) -> usize {
+        of_address(server, self.connection).on_loop
+    }
+
+    fn stop(self) {
+        self.stop.shutdown(std::net::Shutdown::Both).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
 #[test]
 fn a_connection_that_was_idle_goes_to_the_loop_with_less_to_do() {
-    let (server, address) = start();
-    let [mut sleeper, mut worker] = two_of_a_loop(&server);
+    let (server, _) = start();
+    let [mut sleeper, beside] = two_of_a_loop(&server);
     let root = sleeper.mnt(b"/export").unwrap();
-    getattr(&mut sleeper, root);
-    let place = loop_of(&server, &sleeper);
-    // Two others work, each on a loop of its own; then the one goes that was not beside the sleeper.
-    let mut newcomer = Peer::new(address);
-    eventually("one of them is where the sleeper is", || {
-        getattr(&mut worker, root);
-        getattr(&mut newcomer, root);
-        !connection_of(&server, &sleeper).busy && loop_of(&server, &worker) != loop_of(&server, &newcomer)
-    });
-    let (mut beside, elsewhere) =
-        if loop_of(&server, &worker) == place { (worker, newcomer) } else { (newcomer, worker) };
-    drop(elsewhere);
-    eventually("the other is gone", || {
-        getattr(&mut beside, root);
-        server.statistics().nodes[0].connections.len() == 2
-    });
-    let before = connection_of(&server, &sleeper);
-    let mut calls = 1;
-    // At once, unless the machine stands still for so long that nobody works beside it.
-    eventually("it moves", || {
-        eventually("it is idle", || {
-            getattr(&mut beside, root);
-            !connection_of(&server, &sleeper).busy
-        });
+    let worker = Worker::start(beside, root);
+    let mut calls = 0;
+    let first = connection_of(&server, &sleeper);
+    // At once, unless the machine stands still for so long that the worker is idle too.
+    let before = eventually_some("it goes where the worker is not", || {
+        eventually("it is idle", || !connection_of(&server, &sleeper).busy);
+        let before = connection_of(&server, &sleeper);
+        let beside = worker.on_loop(&server) == before.on_loop;
         getattr(&mut sleeper, root);
         calls += 1;
-        loop_of(&server, &sleeper) != place
+        (beside && worker.on_loop(&server) != loop_of(&server, &sleeper)).then_some(before)
     });
     // What it is and what it has counted move along.
     let after = connection_of(&server, &sleeper);
+    assert!(after.on_loop != before.on_loop && after.busy);
+    assert!(after.age >= before.age && after.id == first.id);
     assert_eq!(after.procedures.iter().find(|(name, _)| *name == "GETATTR").unwrap().1.count, calls);
-    assert!(after.age >= before.age && after.id == before.id);
+    worker.stop();
 }
 
 #[test]
 fn connections_that_work_without_a_pause_are_evened_out() {
-    let (server, _) = start();
-    let [mut one, mut other] = two_of_a_loop(&server);
-    let root = one.mnt(b"/export").unwrap();
-    // Whoever goes leaves the two on a loop, where neither was idle.
-    let mut third = Peer::new(server.addresses()[0]);
-    let mut peers = [&mut one, &mut other, &mut third];
-    eventually("two share a loop", || {
-        peers.iter_mut().for_each(|peer| getattr(peer, root));
-        let places = [0, 1, 2].map(|at| loop_of(&server, peers[at]));
-        let alone = (0..3).find(|at| places.iter().filter(|place| **place == places[*at]).count() == 1);
-        alone.is_some_and(|at| {
-            peers.rotate_left(at);
-            true
-        })
+    let (server, address) = start();
+    let root = Peer::new(address).mnt(b"/export").unwrap();
+    let mut workers: Vec<Worker> = (0..3).map(|_| Worker::start(Peer::new(address), root)).collect();
+    // Two share a loop. Whoever is alone goes, and leaves them there.
+    let alone = eventually_some("all are at work", || {
+        let all = server.statistics().nodes[0].connections.iter().filter(|one| one.busy).count() == 3;
+        let places: Vec<usize> =
+            if all { workers.iter().map(|one| one.on_loop(&server)).collect() } else { vec![] };
+        (0..3).find(|at| all && places.iter().filter(|place| **place == places[*at]).count() == 1)
     });
-    let [alone, one, other] = peers;
-    alone.stream.shutdown(std::net::Shutdown::Both).unwrap();
-    eventually("each has a loop of its own", || {
-        getattr(one, root);
-        getattr(other, root);
-        loop_of(&server, one) != loop_of(&server, other)
-    });
+    workers.remove(alone).stop();
+    eventually("each has a loop of its own", || workers[0].on_loop(&server) != workers[1].on_loop(&server));
+    workers.into_iter().for_each(Worker::stop);
 }
 
 #[test]

@@ -24,7 +24,8 @@ const LEAF_BYTES: u64 = 64;
 /// Bytes in a page, as file offsets are counted.
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// So much of a write's place is asked for; the processor foresees the rest of the page by itself.
+/// So much of a write's place is asked for, a call ahead, which leaves time for more than a read has. Of the whole page no
+/// more was gained.
 const FORESEEN_BYTES: usize = 1 << 10;
 
 /// See the module.

@@ -54,7 +54,7 @@ impl std::ops::DerefMut for Held<RwLockWriteGuard<'_, Option<Inode>>> {
     }
 }
 
-/// What a held slot has: [`Table::read`] and [`Table::write`] hold none without an object.
+/// What a held slot has: no method of [`Table`] holds one without an object.
 fn present<T>(inode: Option<T>) -> T {
     match inode {
         Some(inode) => inode,
@@ -105,7 +105,7 @@ impl Table {
         }
     }
 
-    /// The same, unless somebody changes it right now.
+    /// The same, unless somebody changes it right now or waits to.
     pub fn try_read(&self, object: ObjectId) -> Option<Shared<'_>> {
         let guard = self.slot(object).ok()?.0.try_read().ok()?;
         guard.as_ref().is_some_and(|inode| inode.object == object).then(|| Held(guard))
