@@ -21,7 +21,7 @@ use crate::group::{Group, Node};
 use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
-use connection::{Close, Connection, Step, Surroundings, Workspace};
+use connection::{BUSY_PERMILLE, Close, Connection, Step, Surroundings, Workspace};
 use listeners::Listeners;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
 use messages::{Accepted, Link, Moving};
@@ -41,8 +41,6 @@ const TICK: Duration = Duration::from_millis(250);
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often it is counted anew how much each loads the loop.
 const COUNT_LOAD: Duration = Duration::from_millis(100);
-/// The load of a connection that becomes busy, in thousandths of the loop's time, until it is counted.
-const NEW_LOAD_PERMILLE: usize = 100;
 /// For so long after a light turn those of others are short: who had it may have the next at any time.
 const LIGHT_FOR: Duration = Duration::from_millis(100);
 /// Only a connection that has been idle this long may lose its place to a new one.
@@ -240,7 +238,7 @@ impl EventLoop {
             return false;
         }
         connection.busy = true;
-        connection.load_permille = NEW_LOAD_PERMILLE;
+        connection.load_permille = BUSY_PERMILLE;
         let load = connection.load_permille;
         let may_move = self.deadline.is_none() && connection.may_move();
         let place = may_move.then(|| self.peers.take_place_from(self.index, load, bound)).flatten();
@@ -256,7 +254,7 @@ impl EventLoop {
     fn even_out(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
         let load = connection.load_permille;
-        if !connection.busy || load == 0 || self.deadline.is_some() || !connection.may_move() {
+        if !connection.busy || self.deadline.is_some() || !connection.may_move() {
             return;
         }
         self.peers.take_load(self.index, load);

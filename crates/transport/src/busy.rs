@@ -23,10 +23,10 @@ const SHORT_SLEEP_LOOKS: u32 = 5;
 const SHORT_SLEEPS: u32 = 4;
 /// So many looks in a row that nothing came within end it.
 const LATE_LOOKS: u32 = 8;
-/// After so many finds in a row the past is forgotten.
-const FINDS: u32 = 64;
 /// Looks that did not pay rest for so long, and twice as long each time,
 const REST: Duration = Duration::from_millis(5);
+/// unless they had lasted so many times longer than the rest before them: then they had paid, and the past is forgotten.
+const PAID_RESTS: u32 = 10;
 /// up to this where they were in vain: then a tenth of the time is looked at most,
 const REST_MAX: Duration = Duration::from_millis(40);
 /// and up to this where others wanted the processor: a look there costs the whole turn of whoever looks.
@@ -148,11 +148,12 @@ impl BusyPoll {
 #[derive(Debug)]
 struct Policy {
     looks: bool,
+    /// Since when it looks.
+    since: Option<Instant>,
     /// Nothing was found within a look yet.
     trial: bool,
     short_sleeps: u32,
     /// In a row, of one kind or the other.
-    finds: u32,
     late: u32,
     crowds: u32,
     rest: Duration,
@@ -163,9 +164,9 @@ impl Policy {
     const fn new() -> Self {
         Self {
             looks: false,
+            since: None,
             trial: false,
             short_sleeps: 0,
-            finds: 0,
             late: 0,
             crowds: 0,
             rest: REST,
@@ -181,22 +182,18 @@ impl Policy {
         self.rests_until = None;
         self.short_sleeps = if short { self.short_sleeps + 1 } else { 0 };
         if self.short_sleeps >= SHORT_SLEEPS {
-            (self.looks, self.trial, self.short_sleeps) = (true, true, 0);
+            (self.looks, self.since, self.trial, self.short_sleeps) = (true, Some(now), true, 0);
         }
     }
 
     /// Something came within a look.
     fn found(&mut self) {
         (self.trial, self.late, self.crowds) = (false, 0, 0);
-        self.finds += 1;
-        if self.finds >= FINDS {
-            (self.finds, self.rest) = (0, REST);
-        }
     }
 
     /// Nothing came within a look.
     fn late(&mut self, now: Instant) {
-        (self.finds, self.late) = (0, self.late + 1);
+        self.late += 1;
         if self.late >= LATE_LOOKS {
             self.end(now, REST_MAX);
         }
@@ -211,7 +208,11 @@ impl Policy {
     }
 
     fn end(&mut self, now: Instant, rest_max: Duration) {
-        (self.looks, self.finds, self.late, self.crowds) = (false, 0, 0, 0);
+        (self.looks, self.late, self.crowds) = (false, 0, 0);
+        let lasted = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if lasted >= self.rest * PAID_RESTS {
+            self.rest = REST;
+        }
         self.rests_until = Some(now + self.rest.min(rest_max));
         self.rest = (self.rest * 2).min(REST_CROWDED_MAX);
     }
@@ -230,7 +231,11 @@ mod tests {
     }
 
     fn sleep(policy: &mut Policy, times: u32) {
-        (0..times).for_each(|_| policy.slept(Instant::now(), true));
+        sleep_at(policy, Instant::now(), times);
+    }
+
+    fn sleep_at(policy: &mut Policy, now: Instant, times: u32) {
+        (0..times).for_each(|_| policy.slept(now, true));
     }
 
     #[test]
@@ -284,8 +289,14 @@ mod tests {
             assert!(policy.looks);
             rest = (rest * 2).min(REST_CROWDED_MAX);
         }
-        (0..FINDS).for_each(|_| policy.found());
-        assert_eq!(policy.rest, REST);
+        // Some finds between two crowds don't make it pay.
+        (0..1000).for_each(|_| policy.found());
+        (0..CROWDS).for_each(|_| policy.crowded_out(now + Duration::from_millis(30)));
+        assert_eq!(policy.rest, REST_CROWDED_MAX);
+        now += Duration::from_secs(1);
+        sleep_at(&mut policy, now, SHORT_SLEEPS);
+        (0..CROWDS).for_each(|_| policy.crowded_out(now + REST_CROWDED_MAX * PAID_RESTS));
+        assert_eq!(policy.rest, REST * 2, "it had paid for long");
     }
 
     /// A peer that says something every so often, however it chooses its time.
@@ -332,7 +343,7 @@ mod tests {
         assert!(!busy().look(&poller, &mut events, Some(Duration::ZERO), || true).unwrap());
         let mut quiet = busy();
         assert!(!quiet.look(&poller, &mut events, Some(Duration::from_micros(1)), || false).unwrap());
-        assert_eq!(quiet.policy.finds, 0);
+        assert!(quiet.policy.trial, "nothing was found");
         let mut never = BusyPoll::new(Duration::ZERO);
         sleep(&mut never.policy, 100);
         assert!(!never.look(&poller, &mut events, None, || true).unwrap());

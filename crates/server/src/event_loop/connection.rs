@@ -29,6 +29,9 @@ const TURN_BYTES: usize = 4 << 20;
 const SHORT_TURN_BYTES: usize = 256 << 10;
 /// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is.
 const LIGHT_TURN_BYTES: usize = 48 << 10;
+/// What a busy connection loads its loop by, in thousandths of the loop's time, besides the time that its turns take: of two
+/// loops that have no time left, the one with fewer connections has more for another.
+pub(super) const BUSY_PERMILLE: usize = 100;
 /// A connection that has been idle for so long is not busy any more.
 const CALM_AFTER: Duration = Duration::from_millis(100);
 /// A draining connection receives all that the system may hold for it.
@@ -169,7 +172,8 @@ pub(super) struct Connection {
     asked: Duration,
     /// It has called for files lately, and its load is counted.
     pub busy: bool,
-    /// How much of the loop's time its turns take, in thousandths, while it is busy.
+    /// How much it loads its loop while it is busy: the share that its turns take of the loop's time, in thousandths, and
+    /// [`BUSY_PERMILLE`].
     pub load_permille: usize,
     /// The time that its turns have taken since that was counted.
     worked: Duration,
@@ -299,7 +303,7 @@ impl Connection {
             self.busy = false;
         } else if !over.is_zero() {
             let permille = worked.as_nanos() * 1000 / over.as_nanos();
-            self.load_permille = usize::try_from(permille).unwrap_or(1000).min(1000);
+            self.load_permille = BUSY_PERMILLE + usize::try_from(permille).unwrap_or(1000).min(1000);
         }
     }
 
