@@ -21,7 +21,7 @@ use crate::group::{Group, Node};
 use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
-use connection::{BUSY_PERMILLE, Close, Connection, Step, Surroundings, Workspace};
+use connection::{BUSY_PERMILLE, Close, Connection, LIGHT_APART, Step, Surroundings, Workspace};
 use listeners::Listeners;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
 use messages::{Accepted, Link, Moving};
@@ -41,8 +41,6 @@ const TICK: Duration = Duration::from_millis(250);
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often it is counted anew how much each loads the loop.
 const COUNT_LOAD: Duration = Duration::from_millis(100);
-/// For so long after a light turn those of others are short: who had it may have the next at any time.
-const LIGHT_FOR: Duration = Duration::from_millis(100);
 /// Only a connection that has been idle this long may lose its place to a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
 
@@ -366,8 +364,8 @@ impl EventLoop {
             connection.counters.end_batch(ended.saturating_sub(now), &mut of_node.procedures);
         }
         self.alive = ended;
-        if connection.end_turn(ended.saturating_sub(now)) {
-            self.light = (key, ended + LIGHT_FOR);
+        if connection.end_turn(ended.saturating_sub(now), ended) {
+            self.light = (key, ended + LIGHT_APART);
         }
         let held = connection.holds();
         self.held = self.held.saturating_sub(connection.held).saturating_add(held);

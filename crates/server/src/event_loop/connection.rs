@@ -27,8 +27,10 @@ const TURN_BYTES: usize = 4 << 20;
 /// short call beside a flood of long ones does not wait for megabytes. Floods among themselves have long turns, which cost
 /// less: short ones made WRITEs of 1 MiB on eight connections 0.85 times as many.
 const SHORT_TURN_BYTES: usize = 256 << 10;
-/// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is.
+/// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is,
 const LIGHT_TURN_BYTES: usize = 48 << 10;
+/// if they are less than this apart. Others of its loop have short turns for as long after each of them.
+pub(super) const LIGHT_APART: Duration = Duration::from_millis(20);
 /// What a busy connection loads its loop by, in thousandths of the loop's time, besides the time that its turns take: of two
 /// loops that have no time left, the one with fewer connections has more for another.
 pub(super) const BUSY_PERMILLE: usize = 100;
@@ -181,6 +183,8 @@ pub(super) struct Connection {
     turn_bytes: usize,
     /// The mean of its last turns, the newest most.
     turn_bytes_mean: usize,
+    /// When it last had a turn that moved something.
+    turn_at: Duration,
     /// Its socket has a pace.
     is_paced: bool,
     /// Waits in the loop's list for its next turn.
@@ -231,6 +235,7 @@ impl Connection {
             worked: Duration::ZERO,
             turn_bytes: 0,
             turn_bytes_mean: 0,
+            turn_at: Duration::ZERO,
             is_paced: false,
             again: false,
             draining: false,
@@ -285,15 +290,16 @@ impl Connection {
         rustix::net::recv(socket, &mut head, flags).is_ok() && head.ends_with(&program)
     }
 
-    /// Ends a turn that took so long; tells whether its turns are light, and somebody waits for them.
-    pub fn end_turn(&mut self, took: Duration) -> bool {
+    /// Ends a turn that took so long; tells whether its turns are light, and somebody waits for one after the other.
+    pub fn end_turn(&mut self, took: Duration, now: Duration) -> bool {
         self.worked += took;
         let bytes = std::mem::take(&mut self.turn_bytes);
         if bytes > 0 {
             let mean = if self.turn_bytes_mean == 0 { bytes } else { self.turn_bytes_mean };
             self.turn_bytes_mean = (3 * mean + bytes) / 4;
         }
-        self.busy && bytes > 0 && self.turn_bytes_mean < LIGHT_TURN_BYTES
+        let last = if bytes > 0 { std::mem::replace(&mut self.turn_at, now) } else { Duration::ZERO };
+        self.busy && self.turn_bytes_mean < LIGHT_TURN_BYTES && now < last + LIGHT_APART
     }
 
     /// Counts its load over the time since that was done last; it is not busy any more if it was idle for long.

@@ -133,22 +133,30 @@ impl Single {
 }
 
 #[test]
-fn turns_are_light_that_move_little() {
+fn turns_are_light_that_move_little_and_are_close_together() {
     let mut single = Single::new();
     let file = single.file();
-    assert!(!single.connection.end_turn(Duration::ZERO), "nobody who is busy waits for it");
-    single.connection.busy = true;
-    let mut light = |count: u32| {
+    let mut now = clock::now();
+    let mut light = |single: &mut Single, count: u32, apart: Duration| {
         single.send(&nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count }));
         single.turn(false);
-        single.connection.end_turn(Duration::ZERO)
+        now += apart;
+        single.connection.end_turn(Duration::ZERO, now)
     };
-    assert!(light(4096) && light(8192));
-    assert!(!light(256 << 10));
-    assert!(!light(4096), "one small call among large ones does not make it light");
-    assert!((0..20).any(|_| light(4096)));
-    assert!((0..20).all(|_| light(32 << 10)));
-    assert!(!single.connection.end_turn(Duration::ZERO), "a turn of nothing");
+    let (soon, late) = (LIGHT_APART / 2, LIGHT_APART * 2);
+    assert!(
+        !light(&mut single, 4096, soon) && !light(&mut single, 4096, soon),
+        "nobody who is busy waits for it"
+    );
+    single.connection.busy = true;
+    assert!(light(&mut single, 4096, soon) && light(&mut single, 8192, soon));
+    assert!(!light(&mut single, 4096, late), "one call now and then");
+    assert!(light(&mut single, 4096, soon));
+    assert!(!light(&mut single, 256 << 10, soon));
+    assert!(!light(&mut single, 4096, soon), "one small call among large ones does not make it light");
+    assert!((0..20).any(|_| light(&mut single, 4096, soon)));
+    assert!((0..20).all(|_| light(&mut single, 32 << 10, soon)));
+    assert!(!single.connection.end_turn(Duration::ZERO, now), "a turn of nothing");
 }
 
 #[test]
@@ -202,14 +210,14 @@ fn the_load_of_a_connection_is_what_its_turns_take() {
     connection.busy = true;
     let (start, second) = (connection.active, Duration::from_secs(1));
     for _ in 0..5 {
-        connection.end_turn(Duration::from_millis(50));
+        connection.end_turn(Duration::from_millis(50), start);
     }
     connection.count_load(second, start);
     assert_eq!((connection.load_permille, connection.busy), (250 + BUSY_PERMILLE, true));
-    connection.end_turn(3 * second);
+    connection.end_turn(3 * second, start);
     connection.count_load(second, start);
     assert_eq!(connection.load_permille, 1000 + BUSY_PERMILLE, "no more than all");
-    connection.end_turn(second / 2);
+    connection.end_turn(second / 2, start);
     connection.count_load(second, start + 2 * second);
     assert!(!connection.busy, "it was idle");
     // Whoever does not read what it has asked for is not idle, and no load.
