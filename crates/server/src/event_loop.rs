@@ -21,7 +21,7 @@ use crate::group::{Group, Node};
 use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
-use connection::{BUSY_PERMILLE, Close, Connection, LIGHT_APART, Step, Surroundings, Workspace};
+use connection::{Close, Connection, LIGHT_APART, Step, Surroundings, Workspace};
 use listeners::Listeners;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
 use messages::{Accepted, Link, Moving};
@@ -41,6 +41,8 @@ const TICK: Duration = Duration::from_millis(250);
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often it is counted anew how much each loads the loop.
 const COUNT_LOAD: Duration = Duration::from_millis(100);
+/// After that so many turns look whether theirs is to go to another loop.
+const EVENINGS: u32 = 16;
 /// Only a connection that has been idle this long may lose its place to a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
 
@@ -72,8 +74,8 @@ pub(crate) struct EventLoop {
     next_sweep: Duration,
     /// Who had a light turn last; until then the turns of others are short.
     light: (usize, Duration),
-    /// One of several busy connections may have to go to another loop.
-    may_be_uneven: bool,
+    /// So many more times it is looked whether one of several busy connections is to go to another loop.
+    evenings_left: u32,
     /// Since when connections' load has been counted.
     load_since: Duration,
     /// Set by a drain: when to give up.
@@ -111,7 +113,7 @@ impl EventLoop {
             alive: now,
             next_sweep: now + SWEEP,
             light: (0, now),
-            may_be_uneven: false,
+            evenings_left: 0,
             load_since: now,
             deadline: None,
             stopped: false,
@@ -235,11 +237,9 @@ impl EventLoop {
         if !connection.calls_for_files() {
             return false;
         }
-        connection.busy = true;
-        connection.load_permille = BUSY_PERMILLE;
-        let load = connection.load_permille;
+        let load = connection.become_busy();
         let may_move = self.deadline.is_none() && connection.may_move();
-        let place = may_move.then(|| self.peers.take_place_from(self.index, load, bound)).flatten();
+        let place = may_move.then(|| self.peers.take_place_from(self.index, load, 0, bound)).flatten();
         match place {
             Some(place) => self.move_to(place, key),
             None => self.peers.add_load(self.index, load),
@@ -255,31 +255,40 @@ impl EventLoop {
         if !connection.busy || self.deadline.is_some() || !connection.may_move() {
             return;
         }
-        self.peers.take_load(self.index, load);
-        match self.peers.take_place_from(self.index, load, self.connections_max()) {
-            Some(place) => {
-                self.may_be_uneven = false;
-                self.move_to(place, key);
-            }
-            None => self.peers.add_load(self.index, load),
+        self.evenings_left -= 1;
+        let bound = self.connections_max();
+        if let Some(place) = self.peers.take_place_from(self.index, load, load, bound) {
+            self.evenings_left = 0;
+            self.move_to(place, key);
         }
     }
 
     /// Counts anew how much each connection loads the loop.
     fn count_load(&mut self, now: Duration) {
+        let over = now.saturating_sub(self.load_since);
+        self.load_since = now;
+        if self.peers.load(self.index) == 0 {
+            // Nobody is busy.
+            return;
+        }
         let mut busy = 0;
-        for (_, connection) in &mut self.connections {
-            if connection.busy {
-                self.peers.take_load(self.index, connection.load_permille);
-                connection.count_load(now.saturating_sub(self.load_since), now);
-            }
+        for (_, connection) in self.connections.iter_mut().filter(|(_, connection)| connection.busy) {
+            let before = connection.load_permille;
+            connection.count_load(over, now);
             if connection.busy {
                 self.peers.add_load(self.index, connection.load_permille);
                 busy += 1;
             }
+            self.peers.take_load(self.index, before);
         }
-        self.load_since = now;
-        self.may_be_uneven = busy > 1;
+        self.evenings_left = if busy > 1 { EVENINGS } else { 0 };
+    }
+
+    /// A loop without connections may have slept for any time.
+    fn begin_to_count(&mut self) {
+        if self.connections.is_empty() {
+            self.load_since = self.alive;
+        }
     }
 
     /// Gives a connection to the loop where a place was taken for it.
@@ -296,6 +305,7 @@ impl EventLoop {
     /// Goes on with a connection that another loop had, and serves the call that it may have come with.
     fn take_over(&mut self, moving: Moving) {
         let Moving { connection, since } = moving;
+        self.begin_to_count();
         let mut connection = *connection;
         let node = connection.client.node;
         connection.arrive(&self.group);
@@ -378,7 +388,7 @@ impl EventLoop {
             }
             Step::Wait => {
                 self.set_interest(key);
-                if self.may_be_uneven {
+                if self.evenings_left > 0 {
                     self.even_out(key);
                 }
             }
@@ -447,6 +457,7 @@ impl EventLoop {
             return self.turn_away(accepted);
         }
         self.count_accepted(node);
+        self.begin_to_count();
         let connection = Connection::new(accepted, &self.group, self.alive);
         let entry = self.connections.vacant_entry();
         let key = entry.key();

@@ -25,7 +25,7 @@ const SHORT_SLEEPS: u32 = 4;
 const LATE_LOOKS: u32 = 8;
 /// Looks that did not pay rest for so long, and twice as long each time,
 const REST: Duration = Duration::from_millis(5);
-/// unless they had lasted so many times longer than the rest before them: then they had paid, and the past is forgotten.
+/// unless they had lasted so many times longer than that: then they had paid, and the past is forgotten.
 const PAID_RESTS: u32 = 10;
 /// up to this where they were in vain: then a tenth of the time is looked at most,
 const REST_MAX: Duration = Duration::from_millis(40);

@@ -33,7 +33,7 @@ const LIGHT_TURN_BYTES: usize = 48 << 10;
 pub(super) const LIGHT_APART: Duration = Duration::from_millis(20);
 /// What a busy connection loads its loop by, in thousandths of the loop's time, besides the time that its turns take: of two
 /// loops that have no time left, the one with fewer connections has more for another.
-pub(super) const BUSY_PERMILLE: usize = 100;
+pub(super) const BUSY_PERMILLE: usize = 400;
 /// A connection that has been idle for so long is not busy any more.
 const CALM_AFTER: Duration = Duration::from_millis(100);
 /// A draining connection receives all that the system may hold for it.
@@ -302,10 +302,16 @@ impl Connection {
         self.busy && self.turn_bytes_mean < LIGHT_TURN_BYTES && now < last + LIGHT_APART
     }
 
+    /// It calls for files. Returns its load until that is counted.
+    pub fn become_busy(&mut self) -> usize {
+        (self.busy, self.worked, self.load_permille) = (true, Duration::ZERO, BUSY_PERMILLE);
+        self.load_permille
+    }
+
     /// Counts its load over the time since that was done last; it is not busy any more if it was idle for long.
     pub fn count_load(&mut self, over: Duration, now: Duration) {
         let worked = std::mem::take(&mut self.worked);
-        if self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused {
+        if self.active + CALM_AFTER <= now && worked.is_zero() && !self.is_owing() && !self.paused {
             self.busy = false;
         } else if !over.is_zero() {
             let permille = worked.as_nanos() * 1000 / over.as_nanos();
@@ -317,6 +323,7 @@ impl Connection {
     pub fn arrive(&mut self, group: &Group) {
         self.readmit(&group.exports());
         self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::share));
+        self.worked = Duration::ZERO;
     }
 
     /// The socket, where there is one.

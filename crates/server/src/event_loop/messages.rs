@@ -281,20 +281,33 @@ impl Peers {
         }
     }
 
-    /// A place on another loop for a connection of this one, whose load is not counted here, if the other has less to do. The
-    /// other has less than `connections_max`; should several loops find so at once, it gets one more from each.
-    pub fn take_place_from(&self, index: usize, permille: usize, connections_max: usize) -> Option<usize> {
+    /// A place on another loop for a connection of this one with so much load, of which so much is counted here, if the other
+    /// has less to do than this one without it. The other has less than `connections_max` connections; should several loops
+    /// find so at once, it gets one more from each.
+    pub fn take_place_from(
+        &self,
+        index: usize,
+        permille: usize,
+        counted: usize,
+        connections_max: usize,
+    ) -> Option<usize> {
         let own = self.inboxes.get(index)?;
         let others = self.inboxes.iter().enumerate();
         let with_room = others.filter(|(_, inbox)| inbox.connections() < connections_max);
         let (place, inbox) = with_room.min_by_key(|(_, inbox)| inbox.load())?;
-        if own.load() <= inbox.load() + WORTH_A_MOVE_PERMILLE {
+        if own.load().saturating_sub(counted) <= inbox.load() + WORTH_A_MOVE_PERMILLE {
             return None;
         }
+        self.take_load(index, counted);
         inbox.load.fetch_add(permille, Ordering::Relaxed);
         self.enter(place);
         self.leave(index);
         Some(place)
+    }
+
+    /// How much its connections load a loop.
+    pub fn load(&self, index: usize) -> usize {
+        self.inboxes.get(index).map_or(0, Inbox::load)
     }
 
     /// Connections given to a loop and not yet closed.

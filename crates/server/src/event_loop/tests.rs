@@ -1,5 +1,6 @@
 //! What a turn of a connection takes, which nobody sees from outside.
 
+use super::connection::BUSY_PERMILLE;
 use super::*;
 use crate::config::Config;
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Wire, proc};
@@ -187,19 +188,36 @@ fn a_connection_goes_where_less_is_to_do_and_there_is_room() {
     (0..5).for_each(|_| peers.enter(0));
     assert_eq!(peers.connections(0), 5);
     // Nothing is to do: it stays.
-    assert_eq!(peers.take_place_from(0, 100, 10), None);
+    assert_eq!(peers.take_place_from(0, 100, 0, 10), None);
     peers.add_load(0, 100);
-    assert_eq!(peers.take_place_from(0, 300, 10), Some(1));
+    assert_eq!(peers.take_place_from(0, 300, 0, 10), Some(1));
     assert_eq!([0, 1].map(|index| peers.connections(index)), [4, 1]);
-    assert_eq!(peers.take_place_from(0, 10, 0), None, "nobody has room");
-    assert_eq!(peers.take_place_from(0, 10, 10), Some(2));
+    assert_eq!(peers.take_place_from(0, 10, 0, 0), None, "nobody has room");
+    assert_eq!(peers.take_place_from(0, 10, 0, 10), Some(2));
     peers.retire(2);
-    assert_eq!(peers.take_place_from(0, 10, 10), None, "nobody else has less to do");
+    assert_eq!(peers.take_place_from(0, 10, 0, 10), None, "nobody else has less to do");
     // Little more or less is not worth it.
     peers.take_load(1, 250);
-    assert_eq!(peers.take_place_from(0, 10, 10), None);
+    assert_eq!(peers.take_place_from(0, 10, 0, 10), None);
     peers.take_load(1, 1);
-    assert_eq!(peers.take_place_from(0, 10, 10), Some(1));
+    assert_eq!(peers.take_place_from(0, 10, 0, 10), Some(1));
+}
+
+#[test]
+fn loops_without_time_left_are_evened_out_by_their_connections() {
+    for (own, other, evens) in
+        [(2, 0, true), (2, 1, false), (3, 1, true), (4, 1, true), (3, 2, false), (4, 2, true), (6, 5, false)]
+    {
+        let (_pollers, peers) = peers(2);
+        let share = |of: usize| 1000_usize.checked_div(of).map_or(0, |time| time + BUSY_PERMILLE);
+        (0..own).for_each(|_| peers.enter(0));
+        (0..own).for_each(|_| peers.add_load(0, share(own)));
+        (0..other).for_each(|_| peers.add_load(1, share(other)));
+        let before = [peers.load(0), peers.load(1)];
+        assert_eq!(peers.take_place_from(0, share(own), share(own), 10).is_some(), evens, "{own} : {other}");
+        let moved = if evens { share(own) } else { 0 };
+        assert_eq!([peers.load(0), peers.load(1)], [before[0] - moved, before[1] + moved]);
+    }
 }
 
 #[test]
@@ -218,6 +236,8 @@ fn the_load_of_a_connection_is_what_its_turns_take() {
     connection.count_load(second, start);
     assert_eq!(connection.load_permille, 1000 + BUSY_PERMILLE, "no more than all");
     connection.end_turn(second / 2, start);
+    connection.count_load(second, start + 2 * second);
+    assert!(connection.busy, "it has worked, however long ago that is");
     connection.count_load(second, start + 2 * second);
     assert!(!connection.busy, "it was idle");
     // Whoever does not read what it has asked for is not idle, and no load.
