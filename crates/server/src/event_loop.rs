@@ -42,7 +42,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// How often it is counted anew how much each loads the loop.
 const COUNT_LOAD: Duration = Duration::from_millis(100);
 /// After that so many turns look whether theirs is to go to another loop.
-const EVENINGS: u32 = 16;
+const EVEN_OUT_TRIALS: u32 = 16;
 /// Only a connection that has been idle this long may lose its place to a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
 
@@ -75,7 +75,7 @@ pub(crate) struct EventLoop {
     /// Who had a light turn last; until then the turns of others are short.
     light: (usize, Duration),
     /// So many more times it is looked whether one of several busy connections is to go to another loop.
-    evenings_left: u32,
+    trials_left: u32,
     /// Since when connections' load has been counted.
     load_since: Duration,
     /// Set by a drain: when to give up.
@@ -113,7 +113,7 @@ impl EventLoop {
             alive: now,
             next_sweep: now + SWEEP,
             light: (0, now),
-            evenings_left: 0,
+            trials_left: 0,
             load_since: now,
             deadline: None,
             stopped: false,
@@ -255,10 +255,10 @@ impl EventLoop {
         if !connection.busy || self.deadline.is_some() || !connection.may_move() {
             return;
         }
-        self.evenings_left -= 1;
+        self.trials_left -= 1;
         let bound = self.connections_max();
         if let Some(place) = self.peers.take_place_from(self.index, load, load, bound) {
-            self.evenings_left = 0;
+            self.trials_left = 0;
             self.move_to(place, key);
         }
     }
@@ -281,7 +281,7 @@ impl EventLoop {
             }
             self.peers.take_load(self.index, before);
         }
-        self.evenings_left = if busy > 1 { EVENINGS } else { 0 };
+        self.trials_left = if busy > 1 { EVEN_OUT_TRIALS } else { 0 };
     }
 
     /// A loop without connections may have slept for any time.
@@ -388,7 +388,7 @@ impl EventLoop {
             }
             Step::Wait => {
                 self.set_interest(key);
-                if self.evenings_left > 0 {
+                if self.trials_left > 0 {
                     self.even_out(key);
                 }
             }

@@ -136,7 +136,7 @@ impl Server {
             let (peers, off_loop) = (Arc::clone(&server.peers), Arc::clone(&server.off_loop));
             let busy = BusyPoll::new(busy_poll);
             let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, off_loop, poller, busy);
-            // The first loop accepts for all; what it accepts goes to the loop with the fewest that are busy.
+            // The first loop accepts for all; what it accepts goes to the loop with the fewest connections.
             let listening = event_loop.listen(std::mem::take(&mut bound));
             listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
             // On a failure the drop of `server` ends the loops that run already.

@@ -25,12 +25,12 @@ const SHORT_SLEEPS: u32 = 4;
 const LATE_LOOKS: u32 = 8;
 /// Looks that did not pay rest for so long, and twice as long each time,
 const REST: Duration = Duration::from_millis(5);
-/// unless they had lasted so many times longer than that: then they had paid, and the past is forgotten.
-const PAID_RESTS: u32 = 10;
 /// up to this where they were in vain: then a tenth of the time is looked at most,
 const REST_MAX: Duration = Duration::from_millis(40);
 /// and up to this where others wanted the processor: a look there costs the whole turn of whoever looks.
 const REST_CROWDED_MAX: Duration = Duration::from_millis(320);
+/// Looks that lasted so many times longer than the rest that they would have next have paid: the past is forgotten.
+const PAID_RESTS: u32 = 10;
 /// So many times in a row others are found to have work for the processor before they are taken for a crowd: in a virtual
 /// machine its host takes the processor at times, and looks like them.
 const CROWDS: u32 = 3;
