@@ -8,6 +8,7 @@
 //! connections without executing what they hold: their clients have moved those calls elsewhere meanwhile,
 //! and a late original must not undo a newer write.
 
+mod balance;
 mod connection;
 mod listeners;
 mod messages;
@@ -21,10 +22,11 @@ use crate::group::{Group, Node};
 use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
-use connection::{Close, Connection, LIGHT_APART, Step, Surroundings, Workspace};
+use balance::{COUNT_LOAD, LIGHT_APART};
+use connection::{Close, Connection, Step, Surroundings, Workspace};
 use listeners::Listeners;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
-use messages::{Accepted, Link, Moving};
+use messages::{Accepted, Link};
 pub(crate) use messages::{Answer, Message, Peers, Place};
 use slab::Slab;
 use std::io;
@@ -32,17 +34,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use transport::busy::BusyPoll;
-use transport::poll::{Events, Interest, Poller};
+use transport::poll::{Events, Poller};
 use transport::{Scratch, socket, threads};
 
 /// A loop with connections wakes up this often, to see whether it slept and who has been silent.
 const TICK: Duration = Duration::from_millis(250);
 /// How often all connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How often it is counted anew how much each loads the loop.
-const COUNT_LOAD: Duration = Duration::from_millis(100);
-/// After that so many turns look whether theirs is to go to another loop.
-const EVEN_OUT_TRIALS: u32 = 16;
 /// Only a connection that has been idle this long may lose its place to a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
 
@@ -223,110 +221,7 @@ impl EventLoop {
     /// that sends without end would otherwise gain one turn more with each round.
     fn serve_in_turn(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
-        if !connection.again && (connection.busy || !self.move_on(key)) {
-            self.serve(key);
-        }
-    }
-
-    /// A connection has something to say that was not busy. If it calls for files, it is from now on: here, or on a loop
-    /// that has less to do. So clients that work share the loops evenly, wherever they were when they were idle,
-    /// and whoever only mounts takes nobody's place. Says whether it went.
-    fn move_on(&mut self, key: usize) -> bool {
-        let bound = self.connections_max();
-        let Some(connection) = self.connections.get_mut(key) else { return false };
-        if !connection.calls_for_files() {
-            return false;
-        }
-        let load = connection.become_busy();
-        let may_move = self.deadline.is_none() && connection.may_move();
-        let place = may_move.then(|| self.peers.take_place_from(self.index, load, 0, bound)).flatten();
-        match place {
-            Some(place) => self.move_to(place, key),
-            None => self.peers.add_load(self.index, load),
-        }
-        place.is_some()
-    }
-
-    /// A connection that has had its turn, and of which nothing is here, goes to another loop if that has less to do even
-    /// then. Only one of them: what the others are worth is counted anew before the next.
-    fn even_out(&mut self, key: usize) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let load = connection.load_permille;
-        if !connection.busy || self.deadline.is_some() || !connection.may_move() {
-            return;
-        }
-        self.trials_left -= 1;
-        let bound = self.connections_max();
-        if let Some(place) = self.peers.take_place_from(self.index, load, load, bound) {
-            self.trials_left = 0;
-            self.move_to(place, key);
-        }
-    }
-
-    /// Counts anew how much each connection loads the loop.
-    fn count_load(&mut self, now: Duration) {
-        let over = now.saturating_sub(self.load_since);
-        self.load_since = now;
-        if self.peers.load(self.index) == 0 {
-            // Nobody is busy.
-            return;
-        }
-        let mut busy = 0;
-        for (_, connection) in self.connections.iter_mut().filter(|(_, connection)| connection.busy) {
-            let before = connection.load_permille;
-            connection.count_load(over, now);
-            if connection.busy {
-                self.peers.add_load(self.index, connection.load_permille);
-                busy += 1;
-            }
-            self.peers.take_load(self.index, before);
-        }
-        self.trials_left = if busy > 1 { EVEN_OUT_TRIALS } else { 0 };
-    }
-
-    /// A loop without connections may have slept for any time.
-    fn begin_to_count(&mut self) {
-        if self.connections.is_empty() {
-            self.load_since = self.alive;
-        }
-    }
-
-    /// Gives a connection to the loop where a place was taken for it.
-    fn move_to(&mut self, place: usize, key: usize) {
-        let connection = self.connections.remove(key);
-        if let Some(socket) = connection.socket() {
-            let _ = self.poller.remove(socket);
-        }
-        self.held = self.held.saturating_sub(connection.held);
-        let moving = Moving { connection: Box::new(connection), since: self.alive };
-        self.peers.send(place, Message::Moved(moving));
-    }
-
-    /// Goes on with a connection that another loop had, and serves the call that it may have come with.
-    fn take_over(&mut self, moving: Moving) {
-        let Moving { connection, since } = moving;
-        self.begin_to_count();
-        let mut connection = *connection;
-        let node = connection.client.node;
-        connection.arrive(&self.group);
-        connection.draining = self.deadline.is_some();
-        self.held = self.held.saturating_add(connection.held);
-        let entry = self.connections.vacant_entry();
-        let key = entry.key();
-        connection.interest = Interest::READ;
-        let registered = connection.register(&self.poller, key as u64);
-        entry.insert(connection);
-        let waited = clock::now().saturating_sub(since);
-        if let Err(error) = registered {
-            self.close(key, Close::System(error));
-        } else if self.group.nodes.get(node).is_some_and(Node::is_stopped) {
-            self.close(key, Close::NodeStopped);
-        } else if waited > self.stall_max() {
-            // Its client has moved the call elsewhere meanwhile.
-            self.statistics.stalls += 1;
-            tracing::warn!(index = self.index, ?waited, "a connection from another loop is reset unexecuted");
-            self.close(key, Close::Stalled);
-        } else {
+        if !connection.again && (connection.load.is_busy() || !self.move_on(key)) {
             self.serve(key);
         }
     }
@@ -374,7 +269,7 @@ impl EventLoop {
             connection.counters.end_batch(ended.saturating_sub(now), &mut of_node.procedures);
         }
         self.alive = ended;
-        if connection.end_turn(ended.saturating_sub(now), ended) {
+        if connection.load.end_turn(ended.saturating_sub(now), ended) {
             self.light = (key, ended + LIGHT_APART);
         }
         let held = connection.holds();
@@ -509,8 +404,8 @@ impl EventLoop {
     fn close(&mut self, key: usize, why: Close) {
         let Some(connection) = self.connections.try_remove(key) else { return };
         self.held = self.held.saturating_sub(connection.held);
-        if connection.busy {
-            self.peers.take_load(self.index, connection.load_permille);
+        if connection.load.is_busy() {
+            self.peers.take_load(self.index, connection.load.permille());
         }
         let node = connection.client.node;
         why.log(&connection);

@@ -4,6 +4,7 @@
 //! ([`Limits::queued_bytes_max`](crate::config::Limits)); then nothing more is taken from it until half of
 //! that is gone. A turn is bounded in bytes and in calls, so that a busy client does not starve the others.
 
+use super::balance::Load;
 use super::messages::{Accepted, Link, Peers, Place};
 use super::wire::{STRANGER_RECORD_BYTES_MAX, Wire};
 use crate::client::Client;
@@ -27,13 +28,6 @@ const TURN_BYTES: usize = 4 << 20;
 /// short call beside a flood of long ones does not wait for megabytes. Floods among themselves have long turns, which cost
 /// less: short ones made WRITEs of 1 MiB on eight connections 0.85 times as many.
 const SHORT_TURN_BYTES: usize = 256 << 10;
-/// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is,
-const LIGHT_TURN_BYTES: usize = 48 << 10;
-/// if they are less than this apart. Others of its loop have short turns for as long after each of them.
-pub(super) const LIGHT_APART: Duration = Duration::from_millis(20);
-/// What a busy connection loads its loop by, in thousandths of the loop's time, besides the time that its turns take: of two
-/// loops that have no time left, the one with fewer connections has more for another.
-pub(super) const BUSY_PERMILLE: usize = 400;
 /// A connection that has been idle for so long is not busy any more.
 const CALM_AFTER: Duration = Duration::from_millis(100);
 /// A draining connection receives all that the system may hold for it.
@@ -172,19 +166,7 @@ pub(super) struct Connection {
     pub active: Duration,
     /// When it was last asked whether it is still there.
     asked: Duration,
-    /// It has called for files lately, and its load is counted.
-    pub busy: bool,
-    /// How much it loads its loop while it is busy: the share that its turns take of the loop's time, in thousandths, and
-    /// [`BUSY_PERMILLE`].
-    pub load_permille: usize,
-    /// The time that its turns have taken since that was counted.
-    worked: Duration,
-    /// Bytes that this turn has received and sent.
-    turn_bytes: usize,
-    /// The mean of its last turns, the newest most.
-    turn_bytes_mean: usize,
-    /// When it last had a turn that moved something.
-    turn_at: Duration,
+    pub load: Load,
     /// Its socket has a pace.
     is_paced: bool,
     /// Waits in the loop's list for its next turn.
@@ -230,12 +212,7 @@ impl Connection {
             opened: now,
             active: now,
             asked: now,
-            busy: false,
-            load_permille: 0,
-            worked: Duration::ZERO,
-            turn_bytes: 0,
-            turn_bytes_mean: 0,
-            turn_at: Duration::ZERO,
+            load: Load::default(),
             is_paced: false,
             again: false,
             draining: false,
@@ -290,40 +267,17 @@ impl Connection {
         rustix::net::recv(socket, &mut head, flags).is_ok() && head.ends_with(&program)
     }
 
-    /// Ends a turn that took so long; tells whether its turns are light, and somebody waits for one after the other.
-    pub fn end_turn(&mut self, took: Duration, now: Duration) -> bool {
-        self.worked += took;
-        let bytes = std::mem::take(&mut self.turn_bytes);
-        if bytes > 0 {
-            let mean = if self.turn_bytes_mean == 0 { bytes } else { self.turn_bytes_mean };
-            self.turn_bytes_mean = (3 * mean + bytes) / 4;
-        }
-        let last = if bytes > 0 { std::mem::replace(&mut self.turn_at, now) } else { Duration::ZERO };
-        self.busy && self.turn_bytes_mean < LIGHT_TURN_BYTES && now < last + LIGHT_APART
-    }
-
-    /// It calls for files. Returns its load until that is counted.
-    pub fn become_busy(&mut self) -> usize {
-        (self.busy, self.worked, self.load_permille) = (true, Duration::ZERO, BUSY_PERMILLE);
-        self.load_permille
-    }
-
     /// Counts its load over the time since that was done last; it is not busy any more if it was idle for long.
     pub fn count_load(&mut self, over: Duration, now: Duration) {
-        let worked = std::mem::take(&mut self.worked);
-        if self.active + CALM_AFTER <= now && worked.is_zero() && !self.is_owing() && !self.paused {
-            self.busy = false;
-        } else if !over.is_zero() {
-            let permille = worked.as_nanos() * 1000 / over.as_nanos();
-            self.load_permille = BUSY_PERMILLE + usize::try_from(permille).unwrap_or(1000).min(1000);
-        }
+        let is_idle = self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused;
+        self.load.count(over, is_idle);
     }
 
     /// It comes from another loop, and may have missed what that was told meanwhile.
     pub fn arrive(&mut self, group: &Group) {
         self.readmit(&group.exports());
         self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::share));
-        self.worked = Duration::ZERO;
+        self.load.forget_work();
     }
 
     /// The socket, where there is one.
@@ -412,7 +366,7 @@ impl Connection {
         self.unsent = flushed != Flushed::All;
         self.out_of_budget = flushed == Flushed::OutOfBudget;
         let sent = queued.saturating_sub(self.stream.queued_bytes());
-        self.turn_bytes += sent;
+        self.load.moved(sent);
         Ok(sent)
     }
 
@@ -476,7 +430,7 @@ impl Connection {
         match received {
             Ok(received) if received.bytes > 0 => {
                 self.active = now;
-                self.turn_bytes += received.bytes;
+                self.load.moved(received.bytes);
             }
             Ok(_) => {}
             // The peer sends no more; what it has asked for is still answered.
@@ -647,7 +601,7 @@ impl Connection {
             peer: self.client.peer,
             local: self.client.local,
             on_loop,
-            busy: self.busy,
+            busy: self.load.is_busy(),
             age: now.saturating_sub(self.opened),
             idle: now.saturating_sub(self.active),
             queued_bytes: self.stream.queued_bytes(),

@@ -1,6 +1,6 @@
 //! What a turn of a connection takes, which nobody sees from outside.
 
-use super::connection::BUSY_PERMILLE;
+use super::balance::BUSY_PERMILLE;
 use super::*;
 use crate::config::Config;
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Wire, proc};
@@ -142,14 +142,14 @@ fn turns_are_light_that_move_little_and_are_close_together() {
         single.send(&nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count }));
         single.turn(false);
         now += apart;
-        single.connection.end_turn(Duration::ZERO, now)
+        single.connection.load.end_turn(Duration::ZERO, now)
     };
     let (soon, late) = (LIGHT_APART / 2, LIGHT_APART * 2);
     assert!(
         !light(&mut single, 4096, soon) && !light(&mut single, 4096, soon),
         "nobody who is busy waits for it"
     );
-    single.connection.busy = true;
+    single.connection.load.begin();
     assert!(light(&mut single, 4096, soon) && light(&mut single, 8192, soon));
     assert!(!light(&mut single, 4096, late), "one call now and then");
     assert!(light(&mut single, 4096, soon));
@@ -157,7 +157,7 @@ fn turns_are_light_that_move_little_and_are_close_together() {
     assert!(!light(&mut single, 4096, soon), "one small call among large ones does not make it light");
     assert!((0..20).any(|_| light(&mut single, 4096, soon)));
     assert!((0..20).all(|_| light(&mut single, 32 << 10, soon)));
-    assert!(!single.connection.end_turn(Duration::ZERO, now), "a turn of nothing");
+    assert!(!single.connection.load.end_turn(Duration::ZERO, now), "a turn of nothing");
 }
 
 #[test]
@@ -225,29 +225,29 @@ fn the_load_of_a_connection_is_what_its_turns_take() {
     let mut single = Single::new();
     let file = single.file();
     let connection = &mut single.connection;
-    connection.busy = true;
+    connection.load.begin();
     let (start, second) = (connection.active, Duration::from_secs(1));
     for _ in 0..5 {
-        connection.end_turn(Duration::from_millis(50), start);
+        connection.load.end_turn(Duration::from_millis(50), start);
     }
     connection.count_load(second, start);
-    assert_eq!((connection.load_permille, connection.busy), (250 + BUSY_PERMILLE, true));
-    connection.end_turn(3 * second, start);
+    assert_eq!((connection.load.permille(), connection.load.is_busy()), (250 + BUSY_PERMILLE, true));
+    connection.load.end_turn(3 * second, start);
     connection.count_load(second, start);
-    assert_eq!(connection.load_permille, 1000 + BUSY_PERMILLE, "no more than all");
-    connection.end_turn(second / 2, start);
+    assert_eq!(connection.load.permille(), 1000 + BUSY_PERMILLE, "no more than all");
+    connection.load.end_turn(second / 2, start);
     connection.count_load(second, start + 2 * second);
-    assert!(connection.busy, "it has worked, however long ago that is");
+    assert!(connection.load.is_busy(), "it has worked, however long ago that is");
     connection.count_load(second, start + 2 * second);
-    assert!(!connection.busy, "it was idle");
+    assert!(!connection.load.is_busy(), "it was idle");
     // Whoever does not read what it has asked for is not idle, and no load.
-    connection.busy = true;
+    connection.load.begin();
     let read = nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: BLOCK });
     single.send(&read.repeat(40));
     single.turn(false);
     assert!(single.connection.holds() > 0);
     single.connection.count_load(second, start + 100 * second);
-    assert_eq!((single.connection.load_permille, single.connection.busy), (BUSY_PERMILLE, true));
+    assert_eq!((single.connection.load.permille(), single.connection.load.is_busy()), (BUSY_PERMILLE, true));
 }
 
 #[test]
