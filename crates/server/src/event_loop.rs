@@ -22,7 +22,7 @@ use crate::group::{Group, Node};
 use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
-use balance::{COUNT_LOAD, LIGHT_APART};
+use balance::{Balance, LIGHT_APART};
 use connection::{Close, Connection, Step, Surroundings, Workspace};
 use listeners::Listeners;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
@@ -72,10 +72,7 @@ pub(crate) struct EventLoop {
     next_sweep: Duration,
     /// Who had a light turn last; until then the turns of others are short.
     light: (usize, Duration),
-    /// So many more times it is looked whether one of several busy connections is to go to another loop.
-    trials_left: u32,
-    /// Since when connections' load has been counted.
-    load_since: Duration,
+    balance: Balance,
     /// Set by a drain: when to give up.
     deadline: Option<Duration>,
     stopped: bool,
@@ -111,8 +108,7 @@ impl EventLoop {
             alive: now,
             next_sweep: now + SWEEP,
             light: (0, now),
-            trials_left: 0,
-            load_since: now,
+            balance: Balance::new(now),
             deadline: None,
             stopped: false,
         }
@@ -283,7 +279,7 @@ impl EventLoop {
             }
             Step::Wait => {
                 self.set_interest(key);
-                if self.trials_left > 0 {
+                if self.balance.is_trying() {
                     self.even_out(key);
                 }
             }
@@ -442,7 +438,7 @@ impl EventLoop {
                 }
             }
         }
-        if now.saturating_sub(self.load_since) >= COUNT_LOAD {
+        if self.balance.is_due(now) {
             self.count_load(now);
         }
         if now < self.next_sweep {

@@ -4,12 +4,18 @@
 //! goes to the loop with the least to do; ten times a second loops count how much of their time each busy one takes, and
 //! one that has more to do than another hands a connection on between two of its turns. Of two loops that have no time
 //! left, the one with fewer connections has more for another.
+//!
+//! Where loops have as much to do, a connection goes to the one that runs on the processor on which what its client sends
+//! comes in, in exchange for another if need be. What one processor has received another one would have to fetch from it; and on one
+//! machine a client's thread and a loop that serve each other alone are put on one processor by the scheduler, where
+//! neither waits for the other to be woken elsewhere.
 
 use super::EventLoop;
-use super::connection::Close;
-use super::messages::{Message, Moving};
+use super::connection::{Close, Connection};
+use super::messages::{Message, Moving, Offer};
 use crate::clock;
 use crate::group::Node;
+use rustix::net::sockopt::socket_incoming_cpu;
 use std::time::Duration;
 use transport::poll::Interest;
 
@@ -21,9 +27,26 @@ pub(super) const LIGHT_APART: Duration = Duration::from_millis(20);
 /// loops that have no time left, the one with fewer connections has more for another.
 pub(super) const BUSY_PERMILLE: usize = 400;
 /// How often it is counted anew how much each connection loads its loop.
-pub(super) const COUNT_LOAD: Duration = Duration::from_millis(100);
-/// After that so many turns look whether theirs is to go to another loop.
+const COUNT_LOAD: Duration = Duration::from_millis(100);
+/// After a count so many turns look whether theirs is to go to another loop.
 const EVEN_OUT_TRIALS: u32 = 16;
+/// After one has become busy it is counted this often,
+const COUNT_SOON: Duration = Duration::from_millis(20);
+/// so many times, and only to bring each home soon: what it loads the loop by is not known well after so short a time.
+const SOON_COUNTS: u32 = 10;
+/// A connection that went home stays there for so long, wherever threads are put meanwhile.
+const HOME_FOR: Duration = Duration::from_secs(1);
+
+/// A processor, once it was found twice in a row.
+#[derive(Debug, Default)]
+pub(super) struct Steady(Option<u32>);
+
+impl Steady {
+    fn find(&mut self, processor: Option<u32>) -> Option<u32> {
+        let before = std::mem::replace(&mut self.0, processor);
+        processor.filter(|_| before == processor)
+    }
+}
 
 /// How much a connection loads its loop.
 #[derive(Debug, Default)]
@@ -40,6 +63,12 @@ pub(super) struct Load {
     turn_bytes_mean: usize,
     /// When it last had a turn that moved something.
     turn_at: Duration,
+    /// Where what its client sends comes in.
+    comes_on: Steady,
+    /// The loop that runs there, if that is another one.
+    home: Option<usize>,
+    /// When it last went home.
+    went_home: Option<Duration>,
 }
 
 impl Load {
@@ -54,6 +83,7 @@ impl Load {
     /// It calls for files. Returns its load until that is counted.
     pub fn begin(&mut self) -> usize {
         (self.busy, self.worked, self.permille) = (true, Duration::ZERO, BUSY_PERMILLE);
+        (self.comes_on, self.home) = (Steady::default(), None);
         self.permille
     }
 
@@ -85,9 +115,43 @@ impl Load {
         }
     }
 
-    /// What it did on another loop does not count on this one.
-    pub const fn forget_work(&mut self) {
-        self.worked = Duration::ZERO;
+    /// What it did on another loop does not count on this one, nor where that runs.
+    pub const fn arrive(&mut self) {
+        (self.worked, self.home) = (Duration::ZERO, None);
+    }
+
+    /// What its client sends comes in on this processor.
+    fn find_home(&mut self, comes_on: Option<u32>, now: Duration, loop_on: impl Fn(u32) -> Option<usize>) {
+        let rests = self.went_home.is_some_and(|then| now < then + HOME_FOR);
+        self.home = self.comes_on.find(comes_on).filter(|_| !rests).and_then(loop_on);
+    }
+}
+
+/// What a loop does to have as much to do as others.
+#[derive(Debug)]
+pub(super) struct Balance {
+    /// Since when connections' load has been counted.
+    since: Duration,
+    /// It is counted soon so many more times.
+    soon_left: u32,
+    /// So many more turns look whether theirs is to go to another loop.
+    trials_left: u32,
+    /// Some connection is at home on another loop.
+    has_homeless: bool,
+    runs_on: Steady,
+}
+
+impl Balance {
+    pub fn new(now: Duration) -> Self {
+        Self { since: now, soon_left: 0, trials_left: 0, has_homeless: false, runs_on: Steady::default() }
+    }
+
+    pub fn is_due(&self, now: Duration) -> bool {
+        now.saturating_sub(self.since) >= if self.soon_left > 0 { COUNT_SOON } else { COUNT_LOAD }
+    }
+
+    pub const fn is_trying(&self) -> bool {
+        self.trials_left > 0
     }
 }
 
@@ -105,71 +169,117 @@ impl EventLoop {
         let may_move = self.deadline.is_none() && connection.may_move();
         let place = may_move.then(|| self.peers.take_place_from(self.index, load, 0, bound)).flatten();
         match place {
-            Some(place) => self.move_to(place, key),
-            None => self.peers.add_load(self.index, load),
+            Some(place) => self.move_to(place, key, None),
+            None => {
+                self.balance.soon_left = SOON_COUNTS;
+                self.peers.add_load(self.index, load);
+            }
         }
         place.is_some()
     }
 
-    /// A connection that has had its turn, and of which nothing is here, goes to another loop if that has less to do even
-    /// then. Only one of them: what the others are worth is counted anew before the next.
+    /// A connection that has had its turn, and of which nothing is here, goes home if another loop is that, or to a loop that
+    /// has less to do even then. Only one of them: what the others are worth is counted anew before the next.
     pub(super) fn even_out(&mut self, key: usize) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let load = connection.load.permille();
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let (load, home) = (connection.load.permille(), connection.load.home);
         if !connection.load.is_busy() || self.deadline.is_some() || !connection.may_move() {
             return;
         }
-        self.trials_left -= 1;
+        self.balance.trials_left -= 1;
         let bound = self.connections_max();
+        if let Some(home) = home
+            && let Some(exchange) = self.peers.take_place_at_home(self.index, home, load, bound)
+        {
+            self.balance.trials_left = 0;
+            self.move_home(home, key, exchange.then_some(self.index));
+            return;
+        }
+        // Whoever is not at home here comes first.
+        let waits = self.balance.has_homeless && self.balance.trials_left >= EVEN_OUT_TRIALS / 2;
+        if waits || self.balance.soon_left > 0 {
+            return;
+        }
         if let Some(place) = self.peers.take_place_from(self.index, load, load, bound) {
-            self.trials_left = 0;
-            self.move_to(place, key);
+            self.balance.trials_left = 0;
+            self.move_to(place, key, None);
         }
     }
 
-    /// Counts anew how much each connection loads the loop.
+    /// Gives a connection to the loop that it is at home on, which gives one back for it where `exchange` says to whom.
+    fn move_home(&mut self, home: usize, key: usize, exchange: Option<usize>) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.load.went_home = Some(self.alive);
+        }
+        self.move_to(home, key, exchange);
+    }
+
+    /// Another loop gave a connection for one that is at home there.
+    fn give_back(&mut self, home: usize) {
+        let at_home =
+            |connection: &Connection| connection.load.home == Some(home) && connection.load.is_busy();
+        let mut all = self.connections.iter();
+        let found = all.find(|(_, connection)| at_home(connection) && connection.may_move());
+        let Some((key, connection)) = found.filter(|_| self.deadline.is_none()) else { return };
+        self.peers.hand_over(self.index, home, connection.load.permille());
+        self.move_home(home, key, None);
+    }
+
+    /// Counts anew how much each connection loads the loop, and where its client's calls come in.
     pub(super) fn count_load(&mut self, now: Duration) {
-        let over = now.saturating_sub(self.load_since);
-        self.load_since = now;
+        let over = now.saturating_sub(self.balance.since);
+        self.balance.since = now;
+        self.balance.soon_left = self.balance.soon_left.saturating_sub(1);
         if self.peers.load(self.index) == 0 {
             // Nobody is busy.
+            self.peers.offer(self.index, None, None);
             return;
         }
-        let mut busy = 0;
+        let runs_on = self.balance.runs_on.find(u32::try_from(rustix::thread::sched_getcpu()).ok());
+        let (mut busy, mut offered) = (0, None);
         for (_, connection) in self.connections.iter_mut().filter(|(_, connection)| connection.load.is_busy())
         {
             let before = connection.load.permille();
             connection.count_load(over, now);
             if connection.load.is_busy() {
-                self.peers.add_load(self.index, connection.load.permille());
+                let comes_on = connection.socket().and_then(|socket| socket_incoming_cpu(socket).ok());
+                let elsewhere = |processor| runs_on.is_some_and(|own| own != processor);
+                connection.load.find_home(comes_on, now, |processor| {
+                    elsewhere(processor).then(|| self.peers.loop_on(processor)).flatten()
+                });
+                let load = connection.load.permille();
+                offered = connection.load.home.map(|home| Offer { home, permille: load }).or(offered);
+                self.peers.add_load(self.index, load);
                 busy += 1;
             }
             self.peers.take_load(self.index, before);
         }
-        self.trials_left = if busy > 1 { EVEN_OUT_TRIALS } else { 0 };
+        self.peers.offer(self.index, runs_on, offered);
+        self.balance.has_homeless = offered.is_some();
+        self.balance.trials_left = if busy > 1 || self.balance.has_homeless { EVEN_OUT_TRIALS } else { 0 };
     }
 
     /// A loop without connections may have slept for any time.
     pub(super) fn begin_to_count(&mut self) {
         if self.connections.is_empty() {
-            self.load_since = self.alive;
+            self.balance.since = self.alive;
         }
     }
 
     /// Gives a connection to the loop where a place was taken for it.
-    fn move_to(&mut self, place: usize, key: usize) {
+    fn move_to(&mut self, place: usize, key: usize, exchange: Option<usize>) {
         let connection = self.connections.remove(key);
         if let Some(socket) = connection.socket() {
             let _ = self.poller.remove(socket);
         }
         self.held = self.held.saturating_sub(connection.held);
-        let moving = Moving { connection: Box::new(connection), since: self.alive };
+        let moving = Moving { connection: Box::new(connection), since: self.alive, exchange };
         self.peers.send(place, Message::Moved(moving));
     }
 
     /// Goes on with a connection that another loop had, and serves the call that it may have come with.
     pub(super) fn take_over(&mut self, moving: Moving) {
-        let Moving { connection, since } = moving;
+        let Moving { connection, since, exchange } = moving;
         self.begin_to_count();
         let mut connection = *connection;
         let node = connection.client.node;
@@ -194,5 +304,55 @@ impl EventLoop {
         } else {
             self.serve(key);
         }
+        self.balance.soon_left = SOON_COUNTS;
+        if let Some(home) = exchange {
+            self.give_back(home);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Load {
+    pub const fn set_home(&mut self, home: Option<usize>) {
+        self.home = home;
+    }
+}
+
+#[cfg(test)]
+impl EventLoop {
+    pub(super) const fn try_to_move(&mut self) {
+        (self.balance.trials_left, self.balance.has_homeless) = (EVEN_OUT_TRIALS, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn home_is_where_a_loop_runs_on_a_processor_that_was_found_twice() {
+        let mut load = Load::default();
+        let mut at = Duration::ZERO;
+        let mut found = |load: &mut Load, processor: Option<u32>| {
+            at += COUNT_LOAD;
+            load.find_home(processor, at, |processor| (processor == 7).then_some(3));
+            load.home
+        };
+        assert_eq!([Some(7), Some(7), Some(7)].map(|it| found(&mut load, it)), [None, Some(3), Some(3)]);
+        assert_eq!([Some(6), Some(7), Some(7)].map(|it| found(&mut load, it)), [None, None, Some(3)]);
+        assert_eq!(
+            [Some(6), Some(6), None, None].map(|it| found(&mut load, it)),
+            [None; 4],
+            "nobody runs there"
+        );
+        assert_eq!([Some(7), Some(7)].map(|it| found(&mut load, it)), [None, Some(3)]);
+        load.begin();
+        assert_eq!(found(&mut load, Some(7)), None, "it was idle meanwhile");
+        // Whoever went home stays there for a while.
+        load.went_home = Some(COUNT_LOAD);
+        load.find_home(Some(7), HOME_FOR, |_| Some(3));
+        assert_eq!(load.home, None);
+        load.find_home(Some(7), HOME_FOR + COUNT_LOAD, |_| Some(3));
+        assert_eq!(load.home, Some(3));
     }
 }

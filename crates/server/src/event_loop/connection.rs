@@ -277,7 +277,7 @@ impl Connection {
     pub fn arrive(&mut self, group: &Group) {
         self.readmit(&group.exports());
         self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::share));
-        self.load.forget_work();
+        self.load.arrive();
     }
 
     /// The socket, where there is one.

@@ -1,5 +1,6 @@
 //! What loops are told by others: an inbox for each loop, with the waker that rings it.
 
+use super::balance::BUSY_PERMILLE;
 use super::connection::Connection;
 use super::listeners::BoundListener;
 use super::porter::{Porter, Visitor};
@@ -11,7 +12,7 @@ use crate::statistics::LoopReport;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,12 +50,15 @@ pub(crate) struct Moving {
     pub(super) connection: Box<Connection>,
     /// When it left.
     pub(super) since: Duration,
+    /// The loop that it comes from and that is to get one back that is at home there.
+    pub(super) exchange: Option<usize>,
 }
 
 impl std::fmt::Debug for Moving {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { connection, since } = self;
-        f.debug_struct("Moving").field("peer", &connection.client.peer).field("since", since).finish()
+        let Self { connection, since, exchange } = self;
+        let mut all = f.debug_struct("Moving");
+        all.field("peer", &connection.client.peer).field("since", since).field("exchange", exchange).finish()
     }
 }
 
@@ -129,6 +133,21 @@ struct Inbox {
     /// How much they load the loop, in thousandths of its time. The loop adds and takes away, or another loop that hands one
     /// on.
     load: AtomicUsize,
+    /// The processor that it runs on while it has something to do, as of when it last counted its load; or [`NOWHERE`].
+    runs_on: AtomicU32,
+    /// What it would give for a connection that is at home there, as of then.
+    offer: Mutex<Option<Offer>>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+/// A connection that a loop would give to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// The loop that it is at home on.
+    pub home: usize,
+    /// How much it loads a loop.
+    pub permille: usize,
 }
 
 impl Inbox {
@@ -138,6 +157,10 @@ impl Inbox {
 
     fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
+    }
+
+    fn offer(&self) -> MutexGuard<'_, Option<Offer>> {
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -157,7 +180,14 @@ pub(crate) struct Peers {
 impl Peers {
     pub fn new(wakers: Vec<Waker>) -> Self {
         let none = || AtomicUsize::new(0);
-        let inbox = |waker| Inbox { queue: Mutex::default(), waker, connections: none(), load: none() };
+        let inbox = |waker| Inbox {
+            queue: Mutex::default(),
+            waker,
+            connections: none(),
+            load: none(),
+            runs_on: AtomicU32::new(NOWHERE),
+            offer: Mutex::new(None),
+        };
         Self { inboxes: wakers.into_iter().map(inbox).collect(), porter: Mutex::new(None) }
     }
 
@@ -305,6 +335,59 @@ impl Peers {
         Some(place)
     }
 
+    /// A connection of a loop with so much load goes to another one.
+    pub fn hand_over(&self, from: usize, to: usize, permille: usize) {
+        self.take_load(from, permille);
+        self.add_load(to, permille);
+        self.enter(to);
+        self.leave(from);
+    }
+
+    /// Where a loop runs, and what it would give for a connection that is at home there.
+    pub fn offer(&self, index: usize, runs_on: Option<u32>, offer: Option<Offer>) {
+        if let Some(inbox) = self.inboxes.get(index) {
+            inbox.runs_on.store(runs_on.unwrap_or(NOWHERE), Ordering::Relaxed);
+            *inbox.offer() = offer;
+        }
+    }
+
+    /// The loop that runs on a processor.
+    pub fn loop_on(&self, processor: u32) -> Option<usize> {
+        let mut all = self.inboxes.iter();
+        all.position(|inbox| processor != NOWHERE && inbox.runs_on.load(Ordering::Relaxed) == processor)
+    }
+
+    /// A place for a connection of a loop, with so much load, on the one that it is at home on, in exchange for what that
+    /// offers if it does, unless the two would differ more than now, and by more than a connection that does next to
+    /// nothing. Says whether it is an exchange.
+    pub fn take_place_at_home(
+        &self,
+        from: usize,
+        home: usize,
+        permille: usize,
+        connections_max: usize,
+    ) -> Option<bool> {
+        let (own, inbox) = (self.inboxes.get(from)?, self.inboxes.get(home)?);
+        let mut offer = inbox.offer();
+        let back = offer.filter(|offer| offer.home == from);
+        if back.is_none() && inbox.connections() >= connections_max {
+            return None;
+        }
+        let difference = own.load().abs_diff(inbox.load());
+        let returned = back.map_or(0, |offer| offer.permille);
+        let left = own.load().saturating_sub(permille) + returned;
+        let there = (inbox.load() + permille).saturating_sub(returned);
+        if left.abs_diff(there) > difference.max(BUSY_PERMILLE) {
+            return None;
+        }
+        if back.is_some() {
+            *offer = None;
+        }
+        drop(offer);
+        self.hand_over(from, home, permille);
+        Some(back.is_some())
+    }
+
     /// How much its connections load a loop.
     pub fn load(&self, index: usize) -> usize {
         self.inboxes.get(index).map_or(0, Inbox::load)
@@ -334,6 +417,8 @@ impl Peers {
         let Some(inbox) = self.inboxes.get(index) else { return };
         inbox.connections.store(usize::MAX / 4, Ordering::Relaxed);
         inbox.load.store(usize::MAX / 4, Ordering::Relaxed);
+        inbox.runs_on.store(NOWHERE, Ordering::Relaxed);
+        *inbox.offer() = None;
         let mut queue = inbox.queue();
         queue.gone = true;
         queue.messages.clear();

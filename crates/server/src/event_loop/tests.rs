@@ -1,6 +1,7 @@
 //! What a turn of a connection takes, which nobody sees from outside.
 
 use super::balance::BUSY_PERMILLE;
+use super::messages::Offer;
 use super::*;
 use crate::config::Config;
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Wire, proc};
@@ -45,6 +46,19 @@ fn nfs<'a>(procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
     record(nfs3::PROGRAM, procedure.number(), &encoded(args))
 }
 
+/// A connection with this number, and its client's end.
+fn connected(group: &Group, id: u64) -> (Connection, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (socket, peer) = listener.accept().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    client.set_nodelay(true).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    let local = socket.local_addr().unwrap();
+    let accepted = Accepted { link: Link::Tcp(socket.into()), peer, local, node: 0, id };
+    (Connection::new(accepted, group, clock::now()), client)
+}
+
 impl Single {
     fn new() -> Self {
         let address = "127.0.0.1:0".parse().unwrap();
@@ -52,15 +66,7 @@ impl Single {
         config.exports[0].root_squash = false;
         let group = Arc::new(Group::new(&config, |_| None).unwrap());
         let peers = Arc::new(Peers::new(Vec::new()));
-        let listener = TcpListener::bind(address).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (socket, peer) = listener.accept().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        client.set_nodelay(true).unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        let local = socket.local_addr().unwrap();
-        let accepted = Accepted { link: Link::Tcp(socket.into()), peer, local, node: 0, id: 1 };
-        let connection = Connection::new(accepted, &group, clock::now());
+        let (connection, client) = connected(&group, 1);
         let off_loop = OffLoop::new(Arc::clone(&group), Arc::clone(&peers));
         let work = Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() };
         Self { group, peers, off_loop, work, connection, client }
@@ -218,6 +224,87 @@ fn loops_without_time_left_are_evened_out_by_their_connections() {
         let moved = if evens { share(own) } else { 0 };
         assert_eq!([peers.load(0), peers.load(1)], [before[0] - moved, before[1] + moved]);
     }
+}
+
+#[test]
+fn a_connection_goes_home_where_loops_have_as_much_to_do_then() {
+    let (_pollers, peers) = peers(3);
+    assert_eq!(peers.loop_on(0), None);
+    peers.offer(0, Some(7), None);
+    peers.offer(1, Some(0), None);
+    assert_eq!([0, 7, 1, u32::MAX].map(|processor| peers.loop_on(processor)), [Some(1), Some(0), None, None]);
+    (0..3).for_each(|_| peers.enter(0));
+    peers.add_load(0, 1500);
+    peers.add_load(1, 600);
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 0), None, "no room");
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), Some(false));
+    assert_eq!([peers.load(0), peers.load(1)], [1000, 1100]);
+    assert_eq!([peers.connections(0), peers.connections(1)], [2, 1]);
+    assert_eq!(
+        peers.take_place_at_home(0, 1, 500, 10),
+        None,
+        "it would have more to do than this one has now"
+    );
+    // What is given back for it counts, and needs no room; it is given once.
+    peers.offer(1, Some(0), Some(Offer { home: 2, permille: 480 }));
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 1), None, "that is for another loop");
+    peers.offer(1, Some(0), Some(Offer { home: 0, permille: 100 }));
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 1), None, "too little for it");
+    peers.offer(1, Some(0), Some(Offer { home: 0, permille: 480 }));
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 1), Some(true));
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None);
+    peers.retire(1);
+    assert_eq!(peers.loop_on(0), None);
+}
+
+#[test]
+fn two_loops_exchange_connections_that_are_at_home_on_each_other() {
+    let group = Single::new().group;
+    let (pollers, peers) = peers(2);
+    let peers = Arc::new(peers);
+    let off_loop = Arc::new(OffLoop::new(Arc::clone(&group), Arc::clone(&peers)));
+    let mut clients = Vec::new();
+    let mut loops = Vec::new();
+    for (index, poller) in pollers.into_iter().enumerate() {
+        let busy = BusyPoll::new(Duration::ZERO);
+        let (group, peers, off_loop) = (Arc::clone(&group), Arc::clone(&peers), Arc::clone(&off_loop));
+        let mut own = EventLoop::new(index, Arc::clone(&group), peers, off_loop, poller, busy);
+        // Two connections each: the first is at home here, the second is not.
+        for id in [index as u64 * 2, index as u64 * 2 + 1] {
+            let (mut connection, client) = connected(&group, id);
+            let load = connection.load.begin();
+            connection.load.set_home((id % 2 == 1).then_some(1 - index));
+            let entry = own.connections.vacant_entry();
+            connection.register(&own.poller, entry.key() as u64).unwrap();
+            entry.insert(connection);
+            own.peers.enter(index);
+            own.peers.add_load(index, load);
+            clients.push(client);
+        }
+        let offer = Offer { home: 1 - index, permille: BUSY_PERMILLE };
+        own.peers.offer(index, u32::try_from(index).ok(), Some(offer));
+        loops.push(own);
+    }
+    let ids = |of: &EventLoop| {
+        of.connections.iter().map(|(_, connection)| connection.client.id).collect::<Vec<_>>()
+    };
+    loops[0].try_to_move();
+    loops[0].even_out(0);
+    assert_eq!(ids(&loops[0]), [0, 1], "that one is at home");
+    loops[0].even_out(1);
+    assert_eq!(ids(&loops[0]), [0]);
+    loops[1].take_messages();
+    assert_eq!(ids(&loops[1]), [2, 1], "it has given one back");
+    loops[0].take_messages();
+    assert_eq!(ids(&loops[0]), [0, 3]);
+    assert_eq!(
+        [0, 1].map(|index| (peers.connections(index), peers.load(index))),
+        [(2, 2 * BUSY_PERMILLE); 2]
+    );
+    // They rest there.
+    loops[0].try_to_move();
+    loops[0].even_out(1);
+    assert_eq!(ids(&loops[0]), [0, 3]);
 }
 
 #[test]
