@@ -34,6 +34,9 @@ const PAID_RESTS: u32 = 10;
 /// So many times in a row others are found to have work for the processor before they are taken for a crowd: in a virtual
 /// machine its host takes the processor at times, and looks like them.
 const CROWDS: u32 = 3;
+/// Where what is looked for came only after the processor was given away, it is given away first: a look before that finds
+/// nothing. But one of so many times it is not, to find out whether that still holds.
+const FIRST_LOOK_EVERY: u32 = 16;
 /// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
 const CROWD_MIN: Duration = Duration::from_micros(10);
 
@@ -88,11 +91,22 @@ impl BusyPoll {
         let span = if self.policy.trial { self.trial_span() } else { self.longest };
         let until = timeout.map_or(span, |timeout| timeout.min(span));
         let began = Instant::now();
+        let gives_way = self.policy.gives_way();
+        if gives_way {
+            std::thread::yield_now();
+        }
+        let mut before = began;
         loop {
             poller.wait(events, Some(Duration::ZERO))?;
             let looked = Instant::now();
+            let found = !events.is_empty() || came();
+            if looked.saturating_duration_since(before) >= self.longest.max(CROWD_MIN) {
+                self.policy.crowded_out(looked);
+                return Ok(found);
+            }
             let passed = looked.saturating_duration_since(began);
-            if !events.is_empty() || came() {
+            if found {
+                self.policy.gave_way(gives_way || before != began);
                 if passed <= self.longest {
                     self.policy.found();
                 } else {
@@ -109,11 +123,8 @@ impl BusyPoll {
             }
             // Whoever is waited for may have been put on this processor, and answers within a look. Who keeps it for
             // longer has other work.
+            before = looked;
             std::thread::yield_now();
-            if looked.elapsed() >= self.longest.max(CROWD_MIN) {
-                self.policy.crowded_out(Instant::now());
-                return Ok(false);
-            }
         }
     }
 
@@ -158,6 +169,10 @@ struct Policy {
     crowds: u32,
     rest: Duration,
     rests_until: Option<Instant>,
+    /// What was found last came after the processor was given away.
+    gives_way: bool,
+    /// So many looks until one is the first thing again.
+    looks_left: u32,
 }
 
 impl Policy {
@@ -171,7 +186,23 @@ impl Policy {
             crowds: 0,
             rest: REST,
             rests_until: None,
+            gives_way: false,
+            looks_left: 0,
         }
+    }
+
+    /// Whether to give the processor away before the first look.
+    const fn gives_way(&mut self) -> bool {
+        if self.looks_left == 0 {
+            self.looks_left = FIRST_LOOK_EVERY;
+        }
+        self.looks_left -= 1;
+        self.gives_way && self.looks_left > 0
+    }
+
+    /// Something came, after the processor was given away or before.
+    const fn gave_way(&mut self, gave_way: bool) {
+        self.gives_way = gave_way;
     }
 
     /// A sleep ended, so soon that a look may find what ended it, or not.
@@ -297,6 +328,17 @@ mod tests {
         sleep_at(&mut policy, now, SHORT_SLEEPS);
         (0..CROWDS).for_each(|_| policy.crowded_out(now + REST_CROWDED_MAX * PAID_RESTS));
         assert_eq!(policy.rest, REST * 2, "it had paid for long");
+    }
+
+    #[test]
+    fn it_gives_way_first_where_that_is_what_brings_answers_and_asks_again_now_and_then() {
+        let mut policy = looking();
+        assert!((0..100).all(|_| !policy.gives_way()));
+        policy.gave_way(true);
+        let first = (0..FIRST_LOOK_EVERY * 10).filter(|_| policy.gives_way()).count();
+        assert_eq!(first as u32, (FIRST_LOOK_EVERY - 1) * 10);
+        policy.gave_way(false);
+        assert!((0..100).all(|_| !policy.gives_way()));
     }
 
     /// A peer that says something every so often, however it chooses its time.
