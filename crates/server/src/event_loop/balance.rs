@@ -32,7 +32,7 @@ const COUNT_LOAD: Duration = Duration::from_millis(100);
 const EVEN_OUT_TRIALS: u32 = 16;
 /// After one has become busy it is counted this often,
 const COUNT_SOON: Duration = Duration::from_millis(20);
-/// so many times, and only to bring each home soon: what it loads the loop by is not known well after so short a time.
+/// so many times, to bring each home soon.
 const SOON_COUNTS: u32 = 10;
 /// A connection that went home stays there for so long, wherever threads are put meanwhile.
 const HOME_FOR: Duration = Duration::from_secs(1);
@@ -196,8 +196,7 @@ impl EventLoop {
             return;
         }
         // Whoever is not at home here comes first.
-        let waits = self.balance.has_homeless && self.balance.trials_left >= EVEN_OUT_TRIALS / 2;
-        if waits || self.balance.soon_left > 0 {
+        if self.balance.has_homeless && self.balance.trials_left >= EVEN_OUT_TRIALS / 2 {
             return;
         }
         if let Some(place) = self.peers.take_place_from(self.index, load, load, bound) {
@@ -220,9 +219,14 @@ impl EventLoop {
             |connection: &Connection| connection.load.home == Some(home) && connection.load.is_busy();
         let mut all = self.connections.iter();
         let found = all.find(|(_, connection)| at_home(connection) && connection.may_move());
-        let Some((key, connection)) = found.filter(|_| self.deadline.is_none()) else { return };
-        self.peers.hand_over(self.index, home, connection.load.permille());
-        self.move_home(home, key, None);
+        match found {
+            Some((key, connection)) if self.deadline.is_none() => {
+                self.peers.hand_over(self.index, home, connection.load.permille());
+                self.move_home(home, key, None);
+            }
+            // As soon as it may.
+            _ => (self.balance.trials_left, self.balance.has_homeless) = (EVEN_OUT_TRIALS, true),
+        }
     }
 
     /// Counts anew how much each connection loads the loop, and where its client's calls come in.

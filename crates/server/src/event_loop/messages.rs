@@ -369,7 +369,9 @@ impl Peers {
     ) -> Option<bool> {
         let (own, inbox) = (self.inboxes.get(from)?, self.inboxes.get(home)?);
         let mut offer = inbox.offer();
-        let back = offer.filter(|offer| offer.home == from);
+        // One that is hardly ever between two calls goes first: then the other one will not let it wait.
+        let back =
+            offer.filter(|offer| offer.home == from && offer.permille <= permille + WORTH_A_MOVE_PERMILLE);
         if back.is_none() && inbox.connections() >= connections_max {
             return None;
         }
