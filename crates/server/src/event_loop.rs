@@ -403,6 +403,7 @@ impl EventLoop {
         if connection.load.is_busy() {
             self.peers.take_load(self.index, connection.load.permille());
         }
+        self.miss(&connection);
         let node = connection.client.node;
         why.log(&connection);
         if why.is_late() && connection.off_loop_calls() > 0 {

@@ -371,6 +371,8 @@ pub struct LoopStatistics {
     pub wakeups: u64,
     /// Times it slept too long and closed its connections unexecuted, or one that came from another loop after as long.
     pub stalls: u64,
+    /// Times it gave a connection to another loop.
+    pub moved: u64,
     /// Connections that ended because their last call brought out a bug of ours.
     pub bugs: u64,
 }

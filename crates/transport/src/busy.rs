@@ -100,13 +100,14 @@ impl BusyPoll {
             poller.wait(events, Some(Duration::ZERO))?;
             let looked = Instant::now();
             let found = !events.is_empty() || came();
-            if looked.saturating_duration_since(before) >= self.longest.max(CROWD_MIN) {
+            let gave_way = gives_way || before != began;
+            if gave_way && looked.saturating_duration_since(before) >= self.longest.max(CROWD_MIN) {
                 self.policy.crowded_out(looked);
                 return Ok(found);
             }
             let passed = looked.saturating_duration_since(began);
             if found {
-                self.policy.gave_way(gives_way || before != began);
+                self.policy.gives_way = gave_way;
                 if passed <= self.longest {
                     self.policy.found();
                 } else {
@@ -200,11 +201,6 @@ impl Policy {
         self.gives_way && self.looks_left > 0
     }
 
-    /// Something came, after the processor was given away or before.
-    const fn gave_way(&mut self, gave_way: bool) {
-        self.gives_way = gave_way;
-    }
-
     /// A sleep ended, so soon that a look may find what ended it, or not.
     fn slept(&mut self, now: Instant, short: bool) {
         if self.rests_until.is_some_and(|until| now < until) {
@@ -232,6 +228,8 @@ impl Policy {
 
     /// Others had the processor for as long as a look takes.
     fn crowded_out(&mut self, now: Instant) {
+        // What has come meanwhile waits no more.
+        self.gives_way = false;
         self.crowds += 1;
         if self.crowds >= CROWDS {
             self.end(now, REST_CROWDED_MAX);
@@ -239,7 +237,7 @@ impl Policy {
     }
 
     fn end(&mut self, now: Instant, rest_max: Duration) {
-        (self.looks, self.late, self.crowds) = (false, 0, 0);
+        (self.looks, self.gives_way, self.late, self.crowds) = (false, false, 0, 0);
         let lasted = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         if lasted >= self.rest * PAID_RESTS {
             self.rest = REST;
@@ -334,11 +332,14 @@ mod tests {
     fn it_gives_way_first_where_that_is_what_brings_answers_and_asks_again_now_and_then() {
         let mut policy = looking();
         assert!((0..100).all(|_| !policy.gives_way()));
-        policy.gave_way(true);
+        policy.gives_way = true;
         let first = (0..FIRST_LOOK_EVERY * 10).filter(|_| policy.gives_way()).count();
         assert_eq!(first as u32, (FIRST_LOOK_EVERY - 1) * 10);
-        policy.gave_way(false);
+        policy.gives_way = false;
         assert!((0..100).all(|_| !policy.gives_way()));
+        policy.gives_way = true;
+        policy.crowded_out(Instant::now());
+        assert!((0..100).all(|_| !policy.gives_way()), "others would have the processor first");
     }
 
     /// A peer that says something every so often, however it chooses its time.

@@ -1,14 +1,14 @@
 //! Where connections live: how much each loads its loop, and when it goes to another.
 //!
 //! A connection is busy from its first call for files on until it has been idle for a while. When it becomes busy it
-//! goes to the loop with the least to do; ten times a second loops count how much of their time each busy one takes, and
-//! one that has more to do than another hands a connection on between two of its turns. Of two loops that have no time
-//! left, the one with fewer connections has more for another.
+//! goes to the loop with the least to do; ten times a second, and more often after one has become busy, loops count how
+//! much of their time each takes, and one that has more to do than another hands a connection on between two of its turns.
+//! Of two loops that have no time left, the one with fewer connections has more for another.
 //!
-//! Where loops have as much to do, a connection goes to the one that runs on the processor on which what its client sends
-//! comes in, in exchange for another if need be. What one processor has received another one would have to fetch from it; and on one
-//! machine a client's thread and a loop that serve each other alone are put on one processor by the scheduler, where
-//! neither waits for the other to be woken elsewhere.
+//! Where loops have as much to do, a connection goes home: to the loop that runs on the processor where packets of its
+//! client come in, in exchange for another if need be. What one processor has received another one would have to fetch
+//! from it; and on one machine a client's thread and a loop that serve each other alone are put on one processor by the
+//! scheduler, where neither waits for the other to be woken elsewhere.
 
 use super::EventLoop;
 use super::connection::{Close, Connection};
@@ -28,13 +28,15 @@ pub(super) const LIGHT_APART: Duration = Duration::from_millis(20);
 pub(super) const BUSY_PERMILLE: usize = 400;
 /// How often it is counted anew how much each connection loads its loop.
 const COUNT_LOAD: Duration = Duration::from_millis(100);
+/// But not more often than this for each that is busy: looking at one takes the system less than a hundredth of it.
+const COUNT_EACH: Duration = Duration::from_micros(100);
 /// After a count so many turns look whether theirs is to go to another loop.
 const EVEN_OUT_TRIALS: u32 = 16;
 /// After one has become busy it is counted this often,
 const COUNT_SOON: Duration = Duration::from_millis(20);
 /// so many times, to bring each home soon.
 const SOON_COUNTS: u32 = 10;
-/// A connection that went home stays there for so long, wherever threads are put meanwhile.
+/// A connection that went home goes to no other home for so long, wherever threads are put meanwhile.
 const HOME_FOR: Duration = Duration::from_secs(1);
 
 /// A processor, once it was found twice in a row.
@@ -47,6 +49,9 @@ impl Steady {
         processor.filter(|_| before == processor)
     }
 }
+
+/// For so long after a count only those that are at home elsewhere go.
+const HOMELESS_FIRST: Duration = Duration::from_millis(10);
 
 /// How much a connection loads its loop.
 #[derive(Debug, Default)]
@@ -69,6 +74,8 @@ pub(super) struct Load {
     home: Option<usize>,
     /// When it last went home.
     went_home: Option<Duration>,
+    /// When it came to this loop from another one.
+    arrived: Option<Duration>,
 }
 
 impl Load {
@@ -116,14 +123,24 @@ impl Load {
     }
 
     /// What it did on another loop does not count on this one, nor where that runs.
-    pub const fn arrive(&mut self) {
-        (self.worked, self.home) = (Duration::ZERO, None);
+    pub const fn arrive(&mut self, now: Duration) {
+        (self.worked, self.home, self.arrived) = (Duration::ZERO, None, Some(now));
+    }
+
+    /// Whether it has become busy and was not counted since.
+    const fn is_new(&self) -> bool {
+        self.comes_on.0.is_none()
     }
 
     /// What its client sends comes in on this processor.
     fn find_home(&mut self, comes_on: Option<u32>, now: Duration, loop_on: impl Fn(u32) -> Option<usize>) {
         let rests = self.went_home.is_some_and(|then| now < then + HOME_FOR);
         self.home = self.comes_on.find(comes_on).filter(|_| !rests).and_then(loop_on);
+    }
+
+    /// Whether it is long enough here for its load to be known.
+    fn is_known(&self, now: Duration) -> bool {
+        self.arrived.is_none_or(|then| then + COUNT_LOAD <= now)
     }
 }
 
@@ -132,22 +149,38 @@ impl Load {
 pub(super) struct Balance {
     /// Since when connections' load has been counted.
     since: Duration,
+    /// So many were busy then.
+    busy: u32,
+    /// Who was offered then.
+    offered: usize,
     /// It is counted soon so many more times.
     soon_left: u32,
     /// So many more turns look whether theirs is to go to another loop.
     trials_left: u32,
     /// Some connection is at home on another loop.
     has_homeless: bool,
+    /// It has taken a connection for one that could not be given back; until then it offers none.
+    owes_until: Duration,
     runs_on: Steady,
 }
 
 impl Balance {
     pub fn new(now: Duration) -> Self {
-        Self { since: now, soon_left: 0, trials_left: 0, has_homeless: false, runs_on: Steady::default() }
+        Self {
+            since: now,
+            busy: 0,
+            offered: 0,
+            soon_left: 0,
+            trials_left: 0,
+            has_homeless: false,
+            owes_until: Duration::ZERO,
+            runs_on: Steady::default(),
+        }
     }
 
     pub fn is_due(&self, now: Duration) -> bool {
-        now.saturating_sub(self.since) >= if self.soon_left > 0 { COUNT_SOON } else { COUNT_LOAD }
+        let apart = if self.soon_left > 0 { COUNT_SOON } else { COUNT_LOAD };
+        now.saturating_sub(self.since) >= apart.max(COUNT_EACH * self.busy)
     }
 
     pub const fn is_trying(&self) -> bool {
@@ -181,7 +214,7 @@ impl EventLoop {
     /// A connection that has had its turn, and of which nothing is here, goes home if another loop is that, or to a loop that
     /// has less to do even then. Only one of them: what the others are worth is counted anew before the next.
     pub(super) fn even_out(&mut self, key: usize) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get(key) else { return };
         let (load, home) = (connection.load.permille(), connection.load.home);
         if !connection.load.is_busy() || self.deadline.is_some() || !connection.may_move() {
             return;
@@ -192,11 +225,13 @@ impl EventLoop {
             && let Some(exchange) = self.peers.take_place_at_home(self.index, home, load, bound)
         {
             self.balance.trials_left = 0;
-            self.move_home(home, key, exchange.then_some(self.index));
+            self.move_home(home, key, exchange);
             return;
         }
-        // Whoever is not at home here comes first.
-        if self.balance.has_homeless && self.balance.trials_left >= EVEN_OUT_TRIALS / 2 {
+        // For a moment after a count whoever is not at home here comes first.
+        let others_first = home.is_none() && self.balance.has_homeless;
+        let waits = others_first && self.alive < self.balance.since + HOMELESS_FIRST;
+        if waits || !connection.load.is_known(self.alive) {
             return;
         }
         if let Some(place) = self.peers.take_place_from(self.index, load, load, bound) {
@@ -205,27 +240,34 @@ impl EventLoop {
         }
     }
 
-    /// Gives a connection to the loop that it is at home on, which gives one back for it where `exchange` says to whom.
-    fn move_home(&mut self, home: usize, key: usize, exchange: Option<usize>) {
+    /// Gives a connection to the loop that it is at home on, which gives back what it has offered, if it has.
+    fn move_home(&mut self, home: usize, key: usize, exchange: Option<Offer>) {
         if let Some(connection) = self.connections.get_mut(key) {
             connection.load.went_home = Some(self.alive);
         }
         self.move_to(home, key, exchange);
     }
 
-    /// Another loop gave a connection for one that is at home there.
-    fn give_back(&mut self, home: usize) {
-        let at_home =
-            |connection: &Connection| connection.load.home == Some(home) && connection.load.is_busy();
-        let mut all = self.connections.iter();
-        let found = all.find(|(_, connection)| at_home(connection) && connection.may_move());
-        match found {
-            Some((key, connection)) if self.deadline.is_none() => {
-                self.peers.hand_over(self.index, home, connection.load.permille());
-                self.move_home(home, key, None);
-            }
-            // As soon as it may.
-            _ => (self.balance.trials_left, self.balance.has_homeless) = (EVEN_OUT_TRIALS, true),
+    /// Another loop gave a connection for what was offered, which is at home there.
+    fn give_back(&mut self, offer: Offer) {
+        let Offer { home, permille } = offer;
+        let mut found = None;
+        if self.deadline.is_none() && self.peers.connections(home) < self.connections_max() {
+            let all = self.connections.iter().map(|(key, connection)| (key, connection, &connection.load));
+            let all = all.filter(|(_, connection, load)| {
+                load.is_busy() && load.home == Some(home) && connection.may_move()
+            });
+            let all = all.map(|(key, _, load)| (key, load.permille()));
+            found = all.min_by_key(|(_, load)| load.abs_diff(permille));
+        }
+        if let Some((key, load)) = found {
+            self.peers.hand_over(self.index, home, load);
+            self.balance.trials_left = 0;
+            self.move_home(home, key, None);
+        } else {
+            // It goes as soon as it may, if there still is one.
+            self.balance.owes_until = self.alive + HOME_FOR;
+            (self.balance.trials_left, self.balance.has_homeless) = (EVEN_OUT_TRIALS, true);
         }
     }
 
@@ -236,30 +278,45 @@ impl EventLoop {
         self.balance.soon_left = self.balance.soon_left.saturating_sub(1);
         if self.peers.load(self.index) == 0 {
             // Nobody is busy.
+            (self.balance.busy, self.balance.trials_left, self.balance.has_homeless) = (0, 0, false);
+            self.balance.runs_on = Steady::default();
             self.peers.offer(self.index, None, None);
             return;
         }
+        let alone = self.peers.len() == 1;
         let runs_on = self.balance.runs_on.find(u32::try_from(rustix::thread::sched_getcpu()).ok());
-        let (mut busy, mut offered) = (0, None);
-        for (_, connection) in self.connections.iter_mut().filter(|(_, connection)| connection.load.is_busy())
-        {
+        // Each that is at home elsewhere is offered in its turn.
+        let (mut busy, mut first, mut next) = (0, None, None);
+        for (key, connection) in self.connections.iter_mut() {
+            if !connection.load.is_busy() {
+                continue;
+            }
             let before = connection.load.permille();
             connection.count_load(over, now);
             if connection.load.is_busy() {
-                let comes_on = connection.socket().and_then(|socket| socket_incoming_cpu(socket).ok());
+                let socket = connection.socket().filter(|_| !alone);
+                let comes_on = socket.and_then(|socket| socket_incoming_cpu(socket).ok());
                 let elsewhere = |processor| runs_on.is_some_and(|own| own != processor);
                 connection.load.find_home(comes_on, now, |processor| {
                     elsewhere(processor).then(|| self.peers.loop_on(processor)).flatten()
                 });
                 let load = connection.load.permille();
-                offered = connection.load.home.map(|home| Offer { home, permille: load }).or(offered);
+                if let Some(home) = connection.load.home {
+                    let offer = (key, Offer { home, permille: load });
+                    first = first.or(Some(offer));
+                    next = next.or((key > self.balance.offered).then_some(offer));
+                }
                 self.peers.add_load(self.index, load);
                 busy += 1;
             }
             self.peers.take_load(self.index, before);
         }
-        self.peers.offer(self.index, runs_on, offered);
+        let offered = next.or(first);
+        self.balance.offered = offered.map_or(0, |(key, _)| key);
+        let owes = now < self.balance.owes_until;
+        self.peers.offer(self.index, runs_on, offered.map(|(_, offer)| offer).filter(|_| !owes));
         self.balance.has_homeless = offered.is_some();
+        self.balance.busy = busy;
         self.balance.trials_left = if busy > 1 || self.balance.has_homeless { EVEN_OUT_TRIALS } else { 0 };
     }
 
@@ -271,14 +328,25 @@ impl EventLoop {
     }
 
     /// Gives a connection to the loop where a place was taken for it.
-    fn move_to(&mut self, place: usize, key: usize, exchange: Option<usize>) {
+    fn move_to(&mut self, place: usize, key: usize, exchange: Option<Offer>) {
         let connection = self.connections.remove(key);
         if let Some(socket) = connection.socket() {
             let _ = self.poller.remove(socket);
         }
         self.held = self.held.saturating_sub(connection.held);
+        self.statistics.moved += 1;
+        self.miss(&connection);
         let moving = Moving { connection: Box::new(connection), since: self.alive, exchange };
         self.peers.send(place, Message::Moved(moving));
+    }
+
+    /// One of its connections is gone: it is not offered any more, and a loop without any may sleep for any time.
+    pub(super) fn miss(&self, connection: &Connection) {
+        if self.connections.is_empty() {
+            self.peers.offer(self.index, None, None);
+        } else if connection.load.home.is_some() {
+            self.peers.withdraw(self.index);
+        }
     }
 
     /// Goes on with a connection that another loop had, and serves the call that it may have come with.
@@ -287,7 +355,8 @@ impl EventLoop {
         self.begin_to_count();
         let mut connection = *connection;
         let node = connection.client.node;
-        connection.arrive(&self.group);
+        let is_new = connection.load.is_new();
+        connection.arrive(&self.group, self.alive);
         connection.draining = self.deadline.is_some();
         self.held = self.held.saturating_add(connection.held);
         let entry = self.connections.vacant_entry();
@@ -308,9 +377,11 @@ impl EventLoop {
         } else {
             self.serve(key);
         }
-        self.balance.soon_left = SOON_COUNTS;
-        if let Some(home) = exchange {
-            self.give_back(home);
+        if is_new {
+            self.balance.soon_left = SOON_COUNTS;
+        }
+        if let Some(offer) = exchange {
+            self.give_back(offer);
         }
     }
 }

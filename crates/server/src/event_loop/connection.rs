@@ -274,10 +274,10 @@ impl Connection {
     }
 
     /// It comes from another loop, and may have missed what that was told meanwhile.
-    pub fn arrive(&mut self, group: &Group) {
+    pub fn arrive(&mut self, group: &Group, now: Duration) {
         self.readmit(&group.exports());
         self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::share));
-        self.load.arrive();
+        self.load.arrive(now);
     }
 
     /// The socket, where there is one.

@@ -50,8 +50,8 @@ pub(crate) struct Moving {
     pub(super) connection: Box<Connection>,
     /// When it left.
     pub(super) since: Duration,
-    /// The loop that it comes from and that is to get one back that is at home there.
-    pub(super) exchange: Option<usize>,
+    /// What is to go back for it, to the loop that it comes from.
+    pub(super) exchange: Option<Offer>,
 }
 
 impl std::fmt::Debug for Moving {
@@ -133,7 +133,8 @@ struct Inbox {
     /// How much they load the loop, in thousandths of its time. The loop adds and takes away, or another loop that hands one
     /// on.
     load: AtomicUsize,
-    /// The processor that it runs on while it has something to do, as of when it last counted its load; or [`NOWHERE`].
+    /// The processor that it runs on while it has something to do and connections, as of when it last counted its load; or
+    /// [`NOWHERE`].
     runs_on: AtomicU32,
     /// What it would give for a connection that is at home there, as of then.
     offer: Mutex<Option<Offer>>,
@@ -351,6 +352,13 @@ impl Peers {
         }
     }
 
+    /// It offers nothing any more.
+    pub fn withdraw(&self, index: usize) {
+        if let Some(inbox) = self.inboxes.get(index) {
+            *inbox.offer() = None;
+        }
+    }
+
     /// The loop that runs on a processor.
     pub fn loop_on(&self, processor: u32) -> Option<usize> {
         let mut all = self.inboxes.iter();
@@ -359,20 +367,29 @@ impl Peers {
 
     /// A place for a connection of a loop, with so much load, on the one that it is at home on, in exchange for what that
     /// offers if it does, unless the two would differ more than now, and by more than a connection that does next to
-    /// nothing. Says whether it is an exchange.
+    /// nothing. What is offered may never come, so room there has to be in any case.
     pub fn take_place_at_home(
         &self,
         from: usize,
         home: usize,
         permille: usize,
         connections_max: usize,
-    ) -> Option<bool> {
+    ) -> Option<Option<Offer>> {
         let (own, inbox) = (self.inboxes.get(from)?, self.inboxes.get(home)?);
-        let mut offer = inbox.offer();
+        // Both are held until it is settled, in the same order by everybody: of two loops that find each other at once, one
+        // gives and the other gives back.
+        let (mut own_offer, mut offer);
+        if from < home {
+            own_offer = own.offer();
+            offer = inbox.offer();
+        } else {
+            offer = inbox.offer();
+            own_offer = own.offer();
+        }
         // One that is hardly ever between two calls goes first: then the other one will not let it wait.
-        let back =
-            offer.filter(|offer| offer.home == from && offer.permille <= permille + WORTH_A_MOVE_PERMILLE);
-        if back.is_none() && inbox.connections() >= connections_max {
+        let wanted = |offer: &Offer| offer.home == from && offer.permille <= permille + WORTH_A_MOVE_PERMILLE;
+        let back = offer.filter(wanted);
+        if inbox.load() == 0 || inbox.connections() >= connections_max {
             return None;
         }
         let difference = own.load().abs_diff(inbox.load());
@@ -383,11 +400,11 @@ impl Peers {
             return None;
         }
         if back.is_some() {
-            *offer = None;
+            (*own_offer, *offer) = (None, None);
         }
-        drop(offer);
         self.hand_over(from, home, permille);
-        Some(back.is_some())
+        drop((own_offer, offer));
+        Some(back)
     }
 
     /// How much its connections load a loop.

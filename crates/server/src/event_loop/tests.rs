@@ -46,6 +46,14 @@ fn nfs<'a>(procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
     record(nfs3::PROGRAM, procedure.number(), &encoded(args))
 }
 
+fn group() -> Arc<Group> {
+    let mut config = Config::quick(64 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
+    config.exports[0].root_squash = false;
+    // However long a test is kept from running.
+    config.limits.stall_ms_max = 3_600_000;
+    Arc::new(Group::new(&config, |_| None).unwrap())
+}
+
 /// A connection with this number, and its client's end.
 fn connected(group: &Group, id: u64) -> (Connection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -61,10 +69,7 @@ fn connected(group: &Group, id: u64) -> (Connection, TcpStream) {
 
 impl Single {
     fn new() -> Self {
-        let address = "127.0.0.1:0".parse().unwrap();
-        let mut config = Config::quick(64 << 20, "/export", &[address]);
-        config.exports[0].root_squash = false;
-        let group = Arc::new(Group::new(&config, |_| None).unwrap());
+        let group = group();
         let peers = Arc::new(Peers::new(Vec::new()));
         let (connection, client) = connected(&group, 1);
         let off_loop = OffLoop::new(Arc::clone(&group), Arc::clone(&peers));
@@ -237,7 +242,7 @@ fn a_connection_goes_home_where_loops_have_as_much_to_do_then() {
     peers.add_load(0, 1500);
     peers.add_load(1, 600);
     assert_eq!(peers.take_place_at_home(0, 1, 500, 0), None, "no room");
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), Some(false));
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), Some(None));
     assert_eq!([peers.load(0), peers.load(1)], [1000, 1100]);
     assert_eq!([peers.connections(0), peers.connections(1)], [2, 1]);
     assert_eq!(
@@ -245,31 +250,34 @@ fn a_connection_goes_home_where_loops_have_as_much_to_do_then() {
         None,
         "it would have more to do than this one has now"
     );
-    // What is given back for it counts, and needs no room; it is given once.
+    // What is given back for it counts, once.
     peers.offer(1, Some(0), Some(Offer { home: 2, permille: 480 }));
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 1), None, "that is for another loop");
-    peers.offer(1, Some(0), Some(Offer { home: 0, permille: 100 }));
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 1), None, "too little for it");
-    peers.offer(1, Some(0), Some(Offer { home: 0, permille: 480 }));
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 1), Some(true));
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None, "that is for another loop");
+    for permille in [100, 900] {
+        peers.offer(1, Some(0), Some(Offer { home: 0, permille }));
+        assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None, "too little for it, or harder to catch");
+    }
+    let offer = Some(Offer { home: 0, permille: 480 });
+    peers.offer(1, Some(0), offer);
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 1), None, "no room if it should not come");
+    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), Some(offer));
     assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None);
     peers.retire(1);
     assert_eq!(peers.loop_on(0), None);
 }
 
-#[test]
-fn two_loops_exchange_connections_that_are_at_home_on_each_other() {
-    let group = Single::new().group;
+/// Two loops with two busy connections each, 0 and 1, 2 and 3: the first of each is at home, the second on the other loop.
+fn two_loops() -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
+    let group = group();
     let (pollers, peers) = peers(2);
     let peers = Arc::new(peers);
     let off_loop = Arc::new(OffLoop::new(Arc::clone(&group), Arc::clone(&peers)));
     let mut clients = Vec::new();
-    let mut loops = Vec::new();
-    for (index, poller) in pollers.into_iter().enumerate() {
-        let busy = BusyPoll::new(Duration::ZERO);
-        let (group, peers, off_loop) = (Arc::clone(&group), Arc::clone(&peers), Arc::clone(&off_loop));
-        let mut own = EventLoop::new(index, Arc::clone(&group), peers, off_loop, poller, busy);
-        // Two connections each: the first is at home here, the second is not.
+    let mut pollers = pollers.into_iter();
+    let loops = [0, 1].map(|index| {
+        let (group, off_loop) = (Arc::clone(&group), Arc::clone(&off_loop));
+        let (poller, busy) = (pollers.next().unwrap(), BusyPoll::new(Duration::ZERO));
+        let mut own = EventLoop::new(index, Arc::clone(&group), Arc::clone(&peers), off_loop, poller, busy);
         for id in [index as u64 * 2, index as u64 * 2 + 1] {
             let (mut connection, client) = connected(&group, id);
             let load = connection.load.begin();
@@ -277,18 +285,25 @@ fn two_loops_exchange_connections_that_are_at_home_on_each_other() {
             let entry = own.connections.vacant_entry();
             connection.register(&own.poller, entry.key() as u64).unwrap();
             entry.insert(connection);
-            own.peers.enter(index);
-            own.peers.add_load(index, load);
+            peers.enter(index);
+            peers.add_load(index, load);
             clients.push(client);
         }
         let offer = Offer { home: 1 - index, permille: BUSY_PERMILLE };
-        own.peers.offer(index, u32::try_from(index).ok(), Some(offer));
-        loops.push(own);
-    }
-    let ids = |of: &EventLoop| {
-        of.connections.iter().map(|(_, connection)| connection.client.id).collect::<Vec<_>>()
-    };
-    loops[0].try_to_move();
+        peers.offer(index, u32::try_from(index).ok(), Some(offer));
+        own.try_to_move();
+        own
+    });
+    (peers, loops, clients)
+}
+
+fn ids(of: &EventLoop) -> Vec<u64> {
+    of.connections.iter().map(|(_, connection)| connection.client.id).collect()
+}
+
+#[test]
+fn two_loops_exchange_connections_that_are_at_home_on_each_other() {
+    let (peers, mut loops, _clients) = two_loops();
     loops[0].even_out(0);
     assert_eq!(ids(&loops[0]), [0, 1], "that one is at home");
     loops[0].even_out(1);
@@ -301,10 +316,65 @@ fn two_loops_exchange_connections_that_are_at_home_on_each_other() {
         [0, 1].map(|index| (peers.connections(index), peers.load(index))),
         [(2, 2 * BUSY_PERMILLE); 2]
     );
-    // They rest there.
-    loops[0].try_to_move();
+    // Nobody is at home elsewhere: whoever came for an offer would get nothing.
+    assert_eq!(peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10), None);
+    assert_eq!([0, 1].map(|index| loops[index].statistics.moved), [1, 1]);
+}
+
+#[test]
+fn two_loops_that_find_each_other_at_once_exchange_one_for_one() {
+    let (peers, mut loops, _clients) = two_loops();
     loops[0].even_out(1);
-    assert_eq!(ids(&loops[0]), [0, 3]);
+    loops[1].even_out(1);
+    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0], [2]]);
+    loops[1].take_messages();
+    loops[0].take_messages();
+    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 3], [2, 1]]);
+    assert_eq!([0, 1].map(|index| peers.connections(index)), [2, 2]);
+}
+
+#[test]
+fn what_cannot_be_given_back_is_owed_and_nothing_is_offered_meanwhile() {
+    let (peers, mut loops, _clients) = two_loops();
+    // It waits for its next turn, so it may not move.
+    loops[1].connections[1].again = true;
+    loops[0].even_out(1);
+    loops[1].take_messages();
+    assert_eq!(ids(&loops[1]), [2, 3, 1]);
+    let later = loops[1].alive + Duration::from_millis(50);
+    loops[1].count_load(later);
+    loops[1].connections[1].load.set_home(Some(0));
+    assert_eq!(peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10), None, "no second one for the same");
+    // It goes as soon as it may, though nobody gives one for it.
+    loops[1].connections[1].again = false;
+    loops[1].try_to_move();
+    loops[1].even_out(1);
+    loops[0].take_messages();
+    assert_eq!([ids(&loops[0]), ids(&loops[1])], [vec![0, 3], vec![2, 1]]);
+    assert_eq!([0, 1].map(|index| peers.connections(index)), [2, 2]);
+}
+
+#[test]
+fn nothing_goes_back_to_a_loop_that_has_ended() {
+    let (peers, mut loops, _clients) = two_loops();
+    loops[0].even_out(1);
+    peers.retire(0);
+    loops[1].take_messages();
+    assert_eq!(ids(&loops[1]), [2, 3, 1]);
+}
+
+#[test]
+fn a_loop_offers_no_connection_that_is_gone() {
+    let (peers, mut loops, _clients) = two_loops();
+    loops[1].close(1, Close::Peer);
+    assert_eq!(
+        peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10),
+        Some(None),
+        "only because there is less to do"
+    );
+    assert_eq!(peers.loop_on(1), Some(1));
+    loops[1].close(0, Close::Peer);
+    assert_eq!(peers.loop_on(1), None, "it may sleep now");
 }
 
 #[test]

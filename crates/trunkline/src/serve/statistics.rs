@@ -24,11 +24,12 @@ pub fn table(statistics: &Statistics) -> String {
     let sum =
         |of: fn(&server::statistics::LoopStatistics) -> u64| statistics.loops.iter().map(of).sum::<u64>();
     text.push_str(&format!(
-        "{} loops: {:.3} s of CPU, {} wakeups, {} stalls, {} connections ended by a bug of ours\n",
+        "{} loops: {:.3} s of CPU, {} wakeups, {} stalls, {} moves of connections, {} connections ended by a bug of ours\n",
         statistics.loops.len(),
         statistics.cpu_ns() as f64 / 1e9,
         sum(|one| one.wakeups),
         sum(|one| one.stalls),
+        sum(|one| one.moved),
         sum(|one| one.bugs),
     ));
     text
