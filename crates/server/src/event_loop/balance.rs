@@ -72,6 +72,8 @@ pub(super) struct Load {
     comes_on: Steady,
     /// The loop that runs there, if that is another one.
     home: Option<usize>,
+    /// That had no place for it when it last asked.
+    was_refused: bool,
     /// When it last went home.
     went_home: Option<Duration>,
     /// When it came to this loop from another one.
@@ -136,6 +138,7 @@ impl Load {
     fn find_home(&mut self, comes_on: Option<u32>, now: Duration, loop_on: impl Fn(u32) -> Option<usize>) {
         let rests = self.went_home.is_some_and(|then| now < then + HOME_FOR);
         self.home = self.comes_on.find(comes_on).filter(|_| !rests).and_then(loop_on);
+        self.was_refused = false;
     }
 
     /// Whether it is long enough here for its load to be known.
@@ -214,26 +217,26 @@ impl EventLoop {
     /// A connection that has had its turn, and of which nothing is here, goes home if another loop is that, or to a loop that
     /// has less to do even then. Only one of them: what the others are worth is counted anew before the next.
     pub(super) fn even_out(&mut self, key: usize) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let (load, home) = (connection.load.permille(), connection.load.home);
+        let Some(connection) = self.connections.get_mut(key) else { return };
         if !connection.load.is_busy() || self.deadline.is_some() || !connection.may_move() {
             return;
         }
-        self.balance.trials_left -= 1;
-        let bound = self.connections_max();
-        if let Some(home) = home
-            && let Some(exchange) = self.peers.take_place_at_home(self.index, home, load, bound)
-        {
-            self.balance.trials_left = 0;
-            self.move_home(home, key, exchange);
-            return;
+        let (load, bound) = (connection.load.permille(), self.group.limits.of_loop(self.peers.len()));
+        if let Some(home) = connection.load.home.filter(|_| !connection.load.was_refused) {
+            self.balance.trials_left -= 1;
+            if let Some(exchange) = self.peers.take_place_at_home(self.index, home, load, bound) {
+                self.balance.trials_left = 0;
+                self.move_home(home, key, exchange);
+                return;
+            }
+            connection.load.was_refused = true;
         }
         // For a moment after a count whoever is not at home here comes first.
-        let others_first = home.is_none() && self.balance.has_homeless;
-        let waits = others_first && self.alive < self.balance.since + HOMELESS_FIRST;
-        if waits || !connection.load.is_known(self.alive) {
+        let waits = self.balance.has_homeless && self.alive < self.balance.since + HOMELESS_FIRST;
+        if waits || !connection.load.is_known(self.alive) || !self.balance.is_trying() {
             return;
         }
+        self.balance.trials_left -= 1;
         if let Some(place) = self.peers.take_place_from(self.index, load, load, bound) {
             self.balance.trials_left = 0;
             self.move_to(place, key, None);
@@ -245,12 +248,19 @@ impl EventLoop {
         if let Some(connection) = self.connections.get_mut(key) {
             connection.load.went_home = Some(self.alive);
         }
+        if exchange.is_none() {
+            self.balance.owes_until = Duration::ZERO;
+        }
         self.move_to(home, key, exchange);
     }
 
     /// Another loop gave a connection for what was offered, which is at home there.
     fn give_back(&mut self, offer: Offer) {
         let Offer { home, permille } = offer;
+        if self.peers.load(self.index) <= self.peers.load(home) {
+            // One of here has gone there meanwhile.
+            return;
+        }
         let mut found = None;
         if self.deadline.is_none() && self.peers.connections(home) < self.connections_max() {
             let all = self.connections.iter().map(|(key, connection)| (key, connection, &connection.load));
@@ -395,8 +405,21 @@ impl Load {
 
 #[cfg(test)]
 impl EventLoop {
-    pub(super) const fn try_to_move(&mut self) {
+    /// What comes after the first turn after a count.
+    pub(super) fn try_to_move(&mut self, key: usize) {
+        self.balance.since = self.alive;
+        self.try_to_even_out(key);
+    }
+
+    /// What comes after a turn later on.
+    pub(super) fn try_to_even_out(&mut self, key: usize) {
         (self.balance.trials_left, self.balance.has_homeless) = (EVEN_OUT_TRIALS, true);
+        self.even_out(key);
+        self.balance.trials_left = 0;
+    }
+
+    pub(super) fn owes(&self) -> bool {
+        self.alive < self.balance.owes_until
     }
 }
 

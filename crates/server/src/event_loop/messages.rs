@@ -376,8 +376,8 @@ impl Peers {
         connections_max: usize,
     ) -> Option<Option<Offer>> {
         let (own, inbox) = (self.inboxes.get(from)?, self.inboxes.get(home)?);
-        // Both are held until it is settled, in the same order by everybody: of two loops that find each other at once, one
-        // gives and the other gives back.
+        // Both are held until it is settled, in the same order by everybody, so that two loops that find each other at once
+        // don't both take what the other offers.
         let (mut own_offer, mut offer);
         if from < home {
             own_offer = own.offer();
@@ -399,8 +399,9 @@ impl Peers {
         if left.abs_diff(there) > difference.max(BUSY_PERMILLE) {
             return None;
         }
+        *own_offer = None;
         if back.is_some() {
-            (*own_offer, *offer) = (None, None);
+            *offer = None;
         }
         self.hand_over(from, home, permille);
         drop((own_offer, offer));

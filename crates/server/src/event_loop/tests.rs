@@ -266,8 +266,8 @@ fn a_connection_goes_home_where_loops_have_as_much_to_do_then() {
     assert_eq!(peers.loop_on(0), None);
 }
 
-/// Two loops with two busy connections each, 0 and 1, 2 and 3: the first of each is at home, the second on the other loop.
-fn two_loops() -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
+/// Two loops with so many busy connections each: the first of each is at home, the others on the other loop.
+fn two_loops(each: usize) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
     let group = group();
     let (pollers, peers) = peers(2);
     let peers = Arc::new(peers);
@@ -278,10 +278,10 @@ fn two_loops() -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
         let (group, off_loop) = (Arc::clone(&group), Arc::clone(&off_loop));
         let (poller, busy) = (pollers.next().unwrap(), BusyPoll::new(Duration::ZERO));
         let mut own = EventLoop::new(index, Arc::clone(&group), Arc::clone(&peers), off_loop, poller, busy);
-        for id in [index as u64 * 2, index as u64 * 2 + 1] {
-            let (mut connection, client) = connected(&group, id);
+        for number in 0..each {
+            let (mut connection, client) = connected(&group, (index * each + number) as u64);
             let load = connection.load.begin();
-            connection.load.set_home((id % 2 == 1).then_some(1 - index));
+            connection.load.set_home((number > 0).then_some(1 - index));
             let entry = own.connections.vacant_entry();
             connection.register(&own.poller, entry.key() as u64).unwrap();
             entry.insert(connection);
@@ -291,81 +291,95 @@ fn two_loops() -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
         }
         let offer = Offer { home: 1 - index, permille: BUSY_PERMILLE };
         peers.offer(index, u32::try_from(index).ok(), Some(offer));
-        own.try_to_move();
         own
     });
     (peers, loops, clients)
 }
 
 fn ids(of: &EventLoop) -> Vec<u64> {
-    of.connections.iter().map(|(_, connection)| connection.client.id).collect()
+    let mut ids: Vec<_> = of.connections.iter().map(|(_, connection)| connection.client.id).collect();
+    ids.sort_unstable();
+    ids
 }
 
 #[test]
 fn two_loops_exchange_connections_that_are_at_home_on_each_other() {
-    let (peers, mut loops, _clients) = two_loops();
-    loops[0].even_out(0);
+    let (peers, mut loops, _clients) = two_loops(2);
+    loops[0].try_to_move(0);
     assert_eq!(ids(&loops[0]), [0, 1], "that one is at home");
-    loops[0].even_out(1);
+    loops[0].try_to_move(1);
     assert_eq!(ids(&loops[0]), [0]);
     loops[1].take_messages();
-    assert_eq!(ids(&loops[1]), [2, 1], "it has given one back");
+    assert_eq!(ids(&loops[1]), [1, 2], "it has given one back");
     loops[0].take_messages();
     assert_eq!(ids(&loops[0]), [0, 3]);
     assert_eq!(
         [0, 1].map(|index| (peers.connections(index), peers.load(index))),
         [(2, 2 * BUSY_PERMILLE); 2]
     );
-    // Nobody is at home elsewhere: whoever came for an offer would get nothing.
-    assert_eq!(peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10), None);
-    assert_eq!([0, 1].map(|index| loops[index].statistics.moved), [1, 1]);
+    assert_eq!([0, 1].map(|index| (loops[index].statistics.moved, loops[index].owes())), [(1, false); 2]);
+    assert_eq!(
+        peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10),
+        None,
+        "both have taken back what they offered"
+    );
 }
 
 #[test]
 fn two_loops_that_find_each_other_at_once_exchange_one_for_one() {
-    let (peers, mut loops, _clients) = two_loops();
-    loops[0].even_out(1);
-    loops[1].even_out(1);
-    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0], [2]]);
+    let (peers, mut loops, _clients) = two_loops(3);
+    loops[0].try_to_move(1);
+    loops[1].try_to_move(1);
+    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 2], [3, 5]]);
     loops[1].take_messages();
     loops[0].take_messages();
-    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 3], [2, 1]]);
-    assert_eq!([0, 1].map(|index| peers.connections(index)), [2, 2]);
+    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 2, 4], [1, 3, 5]]);
+    assert_eq!([0, 1].map(|index| (peers.connections(index), loops[index].owes())), [(3, false); 2]);
 }
 
 #[test]
-fn what_cannot_be_given_back_is_owed_and_nothing_is_offered_meanwhile() {
-    let (peers, mut loops, _clients) = two_loops();
-    // It waits for its next turn, so it may not move.
+fn what_cannot_be_given_back_is_owed_until_it_may_move() {
+    let (peers, mut loops, _clients) = two_loops(2);
+    // It waits for its next turn.
     loops[1].connections[1].again = true;
-    loops[0].even_out(1);
+    loops[0].try_to_move(1);
     loops[1].take_messages();
-    assert_eq!(ids(&loops[1]), [2, 3, 1]);
-    let later = loops[1].alive + Duration::from_millis(50);
-    loops[1].count_load(later);
-    loops[1].connections[1].load.set_home(Some(0));
-    assert_eq!(peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10), None, "no second one for the same");
-    // It goes as soon as it may, though nobody gives one for it.
+    assert_eq!(ids(&loops[1]), [1, 2, 3]);
+    assert!(loops[1].owes());
     loops[1].connections[1].again = false;
-    loops[1].try_to_move();
-    loops[1].even_out(1);
+    loops[1].try_to_move(1);
     loops[0].take_messages();
-    assert_eq!([ids(&loops[0]), ids(&loops[1])], [vec![0, 3], vec![2, 1]]);
-    assert_eq!([0, 1].map(|index| peers.connections(index)), [2, 2]);
+    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 3], [1, 2]]);
+    assert_eq!([0, 1].map(|index| (peers.connections(index), loops[index].owes())), [(2, false); 2]);
+}
+
+#[test]
+fn whoever_is_refused_at_home_does_not_keep_others_from_being_evened_out() {
+    let (peers, mut loops, _clients) = two_loops(2);
+    // Its home has more to do already.
+    peers.offer(1, None, None);
+    peers.add_load(1, 5 * BUSY_PERMILLE);
+    loops[0].try_to_move(1);
+    assert_eq!(ids(&loops[0]), [0, 1]);
+    // Once the others' time has come, whoever is at home here goes where there is less to do.
+    peers.take_load(1, 7 * BUSY_PERMILLE);
+    loops[0].alive += Duration::from_millis(50);
+    loops[0].try_to_even_out(0);
+    assert_eq!(ids(&loops[0]), [1]);
 }
 
 #[test]
 fn nothing_goes_back_to_a_loop_that_has_ended() {
-    let (peers, mut loops, _clients) = two_loops();
-    loops[0].even_out(1);
+    let (peers, mut loops, _clients) = two_loops(2);
+    loops[0].try_to_move(1);
     peers.retire(0);
     loops[1].take_messages();
-    assert_eq!(ids(&loops[1]), [2, 3, 1]);
+    assert_eq!(ids(&loops[1]), [1, 2, 3]);
 }
 
 #[test]
 fn a_loop_offers_no_connection_that_is_gone() {
-    let (peers, mut loops, _clients) = two_loops();
+    let (peers, mut loops, _clients) = two_loops(2);
     loops[1].close(1, Close::Peer);
     assert_eq!(
         peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10),
