@@ -32,6 +32,8 @@ const COUNT_LOAD: Duration = Duration::from_millis(100);
 const COUNT_EACH: Duration = Duration::from_micros(100);
 /// After a count so many turns look whether theirs is to go to another loop.
 const EVEN_OUT_TRIALS: u32 = 16;
+/// For so long after it only those that are at home elsewhere go.
+const HOMELESS_FIRST: Duration = Duration::from_millis(10);
 /// After one has become busy it is counted this often,
 const COUNT_SOON: Duration = Duration::from_millis(20);
 /// so many times, to bring each home soon.
@@ -50,9 +52,6 @@ impl Steady {
     }
 }
 
-/// For so long after a count only those that are at home elsewhere go.
-const HOMELESS_FIRST: Duration = Duration::from_millis(10);
-
 /// How much a connection loads its loop.
 #[derive(Debug, Default)]
 pub(super) struct Load {
@@ -68,7 +67,7 @@ pub(super) struct Load {
     turn_bytes_mean: usize,
     /// When it last had a turn that moved something.
     turn_at: Duration,
-    /// Where what its client sends comes in.
+    /// Where packets of its client come in.
     comes_on: Steady,
     /// The loop that runs there, if that is another one.
     home: Option<usize>,
@@ -134,7 +133,7 @@ impl Load {
         self.comes_on.0.is_none()
     }
 
-    /// What its client sends comes in on this processor.
+    /// Packets of its client come in on this processor.
     fn find_home(&mut self, comes_on: Option<u32>, now: Duration, loop_on: impl Fn(u32) -> Option<usize>) {
         let rests = self.went_home.is_some_and(|then| now < then + HOME_FOR);
         self.home = self.comes_on.find(comes_on).filter(|_| !rests).and_then(loop_on);
@@ -164,6 +163,7 @@ pub(super) struct Balance {
     has_homeless: bool,
     /// It has taken a connection for one that could not be given back; until then it offers none.
     owes_until: Duration,
+    /// On which processor the loop runs.
     runs_on: Steady,
 }
 
@@ -217,11 +217,12 @@ impl EventLoop {
     /// A connection that has had its turn, and of which nothing is here, goes home if another loop is that, or to a loop that
     /// has less to do even then. Only one of them: what the others are worth is counted anew before the next.
     pub(super) fn even_out(&mut self, key: usize) {
+        let bound = self.connections_max();
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !connection.load.is_busy() || self.deadline.is_some() || !connection.may_move() {
             return;
         }
-        let (load, bound) = (connection.load.permille(), self.group.limits.of_loop(self.peers.len()));
+        let load = connection.load.permille();
         if let Some(home) = connection.load.home.filter(|_| !connection.load.was_refused) {
             self.balance.trials_left -= 1;
             if let Some(exchange) = self.peers.take_place_at_home(self.index, home, load, bound) {
@@ -281,7 +282,7 @@ impl EventLoop {
         }
     }
 
-    /// Counts anew how much each connection loads the loop, and where its client's calls come in.
+    /// Counts anew how much each connection loads the loop, and where packets of its client come in.
     pub(super) fn count_load(&mut self, now: Duration) {
         let over = now.saturating_sub(self.balance.since);
         self.balance.since = now;
