@@ -38,7 +38,7 @@ use crate::shard::ShardStatistics;
 use crate::statistics::{PathCounters, Replays};
 
 use lines::line_to;
-pub(crate) use lines::{FIRST_LINE_TOKEN, Line};
+pub(crate) use lines::{FIRST_LINE_TOKEN, Line, RECEIVE_BUDGET_BYTES};
 use probes::Probe;
 use stable::Groups;
 
@@ -97,6 +97,8 @@ pub(crate) struct Core {
     pub table: Table,
     pub now: Duration,
     finished: Vec<(Owner, Done)>,
+    /// Bytes of READs that are to be handed out.
+    landed: usize,
     /// Calls that an answer has put back to be sent: the rest of short writes, and the like.
     again: Vec<CallKey>,
     /// Calls to be sent again at a time.
@@ -128,6 +130,8 @@ pub(crate) struct Engine {
     oldest: Vec<Option<Duration>>,
     /// Calls whose data have not all left on the connection that is received from.
     unsent: Vec<CallKey>,
+    /// Connections that more is received from once what has come is handed out, in order.
+    paused: VecDeque<ConnId>,
     scratch: Scratch,
     /// The credential of the call that is being sent, where it names its caller.
     caller_credential: Vec<u8>,
@@ -159,6 +163,7 @@ impl Engine {
             table,
             now,
             finished: Vec::new(),
+            landed: 0,
             again: Vec::new(),
             delayed: Vec::new(),
             groups: Groups::default(),
@@ -179,6 +184,7 @@ impl Engine {
             spare_keys: Vec::new(),
             oldest: Vec::new(),
             unsent: Vec::new(),
+            paused: VecDeque::new(),
             scratch: Scratch::new(),
             caller_credential: Vec::new(),
             dirty: Vec::new(),
@@ -350,10 +356,14 @@ impl Engine {
     /// Finished operations since the last time; `into` is reused.
     pub(crate) fn take_finished(&mut self, into: &mut Vec<(Owner, Done)>) {
         std::mem::swap(&mut self.core.finished, into);
+        self.core.landed = 0;
     }
 
     /// How long the loop may wait.
     pub(crate) fn wait_time(&self) -> Duration {
+        if !self.paused.is_empty() {
+            return Duration::ZERO;
+        }
         let due = self.core.table.next_wake().unwrap_or(self.next_tick).min(self.next_tick);
         due.saturating_sub(self.core.now)
     }

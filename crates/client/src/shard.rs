@@ -17,7 +17,7 @@ use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller, Waker};
 
 use crate::call::{Caller, Done, Op, Owner};
-use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
+use crate::engine::{Engine, FIRST_LINE_TOKEN, RECEIVE_BUDGET_BYTES, Setup};
 use crate::slot::{Pending, Promise};
 use crate::statistics::{PathCounters, Replays};
 
@@ -367,10 +367,17 @@ impl Driver {
     /// Sending comes last: the calls that follow finished ones leave with the COMMITs that the same answers have led
     /// to, and both ends are spared a send, a wake-up and a receive.
     fn work(&mut self) {
+        let mut receives = RECEIVE_BUDGET_BYTES;
         loop {
             self.engine.settle();
             self.engine.take_finished(&mut self.finished);
             if self.finished.is_empty() {
+                if receives > 0
+                    && let Some(bytes) = self.engine.resume()
+                {
+                    receives = receives.saturating_sub(bytes);
+                    continue;
+                }
                 if self.engine.flush() {
                     continue;
                 }

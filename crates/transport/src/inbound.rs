@@ -14,6 +14,8 @@ use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Landing, Place, Sink, Slice
 
 /// Bytes taken along after a payload: a few heads. More of it would be payload that must be copied.
 const AFTER_PAYLOAD_BYTES: usize = 2048;
+/// Memory that a connection keeps for what follows a payload while its owner has that.
+const UNPARSED_KEPT_BYTES: usize = 2 * AFTER_PAYLOAD_BYTES;
 /// Scratch memory of a loop: 15 calls of 4 KiB WRITE, or 500 of READ, in one receive. With more of it, what is copied
 /// out of the socket is no longer in the processor's nearest caches when it is copied on from here
 /// (docs/PERFORMANCE.md).
@@ -93,8 +95,8 @@ pub(crate) struct Inbound<L> {
     state: State<L>,
     partial: Vec<u8>,
     record_bytes_max: usize,
-    /// `partial` holds records that were received while the sink wanted no more.
-    unparsed: bool,
+    /// Received while the sink wanted no more, from the beginning of a record on.
+    unparsed: Vec<u8>,
     /// The last record was long: receive little more than a head at a time.
     long_records: bool,
 }
@@ -105,7 +107,7 @@ impl<L: Landing> Inbound<L> {
             state: State::Head,
             partial: Vec::new(),
             record_bytes_max,
-            unparsed: false,
+            unparsed: Vec::new(),
             long_records: false,
         }
     }
@@ -126,7 +128,7 @@ impl<L: Landing> Inbound<L> {
     pub(crate) fn held_bytes(&self) -> usize {
         let fragments =
             if let State::Fragments(assembler) = &self.state { assembler.held_bytes() } else { 0 };
-        self.partial.capacity() + fragments
+        self.partial.capacity() + self.unparsed.capacity() + fragments
     }
 
     /// Bytes that have come of a record that is not complete, wherever they are.
@@ -137,7 +139,7 @@ impl<L: Landing> Inbound<L> {
             State::Fragments(assembler) => assembler.held_bytes(),
             State::Head | State::Whole(_) => 0,
         };
-        self.partial.len() + elsewhere
+        self.partial.len() + self.unparsed.len() + elsewhere
     }
 
     /// Memory that a payload is being received into.
@@ -150,7 +152,7 @@ impl<L: Landing> Inbound<L> {
 
     /// Whether part of a record has come.
     pub(crate) fn within_record(&self) -> bool {
-        !matches!(self.state, State::Head) || !self.partial.is_empty()
+        !matches!(self.state, State::Head) || !self.partial.is_empty() || !self.unparsed.is_empty()
     }
 
     pub(crate) fn receive(
@@ -161,10 +163,13 @@ impl<L: Landing> Inbound<L> {
         budget_bytes: usize,
     ) -> Result<Received, Error> {
         let mut received = Received::default();
-        if self.unparsed {
-            self.unparsed = false;
-            let held = std::mem::take(&mut self.partial);
+        if !self.unparsed.is_empty() {
+            let mut held = std::mem::take(&mut self.unparsed);
             self.parse(&held, sink)?;
+            if self.unparsed.is_empty() && held.capacity() <= UNPARSED_KEPT_BYTES {
+                held.clear();
+                self.unparsed = held;
+            }
         }
         while sink.wants_more() {
             sink.receiving();
@@ -330,8 +335,7 @@ impl<L: Landing> Inbound<L> {
                 return Ok(());
             }
             if !sink.wants_more() && matches!(self.state, State::Head) {
-                self.partial.extend_from_slice(rest);
-                self.unparsed = true;
+                self.unparsed.extend_from_slice(rest);
                 return Ok(());
             }
         }

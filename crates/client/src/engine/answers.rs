@@ -19,6 +19,8 @@ pub(super) struct Answers<'a> {
     pub conn: ConnId,
     /// Calls whose data have not all left on this connection: an answer to one of them is a forgery.
     pub unsent: Vec<CallKey>,
+    /// After so many bytes of READs their owners have them before there are more.
+    pub landed_max: usize,
     /// The peer broke the protocol; the connection is of no more use.
     pub broken: Option<String>,
     /// How the proof of where this connection leads ended.
@@ -168,6 +170,7 @@ impl Sink for Answers<'_> {
 
     fn landed(&mut self, head: &[u8], landing: ReadLanding, _tail: &[u8]) {
         let key = landing.key;
+        self.core.landed += landing.len;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
         if let Body::Read { buffer, .. } = &mut call.body {
             *buffer = landing.buffer;
@@ -185,7 +188,7 @@ impl Sink for Answers<'_> {
     }
 
     fn wants_more(&self) -> bool {
-        self.broken.is_none()
+        self.broken.is_none() && self.core.landed < self.landed_max
     }
 }
 
@@ -235,6 +238,7 @@ impl Core {
             return Err(format!("{} bytes for a READ of {}", data.len(), buffer.len()));
         };
         target.copy_from_slice(data);
+        self.landed += data.len();
         self.finish(key, Ok(Answer::Read { count: success.count, eof: success.eof }));
         Ok(())
     }

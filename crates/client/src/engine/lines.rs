@@ -21,8 +21,11 @@ use crate::options::Proto;
 pub(crate) const FIRST_LINE_TOKEN: u64 = 1;
 /// The longest reply: the largest read, and room for what stands around it.
 const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
-/// Bytes taken from one connection before the next has its turn.
-const RECEIVE_BUDGET_BYTES: usize = 4 << 20;
+/// Bytes taken from one connection before the next has its turn, and in one round of the loop.
+pub(crate) const RECEIVE_BUDGET_BYTES: usize = 4 << 20;
+/// After so many bytes of READs their owners have them, and may give the buffers for the next, before more is received: the copy
+/// out of the socket then goes to memory that the nearest caches hold.
+const LANDED_BYTES_MAX: usize = 64 << 10;
 /// Silence after which the system probes an idle connection.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// Sent bytes that stay unacknowledged this long break the connection.
@@ -147,7 +150,11 @@ impl Engine {
             Some(State::Connecting(_)) => self.connect_ended(conn),
             Some(State::Open(_)) => {
                 if event.readable {
-                    self.receive(conn);
+                    if self.core.landed < LANDED_BYTES_MAX {
+                        self.receive(conn);
+                    } else {
+                        self.pause(conn);
+                    }
                 }
                 if event.writable {
                     self.mark_dirty(conn);
@@ -195,26 +202,51 @@ impl Engine {
         self.mark_dirty(conn);
     }
 
-    /// Receives what waits on a connection.
-    fn receive(&mut self, conn: ConnId) {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        let State::Open(stream) = &mut line.state else { return };
+    /// More is received from a connection once what has come is handed out.
+    fn pause(&mut self, conn: ConnId) {
+        if !self.paused.contains(&conn) {
+            self.paused.push_back(conn);
+        }
+    }
+
+    /// Goes on with a connection that was paused, if there is one; the bytes that it has brought.
+    pub(crate) fn resume(&mut self) -> Option<usize> {
+        self.paused.pop_front().map(|conn| self.receive(conn))
+    }
+
+    /// Receives what waits on a connection, as far as it may be handed out at once; how many bytes.
+    fn receive(&mut self, conn: ConnId) -> usize {
+        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return 0 };
+        let State::Open(stream) = &mut line.state else { return 0 };
         let mut unsent = std::mem::take(&mut self.unsent);
         unsent.clear();
         unsent.extend(stream.unsent());
-        let mut answers = Answers { core: &mut self.core, conn, unsent, broken: None, proved: None };
+        let mut answers = Answers {
+            core: &mut self.core,
+            conn,
+            unsent,
+            landed_max: LANDED_BYTES_MAX,
+            broken: None,
+            proved: None,
+        };
         let outcome = stream.receive(&mut self.scratch, &mut answers, RECEIVE_BUDGET_BYTES);
         let (broken, proved) = (answers.broken.take(), answers.proved.take());
         self.unsent = answers.unsent;
         match outcome {
-            Ok(received) => line.received_bytes += received.bytes as u64,
+            Ok(received) => {
+                line.received_bytes += received.bytes as u64;
+                if self.core.landed >= LANDED_BYTES_MAX {
+                    self.pause(conn);
+                }
+                self.heard(conn, broken, proved);
+                received.bytes
+            }
             Err(error) => {
                 tracing::debug!(address = ?line.remote, %error, "connection ended");
                 self.line_down(conn);
-                return;
+                0
             }
         }
-        self.heard(conn, broken, proved);
     }
 
     /// What the answers on a connection have said of the connection itself.
@@ -273,6 +305,7 @@ impl Engine {
             State::Closed | State::Connecting(_) => {}
         }
         self.dirty.retain(|dirty| *dirty != conn);
+        self.paused.retain(|paused| *paused != conn);
         // The proof of a connection that is gone is of no use to another.
         let proofs: Vec<CallKey> = self
             .core

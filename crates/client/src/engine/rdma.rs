@@ -68,8 +68,14 @@ impl Engine {
         let State::Rdma(requester) = &mut line.state else { return };
         let was_open = requester.is_open();
         // What arrived before the connection ended counts.
-        let mut answers =
-            Answers { core: &mut self.core, conn, unsent: Vec::new(), broken: None, proved: None };
+        let mut answers = Answers {
+            core: &mut self.core,
+            conn,
+            unsent: Vec::new(),
+            landed_max: usize::MAX,
+            broken: None,
+            proved: None,
+        };
         let outcome = requester.advance(&self.poller, token(conn), &mut answers);
         for (xid, error) in requester.take_refused() {
             answers.refused_on_the_way(rpc::Xid(xid), error.to_string());

@@ -1,0 +1,86 @@
+//! Into which buffers READs are answered: where their owner gives each back at once, one is enough, and stays in the caches.
+
+#[path = "support/fake.rs"]
+mod fake;
+
+use std::collections::HashSet;
+use std::sync::mpsc::{Sender, channel};
+
+use client::{Answer, Done, FileRef, Io, Op, Task};
+use fake::{Fake, PATIENCE, file, read_results, reply_record};
+
+const READS: u64 = 12;
+
+/// READs, the first of them at once, and another one with the buffer of each that has ended.
+struct Reads {
+    file: FileRef,
+    len: usize,
+    in_flight: u64,
+    submitted: u64,
+    ended: Sender<(u64, Vec<u8>, usize)>,
+}
+
+impl Reads {
+    fn submit(&mut self, io: &mut Io<'_>, buffer: Vec<u8>) {
+        let offset = self.submitted * self.len as u64;
+        io.submit(Op::Read { file: self.file, offset, buffer }, self.submitted);
+        self.submitted += 1;
+        self.in_flight += 1;
+    }
+}
+
+impl Task for Reads {
+    fn start(&mut self, io: &mut Io<'_>) {
+        (0..READS).for_each(|_| self.submit(io, vec![0; self.len]));
+    }
+
+    fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done) {
+        self.in_flight -= 1;
+        assert!(matches!(done.result, Ok(Answer::Read { .. })), "{:?}", done.result);
+        self.ended.send((token, done.buffer.clone(), done.buffer.as_ptr().addr())).unwrap();
+        if self.submitted < 2 * READS {
+            self.submit(io, done.buffer);
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.in_flight == 0
+    }
+}
+
+/// Answers as many READs as are waited for, all at once.
+fn answer_together(fake: &Fake) {
+    let calls: Vec<_> = (0..READS).map(|_| fake.next()).collect();
+    let answers = calls.iter().map(|call| {
+        let read = call.read();
+        let number = u8::try_from(read.offset / u64::from(read.count)).unwrap();
+        reply_record(call.xid, &read_results(&vec![number; read.count as usize]))
+    });
+    calls[0].raw(&answers.collect::<Vec<_>>().concat());
+}
+
+#[test]
+fn answers_that_come_together_take_one_buffer_where_each_is_given_back() {
+    for len in [16 << 10, 64 << 10, 1 << 20] {
+        let fake = Fake::start(1);
+        let mount = fake.mount();
+        let (ended, all_ended) = channel();
+        let reads = Reads { file: file(&mount), len, in_flight: 0, submitted: 0, ended };
+        mount.spawn(0, Box::new(reads));
+        for round in 0..2 {
+            answer_together(&fake);
+            let mut places = HashSet::new();
+            for number in READS * round..READS * (round + 1) {
+                let (token, buffer, place) = all_ended.recv_timeout(PATIENCE).unwrap();
+                assert_eq!(token, number);
+                assert!(buffer == vec![u8::try_from(number).unwrap(); len], "READ {number} of {len} bytes");
+                places.insert(place);
+            }
+            if round == 0 {
+                // What comes together and is handed out together is 64 KiB at most.
+                let most = ((64 << 10) / len).max(1);
+                assert!(places.len() <= most, "{len} bytes: {} buffers for {READS} answers", places.len());
+            }
+        }
+    }
+}
