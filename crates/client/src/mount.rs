@@ -118,7 +118,7 @@ impl Mount {
         let mut shards = Vec::new();
         for (index, connections) in by_loop.into_iter().enumerate() {
             // Each loop is a client of its own to the server's reply cache: it has an xid space of its own.
-            let loop_identity = crate::random_u64();
+            let loop_identity = rpc::replay::id_of_loop(crate::random_u64(), index);
             let setup = Setup {
                 table: paths::Config {
                     paths: route.paths.iter().map(|end| PathSpec { node: end.node }).collect(),

@@ -30,6 +30,15 @@ impl Client {
         Self { id, node, peer, local, exports, admitted, identities: IdentityCache::default(), window: None }
     }
 
+    /// Which of its loops it says this is, where it runs on this machine and is one of our own.
+    pub fn local_loop(&self) -> Option<usize> {
+        let peer = self.peer.ip().to_canonical();
+        if !peer.is_loopback() && peer != self.local.ip().to_canonical() {
+            return None;
+        }
+        self.identities.current()?.client_id.map(rpc::replay::loop_of)
+    }
+
     /// The exports or their rules have changed.
     pub fn readmit(&mut self, exports: &Arc<Exports>) {
         self.exports = Arc::clone(exports);

@@ -1,5 +1,6 @@
 //! Threads of this process: what the system says of one, and how it treats one.
 
+use rustix::thread::CpuSet;
 use std::io;
 use std::time::Duration;
 
@@ -52,6 +53,22 @@ impl Turns {
     }
 }
 
+/// Moves the thread that calls to a processor; the system may move it on from there.
+///
+/// # Errors
+/// When it may not run there, or the system refuses.
+pub fn hop_to(processor: u32) -> io::Result<()> {
+    let may_run_on = rustix::thread::sched_getaffinity(None)?;
+    let processor = usize::try_from(processor).unwrap_or(usize::MAX);
+    if processor >= CpuSet::MAX_CPU || !may_run_on.is_set(processor) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut there = CpuSet::new();
+    there.set(processor);
+    rustix::thread::sched_setaffinity(None, &there)?;
+    Ok(rustix::thread::sched_setaffinity(None, &may_run_on)?)
+}
+
 /// Sets the policy of the thread that calls, to one that has no priorities.
 #[allow(unsafe_code)]
 fn set_policy(policy: i32) -> io::Result<()> {
@@ -67,6 +84,21 @@ fn set_policy(policy: i32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_hops_to_where_it_may_run_and_may_run_on_from_there() {
+        let before = rustix::thread::sched_getaffinity(None).unwrap();
+        let may = |processor: &u32| before.is_set(usize::try_from(*processor).unwrap());
+        let all = 0..u32::try_from(CpuSet::MAX_CPU).unwrap();
+        for processor in all.clone().filter(may) {
+            hop_to(processor).unwrap();
+            assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
+        }
+        for processor in all.filter(|processor| !may(processor)).take(1).chain([u32::MAX]) {
+            assert_eq!(hop_to(processor).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+        assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
+    }
 
     /// The policy of the thread that asks, by the system's number. proc_pid_stat(5)
     fn policy() -> i32 {

@@ -1,7 +1,7 @@
 //! How a server knows our own clients.
 //!
-//! Our client draws 64 random bits for each mount and shows them in AUTH_SYS: in hexadecimal in the machine
-//! name, and the lower half once more as the stamp. A foreign client whose machine is named like that by
+//! Each loop of our client draws 56 random bits, and 8 say which of its loops it is. It shows them in AUTH_SYS: in hexadecimal
+//! in the machine name, and the lower half once more as the stamp. A foreign client whose machine is named like that by
 //! accident fails the second test. This is a mark, not a proof: AUTH_SYS proves nothing, so a server looks for
 //! it only after the export let the caller's address in.
 
@@ -11,6 +11,7 @@ use crate::auth::{AUTH_SYS, AuthSys, MACHINE_BYTES_MAX};
 
 const PREFIX: &[u8; 10] = b"trunkline-";
 const DIGITS: usize = 16;
+const LOOP_MASK: u64 = 0xff;
 
 /// Bytes of the machine name that marks our clients.
 pub const MACHINE_NAME_BYTES: usize = PREFIX.len() + DIGITS;
@@ -26,6 +27,18 @@ pub fn machine_name(id: u64) -> [u8; MACHINE_NAME_BYTES] {
         *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
     }
     name
+}
+
+/// The id of a client's loop, from random bits.
+#[must_use]
+pub const fn id_of_loop(random: u64, index: usize) -> u64 {
+    random & !LOOP_MASK | index as u64 & LOOP_MASK
+}
+
+/// Which of a client's loops has this id: of more than 256 the remainder.
+#[must_use]
+pub const fn loop_of(id: u64) -> usize {
+    (id & LOOP_MASK) as usize
 }
 
 /// The id of our client that wrote this credential, or none: it is another's.
@@ -79,6 +92,15 @@ mod tests {
         assert_eq!(client_id(&sys(0x89ab_cdef, b"trunkline-0123456789abcdef0")), None, "longer");
         assert_eq!(client_id(&sys(0, b"trunkline-")), None, "shorter");
         assert_eq!(client_id(&sys(0, b"")), None);
+    }
+
+    #[test]
+    fn an_id_tells_the_loop_and_is_random_besides() {
+        assert_eq!(id_of_loop(u64::MAX, 3), u64::MAX - 0xff + 3);
+        assert_eq!(
+            [0, 3, 255, 256].map(|index| loop_of(id_of_loop(0x0123_4567_89ab_cdef, index))),
+            [0, 3, 255, 0]
+        );
     }
 
     proptest! {

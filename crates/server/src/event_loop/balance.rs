@@ -5,10 +5,11 @@
 //! much of their time each takes, and one that has more to do than another hands a connection on between two of its turns.
 //! Of two loops that have no time left, the one with fewer connections has more for another.
 //!
-//! Where loops have as much to do, a connection goes home: to the loop that runs on the processor where packets of its
-//! client come in, in exchange for another if need be. What one processor has received another one would have to fetch
-//! from it; and on one machine a client's thread and a loop that serve each other alone are put on one processor by the
-//! scheduler, where neither waits for the other to be woken elsewhere.
+//! Where loops have as much to do, a connection goes home, in exchange for another if need be: to the loop that runs on the
+//! processor where packets of its client come in, as what one processor has received another one would have to fetch from it.
+//! Of our own clients on this machine, which tell their loops apart, each loop's connections go to one of ours: a client's
+//! thread and a loop that serve each other alone are put on one processor by the scheduler, where neither waits for the other
+//! to be woken elsewhere, and that is not to be seen from where packets come in before it is so.
 
 use super::EventLoop;
 use super::connection::{Close, Connection};
@@ -16,8 +17,10 @@ use super::messages::{Message, Moving, Offer};
 use crate::clock;
 use crate::group::Node;
 use rustix::net::sockopt::socket_incoming_cpu;
+use std::collections::VecDeque;
 use std::time::Duration;
 use transport::poll::Interest;
+use transport::threads::hop_to;
 
 /// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is,
 const LIGHT_TURN_BYTES: usize = 48 << 10;
@@ -38,6 +41,10 @@ const HOMELESS_FIRST: Duration = Duration::from_millis(10);
 const COUNT_SOON: Duration = Duration::from_millis(20);
 /// so many times, to bring each home soon.
 const SOON_COUNTS: u32 = 10;
+/// A loop that has hopped stays there for so long, and for twice as long each time that it was moved away again,
+const HOP_REST: Duration = Duration::from_millis(40);
+/// up to this.
+const HOP_REST_MAX: Duration = Duration::from_secs(2);
 /// A connection that went home goes to no other home for so long, wherever threads are put meanwhile.
 const HOME_FOR: Duration = Duration::from_secs(1);
 
@@ -49,6 +56,38 @@ impl Steady {
     fn find(&mut self, processor: Option<u32>) -> Option<u32> {
         let before = std::mem::replace(&mut self.0, processor);
         processor.filter(|_| before == processor)
+    }
+}
+
+/// How often a loop moves itself to another processor.
+#[derive(Debug)]
+struct Hops {
+    /// It stays until then,
+    next: Duration,
+    /// and after the next one for so long.
+    rest: Duration,
+}
+
+impl Default for Hops {
+    fn default() -> Self {
+        Self { next: Duration::ZERO, rest: HOP_REST }
+    }
+}
+
+impl Hops {
+    /// Whether it may; it has then.
+    fn hop(&mut self, now: Duration) -> bool {
+        let may = now >= self.next;
+        if may {
+            self.next = now + self.rest;
+            self.rest = (self.rest * 2).min(HOP_REST_MAX);
+        }
+        may
+    }
+
+    /// It stayed where it hopped to.
+    const fn settled(&mut self) {
+        self.rest = HOP_REST;
     }
 }
 
@@ -69,7 +108,7 @@ pub(super) struct Load {
     turn_at: Duration,
     /// Where packets of its client come in.
     comes_on: Steady,
-    /// The loop that runs there, if that is another one.
+    /// The loop that it is at home on, if that is another one.
     home: Option<usize>,
     /// That had no place for it when it last asked.
     was_refused: bool,
@@ -134,9 +173,21 @@ impl Load {
     }
 
     /// Packets of its client come in on this processor.
-    fn find_home(&mut self, comes_on: Option<u32>, now: Duration, loop_on: impl Fn(u32) -> Option<usize>) {
+    fn find_home(
+        &mut self,
+        comes_on: Option<u32>,
+        here: usize,
+        now: Duration,
+        loop_on: impl Fn(u32) -> Option<usize>,
+    ) {
+        let home = self.comes_on.find(comes_on).and_then(loop_on);
+        self.set_home(home, here, now);
+    }
+
+    /// It is on the loop `here`, and at home on this one.
+    fn set_home(&mut self, home: Option<usize>, here: usize, now: Duration) {
         let rests = self.went_home.is_some_and(|then| now < then + HOME_FOR);
-        self.home = self.comes_on.find(comes_on).filter(|_| !rests).and_then(loop_on);
+        self.home = home.filter(|home| *home != here && !rests);
         self.was_refused = false;
     }
 
@@ -153,18 +204,23 @@ pub(super) struct Balance {
     since: Duration,
     /// So many were busy then.
     busy: u32,
-    /// Who was offered then.
+    /// Who was offered last.
     offered: usize,
+    /// Those that are at home on another loop and were not offered since it was counted.
+    homeless: VecDeque<usize>,
     /// It is counted soon so many more times.
     soon_left: u32,
-    /// So many more turns look whether theirs is to go to another loop.
+    /// So many more turns look whether another loop has less to do.
     trials_left: u32,
-    /// Some connection is at home on another loop.
+    /// Some connection was at home on another loop.
     has_homeless: bool,
     /// It has taken a connection for one that could not be given back; until then it offers none.
     owes_until: Duration,
     /// On which processor the loop runs.
     runs_on: Steady,
+    /// Where packets of all of its clients come in.
+    hears_from: Steady,
+    hops: Hops,
 }
 
 impl Balance {
@@ -173,11 +229,14 @@ impl Balance {
             since: now,
             busy: 0,
             offered: 0,
+            homeless: VecDeque::new(),
             soon_left: 0,
             trials_left: 0,
             has_homeless: false,
             owes_until: Duration::ZERO,
             runs_on: Steady::default(),
+            hears_from: Steady::default(),
+            hops: Hops::default(),
         }
     }
 
@@ -187,7 +246,7 @@ impl Balance {
     }
 
     pub const fn is_trying(&self) -> bool {
-        self.trials_left > 0
+        self.trials_left > 0 || self.has_homeless
     }
 }
 
@@ -215,7 +274,7 @@ impl EventLoop {
     }
 
     /// A connection that has had its turn, and of which nothing is here, goes home if another loop is that, or to a loop that
-    /// has less to do even then. Only one of them: what the others are worth is counted anew before the next.
+    /// has less to do even then. Only one of them, unless in exchange: what the others are worth is counted anew before the next.
     pub(super) fn even_out(&mut self, key: usize) {
         let bound = self.connections_max();
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -223,18 +282,22 @@ impl EventLoop {
             return;
         }
         let load = connection.load.permille();
-        if let Some(home) = connection.load.home.filter(|_| !connection.load.was_refused) {
-            self.balance.trials_left -= 1;
+        let was_refused = connection.load.was_refused;
+        let asks = |home: &usize| !was_refused || self.peers.would_exchange(self.index, *home, load);
+        if let Some(home) = connection.load.home.filter(asks) {
             if let Some(exchange) = self.peers.take_place_at_home(self.index, home, load, bound) {
-                self.balance.trials_left = 0;
+                if exchange.is_none() {
+                    self.balance.trials_left = 0;
+                }
                 self.move_home(home, key, exchange);
+                self.offer_again();
                 return;
             }
             connection.load.was_refused = true;
         }
         // For a moment after a count whoever is not at home here comes first.
         let waits = self.balance.has_homeless && self.alive < self.balance.since + HOMELESS_FIRST;
-        if waits || !connection.load.is_known(self.alive) || !self.balance.is_trying() {
+        if waits || !connection.load.is_known(self.alive) || self.balance.trials_left == 0 {
             return;
         }
         self.balance.trials_left -= 1;
@@ -273,8 +336,8 @@ impl EventLoop {
         }
         if let Some((key, load)) = found {
             self.peers.hand_over(self.index, home, load);
-            self.balance.trials_left = 0;
             self.move_home(home, key, None);
+            self.offer_again();
         } else {
             // It goes as soon as it may, if there still is one.
             self.balance.owes_until = self.alive + HOME_FOR;
@@ -291,13 +354,14 @@ impl EventLoop {
             // Nobody is busy.
             (self.balance.busy, self.balance.trials_left, self.balance.has_homeless) = (0, 0, false);
             self.balance.runs_on = Steady::default();
-            self.peers.offer(self.index, None, None);
+            self.peers.tell_place(self.index, None, None);
+            self.peers.offer(self.index, None);
             return;
         }
         let alone = self.peers.len() == 1;
         let runs_on = self.balance.runs_on.find(u32::try_from(rustix::thread::sched_getcpu()).ok());
-        // Each that is at home elsewhere is offered in its turn.
-        let (mut busy, mut first, mut next) = (0, None, None);
+        self.balance.homeless.clear();
+        let (mut busy, mut strangers, mut hears_from) = (0, 0, None);
         for (key, connection) in self.connections.iter_mut() {
             if !connection.load.is_busy() {
                 continue;
@@ -307,28 +371,72 @@ impl EventLoop {
             if connection.load.is_busy() {
                 let socket = connection.socket().filter(|_| !alone);
                 let comes_on = socket.and_then(|socket| socket_incoming_cpu(socket).ok());
-                let elsewhere = |processor| runs_on.is_some_and(|own| own != processor);
-                connection.load.find_home(comes_on, now, |processor| {
-                    elsewhere(processor).then(|| self.peers.loop_on(processor)).flatten()
-                });
-                let load = connection.load.permille();
-                if let Some(home) = connection.load.home {
-                    let offer = (key, Offer { home, permille: load });
-                    first = first.or(Some(offer));
-                    next = next.or((key > self.balance.offered).then_some(offer));
+                if busy == 0 {
+                    hears_from = comes_on;
                 }
-                self.peers.add_load(self.index, load);
+                hears_from = hears_from.filter(|processor| comes_on == Some(*processor));
+                if let Some(number) = connection.client.local_loop() {
+                    connection.load.set_home(Some(number % self.peers.len()), self.index, now);
+                } else {
+                    strangers += 1;
+                    let loop_on = |processor| runs_on.and_then(|_| self.peers.loop_on(processor));
+                    connection.load.find_home(comes_on, self.index, now, loop_on);
+                }
+                if connection.load.home.is_some() {
+                    self.balance.homeless.push_back(key);
+                }
+                self.peers.add_load(self.index, connection.load.permille());
                 busy += 1;
             }
             self.peers.take_load(self.index, before);
         }
-        let offered = next.or(first);
-        self.balance.offered = offered.map_or(0, |(key, _)| key);
-        let owes = now < self.balance.owes_until;
-        self.peers.offer(self.index, runs_on, offered.map(|(_, offer)| offer).filter(|_| !owes));
-        self.balance.has_homeless = offered.is_some();
+        self.balance.has_homeless = !self.balance.homeless.is_empty();
         self.balance.busy = busy;
-        self.balance.trials_left = if busy > 1 || self.balance.has_homeless { EVEN_OUT_TRIALS } else { 0 };
+        self.balance.trials_left = if busy > 1 { EVEN_OUT_TRIALS } else { 0 };
+        let hears_from = self.balance.hears_from.find(hears_from.filter(|_| strangers == 0));
+        self.peers.tell_place(self.index, runs_on, hears_from);
+        if let (Some(here), Some(there)) = (runs_on, hears_from) {
+            self.settle_down(here, there);
+        }
+        // Each that is at home elsewhere is offered in its turn.
+        let next = self.balance.homeless.partition_point(|key| *key <= self.balance.offered);
+        self.balance.homeless.rotate_left(next);
+        self.offer_next();
+    }
+
+    /// Where its clients' packets come in is where they run: all are on this machine, and wait for it alone. It goes there if
+    /// another loop is to have this place; the scheduler leaves them apart as long as nobody sleeps.
+    fn settle_down(&mut self, here: u32, there: u32) {
+        if here == there {
+            self.balance.hops.settled();
+        } else if self.peers.belongs_there(self.index, here, there) && self.balance.hops.hop(self.alive) {
+            if let Err(error) = hop_to(there) {
+                // It may be bound to others.
+                tracing::debug!(index = self.index, processor = there, %error, "a loop stays where it is");
+            }
+            self.balance.runs_on = Steady::default();
+        }
+    }
+
+    /// A connection has gone home: the one that was offered, if it is still here, or the next.
+    fn offer_again(&mut self) {
+        self.balance.homeless.push_front(self.balance.offered);
+        self.offer_next();
+    }
+
+    /// Offers the next connection that is at home on another loop.
+    fn offer_next(&mut self) {
+        let mut offer = None;
+        while offer.is_none()
+            && self.alive >= self.balance.owes_until
+            && let Some(key) = self.balance.homeless.pop_front()
+        {
+            if let Some(Connection { load, .. }) = self.connections.get(key) {
+                offer = load.home.map(|home| Offer { home, permille: load.permille() });
+                self.balance.offered = key;
+            }
+        }
+        self.peers.offer(self.index, offer);
     }
 
     /// A loop without connections may have slept for any time.
@@ -354,9 +462,10 @@ impl EventLoop {
     /// One of its connections is gone: it is not offered any more, and a loop without any may sleep for any time.
     pub(super) fn miss(&self, connection: &Connection) {
         if self.connections.is_empty() {
-            self.peers.offer(self.index, None, None);
-        } else if connection.load.home.is_some() {
-            self.peers.withdraw(self.index);
+            self.peers.tell_place(self.index, None, None);
+        }
+        if connection.load.home.is_some() {
+            self.peers.offer(self.index, None);
         }
     }
 
@@ -399,7 +508,7 @@ impl EventLoop {
 
 #[cfg(test)]
 impl Load {
-    pub const fn set_home(&mut self, home: Option<usize>) {
+    pub const fn is_at_home_on(&mut self, home: Option<usize>) {
         self.home = home;
     }
 }
@@ -429,12 +538,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_loop_that_is_moved_away_each_time_hops_less_and_less() {
+        let mut hops = Hops::default();
+        let mut now = Duration::from_secs(1);
+        assert!(hops.hop(now) && !hops.hop(now));
+        now += HOP_REST;
+        assert!(hops.hop(now) && !hops.hop(now + HOP_REST));
+        hops.settled();
+        now += 2 * HOP_REST;
+        assert!(hops.hop(now) && hops.hop(now + HOP_REST), "it had settled");
+        (0..10).for_each(|_| {
+            now += HOP_REST_MAX;
+            hops.hop(now);
+        });
+        assert!(hops.hop(now + HOP_REST_MAX) && hops.rest == HOP_REST_MAX);
+    }
+
+    #[test]
     fn home_is_where_a_loop_runs_on_a_processor_that_was_found_twice() {
         let mut load = Load::default();
         let mut at = Duration::ZERO;
         let mut found = |load: &mut Load, processor: Option<u32>| {
             at += COUNT_LOAD;
-            load.find_home(processor, at, |processor| (processor == 7).then_some(3));
+            load.find_home(processor, 0, at, |processor| (processor == 7).then_some(3));
             load.home
         };
         assert_eq!([Some(7), Some(7), Some(7)].map(|it| found(&mut load, it)), [None, Some(3), Some(3)]);
@@ -449,9 +575,11 @@ mod tests {
         assert_eq!(found(&mut load, Some(7)), None, "it was idle meanwhile");
         // Whoever went home stays there for a while.
         load.went_home = Some(COUNT_LOAD);
-        load.find_home(Some(7), HOME_FOR, |_| Some(3));
+        load.find_home(Some(7), 0, HOME_FOR, |_| Some(3));
         assert_eq!(load.home, None);
-        load.find_home(Some(7), HOME_FOR + COUNT_LOAD, |_| Some(3));
+        load.find_home(Some(7), 0, HOME_FOR + COUNT_LOAD, |_| Some(3));
         assert_eq!(load.home, Some(3));
+        load.set_home(Some(3), 3, HOME_FOR + COUNT_LOAD);
+        assert_eq!(load.home, None, "it is there");
     }
 }

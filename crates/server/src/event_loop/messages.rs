@@ -136,6 +136,8 @@ struct Inbox {
     /// The processor that it runs on while it has something to do and connections, as of when it last counted its load; or
     /// [`NOWHERE`].
     runs_on: AtomicU32,
+    /// Where packets of all of its clients come in.
+    hears_from: AtomicU32,
     /// What it would give for a connection that is at home there, as of then.
     offer: Mutex<Option<Offer>>,
 }
@@ -149,6 +151,14 @@ pub(crate) struct Offer {
     pub home: usize,
     /// How much it loads a loop.
     pub permille: usize,
+}
+
+impl Offer {
+    /// Whether it can be had for a connection of a loop, with so much load. One that is hardly ever between two calls goes
+    /// first: then the other one will not let it wait.
+    const fn suits(&self, from: usize, permille: usize) -> bool {
+        self.home == from && self.permille <= permille + WORTH_A_MOVE_PERMILLE
+    }
 }
 
 impl Inbox {
@@ -187,6 +197,7 @@ impl Peers {
             connections: none(),
             load: none(),
             runs_on: AtomicU32::new(NOWHERE),
+            hears_from: AtomicU32::new(NOWHERE),
             offer: Mutex::new(None),
         };
         Self { inboxes: wakers.into_iter().map(inbox).collect(), porter: Mutex::new(None) }
@@ -344,19 +355,41 @@ impl Peers {
         self.leave(from);
     }
 
-    /// Where a loop runs, and what it would give for a connection that is at home there.
-    pub fn offer(&self, index: usize, runs_on: Option<u32>, offer: Option<Offer>) {
+    /// Where a loop runs, and where the packets of all its clients come in.
+    pub fn tell_place(&self, index: usize, runs_on: Option<u32>, hears_from: Option<u32>) {
         if let Some(inbox) = self.inboxes.get(index) {
             inbox.runs_on.store(runs_on.unwrap_or(NOWHERE), Ordering::Relaxed);
+            inbox.hears_from.store(hears_from.unwrap_or(NOWHERE), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a loop that runs here, and whose clients run there, had better run there too: where another one does that has
+    /// its clients here; or where none does, and another one is here that has its clients here, or that stays because it
+    /// comes before this one.
+    pub fn belongs_there(&self, index: usize, here: u32, there: u32) -> bool {
+        let (mut is_taken, mut is_crossed, mut is_shared) = (false, false, false);
+        for (other, inbox) in self.inboxes.iter().enumerate().filter(|(other, _)| *other != index) {
+            let runs_on = inbox.runs_on.load(Ordering::Relaxed);
+            let hears_from = inbox.hears_from.load(Ordering::Relaxed);
+            is_taken |= runs_on == there;
+            is_crossed |= runs_on == there && hears_from == here;
+            is_shared |= runs_on == here && (hears_from == here || hears_from != NOWHERE && other < index);
+        }
+        is_crossed || is_shared && !is_taken
+    }
+
+    /// What a loop would give for a connection that is at home there.
+    pub fn offer(&self, index: usize, offer: Option<Offer>) {
+        if let Some(inbox) = self.inboxes.get(index) {
             *inbox.offer() = offer;
         }
     }
 
-    /// It offers nothing any more.
-    pub fn withdraw(&self, index: usize) {
-        if let Some(inbox) = self.inboxes.get(index) {
-            *inbox.offer() = None;
-        }
+    /// Whether a loop would give something for a connection with so much load.
+    pub fn would_exchange(&self, from: usize, home: usize, permille: usize) -> bool {
+        self.inboxes
+            .get(home)
+            .is_some_and(|inbox| inbox.offer().is_some_and(|offer| offer.suits(from, permille)))
     }
 
     /// The loop that runs on a processor.
@@ -386,9 +419,7 @@ impl Peers {
             offer = inbox.offer();
             own_offer = own.offer();
         }
-        // One that is hardly ever between two calls goes first: then the other one will not let it wait.
-        let wanted = |offer: &Offer| offer.home == from && offer.permille <= permille + WORTH_A_MOVE_PERMILLE;
-        let back = offer.filter(wanted);
+        let back = offer.filter(|offer| offer.suits(from, permille));
         if inbox.load() == 0 || inbox.connections() >= connections_max {
             return None;
         }

@@ -235,8 +235,8 @@ fn loops_without_time_left_are_evened_out_by_their_connections() {
 fn a_connection_goes_home_where_loops_have_as_much_to_do_then() {
     let (_pollers, peers) = peers(3);
     assert_eq!(peers.loop_on(0), None);
-    peers.offer(0, Some(7), None);
-    peers.offer(1, Some(0), None);
+    peers.tell_place(0, Some(7), None);
+    peers.tell_place(1, Some(0), None);
     assert_eq!([0, 7, 1, u32::MAX].map(|processor| peers.loop_on(processor)), [Some(1), Some(0), None, None]);
     (0..3).for_each(|_| peers.enter(0));
     peers.add_load(0, 1500);
@@ -251,19 +251,47 @@ fn a_connection_goes_home_where_loops_have_as_much_to_do_then() {
         "it would have more to do than this one has now"
     );
     // What is given back for it counts, once.
-    peers.offer(1, Some(0), Some(Offer { home: 2, permille: 480 }));
+    peers.offer(1, Some(Offer { home: 2, permille: 480 }));
     assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None, "that is for another loop");
     for permille in [100, 900] {
-        peers.offer(1, Some(0), Some(Offer { home: 0, permille }));
+        peers.offer(1, Some(Offer { home: 0, permille }));
         assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None, "too little for it, or harder to catch");
     }
     let offer = Some(Offer { home: 0, permille: 480 });
-    peers.offer(1, Some(0), offer);
+    peers.offer(1, offer);
     assert_eq!(peers.take_place_at_home(0, 1, 500, 1), None, "no room if it should not come");
     assert_eq!(peers.take_place_at_home(0, 1, 500, 10), Some(offer));
     assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None);
     peers.retire(1);
     assert_eq!(peers.loop_on(0), None);
+}
+
+#[test]
+fn a_loop_belongs_where_its_clients_run_if_another_one_belongs_where_it_is() {
+    // Where each runs, and where its clients do; which of them belong there.
+    for (loops, belong) in [
+        ([(0, Some(0)), (1, Some(1))], [false, false]),
+        ([(0, Some(1)), (1, Some(0))], [true, true]),
+        // Both on one processor, their clients on the other: the second goes, and then somebody else is moved.
+        ([(0, Some(1)), (0, Some(1))], [false, true]),
+        ([(0, Some(0)), (0, Some(1))], [false, true]),
+        ([(0, Some(1)), (0, Some(0))], [true, false]),
+        // Nothing is known of the other's clients, or it would have no place.
+        ([(0, Some(1)), (0, None)], [false, false]),
+        ([(0, Some(1)), (1, Some(1))], [false, false]),
+        // There are free processors: the scheduler's business.
+        ([(0, Some(2)), (1, Some(3))], [false, false]),
+    ] {
+        let (_pollers, peers) = peers(2);
+        for (index, (runs_on, hears_from)) in loops.into_iter().enumerate() {
+            peers.tell_place(index, Some(runs_on), hears_from);
+        }
+        let found = [0, 1].map(|index| {
+            let (here, there) = loops[index];
+            there.is_some_and(|there| here != there && peers.belongs_there(index, here, there))
+        });
+        assert_eq!(found, belong, "{loops:?}");
+    }
 }
 
 /// Two loops with so many busy connections each: the first of each is at home, the others on the other loop.
@@ -281,7 +309,7 @@ fn two_loops(each: usize) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
         for number in 0..each {
             let (mut connection, client) = connected(&group, (index * each + number) as u64);
             let load = connection.load.begin();
-            connection.load.set_home((number > 0).then_some(1 - index));
+            connection.load.is_at_home_on((number > 0).then_some(1 - index));
             let entry = own.connections.vacant_entry();
             connection.register(&own.poller, entry.key() as u64).unwrap();
             entry.insert(connection);
@@ -290,7 +318,8 @@ fn two_loops(each: usize) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
             clients.push(client);
         }
         let offer = Offer { home: 1 - index, permille: BUSY_PERMILLE };
-        peers.offer(index, u32::try_from(index).ok(), Some(offer));
+        peers.tell_place(index, u32::try_from(index).ok(), None);
+        peers.offer(index, Some(offer));
         own
     });
     (peers, loops, clients)
@@ -338,6 +367,58 @@ fn two_loops_that_find_each_other_at_once_exchange_one_for_one() {
 }
 
 #[test]
+fn all_connections_of_a_loop_of_our_own_client_come_to_one_loop_after_one_count() {
+    const EACH: usize = 6;
+    let (_peers, mut loops, _clients) = two_loops(EACH);
+    for own in &mut loops {
+        own.alive = clock::now();
+        for (key, connection) in own.connections.iter_mut() {
+            let id = rpc::replay::id_of_loop(0x0123_4567_89ab_cdef, key % 2);
+            let machine = rpc::replay::machine_name(id);
+            let sys =
+                AuthSys { stamp: id as u32, machine: &machine, uid: 0, gid: 0, gids: Default::default() };
+            let mut credential = Vec::new();
+            sys.encode_opaque(&mut Writer::new(&mut credential));
+            connection.client.identities.identify(rpc::auth::AUTH_SYS, &credential[8..]).unwrap();
+        }
+        own.count_load(own.alive);
+    }
+    let loops_of = |own: &EventLoop| -> Vec<usize> {
+        own.connections.iter().map(|(_, connection)| connection.client.local_loop().unwrap()).collect()
+    };
+    assert_eq!([0, 1].map(|index| loops_of(&loops[index])), [[0, 1, 0, 1, 0, 1]; 2]);
+    for _ in 0..EACH {
+        for own in &mut loops {
+            let keys: Vec<usize> = own.connections.iter().map(|(key, _)| key).collect();
+            keys.into_iter().for_each(|key| own.even_out(key));
+            own.take_messages();
+        }
+    }
+    assert_eq!([0, 1].map(|index| loops_of(&loops[index])), [[0; EACH], [1; EACH]]);
+}
+
+#[test]
+fn a_client_elsewhere_or_of_others_tells_no_loops_apart() {
+    let group = group();
+    let (mut connection, _client) = connected(&group, 1);
+    assert_eq!(connection.client.local_loop(), None, "it has said nothing yet");
+    let says = |client: &mut crate::client::Client, machine: &[u8]| {
+        let mut credential = Vec::new();
+        let sys = AuthSys { stamp: 5, machine, uid: 0, gid: 0, gids: Default::default() };
+        sys.encode_opaque(&mut Writer::new(&mut credential));
+        client.identities.identify(rpc::auth::AUTH_SYS, &credential[8..]).unwrap();
+        client.local_loop()
+    };
+    let ours = rpc::replay::machine_name(5);
+    assert_eq!(says(&mut connection.client, b"host"), None);
+    assert_eq!(says(&mut connection.client, &ours), Some(5));
+    connection.client.peer = "192.0.2.7:700".parse().unwrap();
+    assert_eq!(says(&mut connection.client, &ours), None, "it comes from elsewhere");
+    connection.client.local = "192.0.2.7:2049".parse().unwrap();
+    assert_eq!(says(&mut connection.client, &ours), Some(5), "by an address of this machine");
+}
+
+#[test]
 fn what_cannot_be_given_back_is_owed_until_it_may_move() {
     let (peers, mut loops, _clients) = two_loops(2);
     // It waits for its next turn.
@@ -357,7 +438,7 @@ fn what_cannot_be_given_back_is_owed_until_it_may_move() {
 fn whoever_is_refused_at_home_does_not_keep_others_from_being_evened_out() {
     let (peers, mut loops, _clients) = two_loops(2);
     // Its home has more to do already.
-    peers.offer(1, None, None);
+    peers.offer(1, None);
     peers.add_load(1, 5 * BUSY_PERMILLE);
     loops[0].try_to_move(1);
     assert_eq!(ids(&loops[0]), [0, 1]);
