@@ -359,9 +359,14 @@ impl Engine {
         self.core.landed = 0;
     }
 
+    /// Whether more is to be received that no readiness tells of.
+    pub(crate) fn has_paused(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
     /// How long the loop may wait.
     pub(crate) fn wait_time(&self) -> Duration {
-        if !self.paused.is_empty() {
+        if self.has_paused() {
             return Duration::ZERO;
         }
         let due = self.core.table.next_wake().unwrap_or(self.next_tick).min(self.next_tick);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nfs3::FileHandle;
 use nfs3::proc::fsinfo;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
+use rpc::replay::id_of_loop;
 
 use crate::bootstrap::{Place, Root, bootstrap};
 use crate::breaks::Breaks;
@@ -98,7 +99,7 @@ impl Mount {
 
     fn try_place(mut settings: Settings, place: Place) -> std::result::Result<Self, MountError> {
         check(&settings)?;
-        let identity = crate::random_u64();
+        let identity = id_of_loop(crate::random_u64(), 0);
         let root = bootstrap_any(&settings, place, &credential(&settings, identity))?;
         settings.export.clone_from(&root.export);
         let paths = path_ends(&settings);
@@ -116,9 +117,10 @@ impl Mount {
         let by_loop = connections_by_loop(&settings, start);
         let used: Vec<PathId> = by_loop.iter().flatten().map(|connection| connection.path).collect();
         let mut shards = Vec::new();
+        let loops = by_loop.len();
         for (index, connections) in by_loop.into_iter().enumerate() {
             // Each loop is a client of its own to the server's reply cache: it has an xid space of its own.
-            let loop_identity = rpc::replay::id_of_loop(crate::random_u64(), index);
+            let loop_identity = loop_identity(identity, index, loops);
             let setup = Setup {
                 table: paths::Config {
                     paths: route.paths.iter().map(|end| PathSpec { node: end.node }).collect(),
@@ -368,6 +370,14 @@ fn unreachable_pending() -> Pending {
 }
 
 /// The credential of all calls of one loop that name no caller.
+/// By what the server knows a loop of a mount, and one that has several tells them apart.
+fn loop_identity(of_mount: u64, index: usize, loops: usize) -> u64 {
+    match u8::try_from(index + 1) {
+        Ok(number) if loops > 1 => id_of_loop(of_mount, number),
+        _ => id_of_loop(crate::random_u64(), 0),
+    }
+}
+
 fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
     let mut encoded = Vec::new();
     let caller = Caller { uid: settings.uid, gid: settings.gid, gids: settings.gids.clone() };

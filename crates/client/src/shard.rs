@@ -304,7 +304,7 @@ impl Driver {
 
     /// Takes in what the last wait found.
     fn take_events(&mut self) -> Found {
-        let mut found = Found { request: false, others: false };
+        let mut found = Found { request: false, others: self.engine.has_paused() };
         self.engine.refresh_clock();
         for event in self.events.iter() {
             found.request |= event.token == ATTENDANT_TOKEN;

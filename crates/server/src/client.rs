@@ -30,13 +30,15 @@ impl Client {
         Self { id, node, peer, local, exports, admitted, identities: IdentityCache::default(), window: None }
     }
 
-    /// Which of its loops it says this is, where it runs on this machine and is one of our own.
-    pub fn local_loop(&self) -> Option<usize> {
+    /// A number that it has for each of its loops, the next one for the next, where it is one of our own, on this machine, and
+    /// has several.
+    pub fn local_loop(&self) -> Option<u64> {
         let peer = self.peer.ip().to_canonical();
         if !peer.is_loopback() && peer != self.local.ip().to_canonical() {
             return None;
         }
-        self.identities.current()?.client_id.map(rpc::replay::loop_of)
+        let (of_mount, number) = rpc::replay::loop_of(self.identities.current()?.client_id?)?;
+        Some(of_mount + u64::from(number))
     }
 
     /// The exports or their rules have changed.

@@ -53,7 +53,7 @@ impl Turns {
     }
 }
 
-/// Moves the thread that calls to a processor; the system may move it on from there.
+/// Moves the thread that calls to a processor; the system may move it on from there, to those where it might run before.
 ///
 /// # Errors
 /// When it may not run there, or the system refuses.
@@ -91,7 +91,11 @@ mod tests {
         let may = |processor: &u32| before.is_set(usize::try_from(*processor).unwrap());
         let all = 0..u32::try_from(CpuSet::MAX_CPU).unwrap();
         for processor in all.clone().filter(may) {
-            hop_to(processor).unwrap();
+            let hops = || {
+                hop_to(processor).unwrap();
+                u32::try_from(rustix::thread::sched_getcpu()) == Ok(processor)
+            };
+            assert!((0..1000).any(|_| hops()), "it is moved away at once each time");
             assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
         }
         for processor in all.filter(|processor| !may(processor)).take(1).chain([u32::MAX]) {

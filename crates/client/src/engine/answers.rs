@@ -238,7 +238,6 @@ impl Core {
             return Err(format!("{} bytes for a READ of {}", data.len(), buffer.len()));
         };
         target.copy_from_slice(data);
-        self.landed += data.len();
         self.finish(key, Ok(Answer::Read { count: success.count, eof: success.eof }));
         Ok(())
     }

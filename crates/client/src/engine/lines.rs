@@ -21,9 +21,9 @@ use crate::options::Proto;
 pub(crate) const FIRST_LINE_TOKEN: u64 = 1;
 /// The longest reply: the largest read, and room for what stands around it.
 const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
-/// Bytes taken from one connection before the next has its turn, and in one round of the loop.
+/// Bytes received in one round of the loop, or little more, before calls are sent.
 pub(crate) const RECEIVE_BUDGET_BYTES: usize = 4 << 20;
-/// After so many bytes of READs their owners have them, and may give the buffers for the next, before more is received: the copy
+/// After so many bytes the owners of READs have them, and may give the buffers for the next, before more is received: the copy
 /// out of the socket then goes to memory that the nearest caches hold.
 const LANDED_BYTES_MAX: usize = 64 << 10;
 /// Silence after which the system probes an idle connection.
@@ -229,13 +229,13 @@ impl Engine {
             broken: None,
             proved: None,
         };
-        let outcome = stream.receive(&mut self.scratch, &mut answers, RECEIVE_BUDGET_BYTES);
+        let outcome = stream.receive(&mut self.scratch, &mut answers, LANDED_BYTES_MAX);
         let (broken, proved) = (answers.broken.take(), answers.proved.take());
         self.unsent = answers.unsent;
         match outcome {
             Ok(received) => {
                 line.received_bytes += received.bytes as u64;
-                if self.core.landed >= LANDED_BYTES_MAX {
+                if received.more || self.core.landed >= LANDED_BYTES_MAX {
                     self.pause(conn);
                 }
                 self.heard(conn, broken, proved);

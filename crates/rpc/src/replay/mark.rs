@@ -1,7 +1,7 @@
 //! How a server knows our own clients.
 //!
-//! Each loop of our client draws 56 random bits, and 8 say which of its loops it is. It shows them in AUTH_SYS: in hexadecimal
-//! in the machine name, and the lower half once more as the stamp. A foreign client whose machine is named like that by
+//! A loop of our client has 64 bits, which are random but for the last 8: these tell the loops of one mount apart that share the
+//! others, or are 0. It shows them in AUTH_SYS: in hexadecimal in the machine name, and the lower half once more as the stamp. A foreign client whose machine is named like that by
 //! accident fails the second test. This is a mark, not a proof: AUTH_SYS proves nothing, so a server looks for
 //! it only after the export let the caller's address in.
 
@@ -29,16 +29,20 @@ pub fn machine_name(id: u64) -> [u8; MACHINE_NAME_BYTES] {
     name
 }
 
-/// The id of a client's loop, from random bits.
+/// The id of one of several loops of a mount, from the random bits that they share; of one that is alone, or beyond the 255th,
+/// the `number` is 0, and it shares them with nobody.
 #[must_use]
-pub const fn id_of_loop(random: u64, index: usize) -> u64 {
-    random & !LOOP_MASK | index as u64 & LOOP_MASK
+pub const fn id_of_loop(random: u64, number: u8) -> u64 {
+    random & !LOOP_MASK | number as u64
 }
 
-/// Which of a client's loops has this id: of more than 256 the remainder.
+/// The random bits that loops of one mount share, and the number of the loop; none where it does not tell.
 #[must_use]
-pub const fn loop_of(id: u64) -> usize {
-    (id & LOOP_MASK) as usize
+pub const fn loop_of(id: u64) -> Option<(u64, u8)> {
+    match (id & LOOP_MASK) as u8 {
+        0 => None,
+        number => Some((id >> 8, number)),
+    }
 }
 
 /// The id of our client that wrote this credential, or none: it is another's.
@@ -95,12 +99,10 @@ mod tests {
     }
 
     #[test]
-    fn an_id_tells_the_loop_and_is_random_besides() {
-        assert_eq!(id_of_loop(u64::MAX, 3), u64::MAX - 0xff + 3);
-        assert_eq!(
-            [0, 3, 255, 256].map(|index| loop_of(id_of_loop(0x0123_4567_89ab_cdef, index))),
-            [0, 3, 255, 0]
-        );
+    fn an_id_tells_the_loops_of_a_mount_apart() {
+        let ids = [1, 2, 255].map(|number| id_of_loop(0x0123_4567_89ab_cdef, number));
+        assert_eq!(ids.map(loop_of), [1, 2, 255].map(|number| Some((0x01_2345_6789_abcd, number))));
+        assert_eq!(loop_of(id_of_loop(u64::MAX, 0)), None);
     }
 
     proptest! {

@@ -172,18 +172,6 @@ impl Load {
         self.comes_on.0.is_none()
     }
 
-    /// Packets of its client come in on this processor.
-    fn find_home(
-        &mut self,
-        comes_on: Option<u32>,
-        here: usize,
-        now: Duration,
-        loop_on: impl Fn(u32) -> Option<usize>,
-    ) {
-        let home = self.comes_on.find(comes_on).and_then(loop_on);
-        self.set_home(home, here, now);
-    }
-
     /// It is on the loop `here`, and at home on this one.
     fn set_home(&mut self, home: Option<usize>, here: usize, now: Duration) {
         let rests = self.went_home.is_some_and(|then| now < then + HOME_FOR);
@@ -274,7 +262,7 @@ impl EventLoop {
     }
 
     /// A connection that has had its turn, and of which nothing is here, goes home if another loop is that, or to a loop that
-    /// has less to do even then. Only one of them, unless in exchange: what the others are worth is counted anew before the next.
+    /// has less to do even then. Of the latter only one: what the others are worth is counted anew before the next.
     pub(super) fn even_out(&mut self, key: usize) {
         let bound = self.connections_max();
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -375,13 +363,18 @@ impl EventLoop {
                     hears_from = comes_on;
                 }
                 hears_from = hears_from.filter(|processor| comes_on == Some(*processor));
-                if let Some(number) = connection.client.local_loop() {
-                    connection.load.set_home(Some(number % self.peers.len()), self.index, now);
-                } else {
-                    strangers += 1;
-                    let loop_on = |processor| runs_on.and_then(|_| self.peers.loop_on(processor));
-                    connection.load.find_home(comes_on, self.index, now, loop_on);
-                }
+                let local_loop = socket.and_then(|_| connection.client.local_loop());
+                strangers += usize::from(local_loop.is_none());
+                let loops = self.peers.len() as u64;
+                let steady = connection.load.comes_on.find(comes_on);
+                let home = match local_loop {
+                    Some(number) => usize::try_from(number % loops).ok(),
+                    // Where this loop runs, it is at home here.
+                    None => steady
+                        .filter(|processor| runs_on.is_some_and(|own| own != *processor))
+                        .and_then(|processor| self.peers.loop_on(processor)),
+                };
+                connection.load.set_home(home, self.index, now);
                 if connection.load.home.is_some() {
                     self.balance.homeless.push_back(key);
                 }
@@ -410,11 +403,13 @@ impl EventLoop {
         if here == there {
             self.balance.hops.settled();
         } else if self.peers.belongs_there(self.index, here, there) && self.balance.hops.hop(self.alive) {
-            if let Err(error) = hop_to(there) {
+            match hop_to(there) {
+                Ok(()) => self.balance.runs_on = Steady::default(),
                 // It may be bound to others.
-                tracing::debug!(index = self.index, processor = there, %error, "a loop stays where it is");
+                Err(error) => {
+                    tracing::debug!(index = self.index, processor = there, %error, "a loop stays where it is");
+                }
             }
-            self.balance.runs_on = Steady::default();
         }
     }
 
@@ -431,7 +426,9 @@ impl EventLoop {
             && self.alive >= self.balance.owes_until
             && let Some(key) = self.balance.homeless.pop_front()
         {
-            if let Some(Connection { load, .. }) = self.connections.get(key) {
+            if let Some(Connection { load, .. }) = self.connections.get(key)
+                && load.is_busy()
+            {
                 offer = load.home.map(|home| Offer { home, permille: load.permille() });
                 self.balance.offered = key;
             }
@@ -528,6 +525,12 @@ impl EventLoop {
         self.balance.trials_left = 0;
     }
 
+    /// Counts, and then only those move that are at home elsewhere.
+    pub(super) fn count_homeless(&mut self) {
+        self.count_load(self.alive);
+        self.balance.trials_left = 0;
+    }
+
     pub(super) fn owes(&self) -> bool {
         self.alive < self.balance.owes_until
     }
@@ -555,31 +558,25 @@ mod tests {
     }
 
     #[test]
-    fn home_is_where_a_loop_runs_on_a_processor_that_was_found_twice() {
+    fn a_processor_counts_once_it_was_found_twice() {
+        let mut steady = Steady::default();
+        let found = [Some(7), Some(7), Some(6), Some(7), Some(7), None, None].map(|found| steady.find(found));
+        assert_eq!(found, [None, Some(7), None, None, Some(7), None, None]);
+    }
+
+    #[test]
+    fn whoever_went_home_stays_there_for_a_while() {
         let mut load = Load::default();
-        let mut at = Duration::ZERO;
-        let mut found = |load: &mut Load, processor: Option<u32>| {
-            at += COUNT_LOAD;
-            load.find_home(processor, 0, at, |processor| (processor == 7).then_some(3));
-            load.home
-        };
-        assert_eq!([Some(7), Some(7), Some(7)].map(|it| found(&mut load, it)), [None, Some(3), Some(3)]);
-        assert_eq!([Some(6), Some(7), Some(7)].map(|it| found(&mut load, it)), [None, None, Some(3)]);
-        assert_eq!(
-            [Some(6), Some(6), None, None].map(|it| found(&mut load, it)),
-            [None; 4],
-            "nobody runs there"
-        );
-        assert_eq!([Some(7), Some(7)].map(|it| found(&mut load, it)), [None, Some(3)]);
-        load.begin();
-        assert_eq!(found(&mut load, Some(7)), None, "it was idle meanwhile");
-        // Whoever went home stays there for a while.
-        load.went_home = Some(COUNT_LOAD);
-        load.find_home(Some(7), 0, HOME_FOR, |_| Some(3));
-        assert_eq!(load.home, None);
-        load.find_home(Some(7), 0, HOME_FOR + COUNT_LOAD, |_| Some(3));
+        load.set_home(Some(3), 0, COUNT_LOAD);
         assert_eq!(load.home, Some(3));
-        load.set_home(Some(3), 3, HOME_FOR + COUNT_LOAD);
+        load.set_home(Some(0), 0, COUNT_LOAD);
         assert_eq!(load.home, None, "it is there");
+        load.went_home = Some(COUNT_LOAD);
+        load.set_home(Some(3), 0, HOME_FOR);
+        assert_eq!(load.home, None);
+        load.set_home(Some(3), 0, HOME_FOR + COUNT_LOAD);
+        assert_eq!(load.home, Some(3));
+        load.begin();
+        assert_eq!(load.home, None, "it was idle meanwhile");
     }
 }

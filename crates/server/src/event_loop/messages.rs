@@ -140,9 +140,12 @@ struct Inbox {
     hears_from: AtomicU32,
     /// What it would give for a connection that is at home there, as of then.
     offer: Mutex<Option<Offer>>,
+    /// To whom, for those who only look.
+    offered_to: AtomicUsize,
 }
 
 const NOWHERE: u32 = u32::MAX;
+const NOBODY: usize = usize::MAX;
 
 /// A connection that a loop would give to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +177,11 @@ impl Inbox {
         self.offer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn set_offer(&self, place: &mut Option<Offer>, offer: Option<Offer>) {
+        self.offered_to.store(offer.map_or(NOBODY, |offer| offer.home), Ordering::Relaxed);
+        *place = offer;
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // A list of messages is whole between any two of its operations, whoever panicked.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -199,6 +207,7 @@ impl Peers {
             runs_on: AtomicU32::new(NOWHERE),
             hears_from: AtomicU32::new(NOWHERE),
             offer: Mutex::new(None),
+            offered_to: AtomicUsize::new(NOBODY),
         };
         Self { inboxes: wakers.into_iter().map(inbox).collect(), porter: Mutex::new(None) }
     }
@@ -381,15 +390,16 @@ impl Peers {
     /// What a loop would give for a connection that is at home there.
     pub fn offer(&self, index: usize, offer: Option<Offer>) {
         if let Some(inbox) = self.inboxes.get(index) {
-            *inbox.offer() = offer;
+            inbox.set_offer(&mut inbox.offer(), offer);
         }
     }
 
     /// Whether a loop would give something for a connection with so much load.
     pub fn would_exchange(&self, from: usize, home: usize, permille: usize) -> bool {
-        self.inboxes
-            .get(home)
-            .is_some_and(|inbox| inbox.offer().is_some_and(|offer| offer.suits(from, permille)))
+        self.inboxes.get(home).is_some_and(|inbox| {
+            inbox.offered_to.load(Ordering::Relaxed) == from
+                && inbox.offer().is_some_and(|offer| offer.suits(from, permille))
+        })
     }
 
     /// The loop that runs on a processor.
@@ -408,6 +418,7 @@ impl Peers {
         permille: usize,
         connections_max: usize,
     ) -> Option<Option<Offer>> {
+        debug_assert_ne!(from, home);
         let (own, inbox) = (self.inboxes.get(from)?, self.inboxes.get(home)?);
         // Both are held until it is settled, in the same order by everybody, so that two loops that find each other at once
         // don't both take what the other offers.
@@ -430,9 +441,9 @@ impl Peers {
         if left.abs_diff(there) > difference.max(BUSY_PERMILLE) {
             return None;
         }
-        *own_offer = None;
+        own.set_offer(&mut own_offer, None);
         if back.is_some() {
-            *offer = None;
+            inbox.set_offer(&mut offer, None);
         }
         self.hand_over(from, home, permille);
         drop((own_offer, offer));
@@ -469,7 +480,7 @@ impl Peers {
         inbox.connections.store(usize::MAX / 4, Ordering::Relaxed);
         inbox.load.store(usize::MAX / 4, Ordering::Relaxed);
         inbox.runs_on.store(NOWHERE, Ordering::Relaxed);
-        *inbox.offer() = None;
+        inbox.set_offer(&mut inbox.offer(), None);
         let mut queue = inbox.queue();
         queue.gone = true;
         queue.messages.clear();

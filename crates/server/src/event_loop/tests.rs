@@ -373,20 +373,22 @@ fn all_connections_of_a_loop_of_our_own_client_come_to_one_loop_after_one_count(
     for own in &mut loops {
         own.alive = clock::now();
         for (key, connection) in own.connections.iter_mut() {
-            let id = rpc::replay::id_of_loop(0x0123_4567_89ab_cdef, key % 2);
+            let number = u8::try_from(key % 2).unwrap() + 1;
+            let id = rpc::replay::id_of_loop(0x0123_4567_89ab_ce00, number);
             let machine = rpc::replay::machine_name(id);
             let sys =
                 AuthSys { stamp: id as u32, machine: &machine, uid: 0, gid: 0, gids: Default::default() };
             let mut credential = Vec::new();
             sys.encode_opaque(&mut Writer::new(&mut credential));
             connection.client.identities.identify(rpc::auth::AUTH_SYS, &credential[8..]).unwrap();
+            connection.active = own.alive;
         }
-        own.count_load(own.alive);
+        own.count_homeless();
     }
-    let loops_of = |own: &EventLoop| -> Vec<usize> {
-        own.connections.iter().map(|(_, connection)| connection.client.local_loop().unwrap()).collect()
+    let loops_of = |own: &EventLoop| -> Vec<u64> {
+        own.connections.iter().map(|(_, connection)| connection.client.local_loop().unwrap() % 2).collect()
     };
-    assert_eq!([0, 1].map(|index| loops_of(&loops[index])), [[0, 1, 0, 1, 0, 1]; 2]);
+    assert_eq!([0, 1].map(|index| loops_of(&loops[index])), [[1, 0, 1, 0, 1, 0]; 2]);
     for _ in 0..EACH {
         for own in &mut loops {
             let keys: Vec<usize> = own.connections.iter().map(|(key, _)| key).collect();
