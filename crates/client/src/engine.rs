@@ -48,7 +48,7 @@ const TICK: Duration = Duration::from_millis(50);
 const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
 /// NFS3ERR_JUKEBOX asks for patience (RFC 1813 s2.6); Linux waits as long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
-/// So many buffers are taken for warm: as many READs as one receive may bring the answers of and be followed by, of 64 KiB.
+/// So many buffers are taken for warm: more than READs are answered, even of 4 KiB, before their owners have them.
 const WARM_MAX: usize = 64;
 
 /// Xids are counters, so one multiplication spreads them well enough.
@@ -97,7 +97,7 @@ pub(crate) struct Core {
     pub table: Table,
     pub now: Duration,
     finished: Vec<(Owner, Done)>,
-    /// Bytes of READs that are to be handed out.
+    /// Bytes of READs that were received in place and are to be handed out.
     landed: usize,
     /// Calls that an answer has put back to be sent: the rest of short writes, and the like.
     again: Vec<CallKey>,

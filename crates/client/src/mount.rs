@@ -369,8 +369,7 @@ fn unreachable_pending() -> Pending {
     Pending::new().0
 }
 
-/// The credential of all calls of one loop that name no caller.
-/// By what the server knows a loop of a mount, and one that has several tells them apart.
+/// By what the server knows a loop of a mount; where that has several, it tells them apart by it.
 fn loop_identity(of_mount: u64, index: usize, loops: usize) -> u64 {
     match u8::try_from(index + 1) {
         Ok(number) if loops > 1 => id_of_loop(of_mount, number),
@@ -378,6 +377,7 @@ fn loop_identity(of_mount: u64, index: usize, loops: usize) -> u64 {
     }
 }
 
+/// The credential of all calls of one loop that name no caller.
 fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
     let mut encoded = Vec::new();
     let caller = Caller { uid: settings.uid, gid: settings.gid, gids: settings.gids.clone() };

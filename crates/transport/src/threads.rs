@@ -56,7 +56,7 @@ impl Turns {
 /// Moves the thread that calls to a processor; the system may move it on from there, to those where it might run before.
 ///
 /// # Errors
-/// When it may not run there, or the system refuses.
+/// When it may not run there, or the system refuses; in the worst case it may run nowhere else from then on.
 pub fn hop_to(processor: u32) -> io::Result<()> {
     let may_run_on = rustix::thread::sched_getaffinity(None)?;
     let processor = usize::try_from(processor).unwrap_or(usize::MAX);

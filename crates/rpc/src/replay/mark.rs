@@ -1,9 +1,9 @@
 //! How a server knows our own clients.
 //!
-//! A loop of our client has 64 bits, which are random but for the last 8: these tell the loops of one mount apart that share the
-//! others, or are 0. It shows them in AUTH_SYS: in hexadecimal in the machine name, and the lower half once more as the stamp. A foreign client whose machine is named like that by
-//! accident fails the second test. This is a mark, not a proof: AUTH_SYS proves nothing, so a server looks for
-//! it only after the export let the caller's address in.
+//! A loop of our client has 64 bits, which are random but for the last 8: these tell the loops of one mount apart, which
+//! share the others, or are 0. It shows them in AUTH_SYS: in hexadecimal in the machine name, and the lower half once
+//! more as the stamp. A foreign client whose machine is named like that by accident fails the second test. This is a
+//! mark, not a proof: AUTH_SYS proves nothing, so a server looks for it only after the export let the caller's address in.
 
 use xdr::Reader;
 
