@@ -13,7 +13,7 @@
 
 use super::EventLoop;
 use super::connection::{Close, Connection};
-use super::messages::{Message, Moving, Offer};
+use super::messages::{Message, Moving, Offer, Peers};
 use crate::clock;
 use crate::group::Node;
 use rustix::net::sockopt::socket_incoming_cpu;
@@ -238,6 +238,24 @@ impl Balance {
     }
 }
 
+/// The loop that a connection is at home on, and where its packets come in if a loop of our own client on this machine sends
+/// them. The one that counts it runs on the processor `runs_on`.
+fn find_home(
+    connection: &mut Connection,
+    peers: &Peers,
+    runs_on: Option<u32>,
+) -> (Option<usize>, Option<u32>) {
+    let Some(socket) = connection.socket().filter(|_| peers.len() > 1) else { return (None, None) };
+    let comes_on = socket_incoming_cpu(socket).ok();
+    let steady = connection.load.comes_on.find(comes_on);
+    if let Some(number) = connection.client.local_loop() {
+        return (usize::try_from(number % peers.len() as u64).ok(), comes_on);
+    }
+    // Where the loop runs that counts it, it is at home already.
+    let elsewhere = steady.filter(|processor| runs_on.is_some_and(|own| own != *processor));
+    (elsewhere.and_then(|processor| peers.loop_on(processor)), None)
+}
+
 impl EventLoop {
     /// A connection has something to say that was not busy. If it calls for files, it is from now on: here, or on a loop
     /// that has less to do. So clients that work share the loops evenly, wherever they were when they were idle,
@@ -341,15 +359,14 @@ impl EventLoop {
         if self.peers.load(self.index) == 0 {
             // Nobody is busy.
             (self.balance.busy, self.balance.trials_left, self.balance.has_homeless) = (0, 0, false);
-            self.balance.runs_on = Steady::default();
+            (self.balance.runs_on, self.balance.hears_from) = Default::default();
             self.peers.tell_place(self.index, None, None);
             self.peers.offer(self.index, None);
             return;
         }
-        let alone = self.peers.len() == 1;
         let runs_on = self.balance.runs_on.find(u32::try_from(rustix::thread::sched_getcpu()).ok());
         self.balance.homeless.clear();
-        let (mut busy, mut strangers, mut hears_from) = (0, 0, None);
+        let (mut busy, mut hears_from) = (0, None);
         for (key, connection) in self.connections.iter_mut() {
             if !connection.load.is_busy() {
                 continue;
@@ -357,23 +374,9 @@ impl EventLoop {
             let before = connection.load.permille();
             connection.count_load(over, now);
             if connection.load.is_busy() {
-                let socket = connection.socket().filter(|_| !alone);
-                let comes_on = socket.and_then(|socket| socket_incoming_cpu(socket).ok());
-                if busy == 0 {
-                    hears_from = comes_on;
-                }
-                hears_from = hears_from.filter(|processor| comes_on == Some(*processor));
-                let local_loop = socket.and_then(|_| connection.client.local_loop());
-                strangers += usize::from(local_loop.is_none());
-                let loops = self.peers.len() as u64;
-                let steady = connection.load.comes_on.find(comes_on);
-                let home = match local_loop {
-                    Some(number) => usize::try_from(number % loops).ok(),
-                    // Where this loop runs, it is at home here.
-                    None => steady
-                        .filter(|processor| runs_on.is_some_and(|own| own != *processor))
-                        .and_then(|processor| self.peers.loop_on(processor)),
-                };
+                let (home, local_from) = find_home(connection, &self.peers, runs_on);
+                hears_from =
+                    if busy == 0 { local_from } else { hears_from.filter(|_| hears_from == local_from) };
                 connection.load.set_home(home, self.index, now);
                 if connection.load.home.is_some() {
                     self.balance.homeless.push_back(key);
@@ -386,7 +389,7 @@ impl EventLoop {
         self.balance.has_homeless = !self.balance.homeless.is_empty();
         self.balance.busy = busy;
         self.balance.trials_left = if busy > 1 { EVEN_OUT_TRIALS } else { 0 };
-        let hears_from = self.balance.hears_from.find(hears_from.filter(|_| strangers == 0));
+        let hears_from = self.balance.hears_from.find(hears_from);
         self.peers.tell_place(self.index, runs_on, hears_from);
         if let (Some(here), Some(there)) = (runs_on, hears_from) {
             self.settle_down(here, there);

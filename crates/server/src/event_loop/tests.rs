@@ -404,16 +404,19 @@ fn a_client_elsewhere_or_of_others_tells_no_loops_apart() {
     let group = group();
     let (mut connection, _client) = connected(&group, 1);
     assert_eq!(connection.client.local_loop(), None, "it has said nothing yet");
-    let says = |client: &mut crate::client::Client, machine: &[u8]| {
+    let says_of = |client: &mut crate::client::Client, stamp: u32, machine: &[u8]| {
         let mut credential = Vec::new();
-        let sys = AuthSys { stamp: 5, machine, uid: 0, gid: 0, gids: Default::default() };
+        let sys = AuthSys { stamp, machine, uid: 0, gid: 0, gids: Default::default() };
         sys.encode_opaque(&mut Writer::new(&mut credential));
         client.identities.identify(rpc::auth::AUTH_SYS, &credential[8..]).unwrap();
         client.local_loop()
     };
+    let says = |client: &mut crate::client::Client, machine: &[u8]| says_of(client, 5, machine);
     let ours = rpc::replay::machine_name(5);
     assert_eq!(says(&mut connection.client, b"host"), None);
     assert_eq!(says(&mut connection.client, &ours), Some(5));
+    let alone = rpc::replay::machine_name(0x0500);
+    assert_eq!(says_of(&mut connection.client, 0x0500, &alone), None, "it has but one");
     connection.client.peer = "192.0.2.7:700".parse().unwrap();
     assert_eq!(says(&mut connection.client, &ours), None, "it comes from elsewhere");
     connection.client.local = "192.0.2.7:2049".parse().unwrap();
