@@ -38,7 +38,7 @@ use crate::shard::ShardStatistics;
 use crate::statistics::{PathCounters, Replays};
 
 use lines::line_to;
-pub(crate) use lines::{FIRST_LINE_TOKEN, Line, RECEIVE_BUDGET_BYTES};
+pub(crate) use lines::{FIRST_LINE_TOKEN, Line};
 use probes::Probe;
 use stable::Groups;
 

@@ -485,3 +485,21 @@ fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
     shards.retain(|connections| connections.iter().any(|spec| !spec.metadata));
     shards
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpc::replay::loop_of;
+
+    #[test]
+    fn the_loops_of_a_mount_are_told_apart_and_one_alone_is_like_no_other() {
+        let of_mount = id_of_loop(crate::random_u64(), 0);
+        let ids = [0, 1, 2].map(|index| loop_identity(of_mount, index, 3));
+        assert_eq!(ids.map(loop_of), [1, 2, 3].map(|number| Some((of_mount >> 8, number))));
+        for (index, loops) in [(0, 1), (255, 300)] {
+            let id = loop_identity(of_mount, index, loops);
+            assert_eq!(loop_of(id), None);
+            assert_ne!(id, of_mount);
+        }
+    }
+}

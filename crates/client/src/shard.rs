@@ -17,7 +17,7 @@ use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller, Waker};
 
 use crate::call::{Caller, Done, Op, Owner};
-use crate::engine::{Engine, FIRST_LINE_TOKEN, RECEIVE_BUDGET_BYTES, Setup};
+use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
 use crate::slot::{Pending, Promise};
 use crate::statistics::{PathCounters, Replays};
 
@@ -32,6 +32,9 @@ const ATTENDANT_TOKEN: u64 = u64::MAX;
 /// So many requests an attendant takes one after the other before their calls are sent, as long as there are more: they
 /// leave together. More would keep the first of them waiting.
 const TAKEN_MAX: u32 = 16;
+
+/// Bytes that connections which were paused bring in one round, or little more, before calls are sent.
+const RESUMED_BYTES_MAX: usize = 4 << 20;
 
 /// Work that runs on a loop itself: it submits operations and is called as they finish, without a change of
 /// threads. Its methods must not block.
@@ -367,15 +370,15 @@ impl Driver {
     /// Sending comes last: the calls that follow finished ones leave with the COMMITs that the same answers have led
     /// to, and both ends are spared a send, a wake-up and a receive.
     fn work(&mut self) {
-        let mut receives = RECEIVE_BUDGET_BYTES;
+        let mut resumable = RESUMED_BYTES_MAX;
         loop {
             self.engine.settle();
             self.engine.take_finished(&mut self.finished);
             if self.finished.is_empty() {
-                if receives > 0
+                if resumable > 0
                     && let Some(bytes) = self.engine.resume()
                 {
-                    receives = receives.saturating_sub(bytes);
+                    resumable = resumable.saturating_sub(bytes);
                     continue;
                 }
                 if self.engine.flush() {

@@ -21,8 +21,6 @@ use crate::options::Proto;
 pub(crate) const FIRST_LINE_TOKEN: u64 = 1;
 /// The longest reply: the largest read, and room for what stands around it.
 const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
-/// Bytes that connections which were paused bring in one round of the loop, or little more, before calls are sent.
-pub(crate) const RECEIVE_BUDGET_BYTES: usize = 4 << 20;
 /// After so many bytes the owners of READs have them, and may give the buffers for the next, before more is received: the copy
 /// out of the socket then goes to memory that the nearest caches hold.
 const LANDED_BYTES_MAX: usize = 64 << 10;
