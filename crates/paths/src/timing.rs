@@ -14,7 +14,8 @@ pub const SUSPECT_MAX: Duration = Duration::from_millis(400);
 /// A probe that nobody has taken in this time has failed: one retransmission of it fits in. More where the path
 /// has lately been silent for longer and yet alive.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
-/// Where making connections is dear, a probe may take so many times as long as the last ones took.
+/// Where making connections is dear, a probe may take so many times as long as the last ones took, and is made only after a
+/// silence as long as one of them.
 pub const PROBE_PER_MAKING: u32 = 3;
 /// A probe whose connection the other end's system has accepted has this long for its answer: that machine and all
 /// links to it live, and only the server on it is late.

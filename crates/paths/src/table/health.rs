@@ -261,9 +261,13 @@ impl Table {
         }
     }
 
+    /// How long a path may be silent with calls in flight. Where connections are dear to make, at least as long as one takes:
+    /// a suspicion makes one, which keeps both ends from the very calls whose answers are late.
     fn patience(&self, path: PathId) -> Duration {
-        let overdue = self.paths[usize::from(path.0)].latency.overdue_after();
-        overdue.clamp(self.timing.suspect_min, self.timing.suspect_max.max(self.timing.suspect_min))
+        let Timing { suspect_min, suspect_max, probe_per_making, connect_timeout, .. } = self.timing;
+        let Path { latency, making, .. } = &self.paths[usize::from(path.0)];
+        let overdue = latency.overdue_after().clamp(suspect_min, suspect_max.max(suspect_min));
+        if probe_per_making == 0 { overdue } else { overdue.max((*making).min(connect_timeout)) }
     }
 
     /// How long a connect to this path, or its proof, may take.

@@ -383,7 +383,7 @@ fn a_probe_that_was_accepted_has_more_time_for_its_answer() {
 }
 
 #[test]
-fn where_connections_are_dear_to_make_a_probe_has_longer() {
+fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
     let mut config = config(2, 2);
     config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
     let mut table = Table::new(config, ms(0));
@@ -393,11 +393,14 @@ fn where_connections_are_dear_to_make_a_probe_has_longer() {
         table.connected(ms(401), ConnId(conn));
     }
     table.sent(ms(9000), ConnId(0), Class::Read, 0);
-    table.tick(ms(9250), ConnId(0), Some(ms(9000)), false);
+    // Nor is one made for a silence that is shorter than it would take.
+    table.tick(ms(9400), ConnId(0), Some(ms(9000)), false);
+    assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
+    table.tick(ms(9401), ConnId(0), Some(ms(9000)), false);
     assert_eq!(outputs(&mut table), [Output::Probe(PathId(0))]);
-    assert_eq!(run(&mut table, ms(10_449)), []);
-    let seen = run(&mut table, ms(10_450));
-    assert_eq!(seen.first(), Some(&(ms(10_450), Output::Abort(ConnId(0)))));
+    assert_eq!(run(&mut table, ms(10_600)), []);
+    let seen = run(&mut table, ms(10_601));
+    assert_eq!(seen.first(), Some(&(ms(10_601), Output::Abort(ConnId(0)))));
     // And each attempt to bring it back longer than the one before.
     let probes = run(&mut table, ms(60_000));
     let gaps: Vec<_> = probes.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
