@@ -15,6 +15,7 @@ output are JSON: one for each run, then one for each work with medians and what 
 import argparse
 import json
 import os
+import re
 import socket
 import statistics
 import subprocess
@@ -24,6 +25,9 @@ import time
 
 CPUS = len(os.sched_getaffinity(0))
 ONCE = "--loops=1 --ioengine=psync --direct=0"
+# Programs that write files of their own: one alone waits for each of its writes, so that it keeps no two processors busy.
+FILES = 4
+EACH = f"{ONCE} --numjobs={FILES} --thread"
 # Name, what fio is told, then the library's mode, block and depth; what is asked, and of what.
 WORKS = [
     ("direct READ 1 MiB, depth 16", "--rw=read --bs=1m --ioengine=libaio --iodepth=16 --direct=1", ("read", 1 << 20, 16), "library"),
@@ -33,6 +37,8 @@ WORKS = [
     ("buffered READ 1 MiB", f"--rw=read --bs=1m {ONCE}", ("read", 1 << 20, 16), "allowed"),
     ("buffered WRITE 1 MiB", f"--rw=write --bs=1m --end_fsync=1 {ONCE}", ("write", 1 << 20, 16), "allowed"),
     ("buffered random WRITE 4 KiB", f"--rw=randwrite --bs=4k --end_fsync=1 {ONCE}", ("randwrite", 4096, 32), "allowed"),
+    (f"buffered WRITE 1 MiB, {FILES} files", f"--rw=write --bs=1m --end_fsync=1 {EACH}", ("write", 1 << 20, 16), "allowed"),
+    (f"buffered random WRITE 4 KiB, {FILES} files", f"--rw=randwrite --bs=4k --end_fsync=1 {EACH}", ("randwrite", 4096, 32), "allowed"),
 ]
 ASKED = {"library": 0.6, "allowed": 0.8}
 
@@ -74,22 +80,29 @@ def run(command, others):
     return done.stdout, spent + sum(map(cpu_seconds, others)) - before
 
 
+def fio_words(directory, mib):
+    return ["fio", "--name=job", f"--directory={directory}", f"--size={mib}m", "--group_reporting", "--output-format=json"]
+
+
 def fio_alone(directory, options):
     """Processor time that fio takes before and after its work: next to nothing is read."""
-    command = ["fio", "--name=job", f"--filename={directory}/load.1", f"--size={options.mib}m", "--group_reporting"]
-    command += ["--output-format=json", "--rw=read", "--bs=4k", "--io_size=4k"]
+    command = fio_words(directory, options.mib)
+    command += ["--filename=load.1", "--rw=read", "--bs=4k", "--io_size=4k"]
     return min(run(command, [])[1] for _ in range(3))
 
 
 def fio(directory, arguments, options, others):
     timed = [] if "--loops" in arguments else ["--time_based", f"--runtime={options.seconds}"]
-    command = ["fio", "--name=job", f"--filename={directory}/load.1", f"--size={options.mib}m", "--group_reporting"]
-    command += ["--output-format=json", "--norandommap", "--random_generator=lfsr", *timed, *arguments.split()]
+    own = EACH in arguments
+    command = fio_words(directory, options.mib // FILES if own else options.mib)
+    command += ["--filename_format=load.$jobnum"] if own else ["--filename=load.1"]
+    command += ["--norandommap", "--random_generator=lfsr", *timed, *arguments.split()]
     text, cpu = run(command, others)
     job = json.loads(text[text.index("{"):])["jobs"][0]
     side = job["read"] if job["read"]["total_ios"] else job["write"]
+    jobs = re.search(r"--numjobs=(\d+)", arguments)
     # With what fsync(2) took.
-    took = max(job["job_runtime"] / max(1, arguments.count("--numjobs=8") * 8), side["runtime"]) / 1e3
+    took = max(job["job_runtime"] / int(jobs[1] if jobs else 1), side["runtime"]) / 1e3
     return side["total_ios"] / took, max(0, cpu - options.fio_alone) * 1e6 / side["total_ios"]
 
 
@@ -113,7 +126,7 @@ def measure(place, options):
                 return probe.connect_ex(("127.0.0.1", int(port))) == 0
         until(listens, "the server does not listen")
         load = f"{programs}/examples/load"
-        subprocess.run([load, "127.0.0.1", port, port, "/export", "fill", str(1 << 20), "4", "2", "60", str(options.mib)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([load, "127.0.0.1", port, port, "/export", "fill", str(1 << 20), "4", str(FILES), "60", str(options.mib)], check=True, stdout=subprocess.DEVNULL)
         for name, command in [
             ("mount", [f"{programs}/trunkline", "mount", "-f", "127.0.0.1:/export", f"{place}/mount", "-o", f"port={port},mountport={port},nconnect=2,{options.options}".rstrip(",")]),
             ("null", [f"{programs}/examples/null", f"{place}/null", str(options.mib)]),

@@ -4,7 +4,7 @@
 //! null DIRECTORY MIB
 //! ```
 //!
-//! One file, `load.1`, of so many MiB: reads give memory that is always the same, writes are forgotten. It ends when the
+//! Ten files, `load.0` to `load.9`, of so many MiB each: reads give memory that is always the same, writes are forgotten. It ends when the
 //! directory is unmounted. `docs/results/fuse-speed.py` measures it beside the mount.
 
 use std::ffi::OsStr;
@@ -18,8 +18,8 @@ use fuser::{
 
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 64;
-const NAME: &str = "load.1";
-const FILE: INodeNo = INodeNo(2);
+/// The number of `load.0`; the others follow.
+const FIRST_FILE: u64 = 2;
 const LASTING: Duration = Duration::from_secs(3600);
 
 static NOTHING: [u8; REQUEST_BYTES_MAX as usize] = [0; REQUEST_BYTES_MAX as usize];
@@ -30,8 +30,9 @@ struct Null {
 
 impl Null {
     fn attributes(&self, ino: INodeNo) -> FileAttr {
+        let is_file = ino.0 >= FIRST_FILE;
         let (kind, size) =
-            if ino == FILE { (FileType::RegularFile, self.bytes) } else { (FileType::Directory, 0) };
+            if is_file { (FileType::RegularFile, self.bytes) } else { (FileType::Directory, 0) };
         FileAttr {
             ino,
             size,
@@ -64,10 +65,13 @@ impl Filesystem for Null {
     }
 
     fn lookup(&self, _request: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name == NAME {
-            reply.entry(&LASTING, &self.attributes(FILE), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
+        let digit = name.as_encoded_bytes().strip_prefix(b"load.");
+        match digit {
+            Some(&[digit @ b'0'..=b'9']) => {
+                let ino = INodeNo(FIRST_FILE + u64::from(digit - b'0'));
+                reply.entry(&LASTING, &self.attributes(ino), Generation(0));
+            }
+            _ => reply.error(Errno::ENOENT),
         }
     }
 
