@@ -12,6 +12,7 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use client::options::CONNECTIONS_MAX;
 use client::{Answer, Done, File, FileRef, Io, Mount, Op, Task};
 
 const PAGE: usize = 4096;
@@ -43,7 +44,7 @@ impl Options {
         let block: usize = block.parse().ok().filter(|bytes| (PAGE..=1 << 20).contains(bytes))?;
         let block = block / PAGE * PAGE;
         let file_mib: u64 = file_mib.parse().ok().filter(|mib| (1..=1 << 20).contains(mib))?;
-        let connections = connections.parse().ok().filter(|count| (1..=64).contains(count))?;
+        let connections = connections.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count))?;
         Some(Self {
             target: format!("{host}:{export}"),
             mount_options: [format!("port={port},mountport={mount_port},nconnect={connections}")]

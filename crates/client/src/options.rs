@@ -35,7 +35,7 @@ pub const PORT_TCP: u16 = 2049;
 /// NFS over RDMA: IANA's service nfsrdma.
 pub const PORT_RDMA: u16 = 20049;
 /// `nconnect` and `mdconnect` together; also the most that one loop may own.
-pub const CONNECTIONS_MAX: u16 = 64;
+pub const CONNECTIONS_MAX: u16 = 512;
 /// Largest and default `rsize` and `wsize`.
 pub const SIZE_MAX: u32 = 1 << 20;
 
@@ -360,7 +360,7 @@ impl MountOptions {
             return Err(OptionError::Contradiction {
                 first: format!("nconnect={nconnect}"),
                 second: format!("mdconnect={}", self.mdconnect),
-                why: "together they are more than 64 connections",
+                why: "together they are more than 512 connections",
             });
         }
         let alone = |option, missing| Err(OptionError::Alone { option, missing });

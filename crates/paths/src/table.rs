@@ -4,11 +4,12 @@
 //! neither allocates nor looks at a timer; `health` has what happens when something breaks or comes back,
 //! `divert` the way to foreign paths and home again, `leave` how files leave a slow home.
 //!
-//! Sets of connections are bits of a `u64`; what `pick` reads of each connection lies together.
+//! Sets of connections are bits ([`set`]); what `pick` reads of each connection lies together.
 
 mod divert;
 mod health;
 mod leave;
+mod set;
 #[cfg(test)]
 mod tests;
 
@@ -16,12 +17,13 @@ use crate::quiet::Quiet;
 use crate::status::{Latency, PathStatus, SIZES, size_of};
 use crate::{Class, Config, ConnId, NodeId, Output, PathId, State, Timing};
 use leave::Residence;
+use set::{Set, WORDS};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Connections of one table: `nconnect` and `mdconnect` together never exceed it, and it is the width of
 /// the bit sets.
-pub const CONNECTIONS_MAX: usize = 64;
+pub const CONNECTIONS_MAX: usize = 512;
 /// What is outstanding in the other direction counts by this part: it shares the processors, not the link.
 const OTHER_DIRECTION: u64 = 8;
 
@@ -83,7 +85,7 @@ struct Path {
     node: NodeId,
     status: PathStatus,
     /// The connections that are on it now.
-    members: u64,
+    members: Set,
     /// Some connection of this table belongs here.
     owned: bool,
     latency: Latency,
@@ -128,27 +130,27 @@ struct Path {
 #[derive(Debug)]
 pub struct Table {
     /// Connections that may take calls: of paths that are up, and the others.
-    up: u64,
-    suspect: u64,
+    up: Set,
+    suspect: Set,
     /// Connections on paths that ramp up, and those of them that carry all they may for now.
-    ramping: u64,
-    full: u64,
+    ramping: Set,
+    full: Set,
     /// Connections on paths that files have left, by the size of calls, and those of them that are being tried.
-    left: [u64; SIZES],
-    tried: [u64; SIZES],
+    left: [Set; SIZES],
+    tried: [Set; SIZES],
     /// Connections by class: metadata, and reads and writes.
-    metadata: u64,
-    bulk: u64,
+    metadata: Set,
+    bulk: Set,
     spread_reads: bool,
     spread_writes: bool,
-    last: u32,
+    last: ConnId,
     turn: u32,
     /// Outstanding bytes and calls of each connection, and how slow its path is ([`WEIGHT_ONE`] is not slow).
     /// Bytes outstanding in each direction: towards us, and away from us. A link carries both at once.
     load: [[u64; 2]; CONNECTIONS_MAX],
     calls: [u32; CONNECTIONS_MAX],
     weight: [u64; CONNECTIONS_MAX],
-    by_node: Vec<u64>,
+    by_node: Vec<Set>,
     conns: Vec<Conn>,
     paths: Vec<Path>,
     outputs: VecDeque<Output>,
@@ -160,19 +162,6 @@ pub struct Table {
     divert_at: Option<Duration>,
     /// When connections may try again to go home.
     return_at: Duration,
-}
-
-const fn bit(conn: ConnId) -> u64 {
-    1 << (conn.0 as u32 % u64::BITS)
-}
-
-/// The connections of a set, lowest first.
-fn each(mut set: u64) -> impl Iterator<Item = ConnId> {
-    std::iter::from_fn(move || {
-        let conn = (set != 0).then(|| ConnId(set.trailing_zeros() as u16))?;
-        set &= set - 1;
-        Some(conn)
-    })
 }
 
 impl Table {
@@ -188,22 +177,22 @@ impl Table {
         assert!((1..=CONNECTIONS_MAX).contains(&count), "{count} connections in one table");
         let nodes = config.paths.iter().map(|path| usize::from(path.node.0) + 1).max().unwrap_or(0);
         let mut table = Self {
-            up: 0,
-            suspect: 0,
-            ramping: 0,
-            full: 0,
-            left: [0; SIZES],
-            tried: [0; SIZES],
-            metadata: 0,
-            bulk: 0,
+            up: Set::EMPTY,
+            suspect: Set::EMPTY,
+            ramping: Set::EMPTY,
+            full: Set::EMPTY,
+            left: [Set::EMPTY; SIZES],
+            tried: [Set::EMPTY; SIZES],
+            metadata: Set::EMPTY,
+            bulk: Set::EMPTY,
             spread_reads: config.spread_reads,
             spread_writes: config.spread_writes,
-            last: 0,
+            last: ConnId(0),
             turn: 0,
             load: [[0; 2]; CONNECTIONS_MAX],
             calls: [0; CONNECTIONS_MAX],
             weight: [WEIGHT_ONE; CONNECTIONS_MAX],
-            by_node: vec![0; nodes],
+            by_node: vec![Set::EMPTY; nodes],
             conns: Vec::with_capacity(count),
             paths: config.paths.iter().map(|spec| Path::new(spec.node, now)).collect(),
             outputs: VecDeque::with_capacity(4 * count + 16),
@@ -219,10 +208,10 @@ impl Table {
             let conn = ConnId(index as u16);
             assert!(usize::from(spec.path.0) < table.paths.len(), "{:?} is not in the list", spec.path);
             if !config.metadata_apart || spec.metadata {
-                table.metadata |= bit(conn);
+                table.metadata |= conn;
             }
             if !config.metadata_apart || !spec.metadata {
-                table.bulk |= bit(conn);
+                table.bulk |= conn;
             }
             table.conns.push(Conn {
                 link: Link::Idle,
@@ -255,52 +244,64 @@ impl Table {
     /// `bytes` is what the call will move: the payload of a WRITE, the count of a READ, else 0. Follow with
     /// [`Table::sent`].
     pub fn pick(&mut self, class: Class, home: Option<NodeId>, bytes: u32) -> Option<ConnId> {
+        if self.conns.len() <= u64::BITS as usize {
+            self.pick_of::<1>(class, home, bytes)
+        } else {
+            self.pick_of::<WORDS>(class, home, bytes)
+        }
+    }
+
+    /// The same where so many words hold all connections.
+    fn pick_of<const N: usize>(&mut self, class: Class, home: Option<NodeId>, bytes: u32) -> Option<ConnId> {
         let (own, spread) = match class {
-            Class::Metadata => (self.metadata, false),
-            Class::Read => (self.bulk, self.spread_reads),
-            Class::Write => (self.bulk, self.spread_writes),
+            Class::Metadata => (&self.metadata, false),
+            Class::Read => (&self.bulk, self.spread_reads),
+            Class::Write => (&self.bulk, self.spread_writes),
         };
+        let own = own.first::<N>();
         let (at_home, quick) = match home {
-            Some(node) if !spread => self.homes(node, size_of(bytes)),
-            _ => (u64::MAX, u64::MAX),
+            Some(node) if !spread => self.homes::<N>(node, size_of(bytes)),
+            _ => (Set::ALL, Set::ALL),
         };
-        let free = self.up & !self.full;
-        let choices = [
-            free & own & at_home,
-            free & own & quick,
-            free & own,
-            free,
-            self.up & own,
-            self.up,
-            self.suspect & own & at_home,
-            self.suspect & own,
-            self.suspect,
-        ];
-        let set = choices.into_iter().find(|&set| set != 0)?;
+        let (up, suspect) = (self.up.first::<N>(), self.suspect.first::<N>());
+        let free = up & !self.full.first();
+        let free_own = free & own;
+        let set = (free_own & at_home)
+            .some()
+            .or_else(|| (free_own & quick).some())
+            .or_else(|| free_own.some())
+            .or_else(|| free.some())
+            .or_else(|| (up & own).some())
+            .or_else(|| up.some())
+            .or_else(|| (suspect & own & at_home).some())
+            .or_else(|| (suspect & own).some())
+            .or_else(|| suspect.some())?;
         Some(self.least_loaded(set, class, u64::from(bytes) + CALL_COST))
     }
 
-    fn least_loaded(&mut self, set: u64, class: Class, cost: u64) -> ConnId {
+    fn least_loaded<const N: usize>(&mut self, set: Set<N>, class: Class, cost: u64) -> ConnId {
         let ours = direction(class);
         self.turn = self.turn.wrapping_add(1);
         let plain = self.turn.is_multiple_of(EXPLORE_EVERY);
         // The search starts after the last choice, so that ties go round.
-        let start = (self.last + 1) % u64::BITS;
-        let mut rest = set.rotate_right(start);
-        let (mut best, mut best_score) = (0, u64::MAX);
-        while rest != 0 {
-            let index = (rest.trailing_zeros() + start) % u64::BITS;
-            rest &= rest - 1;
-            let loads = self.load[index as usize];
+        let first = ConnId((self.last.0 + 1) % CONNECTIONS_MAX as u16);
+        let (mut best, mut best_score) = (ConnId(0), u64::MAX);
+        for conn in set.from(first) {
+            let index = usize::from(conn.0);
+            let loads = self.load[index];
             let load = loads[ours] + loads[1 - ours] / OTHER_DIRECTION + cost;
-            let weight = self.weight[index as usize];
+            let weight = self.weight[index];
             let score = if plain { load * WEIGHT_MAX - weight } else { load * weight };
             if score < best_score {
-                (best, best_score) = (index, score);
+                (best, best_score) = (conn, score);
+            }
+            // Nothing under way on a quick path: none can be better, and those that are as good come later.
+            if !plain && score == cost * WEIGHT_ONE {
+                break;
             }
         }
         self.last = best;
-        ConnId(best as u16)
+        best
     }
 
     /// A call of `bytes` (as given to [`Table::pick`]) was handed to this connection.
@@ -312,7 +313,7 @@ impl Table {
         let status = &mut self.path_mut(path).status;
         status.calls += 1;
         status.bytes += u64::from(bytes);
-        if self.ramping & bit(conn) != 0 {
+        if self.ramping.has(conn) {
             self.ramp(conn, now);
         }
     }
@@ -328,11 +329,11 @@ impl Table {
         self.calls[index] = self.calls[index].saturating_sub(1);
         let path = self.conns[index].path;
         let of_path = self.path_mut(path);
-        let under_way = under_way.saturating_mul(u64::from(of_path.members.count_ones()));
+        let under_way = under_way.saturating_mul(u64::from(of_path.members.len()));
         of_path.latency.sample(now, latency, bytes, under_way);
         self.note_silence(now, conn, latency);
         self.alive(now, conn);
-        if self.ramping & bit(conn) != 0 {
+        if self.ramping.has(conn) {
             self.ramp(conn, now);
         }
         if self.conns[index].draining.is_some() && self.calls[index] == 0 {
@@ -399,8 +400,8 @@ impl Table {
 
     /// Whether any connection can take a call.
     #[must_use]
-    pub const fn usable(&self) -> bool {
-        self.up | self.suspect != 0
+    pub fn usable(&self) -> bool {
+        !(self.up.is_empty() && self.suspect.is_empty())
     }
 
     fn conn(&mut self, conn: ConnId) -> &mut Conn {
@@ -419,11 +420,11 @@ impl Table {
     fn enter(&mut self, conn: ConnId, path: PathId) {
         let old = self.conn(conn).path;
         let old_node = self.path_mut(old).node;
-        self.path_mut(old).members &= !bit(conn);
-        self.by_node[usize::from(old_node.0)] &= !bit(conn);
+        self.path_mut(old).members -= conn;
+        self.by_node[usize::from(old_node.0)] -= conn;
         let node = self.path_mut(path).node;
-        self.path_mut(path).members |= bit(conn);
-        self.by_node[usize::from(node.0)] |= bit(conn);
+        self.path_mut(path).members |= conn;
+        self.by_node[usize::from(node.0)] |= conn;
         self.conn(conn).path = path;
     }
 
@@ -435,21 +436,20 @@ impl Table {
         let up = takes_calls && !of_conn.silent && of_path.status.state == State::Up;
         let ramping = of_path.ramp_since.is_some();
         let residence = of_path.residence;
-        let set = |mask: &mut u64, on: bool| *mask = *mask & !bit(conn) | if on { bit(conn) } else { 0 };
-        set(&mut self.up, up);
-        set(&mut self.suspect, takes_calls && !up);
-        set(&mut self.ramping, ramping);
+        self.up.set(conn, up);
+        self.suspect.set(conn, takes_calls && !up);
+        self.ramping.set(conn, ramping);
         if !ramping {
-            set(&mut self.full, false);
+            self.full -= conn;
         }
         for (size, residence) in residence.iter().enumerate() {
-            set(&mut self.left[size], residence.left());
-            set(&mut self.tried[size], residence.tried());
+            self.left[size].set(conn, residence.left());
+            self.tried[size].set(conn, residence.tried());
         }
     }
 
     fn refresh_path(&mut self, path: PathId) {
-        for conn in each(self.path_mut(path).members) {
+        for conn in self.path_mut(path).members.iter() {
             self.refresh(conn);
         }
     }
@@ -465,9 +465,9 @@ impl Table {
             self.path_mut(path).ramp_since = None;
             self.refresh_path(path);
         } else if calls >= 1 << step {
-            self.full |= bit(conn);
+            self.full |= conn;
         } else {
-            self.full &= !bit(conn);
+            self.full -= conn;
         }
     }
 
@@ -510,7 +510,7 @@ impl Path {
         Self {
             node,
             status: PathStatus::new(now),
-            members: 0,
+            members: Set::EMPTY,
             owned: false,
             latency: Latency::default(),
             last_alive: now,

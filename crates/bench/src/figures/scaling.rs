@@ -25,7 +25,7 @@ const DEEP: [u32; 3] = [4, 8, 16];
 /// Nodes, over eight connections at depth 32.
 const NODES: [u8; 4] = [1, 2, 4, 8];
 /// A mount has so many connections at most.
-const MOUNT_CONNECTIONS_MAX: u32 = 64;
+const MOUNT_CONNECTIONS_MAX: u32 = client::options::CONNECTIONS_MAX as u32;
 /// A point may lose so much of the share that the first of its curve has.
 const CURVE_SHARE_MIN: f64 = 0.85;
 /// Repetitions of each point.
@@ -207,6 +207,7 @@ fn sample(
     let remotes: Vec<String> = point.remotes().iter().map(ToString::to_string).collect();
     let mut mounts: Vec<(Mount, u32)> = Vec::new();
     let mut left = point.connections;
+    let all = left.div_ceil(MOUNT_CONNECTIONS_MAX) as usize;
     while left > 0 {
         let connections = left.min(MOUNT_CONNECTIONS_MAX);
         left -= connections;
@@ -215,7 +216,9 @@ fn sample(
         if point.nodes > 1 {
             text.push_str(&format!(",remoteports={}", remotes.join("~")));
         }
-        let settings = Settings::from_options(&target, &text).map_err(|error| in_words(&error))?;
+        let mut settings = Settings::from_options(&target, &text).map_err(|error| in_words(&error))?;
+        // One client, whose mounts have no more threads together than one of them would have.
+        settings.loops = (settings.loops / all).max(1);
         mounts.push((Mount::with_settings(settings).map_err(|error| in_words(&error))?, connections));
     }
     let window = Window { warm: scale.warm, end: scale.warm + scale.window };

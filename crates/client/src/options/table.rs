@@ -2,7 +2,7 @@
 
 use super::addresses::{parse_locals, parse_remotes, show_locals};
 use super::spec::{Effect, Fault, Group, Kind, OptionSpec, Set, Value};
-use super::{DirectoryReads, Draft, LookupCache, MountOptions, Proto, Remotes, SIZE_MAX};
+use super::{CONNECTIONS_MAX, DirectoryReads, Draft, LookupCache, MountOptions, Proto, Remotes, SIZE_MAX};
 use std::time::Duration;
 
 use transport::busy::{BUSY_POLL_DEFAULT, BUSY_POLL_MAX};
@@ -319,7 +319,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     value!(
         Multipath,
         "nconnect",
-        Kind::Number { min: 1, max: 64, unit: "connections" },
+        Kind::Number { min: 1, max: CONNECTIONS_MAX as u32, unit: "connections" },
         "1; with `remoteports` one for each address",
         "Connections, spread round robin over the paths. With `mdconnect` these carry reads and writes only.",
         |draft, value| draft.options.nconnect = Some(value.short()),
@@ -330,7 +330,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "mdconnect",
         Kind::Number { min: 0, max: 8, unit: "connections" },
         "0",
-        "Connections for metadata besides, so that it doesn't queue behind bulk data. At most 64 with `nconnect`.",
+        "Connections for metadata besides, so that it doesn't queue behind bulk data. At most 512 with `nconnect`.",
         |draft, value| draft.options.mdconnect = value.short(),
         |options| differs(options.mdconnect, 0)
     ),

@@ -6,7 +6,7 @@
 //! and its connections follow once that is answered. Only after a reset, where the far end has just shown
 //! that it lives, they connect at once.
 
-use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, Timing, bit, each};
+use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, Timing};
 
 impl Path {
     /// A connection was made in this time. What was dear is forgotten with the connections that are made after it, not
@@ -125,7 +125,7 @@ impl Table {
         }
         self.weigh(conn);
         self.review(self.conns[usize::from(conn.0)].path, now);
-        if self.ramping & bit(conn) != 0 {
+        if self.ramping.has(conn) {
             self.ramp(conn, now);
         }
         let oldest = oldest_sent_at;
@@ -347,7 +347,7 @@ impl Table {
     /// Whether calls could go to another path: one that is up, or one that this table hasn't tried yet.
     fn elsewhere(&self, path: PathId) -> bool {
         self.paths.iter().enumerate().any(|(index, other)| {
-            let untried = !other.owned && other.members == 0 && other.status.state == State::Probing;
+            let untried = !other.owned && other.members.is_empty() && other.status.state == State::Probing;
             index != usize::from(path.0) && (other.status.state == State::Up || untried)
         })
     }
@@ -358,7 +358,7 @@ impl Table {
         self.set_down(path, now);
         let first = now + self.timing.probe_interval;
         self.path_mut(path).retry_at = Some(first);
-        for conn in each(self.path_mut(path).members) {
+        for conn in self.path_mut(path).members.iter() {
             match self.conn(conn).link {
                 Link::Live { .. } => {
                     self.outputs.push_back(Output::Abort(conn));
@@ -395,7 +395,7 @@ impl Table {
         }
         self.set_down(path, now);
         if now < self.path_mut(path).hold_until {
-            for other in each(self.path_mut(path).members) {
+            for other in self.path_mut(path).members.iter() {
                 if let Link::Connecting { .. } = self.conn(other).link {
                     self.outputs.push_back(Output::Abort(other));
                 }
@@ -404,7 +404,7 @@ impl Table {
             self.retry_later(path, now);
             self.divert_idle(now);
         } else {
-            for other in each(self.path_mut(path).members) {
+            for other in self.path_mut(path).members.iter() {
                 if let Link::Waiting { .. } = self.conn(other).link {
                     self.idle(other);
                 }
@@ -434,7 +434,7 @@ impl Table {
         }
         let connecting =
             |conn: ConnId| matches!(self.conns[usize::from(conn.0)].link, Link::Connecting { .. });
-        let others_try = each(self.paths[usize::from(path.0)].members).any(connecting);
+        let others_try = self.paths[usize::from(path.0)].members.iter().any(connecting);
         if !others_try && self.path_mut(path).probe_sent.is_none() {
             self.path_mut(path).ready = false;
             self.set_state(path, State::Down, now);
@@ -444,7 +444,7 @@ impl Table {
     }
 
     fn has_live(&self, path: PathId) -> bool {
-        each(self.paths[usize::from(path.0)].members).any(|conn| self.is_live(conn))
+        self.paths[usize::from(path.0)].members.iter().any(|conn| self.is_live(conn))
     }
 
     /// Connects a connection to a path. Whatever was in its slot is gone.
@@ -453,7 +453,7 @@ impl Table {
         let same = before == path;
         self.enter(conn, path);
         let left = self.path_mut(before);
-        if left.members == 0 && matches!(left.status.state, State::Up | State::Suspect) {
+        if left.members.is_empty() && matches!(left.status.state, State::Up | State::Suspect) {
             // Nobody is there any more to notice its death.
             left.probe_sent = None;
             left.retry_at = None;
@@ -530,7 +530,7 @@ impl Table {
         of_path.probe_sent = None;
         self.set_state(path, State::Up, now);
         self.refresh_path(path);
-        for conn in each(self.path_mut(path).members) {
+        for conn in self.path_mut(path).members.iter() {
             self.ramp(conn, now);
         }
         self.connect_idle(path, now);

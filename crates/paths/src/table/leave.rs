@@ -9,7 +9,7 @@
 //! it moves in a second of those that are under way. The first alone would drive files from a path because many use it,
 //! the second alone because few do.
 
-use super::{Duration, NodeId, PathId, State, Table, WEIGHT_ONE, bit, each};
+use super::{Duration, NodeId, PathId, Set, State, Table, WEIGHT_ONE};
 use crate::status::{Latency, SIZES};
 use crate::timing::{AWAY_MAX, AWAY_MIN, SLOW_AFTER, STABLE_AFTER, TRIAL};
 
@@ -68,14 +68,14 @@ impl Residence {
 impl Table {
     /// For a file at home on this node: the connections there that its calls take, and all on paths that files have not
     /// left.
-    pub(super) fn homes(&self, node: NodeId, size: usize) -> (u64, u64) {
-        let of_node = self.by_node.get(usize::from(node.0)).copied().unwrap_or(0);
-        let (left, tried) = (self.left[size], self.tried[size]);
+    pub(super) fn homes<const N: usize>(&self, node: NodeId, size: usize) -> (Set<N>, Set<N>) {
+        let of_node = self.by_node.get(usize::from(node.0)).map_or(Set::EMPTY, Set::first);
+        let (left, tried) = (self.left[size].first(), self.tried[size].first());
         let mut at_home = of_node & !left;
-        for conn in each(of_node & tried) {
+        for conn in (of_node & tried).iter() {
             let latency = &self.paths[usize::from(self.conns[usize::from(conn.0)].path.0)].latency;
             if self.calls[usize::from(conn.0)] <= latency.samples[size] / MORE_AFTER {
-                at_home |= bit(conn);
+                at_home |= conn;
             }
         }
         (at_home, !left)
@@ -113,7 +113,7 @@ impl Table {
             }
             let residence = of_path.residence[size];
             if before != (residence.left(), residence.tried()) {
-                for conn in each(self.path_mut(path).members) {
+                for conn in self.path_mut(path).members.iter() {
                     self.refresh(conn);
                 }
             }
@@ -132,7 +132,10 @@ impl Table {
             return 0;
         }
         let others = self.paths.iter().enumerate().filter(|(index, other)| {
-            *index != this && other.status.state == State::Up && other.members != 0 && known(&other.latency)
+            *index != this
+                && other.status.state == State::Up
+                && !other.members.is_empty()
+                && known(&other.latency)
         });
         others.map(|(_, other)| slower_than(own, &other.latency, size)).max().unwrap_or(0)
     }

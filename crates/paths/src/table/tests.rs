@@ -127,6 +127,30 @@ fn calls_leave_a_broken_connection_at_once() {
 }
 
 #[test]
+fn many_connections_have_their_turns_and_their_paths_as_few_have() {
+    let mut table = connected(config(2, 150));
+    for _ in 0..2 {
+        let mut taken = BTreeSet::new();
+        for _ in 0..150 {
+            let conn = table.pick(Class::Read, None, 4096).unwrap();
+            table.sent(ms(0), conn, Class::Read, 4096);
+            taken.insert(conn);
+        }
+        assert_eq!(taken.len(), 150);
+    }
+    let here = table.path_of(ConnId(149)).unwrap();
+    for conn in (0..149).map(ConnId) {
+        if table.path_of(conn) == Some(here) {
+            table.disconnected(ms(1), conn);
+        }
+    }
+    let said = outputs(&mut table);
+    assert_eq!(said.iter().filter(|output| matches!(output, Output::Move(_))).count(), 74);
+    table.probe_answered(ms(2), here);
+    assert_eq!(table.pick(Class::Read, Some(NodeId(here.0)), 4096), Some(ConnId(149)));
+}
+
+#[test]
 fn a_silent_path_is_probed_then_fenced_before_its_calls_move() {
     let mut table = connected(config(2, 2));
     table.sent(ms(0), ConnId(0), Class::Read, 0);
