@@ -81,7 +81,7 @@ fn settings_that_cannot_be_are_an_error() {
     let good = fake.settings(1);
     for bad in [
         Settings { nconnect: 0, ..good.clone() },
-        Settings { nconnect: 65, ..good.clone() },
+        Settings { nconnect: client::options::CONNECTIONS_MAX + 1, ..good.clone() },
         Settings { nconnect: u16::MAX, mdconnect: u16::MAX, ..good.clone() },
         Settings { remotes: Vec::new(), ..good },
     ] {
