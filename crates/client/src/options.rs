@@ -34,8 +34,9 @@ use transport::busy::BUSY_POLL_DEFAULT;
 pub const PORT_TCP: u16 = 2049;
 /// NFS over RDMA: IANA's service nfsrdma.
 pub const PORT_RDMA: u16 = 20049;
-/// `nconnect` and `mdconnect` together; also the most that one loop may own.
-pub const CONNECTIONS_MAX: u16 = 512;
+/// `nconnect` and `mdconnect` together; also the most that one loop may own. More than the nodes of the largest clusters, and
+/// fewer than the reserved ports that there are to one address.
+pub const CONNECTIONS_MAX: u16 = 256;
 /// Largest and default `rsize` and `wsize`.
 pub const SIZE_MAX: u32 = 1 << 20;
 
@@ -360,7 +361,7 @@ impl MountOptions {
             return Err(OptionError::Contradiction {
                 first: format!("nconnect={nconnect}"),
                 second: format!("mdconnect={}", self.mdconnect),
-                why: "together they are more than 512 connections",
+                why: "together they are more than 256 connections",
             });
         }
         let alone = |option, missing| Err(OptionError::Alone { option, missing });

@@ -267,7 +267,10 @@ fn resolve_host(
     if addresses.is_empty() { Err(no_address(target)) } else { Ok(addresses) }
 }
 
-/// Asks the resolver until it has given as many addresses as there are connections, or nothing new.
+/// A resolver is asked so many times at most: some give one address of many each time.
+const RESOLVED_MAX: u16 = 64;
+
+/// Asks the resolver until it has given as many addresses as there are connections, or was asked often enough.
 fn resolve_often(
     resolver: &mut Resolver<'_>,
     target: &Target,
@@ -275,7 +278,7 @@ fn resolve_often(
     wanted: u16,
 ) -> std::result::Result<Vec<IpAddr>, MountError> {
     let mut all: Vec<IpAddr> = Vec::new();
-    for _ in 0..wanted.max(1) {
+    for _ in 0..wanted.clamp(1, RESOLVED_MAX) {
         for address in resolve_host(resolver, target, ipv6_only)? {
             if !all.contains(&address) {
                 all.push(address);

@@ -4,8 +4,8 @@
 //! null DIRECTORY MIB
 //! ```
 //!
-//! Ten files, `load.0` to `load.9`, of so many MiB each: reads give memory that is always the same, writes are forgotten. It ends when the
-//! directory is unmounted. `docs/results/fuse-speed.py` measures it beside the mount.
+//! Ten files, `load.0` to `load.9`, of so many MiB each: reads give memory that is always the same, writes are forgotten.
+//! It ends when the directory is unmounted. `docs/results/fuse-speed.py` measures it beside the mount.
 
 use std::ffi::OsStr;
 use std::time::{Duration, UNIX_EPOCH};
@@ -65,8 +65,7 @@ impl Filesystem for Null {
     }
 
     fn lookup(&self, _request: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let digit = name.as_encoded_bytes().strip_prefix(b"load.");
-        match digit {
+        match name.as_encoded_bytes().strip_prefix(b"load.") {
             Some(&[digit @ b'0'..=b'9']) => {
                 let ino = INodeNo(FIRST_FILE + u64::from(digit - b'0'));
                 reply.entry(&LASTING, &self.attributes(ino), Generation(0));

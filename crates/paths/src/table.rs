@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Connections of one table: `nconnect` and `mdconnect` together never exceed it, and it is the width of
 /// the bit sets.
-pub const CONNECTIONS_MAX: usize = 512;
+pub const CONNECTIONS_MAX: usize = 256;
 /// What is outstanding in the other direction counts by this part: it shares the processors, not the link.
 const OTHER_DIRECTION: u64 = 8;
 
@@ -86,6 +86,8 @@ struct Path {
     status: PathStatus,
     /// The connections that are on it now.
     members: Set,
+    /// How many those are.
+    sharers: u32,
     /// Some connection of this table belongs here.
     owned: bool,
     latency: Latency,
@@ -150,6 +152,9 @@ pub struct Table {
     load: [[u64; 2]; CONNECTIONS_MAX],
     calls: [u32; CONNECTIONS_MAX],
     weight: [u64; CONNECTIONS_MAX],
+    /// What the slow are held against, as of the last tick: found once for all connections that tick together.
+    quickest: [u64; SIZES],
+    quickest_at: Option<Duration>,
     by_node: Vec<Set>,
     conns: Vec<Conn>,
     paths: Vec<Path>,
@@ -192,6 +197,8 @@ impl Table {
             load: [[0; 2]; CONNECTIONS_MAX],
             calls: [0; CONNECTIONS_MAX],
             weight: [WEIGHT_ONE; CONNECTIONS_MAX],
+            quickest: [u64::MAX; SIZES],
+            quickest_at: None,
             by_node: vec![Set::EMPTY; nodes],
             conns: Vec::with_capacity(count),
             paths: config.paths.iter().map(|spec| Path::new(spec.node, now)).collect(),
@@ -284,7 +291,7 @@ impl Table {
         self.turn = self.turn.wrapping_add(1);
         let plain = self.turn.is_multiple_of(EXPLORE_EVERY);
         // The search starts after the last choice, so that ties go round.
-        let first = ConnId((self.last.0 + 1) % CONNECTIONS_MAX as u16);
+        let first = ConnId(self.last.0 + 1);
         let (mut best, mut best_score) = (ConnId(0), u64::MAX);
         for conn in set.from(first) {
             let index = usize::from(conn.0);
@@ -329,7 +336,7 @@ impl Table {
         self.calls[index] = self.calls[index].saturating_sub(1);
         let path = self.conns[index].path;
         let of_path = self.path_mut(path);
-        let under_way = under_way.saturating_mul(u64::from(of_path.members.len()));
+        let under_way = under_way.saturating_mul(u64::from(of_path.sharers));
         of_path.latency.sample(now, latency, bytes, under_way);
         self.note_silence(now, conn, latency);
         self.alive(now, conn);
@@ -426,6 +433,10 @@ impl Table {
         self.path_mut(path).members |= conn;
         self.by_node[usize::from(node.0)] |= conn;
         self.conn(conn).path = path;
+        for path in [old, path] {
+            let of_path = self.path_mut(path);
+            of_path.sharers = of_path.members.len();
+        }
     }
 
     /// Works out anew which sets of `pick` this connection is in.
@@ -475,13 +486,14 @@ impl Table {
     ///
     /// Compared is the latency of calls of like size. It falls as the path is used less, so the weight moves
     /// there in steps: otherwise slow and quick would take turns.
-    fn weigh(&mut self, conn: ConnId) {
+    fn weigh(&mut self, conn: ConnId, now: Duration) {
+        if self.quickest_at != Some(now) {
+            (self.quickest, self.quickest_at) = (self.quickest_ns(), Some(now));
+        }
         let own = self.paths[usize::from(self.conns[usize::from(conn.0)].path.0)].latency.by_size_ns;
         let mut slower = None;
-        for (size, &own) in own.iter().enumerate().filter(|(_, latency)| **latency != 0) {
-            let latency_of = |conn: &Conn| self.paths[usize::from(conn.path.0)].latency.by_size_ns[size];
-            let best = self.conns.iter().map(latency_of).filter(|&latency| latency != 0).min().unwrap_or(own);
-            let times = (own * WEIGHT_ONE / best.max(1)).min(WEIGHT_MAX);
+        for (&own, &best) in own.iter().zip(&self.quickest).filter(|(own, _)| **own != 0) {
+            let times = (own * WEIGHT_ONE / best.clamp(1, own)).min(WEIGHT_MAX);
             slower = Some(slower.unwrap_or(times).min(times));
         }
         let aim = slower.filter(|&times| times >= 2 * WEIGHT_ONE).unwrap_or(WEIGHT_ONE);
@@ -491,6 +503,17 @@ impl Table {
         } else {
             *weight - (*weight - aim).div_ceil(4)
         };
+    }
+
+    /// The least latency of any path that is used, by the size of calls; the largest number where none is known.
+    fn quickest_ns(&self) -> [u64; SIZES] {
+        let mut quickest = [u64::MAX; SIZES];
+        for path in self.paths.iter().filter(|path| !path.members.is_empty()) {
+            for (quickest, &own) in quickest.iter_mut().zip(&path.latency.by_size_ns) {
+                *quickest = if own == 0 { *quickest } else { own.min(*quickest) };
+            }
+        }
+        quickest
     }
 
     /// xorshift64*: jitter needs no better.
@@ -511,6 +534,7 @@ impl Path {
             node,
             status: PathStatus::new(now),
             members: Set::EMPTY,
+            sharers: 0,
             owned: false,
             latency: Latency::default(),
             last_alive: now,

@@ -11,11 +11,13 @@ pub const SUSPECT_MIN: Duration = Duration::from_millis(200);
 /// A silence longer than this is suspicious, however slow the path has been. A wrong suspicion costs one
 /// NULL call, so there is little to win by waiting longer, and the promise of one second would be lost.
 pub const SUSPECT_MAX: Duration = Duration::from_millis(400);
+/// Where making connections is dear, a wrong suspicion costs one of them, which keeps both ends from the very calls whose
+/// answers are late: a path is not suspected before it has been silent for as long as one takes, or for this long.
+pub const SUSPECT_DEAR_MAX: Duration = Duration::from_secs(1);
 /// A probe that nobody has taken in this time has failed: one retransmission of it fits in. More where the path
 /// has lately been silent for longer and yet alive.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
-/// Where making connections is dear, a probe may take so many times as long as the last ones took, and is made only after a
-/// silence as long as one of them.
+/// Where making connections is dear, a probe may take so many times as long as the last ones took.
 pub const PROBE_PER_MAKING: u32 = 3;
 /// A probe whose connection the other end's system has accepted has this long for its answer: that machine and all
 /// links to it live, and only the server on it is late.
@@ -84,13 +86,14 @@ const _: () = assert!(
 pub struct Timing {
     /// Lower bound of the silence that makes a path suspect; default [`SUSPECT_MIN`].
     pub suspect_min: Duration,
-    /// Upper bound of it; default [`SUSPECT_MAX`].
+    /// Upper bound of it, unless `probe_per_making` says that connections are dear; default [`SUSPECT_MAX`].
     pub suspect_max: Duration,
     /// How long a probe may at least take until it is accepted; default [`PROBE_TIMEOUT`].
     pub probe_timeout: Duration,
     /// How many times as long as making the path's last connections took a probe may take, up to `connect_timeout`; 0,
     /// the default, where they are made in no time. [`PROBE_PER_MAKING`] is right for RDMA: a connection of it costs both
-    /// ends' systems many steps, and whoever gives one up too early makes them do all of it again.
+    /// ends' systems many steps, and whoever gives one up too early makes them do all of it again. See
+    /// [`SUSPECT_DEAR_MAX`] too.
     pub probe_per_making: u32,
     /// How long its answer may take from then on; default [`PROBE_ANSWER`].
     pub probe_answer: Duration,

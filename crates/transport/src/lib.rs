@@ -9,6 +9,7 @@
 //! before memory is taken for it; a warm stream allocates nothing.
 
 pub mod busy;
+pub mod descriptors;
 pub mod fault;
 mod inbound;
 mod outbound;

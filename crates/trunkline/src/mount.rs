@@ -118,6 +118,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
     // Before the mount: it must not have the mount's own descriptors.
     let watcher = start_watcher(args, &directory);
+    client::raise_descriptor_limit();
     let started = client::Settings::from_options(&args.target, &options)
         .and_then(|settings| client::Mount::with_settings(mount::settings(settings)))
         .map_err(Error::from)

@@ -85,7 +85,7 @@ pub fn measure(
     figures: &mut Figures,
     progress: &mut impl FnMut(&str),
 ) {
-    machine::raise_descriptors();
+    transport::descriptors::raise_limit();
     match idle(options, place) {
         Ok(line) => figures.lines.push(line),
         Err(reason) => figures.notes.push(format!("left out: idle connections: {reason}")),
@@ -207,7 +207,7 @@ fn sample(
     let remotes: Vec<String> = point.remotes().iter().map(ToString::to_string).collect();
     let mut mounts: Vec<(Mount, u32)> = Vec::new();
     let mut left = point.connections;
-    let all = left.div_ceil(MOUNT_CONNECTIONS_MAX) as usize;
+    let needed = left.div_ceil(MOUNT_CONNECTIONS_MAX) as usize;
     while left > 0 {
         let connections = left.min(MOUNT_CONNECTIONS_MAX);
         left -= connections;
@@ -218,7 +218,7 @@ fn sample(
         }
         let mut settings = Settings::from_options(&target, &text).map_err(|error| in_words(&error))?;
         // One client, whose mounts have no more threads together than one of them would have.
-        settings.loops = (settings.loops / all).max(1);
+        settings.loops = (settings.loops / needed).max(1);
         mounts.push((Mount::with_settings(settings).map_err(|error| in_words(&error))?, connections));
     }
     let window = Window { warm: scale.warm, end: scale.warm + scale.window };

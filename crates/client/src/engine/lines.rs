@@ -46,6 +46,8 @@ pub(crate) struct Line {
     pub node: NodeId,
     pub(super) remote: Option<SocketAddr>,
     waits_to_send: bool,
+    /// It is among those that have something to send.
+    is_dirty: bool,
     /// Bytes received or acknowledged at the last tick.
     progress_seen: u64,
     pub(super) received_bytes: u64,
@@ -60,6 +62,7 @@ impl Line {
             node: NodeId(0),
             remote: None,
             waits_to_send: false,
+            is_dirty: false,
             progress_seen: 0,
             received_bytes: 0,
             proved: false,
@@ -164,7 +167,9 @@ impl Engine {
     }
 
     pub(super) fn mark_dirty(&mut self, conn: ConnId) {
-        if !self.dirty.contains(&conn) {
+        if let Some(line) = self.lines.get_mut(usize::from(conn.0))
+            && !std::mem::replace(&mut line.is_dirty, true)
+        {
             self.dirty.push(conn);
         }
     }
@@ -289,6 +294,7 @@ impl Engine {
     pub(super) fn close(&mut self, conn: ConnId) {
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         line.proved = false;
+        line.is_dirty = false;
         match std::mem::replace(&mut line.state, State::Closed) {
             State::Open(stream) => {
                 if let Some(landing) = stream.abort()
@@ -324,6 +330,7 @@ impl Engine {
         let flushes = !self.dirty.is_empty();
         while let Some(conn) = self.dirty.pop() {
             let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { continue };
+            line.is_dirty = false;
             let stream = match &mut line.state {
                 State::Open(stream) => stream,
                 State::Rdma(_) => {

@@ -27,7 +27,7 @@ pub enum OptionError {
         /// What it takes.
         expected: String,
     },
-    /// `nconnect=513`.
+    /// `nconnect=257`.
     #[error("mount option \"{name}={value}\": {expected} is expected{why}")]
     BadValue {
         /// The option.

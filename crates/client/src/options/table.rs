@@ -330,7 +330,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "mdconnect",
         Kind::Number { min: 0, max: 8, unit: "connections" },
         "0",
-        "Connections for metadata besides, so that it doesn't queue behind bulk data. At most 512 with `nconnect`.",
+        "Connections for metadata besides, so that it doesn't queue behind bulk data. At most 256 with `nconnect`.",
         |draft, value| draft.options.mdconnect = value.short(),
         |options| differs(options.mdconnect, 0)
     ),

@@ -139,8 +139,8 @@ fn without_nconnect_there_is_a_connection_for_each_remote() {
     assert_eq!(parse("").bulk_connections(1), 1);
     assert_eq!(parse("").bulk_connections(0), 1);
     assert_eq!(parse("remoteports=10.0.0.1-10.0.0.4").bulk_connections(4), 4);
-    assert_eq!(parse("mdconnect=8,remoteports=10.0.0.0-10.0.0.255").bulk_connections(256), 256);
-    assert_eq!(parse("mdconnect=8,remoteports=10.0.0.0-10.0.1.255").bulk_connections(512), 504);
+    assert_eq!(parse("mdconnect=8,remoteports=10.0.0.0-10.0.0.255").bulk_connections(256), 248);
+    assert_eq!(parse("remoteports=10.0.0.0-10.0.1.255").bulk_connections(512), 256);
     assert_eq!(parse("nconnect=3").bulk_connections(4), 3);
 }
 
@@ -183,7 +183,7 @@ fn what_cannot_hold_together_is_refused() {
     let cases = [
         ("proto=rdma,tcp", "\"proto=rdma\" and \"tcp\" contradict"),
         ("rdma,proto=tcp6", "\"proto=tcp6\" and \"rdma\" contradict"),
-        ("nconnect=508,mdconnect=5", "more than 512"),
+        ("nconnect=252,mdconnect=5", "more than 256"),
         ("localports_failover", "no meaning without \"localports\""),
         ("remoteports_offset=3", "no meaning without \"remoteports\""),
         ("acregmin=61", "minimum is above the maximum"),
@@ -197,7 +197,7 @@ fn what_cannot_hold_together_is_refused() {
         assert!(error.contains(why), "{text}: {error}");
     }
     parse("rdma,proto=rdma,vers=3");
-    parse("nconnect=56,mdconnect=8");
+    parse("nconnect=248,mdconnect=8");
     parse("remoteports=10.0.0.1,localports=fd00::1~eth0");
 }
 
@@ -223,8 +223,8 @@ fn what_is_not_built_is_refused_with_what_to_do() {
 #[test]
 fn bad_values_say_what_is_expected() {
     assert_eq!(
-        refusal("nconnect=513"),
-        "mount option \"nconnect=513\": connections from 1 to 512 is expected"
+        refusal("nconnect=257"),
+        "mount option \"nconnect=257\": connections from 1 to 256 is expected"
     );
     let error = refusal("remoteports=10.0.0.9-10.0.0.1");
     assert!(error.ends_with("is expected; the range \"10.0.0.9-10.0.0.1\" runs backwards"), "{error}");

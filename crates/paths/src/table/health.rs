@@ -6,6 +6,8 @@
 //! and its connections follow once that is answered. Only after a reset, where the far end has just shown
 //! that it lives, they connect at once.
 
+use crate::timing::SUSPECT_DEAR_MAX;
+
 use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, Timing};
 
 impl Path {
@@ -123,7 +125,7 @@ impl Table {
         if !self.is_live(conn) {
             return;
         }
-        self.weigh(conn);
+        self.weigh(conn, now);
         self.review(self.conns[usize::from(conn.0)].path, now);
         if self.ramping.has(conn) {
             self.ramp(conn, now);
@@ -139,7 +141,6 @@ impl Table {
                 self.refresh(conn);
             }
             self.conn(conn).excused = Duration::ZERO;
-            self.rearm();
             return;
         };
         let Conn { last_alive, excused, path, .. } = self.conns[usize::from(conn.0)];
@@ -151,13 +152,13 @@ impl Table {
             self.conn(conn).silent = true;
             self.refresh(conn);
             let of_path = &self.paths[usize::from(path.0)];
-            // Another connection of the path has been heard of: it is this connection that is stuck.
-            let path_silent = now.saturating_sub(of_path.last_alive) > self.patience(path);
-            if path_silent && of_path.status.state == State::Up {
+            // Another connection of the path may have been heard of: then it is this connection that is stuck.
+            let path_silent = silence.min(now.saturating_sub(of_path.last_alive));
+            if path_silent > self.patience_with_path(path) && of_path.status.state == State::Up {
                 self.suspect(path, now, silent_since);
+                self.rearm();
             }
         }
-        self.rearm();
     }
 
     /// The NULL call of an [`Output::Probe`] was answered.
@@ -261,13 +262,19 @@ impl Table {
         }
     }
 
-    /// How long a path may be silent with calls in flight. Where connections are dear to make, at least as long as one takes:
-    /// a suspicion makes one, which keeps both ends from the very calls whose answers are late.
+    /// How long a connection may be silent with calls in flight.
     fn patience(&self, path: PathId) -> Duration {
-        let Timing { suspect_min, suspect_max, probe_per_making, connect_timeout, .. } = self.timing;
-        let Path { latency, making, .. } = &self.paths[usize::from(path.0)];
-        let overdue = latency.overdue_after().clamp(suspect_min, suspect_max.max(suspect_min));
-        if probe_per_making == 0 { overdue } else { overdue.max((*making).min(connect_timeout)) }
+        let overdue = self.paths[usize::from(path.0)].latency.overdue_after();
+        overdue.clamp(self.timing.suspect_min, self.timing.suspect_max.max(self.timing.suspect_min))
+    }
+
+    /// How long its path may be: where connections are dear to make, as long as one takes ([`SUSPECT_DEAR_MAX`]).
+    fn patience_with_path(&self, path: PathId) -> Duration {
+        let patience = self.patience(path);
+        if self.timing.probe_per_making == 0 {
+            return patience;
+        }
+        patience.max(self.paths[usize::from(path.0)].making.min(SUSPECT_DEAR_MAX))
     }
 
     /// How long a connect to this path, or its proof, may take.
@@ -564,7 +571,7 @@ impl Table {
         }
     }
 
-    /// Works out when the next thing is due. Cold: some tens of connections, only after changes and ticks.
+    /// Works out when the next thing is due. Cold: it looks at all connections, and only after changes.
     pub(super) fn rearm(&mut self) {
         let mut wake = self.divert_at;
         let leaving = self.on_the_way();

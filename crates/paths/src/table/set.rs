@@ -151,6 +151,10 @@ mod tests {
             prop_assert_eq!((set & Set::ALL, set & !set), (set, Set::EMPTY));
             let low: Vec<u16> = model.range(..64).copied().collect();
             prop_assert_eq!(set.first::<1>().iter().map(|conn| conn.0).collect::<Vec<_>>(), low);
+            // A search goes on behind the last one, which may be behind the end.
+            let first = first % 65;
+            let round: Vec<u16> = model.range(first % 64..64).chain(model.range(..first % 64)).copied().collect();
+            prop_assert_eq!(set.first::<1>().from(ConnId(first)).map(|conn| conn.0).collect::<Vec<_>>(), round);
         }
     }
 }

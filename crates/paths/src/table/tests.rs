@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{ConnSpec, PathSpec};
+use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 const fn ms(ms: u64) -> Duration {
@@ -124,6 +125,33 @@ fn calls_leave_a_broken_connection_at_once() {
     assert_eq!((status.failovers, status.moved_calls, status.gap_worst), (1, 1, ms(0)));
     table.connected(ms(21), ConnId(0));
     assert_eq!(state(&table, 0), State::Up);
+}
+
+proptest! {
+    /// The search may end before all have been looked at; it finds what it would have found.
+    #[test]
+    fn the_best_connection_is_the_first_of_those_with_the_least_to_do(
+        loads in prop::collection::vec((0_u64..3, 0_u64..3, 0_u64..3), 2..100),
+        last in 0_u16..100,
+        writes in any::<bool>(),
+    ) {
+        let count = loads.len() as u16;
+        let mut table = connected(config(1, count));
+        for (index, &(towards, away, slower)) in loads.iter().enumerate() {
+            table.load[index] = [towards * CALL_COST, away * CALL_COST];
+            table.weight[index] = WEIGHT_ONE + slower * WEIGHT_ONE;
+        }
+        table.last = ConnId(last % count);
+        let (class, ours) = if writes { (Class::Write, 1) } else { (Class::Read, 0) };
+        let score = |conn: &u16| {
+            let index = usize::from(*conn);
+            let load = table.load[index];
+            (load[ours] + load[1 - ours] / OTHER_DIRECTION + CALL_COST) * table.weight[index]
+        };
+        let next = table.last.0 + 1;
+        let best = (next..count).chain(0..next).min_by_key(score);
+        prop_assert_eq!(table.pick(class, None, 0).map(|conn| conn.0), best);
+    }
 }
 
 #[test]
@@ -417,9 +445,10 @@ fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
         table.connected(ms(401), ConnId(conn));
     }
     table.sent(ms(9000), ConnId(0), Class::Read, 0);
-    // Nor is one made for a silence that is shorter than it would take.
+    // Nor is one made for a silence that is shorter than it would take. Calls go elsewhere before.
     table.tick(ms(9400), ConnId(0), Some(ms(9000)), false);
     assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
+    assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(1)));
     table.tick(ms(9401), ConnId(0), Some(ms(9000)), false);
     assert_eq!(outputs(&mut table), [Output::Probe(PathId(0))]);
     assert_eq!(run(&mut table, ms(10_600)), []);
@@ -432,6 +461,23 @@ fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
         gaps.iter().all(|&gap| gap >= ms(1200)) && gaps.last().is_some_and(|&gap| gap >= ms(4000)),
         "{gaps:?}"
     );
+}
+
+#[test]
+fn however_dear_connections_are_a_silent_path_is_suspected_after_a_second() {
+    let mut config = config(2, 2);
+    config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
+    let mut table = Table::new(config, ms(0));
+    assert_eq!(outputs(&mut table).len(), 2);
+    for conn in [0, 1] {
+        table.reached(ms(3000), ConnId(conn));
+        table.connected(ms(3001), ConnId(conn));
+    }
+    table.sent(ms(9000), ConnId(0), Class::Read, 0);
+    table.tick(ms(10_000), ConnId(0), Some(ms(9000)), false);
+    assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
+    table.tick(ms(10_001), ConnId(0), Some(ms(9000)), false);
+    assert_eq!(outputs(&mut table), [Output::Probe(PathId(0))]);
 }
 
 #[test]
