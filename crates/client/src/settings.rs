@@ -267,10 +267,10 @@ fn resolve_host(
     if addresses.is_empty() { Err(no_address(target)) } else { Ok(addresses) }
 }
 
-/// A resolver is asked so many times at most: some give one address of many each time.
-const RESOLVED_MAX: u16 = 64;
+/// Some resolvers give one address of many each time, in no order: after so many answers with nothing new there is no more.
+const VAIN_MAX: u32 = 32;
 
-/// Asks the resolver until it has given as many addresses as there are connections, or was asked often enough.
+/// Asks the resolver until it has given as many addresses as there are connections, or nothing new for long.
 fn resolve_often(
     resolver: &mut Resolver<'_>,
     target: &Target,
@@ -278,13 +278,16 @@ fn resolve_often(
     wanted: u16,
 ) -> std::result::Result<Vec<IpAddr>, MountError> {
     let mut all: Vec<IpAddr> = Vec::new();
-    for _ in 0..wanted.clamp(1, RESOLVED_MAX) {
+    let mut in_vain = 0;
+    for _ in 0..wanted.max(1) {
+        let known = all.len();
         for address in resolve_host(resolver, target, ipv6_only)? {
             if !all.contains(&address) {
                 all.push(address);
             }
         }
-        if all.len() >= usize::from(wanted) {
+        in_vain = if all.len() > known { 0 } else { in_vain + 1 };
+        if all.len() >= usize::from(wanted) || in_vain == VAIN_MAX {
             break;
         }
     }
@@ -417,6 +420,12 @@ mod tests {
         let rotating: &[&[&str]] = &[&["10.0.0.1"], &["10.0.0.1"], &["10.0.0.2"], &["10.0.0.3"]];
         let settings = by_name("remoteports=dns,nconnect=4", rotating).unwrap();
         assert_eq!((settings.remotes.len(), settings.nconnect), (3, 4));
+        let names: Vec<String> = (0..100).map(|node| format!("10.0.0.{node}")).collect();
+        let alone: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
+        let hundred: Vec<&[&str]> = alone.iter().map(<[&str; 1]>::as_slice).collect();
+        assert!(by_name("remoteports=dns,nconnect=100", &hundred).unwrap().remotes.len() >= 99);
+        let late: Vec<&[&str]> = [&["10.0.0.1"][..]; 60].into_iter().chain([&["10.0.0.2"][..]]).collect();
+        assert_eq!(by_name("remoteports=dns,nconnect=100", &late).unwrap().remotes.len(), 1);
     }
 
     #[test]

@@ -303,7 +303,10 @@ impl Table {
 
     fn probe(&mut self, path: PathId, now: Duration) {
         let Timing { probe_timeout, probe_max, .. } = self.timing;
-        let making = self.making_patience().max(self.growing_patience(path));
+        // The attempts are those on a path that was down.
+        let is_suspect = self.paths[usize::from(path.0)].status.state == State::Suspect;
+        let growing = if is_suspect { Duration::ZERO } else { self.growing_patience(path) };
+        let making = self.making_patience().max(growing);
         let of_path = self.path_mut(path);
         of_path.probe_sent = Some(now);
         of_path.probe_reached = None;

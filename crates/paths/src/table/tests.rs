@@ -481,6 +481,20 @@ fn however_dear_connections_are_a_silent_path_is_suspected_after_a_second() {
 }
 
 #[test]
+fn attempts_on_a_path_that_was_down_give_a_later_suspicion_no_more_time() {
+    let mut config = config(2, 2);
+    config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
+    let mut table = connected(config);
+    assert_eq!(die_silently(&mut table, ms(1000)), [Output::Abort(ConnId(0)), Output::Move(ConnId(0))]);
+    let probes = run(&mut table, ms(9000));
+    assert!(probes.len() >= 3, "{probes:?}");
+    table.probe_answered(ms(9000), PathId(0));
+    assert_eq!(outputs(&mut table), [Output::Connect(ConnId(0))]);
+    table.connected(ms(9001), ConnId(0));
+    assert_eq!(die_silently(&mut table, ms(90_000)), [Output::Abort(ConnId(0)), Output::Move(ConnId(0))]);
+}
+
+#[test]
 fn time_in_which_the_driver_did_not_run_is_held_against_nobody() {
     let mut table = connected(config(2, 2));
     table.sent(ms(0), ConnId(0), Class::Read, 0);
