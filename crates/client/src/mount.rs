@@ -31,8 +31,6 @@ const FIRST_PATH_PATIENCE: Duration = Duration::from_secs(20);
 const RDMA_PATHS_PATIENCE: Duration = Duration::from_secs(10);
 /// How long one of them may take.
 const RDMA_CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
-/// Connections of one loop, as the path table bounds them.
-const _: () = assert!(paths::CONNECTIONS_MAX >= crate::options::CONNECTIONS_MAX as usize);
 
 /// A mounted export. Cheap to clone; the last clone that goes away closes the connections.
 #[derive(Debug, Clone)]

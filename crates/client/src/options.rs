@@ -36,7 +36,7 @@ pub const PORT_TCP: u16 = 2049;
 pub const PORT_RDMA: u16 = 20049;
 /// `nconnect` and `mdconnect` together; also the most that one loop may own. More than the nodes of the largest clusters, and
 /// fewer than the reserved ports that there are to one address.
-pub const CONNECTIONS_MAX: u16 = 256;
+pub const CONNECTIONS_MAX: u16 = paths::CONNECTIONS_MAX as u16;
 /// Largest and default `rsize` and `wsize`.
 pub const SIZE_MAX: u32 = 1 << 20;
 

@@ -3,8 +3,6 @@
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use crate::Options;
 use crate::budget::Budget;
 use crate::error::{Error, Result};
@@ -16,8 +14,6 @@ use crate::walk::{Walker, count, visit};
 
 /// Objects that wait for a worker.
 const QUEUE_MAX: usize = 256;
-/// Descriptors that a copy may use: four for each level of a tree, and those of the workers.
-const DESCRIPTORS: u64 = 65_536;
 /// Workers at most; each is a thread.
 const WORKERS_MAX: usize = 256;
 
@@ -51,7 +47,8 @@ pub fn copy(
     if options.dry_run {
         return plan(sources, onto, options, progress, planned);
     }
-    raise_descriptor_limit();
+    // A tree of this machine is walked with its directories open, level above level: four descriptors for each.
+    client::raise_descriptor_limit();
     let context = Context { options, progress, budget: Budget::new(), links: Links::default() };
     let (sender, receiver) = sync_channel(QUEUE_MAX);
     let receiver = Mutex::new(receiver);
@@ -116,17 +113,6 @@ fn plan(
         }
     }
     Ok(outcome(progress))
-}
-
-/// A tree of this machine is walked with its directories open, level above level: the usual soft limit of 1,024 would end
-/// that in a deep one.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
-    if limit.current.is_some_and(|current| current < wanted) {
-        // Where it stays as it is, a deep tree fails where the limit is met, and says so.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
-    }
 }
 
 fn work(context: &Context<'_>, receiver: &Mutex<Receiver<Job>>) {

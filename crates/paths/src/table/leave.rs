@@ -113,9 +113,7 @@ impl Table {
             }
             let residence = of_path.residence[size];
             if before != (residence.left(), residence.tried()) {
-                for conn in self.path_mut(path).members.iter() {
-                    self.refresh(conn);
-                }
+                self.refresh_path(path);
             }
         }
     }

@@ -38,6 +38,19 @@ fn connected(config: Config) -> Table {
     table
 }
 
+/// Two connections on two paths, as over RDMA: making them took so long, and that counts.
+fn connected_at_a_price(made_in: Duration) -> Table {
+    let mut config = config(2, 2);
+    config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
+    let mut table = Table::new(config, ms(0));
+    assert_eq!(outputs(&mut table).len(), 2);
+    for conn in [0, 1].map(ConnId) {
+        table.reached(made_in, conn);
+        table.connected(made_in, conn);
+    }
+    table
+}
+
 fn state(table: &Table, path: u16) -> State {
     table.path(PathId(path)).unwrap().state
 }
@@ -436,14 +449,7 @@ fn a_probe_that_was_accepted_has_more_time_for_its_answer() {
 
 #[test]
 fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
-    let mut config = config(2, 2);
-    config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
-    let mut table = Table::new(config, ms(0));
-    assert_eq!(outputs(&mut table).len(), 2);
-    for conn in [0, 1] {
-        table.reached(ms(400), ConnId(conn));
-        table.connected(ms(401), ConnId(conn));
-    }
+    let mut table = connected_at_a_price(ms(400));
     table.sent(ms(9000), ConnId(0), Class::Read, 0);
     // Nor is one made for a silence that is shorter than it would take. Calls go elsewhere before.
     table.tick(ms(9400), ConnId(0), Some(ms(9000)), false);
@@ -465,14 +471,7 @@ fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
 
 #[test]
 fn however_dear_connections_are_a_silent_path_is_suspected_after_a_second() {
-    let mut config = config(2, 2);
-    config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
-    let mut table = Table::new(config, ms(0));
-    assert_eq!(outputs(&mut table).len(), 2);
-    for conn in [0, 1] {
-        table.reached(ms(3000), ConnId(conn));
-        table.connected(ms(3001), ConnId(conn));
-    }
+    let mut table = connected_at_a_price(ms(3000));
     table.sent(ms(9000), ConnId(0), Class::Read, 0);
     table.tick(ms(10_000), ConnId(0), Some(ms(9000)), false);
     assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
@@ -482,9 +481,7 @@ fn however_dear_connections_are_a_silent_path_is_suspected_after_a_second() {
 
 #[test]
 fn attempts_on_a_path_that_was_down_give_a_later_suspicion_no_more_time() {
-    let mut config = config(2, 2);
-    config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
-    let mut table = connected(config);
+    let mut table = connected_at_a_price(ms(5));
     assert_eq!(die_silently(&mut table, ms(1000)), [Output::Abort(ConnId(0)), Output::Move(ConnId(0))]);
     let probes = run(&mut table, ms(9000));
     assert!(probes.len() >= 3, "{probes:?}");
