@@ -36,7 +36,7 @@ fn ten_thousand_names_are_listed_once_over_rdma() {
 fn each_name_is_listed_once(mounted: &Mounted, port: u16) {
     let (directory, program) = (mounted.directory(), trunkline().display());
     let said = sh(&format!(
-        "mkdir -p /tmp/many; (cd /tmp/many; seq -f name-%05g {NAMES} | xargs touch)
+        "rm -rf /tmp/many; mkdir /tmp/many; (cd /tmp/many; seq -f name-%05g {NAMES} | xargs touch)
          {program} cp -r -o port={port},mountport={port} /tmp/many nfs://10.77.1.2/export/many >&2
          ls -f {directory}/many | grep -c name-; ls {directory}/many | sort -u | wc -l"
     ));

@@ -33,7 +33,7 @@ fn a_tree_of_small_files_is_copied_in_over_rdma_and_compared() {
     let mounted = Mounted::over_rdma("rdma-tree", 12062, "nconnect=2");
     let directory = mounted.directory();
     let said = sh(&format!(
-        "mkdir /tmp/rdma-tree
+        "rm -rf /tmp/rdma-tree; mkdir /tmp/rdma-tree
          for d in 1 2 3 4 5 6 7 8; do
            mkdir -p /tmp/rdma-tree/$d/below
            for f in $(seq 8); do head -c $((f * d * 37)) /dev/urandom > /tmp/rdma-tree/$d/below/file-$f; done
