@@ -171,7 +171,7 @@ impl Group<'_> {
     /// The longest time without a completed call of each route: `tcp 812 ms, tcp-mp 3 ms`; nothing where it is unknown.
     pub(crate) fn longest_gaps(&self) -> Option<String> {
         let known = self.rows.iter().filter_map(|row| Some((&row.route.name, row.workload.longest_gap_ms?)));
-        let told: Vec<String> = known.map(|(name, gap)| format!("{name} {} ms", number::us(gap))).collect();
+        let told: Vec<String> = known.map(|(name, gap)| format!("{name} {}", number::gap(gap))).collect();
         (!told.is_empty()).then(|| told.join(", "))
     }
 
