@@ -53,6 +53,12 @@ impl Turns {
     }
 }
 
+/// The processor that the thread which calls runs on right now.
+#[must_use]
+pub fn processor() -> Option<u32> {
+    u32::try_from(rustix::thread::sched_getcpu()).ok()
+}
+
 /// Moves the thread that calls to a processor; the system may move it on from there, to those where it might run before.
 ///
 /// # Errors
@@ -67,6 +73,43 @@ pub fn hop_to(processor: u32) -> io::Result<()> {
     there.set(processor);
     rustix::thread::sched_setaffinity(None, &there)?;
     Ok(rustix::thread::sched_setaffinity(None, &may_run_on)?)
+}
+
+/// A thread that has hopped stays there for so long, and for twice as long each time that it was moved away again,
+const HOP_REST: Duration = Duration::from_millis(40);
+/// up to this.
+const HOP_REST_MAX: Duration = Duration::from_secs(2);
+
+/// How often a thread moves itself to another processor with [`hop_to`]: the system may have its reasons to move it away.
+#[derive(Debug)]
+pub struct Hops {
+    /// It stays until then,
+    next: Duration,
+    /// and after the next one for so long.
+    rest: Duration,
+}
+
+impl Default for Hops {
+    fn default() -> Self {
+        Self { next: Duration::ZERO, rest: HOP_REST }
+    }
+}
+
+impl Hops {
+    /// Whether it may hop now; it has then.
+    pub fn may_hop(&mut self, now: Duration) -> bool {
+        let may = now >= self.next;
+        if may {
+            self.next = now + self.rest;
+            self.rest = (self.rest * 2).min(HOP_REST_MAX);
+        }
+        may
+    }
+
+    /// It stayed where it hopped to.
+    pub const fn settled(&mut self) {
+        self.rest = HOP_REST;
+    }
 }
 
 /// Sets the policy of the thread that calls, to one that has no priorities.
@@ -93,7 +136,7 @@ mod tests {
         for processor in all.clone().filter(may) {
             let hops = || {
                 hop_to(processor).unwrap();
-                u32::try_from(rustix::thread::sched_getcpu()) == Ok(processor)
+                super::processor() == Some(processor)
             };
             assert!((0..1000).any(|_| hops()), "it is moved away at once each time");
             assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
@@ -102,6 +145,23 @@ mod tests {
             assert_eq!(hop_to(processor).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
         assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
+    }
+
+    #[test]
+    fn a_thread_that_is_moved_away_each_time_hops_less_and_less() {
+        let mut hops = Hops::default();
+        let mut now = Duration::from_secs(1);
+        assert!(hops.may_hop(now) && !hops.may_hop(now));
+        now += HOP_REST;
+        assert!(hops.may_hop(now) && !hops.may_hop(now + HOP_REST));
+        hops.settled();
+        now += 2 * HOP_REST;
+        assert!(hops.may_hop(now) && hops.may_hop(now + HOP_REST), "it had settled");
+        (0..10).for_each(|_| {
+            now += HOP_REST_MAX;
+            hops.may_hop(now);
+        });
+        assert!(hops.may_hop(now + HOP_REST_MAX) && hops.rest == HOP_REST_MAX);
     }
 
     /// The policy of the thread that asks, by the system's number. proc_pid_stat(5)

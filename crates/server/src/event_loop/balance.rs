@@ -20,7 +20,7 @@ use rustix::net::sockopt::socket_incoming_cpu;
 use std::collections::VecDeque;
 use std::time::Duration;
 use transport::poll::Interest;
-use transport::threads::hop_to;
+use transport::threads::{Hops, hop_to, processor};
 
 /// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is,
 const LIGHT_TURN_BYTES: usize = 48 << 10;
@@ -41,10 +41,6 @@ const HOMELESS_FIRST: Duration = Duration::from_millis(10);
 const COUNT_SOON: Duration = Duration::from_millis(20);
 /// so many times, to bring each home soon.
 const SOON_COUNTS: u32 = 10;
-/// A loop that has hopped stays there for so long, and for twice as long each time that it was moved away again,
-const HOP_REST: Duration = Duration::from_millis(40);
-/// up to this.
-const HOP_REST_MAX: Duration = Duration::from_secs(2);
 /// A connection that went home goes to no other home for so long, wherever threads are put meanwhile.
 const HOME_FOR: Duration = Duration::from_secs(1);
 
@@ -56,38 +52,6 @@ impl Steady {
     fn find(&mut self, processor: Option<u32>) -> Option<u32> {
         let before = std::mem::replace(&mut self.0, processor);
         processor.filter(|_| before == processor)
-    }
-}
-
-/// How often a loop moves itself to another processor.
-#[derive(Debug)]
-struct Hops {
-    /// It stays until then,
-    next: Duration,
-    /// and after the next one for so long.
-    rest: Duration,
-}
-
-impl Default for Hops {
-    fn default() -> Self {
-        Self { next: Duration::ZERO, rest: HOP_REST }
-    }
-}
-
-impl Hops {
-    /// Whether it may; it has then.
-    fn hop(&mut self, now: Duration) -> bool {
-        let may = now >= self.next;
-        if may {
-            self.next = now + self.rest;
-            self.rest = (self.rest * 2).min(HOP_REST_MAX);
-        }
-        may
-    }
-
-    /// It stayed where it hopped to.
-    const fn settled(&mut self) {
-        self.rest = HOP_REST;
     }
 }
 
@@ -364,7 +328,7 @@ impl EventLoop {
             self.peers.offer(self.index, None);
             return;
         }
-        let runs_on = self.balance.runs_on.find(u32::try_from(rustix::thread::sched_getcpu()).ok());
+        let runs_on = self.balance.runs_on.find(processor());
         self.balance.homeless.clear();
         let (mut busy, mut hears_from) = (0, None);
         for (key, connection) in self.connections.iter_mut() {
@@ -405,7 +369,7 @@ impl EventLoop {
     fn settle_down(&mut self, here: u32, there: u32) {
         if here == there {
             self.balance.hops.settled();
-        } else if self.peers.belongs_there(self.index, here, there) && self.balance.hops.hop(self.alive) {
+        } else if self.peers.belongs_there(self.index, here, there) && self.balance.hops.may_hop(self.alive) {
             match hop_to(there) {
                 Ok(()) => self.balance.runs_on = Steady::default(),
                 // It may be bound to others.
@@ -542,23 +506,6 @@ impl EventLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_loop_that_is_moved_away_each_time_hops_less_and_less() {
-        let mut hops = Hops::default();
-        let mut now = Duration::from_secs(1);
-        assert!(hops.hop(now) && !hops.hop(now));
-        now += HOP_REST;
-        assert!(hops.hop(now) && !hops.hop(now + HOP_REST));
-        hops.settled();
-        now += 2 * HOP_REST;
-        assert!(hops.hop(now) && hops.hop(now + HOP_REST), "it had settled");
-        (0..10).for_each(|_| {
-            now += HOP_REST_MAX;
-            hops.hop(now);
-        });
-        assert!(hops.hop(now + HOP_REST_MAX) && hops.rest == HOP_REST_MAX);
-    }
 
     #[test]
     fn a_processor_counts_once_it_was_found_twice() {
