@@ -263,6 +263,9 @@ impl Driver {
             }
             if let Some(beside_server) = &mut self.beside_server {
                 beside_server.look(&self.engine);
+                if self.busy.shares_processor() {
+                    beside_server.move_over(&self.engine);
+                }
             }
             if !self.wait() {
                 return false;

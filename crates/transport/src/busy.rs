@@ -40,11 +40,19 @@ const FIRST_LOOK_EVERY: u32 = 16;
 /// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
 const CROWD_MIN: Duration = Duration::from_micros(10);
 
+/// Whoever has the processor between two looks for at least so long has done something there, and who has it for no longer
+const TURN_MIN: Duration = Duration::from_micros(3);
+/// than this has short turns, as loops do: other work keeps a processor for a millisecond and more.
+const TURN_MAX: Duration = Duration::from_micros(60);
+/// So many of them in a row, and it is shared with such a one.
+const TURNS: u32 = 8;
+
 /// Whether and how long a loop looks before it sleeps.
 #[derive(Debug)]
 pub struct BusyPoll {
     longest: Duration,
     policy: Policy,
+    neighbours: Neighbours,
 }
 
 impl BusyPoll {
@@ -54,7 +62,7 @@ impl BusyPoll {
     pub fn new(longest: Duration) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let longest = if alone { Duration::ZERO } else { longest.min(BUSY_POLL_MAX) };
-        Self { longest, policy: Policy::new() }
+        Self { longest, policy: Policy::new(), neighbours: Neighbours::default() }
     }
 
     /// Waits as [`Poller::wait`] does, and looks before.
@@ -101,9 +109,13 @@ impl BusyPoll {
             let looked = Instant::now();
             let found = !events.is_empty() || came();
             let gave_way = gives_way || before != began;
-            if gave_way && looked.saturating_duration_since(before) >= self.longest.max(CROWD_MIN) {
-                self.policy.crowded_out(looked);
-                return Ok(found);
+            if gave_way {
+                let taken = looked.saturating_duration_since(before);
+                self.neighbours.had(taken);
+                if taken >= self.longest.max(CROWD_MIN) {
+                    self.policy.crowded_out(looked);
+                    return Ok(found);
+                }
             }
             let passed = looked.saturating_duration_since(began);
             if found {
@@ -127,6 +139,12 @@ impl BusyPoll {
             before = looked;
             std::thread::yield_now();
         }
+    }
+
+    /// Whether others with short turns had the processor each time that it was given away of late: they wait for this loop's
+    /// turns, and it for theirs. Begins to count anew.
+    pub const fn shares_processor(&mut self) -> bool {
+        self.neighbours.are_there()
     }
 
     /// How long the looks of a trial take.
@@ -247,6 +265,28 @@ impl Policy {
     }
 }
 
+/// Who has the processor when it is given away.
+#[derive(Debug, Default)]
+struct Neighbours {
+    /// Short turns in a row.
+    turns: u32,
+}
+
+impl Neighbours {
+    /// It was given away for so long.
+    fn had(&mut self, taken: Duration) {
+        self.turns = if (TURN_MIN..=TURN_MAX).contains(&taken) { self.turns + 1 } else { 0 };
+    }
+
+    const fn are_there(&mut self) -> bool {
+        let are_there = self.turns >= TURNS;
+        if are_there {
+            self.turns = 0;
+        }
+        are_there
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,7 +333,8 @@ mod tests {
 
     #[test]
     fn the_first_looks_are_long_until_one_finds_in_time() {
-        let mut busy = BusyPoll { longest: BUSY_POLL_DEFAULT, policy: looking() };
+        let mut busy =
+            BusyPoll { longest: BUSY_POLL_DEFAULT, policy: looking(), neighbours: Neighbours::default() };
         assert!(busy.policy.trial);
         assert_eq!(busy.trial_span(), BUSY_POLL_DEFAULT * SHORT_SLEEP_LOOKS);
         busy.policy.late(Instant::now());
@@ -342,6 +383,20 @@ mod tests {
         assert!((0..100).all(|_| !policy.gives_way()), "others would have the processor first");
     }
 
+    #[test]
+    fn others_are_on_the_processor_after_some_short_turns_in_a_row() {
+        let mut neighbours = Neighbours::default();
+        let mut had = |taken, times| (0..times).for_each(|_| neighbours.had(taken));
+        had(TURN_MIN, TURNS - 1);
+        had(Duration::from_nanos(500), 1);
+        had(TURN_MAX, TURNS - 1);
+        had(Duration::from_millis(1), 1);
+        had(TURN_MIN, TURNS - 1);
+        assert!(!neighbours.are_there(), "each time somebody else came in between, or nobody");
+        neighbours.had(TURN_MAX);
+        assert!(neighbours.are_there() && !neighbours.are_there());
+    }
+
     /// A peer that says something every so often, however it chooses its time.
     #[test]
     fn looks_that_never_pay_take_a_small_share_of_the_time() {
@@ -363,7 +418,7 @@ mod tests {
 
     /// One that looks, on any machine.
     fn busy() -> BusyPoll {
-        BusyPoll { longest: Duration::from_secs(120), policy: looking() }
+        BusyPoll { longest: Duration::from_secs(120), policy: looking(), neighbours: Neighbours::default() }
     }
 
     #[test]

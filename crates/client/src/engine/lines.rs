@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use paths::{ConnId, NodeId, Table};
 use rpc::Xid;
+use rustix::net::sockopt::socket_incoming_cpu;
 use transport::poll::{Event, Interest};
 use transport::rdma::Requester;
 use transport::{Limits, Stream, Transport, socket};
@@ -111,6 +112,16 @@ pub(super) fn line_to(lines: &[Line], table: &Table, node: NodeId) -> Option<Con
 }
 
 impl Engine {
+    /// Where packets come in of the connection that has brought most.
+    pub(crate) fn hears_from(&self) -> Option<u32> {
+        let open = self.lines.iter().filter_map(|line| match &line.state {
+            State::Open(stream) => Some((line.received_bytes, stream.fd())),
+            State::Closed | State::Connecting(_) | State::Rdma(_) => None,
+        });
+        let (_, socket) = open.max_by_key(|(bytes, _)| *bytes)?;
+        socket_incoming_cpu(socket).ok()
+    }
+
     /// Starts to connect a slot to the path it is on.
     pub(super) fn connect(&mut self, conn: ConnId) {
         self.close(conn);
