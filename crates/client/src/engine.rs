@@ -118,6 +118,8 @@ pub(crate) struct Engine {
     started: Instant,
     poller: Arc<Poller>,
     lines: Vec<Line>,
+    /// The connection that last had something to say.
+    heard_last: Option<ConnId>,
     probes: Vec<Probe>,
     pub core: Core,
     /// Calls that no connection could take yet, in order.
@@ -177,6 +179,7 @@ impl Engine {
             started,
             poller,
             lines,
+            heard_last: None,
             probes: Vec::new(),
             core,
             waiting: VecDeque::new(),

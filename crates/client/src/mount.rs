@@ -17,7 +17,7 @@ use crate::call::{Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::options::Remote;
-use crate::route::{PathEnd, Proof, Proofs, Route};
+use crate::route::{Moves, PathEnd, Proof, Proofs, Route};
 use crate::settings::Settings;
 use crate::shard::{Attendant, Shard, Task};
 use crate::slot::Pending;
@@ -110,6 +110,7 @@ impl Mount {
             soft_patience: settings.soft_patience(),
             proofs: Proofs::new(paths.len()),
             breaks: Breaks::new(paths.len()),
+            moves: Moves::default(),
             paths,
         });
         let by_loop = connections_by_loop(&settings, start);

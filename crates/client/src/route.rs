@@ -38,6 +38,23 @@ pub(crate) struct Route {
     pub soft_patience: Option<Duration>,
     pub proofs: Proofs,
     pub breaks: Breaks,
+    pub moves: Moves,
+}
+
+/// When a loop of the mount last moved to another processor.
+#[derive(Debug, Default)]
+pub(crate) struct Moves(Mutex<Option<Instant>>);
+
+impl Moves {
+    /// Whether one may move now, as none has for so long: two that share a processor would both leave it. That counts as a move.
+    pub(crate) fn take(&self, apart: Duration) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = last.is_none_or(|last| last.elapsed() >= apart);
+        if may {
+            *last = Some(Instant::now());
+        }
+        may
+    }
 }
 
 /// What has become of the paths since the mount began.
@@ -167,6 +184,14 @@ pub(crate) fn from_reserved_port<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loops_of_a_mount_move_one_at_a_time() {
+        let moves = Moves::default();
+        assert!(moves.take(Duration::from_secs(3600)));
+        assert!(!moves.take(Duration::from_secs(3600)));
+        assert!(moves.take(Duration::ZERO));
+    }
 
     #[test]
     fn each_reserved_port_is_tried_once_until_one_is_free_or_something_else_is_wrong() {

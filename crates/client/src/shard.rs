@@ -168,7 +168,7 @@ impl Shard {
             asleep: AtomicBool::new(false),
             filled: AtomicBool::new(false),
         });
-        let beside_server = setup.route.is_local().then(BesideServer::default);
+        let beside_server = setup.route.is_local().then(|| BesideServer::new(Arc::clone(&setup.route)));
         let driver = Driver {
             engine: Engine::new(setup, Arc::clone(&poller)),
             inbox: Arc::clone(&inbox),
@@ -263,7 +263,7 @@ impl Driver {
             }
             if let Some(beside_server) = &mut self.beside_server {
                 beside_server.look(&self.engine);
-                if self.busy.shares_processor() {
+                if self.busy.take_sharing() {
                     beside_server.move_over(&self.engine);
                 }
             }

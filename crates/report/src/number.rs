@@ -48,9 +48,9 @@ pub(crate) fn us(value: f64) -> String {
     if value < 99.95 { plain(value) } else { thousands(value.round() as u64) }
 }
 
-/// The longest time without a completed call, which is known to the millisecond.
+/// The longest time without a completed call, in whole milliseconds without one; where there are none, two neighbouring ones have.
 pub(crate) fn gap(ms: f64) -> String {
-    if ms < 1.0 { "under 1 ms".to_owned() } else { format!("{} ms", thousands(ms.round() as u64)) }
+    if ms < 1.0 { "under 2 ms".to_owned() } else { format!("{} ms", thousands(ms.round() as u64)) }
 }
 
 /// A whole number with separated thousands.
@@ -105,7 +105,7 @@ mod tests {
             [512, 4096, 1 << 20, 16_750_000_000].map(bytes),
             ["512 bytes", "4 KiB", "1 MiB", "15.6 GiB"]
         );
-        assert_eq!([0.0, 4.0, 1240.0].map(gap), ["under 1 ms", "4 ms", "1,240 ms"]);
+        assert_eq!([0.0, 4.0, 1240.0].map(gap), ["under 2 ms", "4 ms", "1,240 ms"]);
         assert_eq!(interval_of_ratio([1.002, 1.031]), ["1.002", "1.031"]);
         assert_eq!(interval_of_ratio([4.012, 4.081]), ["4.01", "4.08"]);
         assert_eq!(pace(Pace { gbit_per_s_per_node: 2.0 }), "2 Gbit/s a node");

@@ -40,11 +40,11 @@ const FIRST_LOOK_EVERY: u32 = 16;
 /// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
 const CROWD_MIN: Duration = Duration::from_micros(10);
 
-/// Whoever has the processor between two looks for at least so long has done something there, and who has it for no longer
-const TURN_MIN: Duration = Duration::from_micros(3);
-/// than this has short turns, as loops do: other work keeps a processor for a millisecond and more.
+/// Whoever has the processor for at least so long when it is given away has done something there,
+const TURN_MIN: Duration = Duration::from_micros(2);
+/// and whoever has it for no longer than this has short turns, as loops do: other work keeps it for a millisecond and more.
 const TURN_MAX: Duration = Duration::from_micros(60);
-/// So many of them in a row, and it is shared with such a one.
+/// After so many of them in a row it is shared with one who has short turns.
 const TURNS: u32 = 8;
 
 /// Whether and how long a loop looks before it sleeps.
@@ -101,7 +101,7 @@ impl BusyPoll {
         let began = Instant::now();
         let gives_way = self.policy.gives_way();
         if gives_way {
-            std::thread::yield_now();
+            self.neighbours.give_way(began);
         }
         let mut before = began;
         loop {
@@ -109,13 +109,9 @@ impl BusyPoll {
             let looked = Instant::now();
             let found = !events.is_empty() || came();
             let gave_way = gives_way || before != began;
-            if gave_way {
-                let taken = looked.saturating_duration_since(before);
-                self.neighbours.had(taken);
-                if taken >= self.longest.max(CROWD_MIN) {
-                    self.policy.crowded_out(looked);
-                    return Ok(found);
-                }
+            if gave_way && looked.saturating_duration_since(before) >= self.longest.max(CROWD_MIN) {
+                self.policy.crowded_out(looked);
+                return Ok(found);
             }
             let passed = looked.saturating_duration_since(began);
             if found {
@@ -137,14 +133,14 @@ impl BusyPoll {
             // Whoever is waited for may have been put on this processor, and answers within a look. Who keeps it for
             // longer has other work.
             before = looked;
-            std::thread::yield_now();
+            self.neighbours.give_way(looked);
         }
     }
 
-    /// Whether others with short turns had the processor each time that it was given away of late: they wait for this loop's
-    /// turns, and it for theirs. Begins to count anew.
-    pub const fn shares_processor(&mut self) -> bool {
-        self.neighbours.are_there()
+    /// Whether others with short turns had the processor each time that it was given away since the last sleep, or since this
+    /// was so last: they wait for this loop's turns, and it for theirs.
+    pub const fn take_sharing(&mut self) -> bool {
+        self.neighbours.take()
     }
 
     /// How long the looks of a trial take.
@@ -165,6 +161,7 @@ impl BusyPoll {
         if self.longest.is_zero() || timeout.is_some_and(|timeout| timeout.is_zero()) {
             return poller.wait(events, timeout);
         }
+        self.neighbours = Neighbours::default();
         let began = Instant::now();
         poller.wait(events, timeout)?;
         let now = Instant::now();
@@ -273,12 +270,19 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    /// It was given away for so long.
-    fn had(&mut self, taken: Duration) {
-        self.turns = if (TURN_MIN..=TURN_MAX).contains(&taken) { self.turns + 1 } else { 0 };
+    /// Gives the processor away; it is `now`.
+    fn give_way(&mut self, now: Instant) {
+        std::thread::yield_now();
+        self.had(now.elapsed());
     }
 
-    const fn are_there(&mut self) -> bool {
+    /// It was given away for so long.
+    fn had(&mut self, taken: Duration) {
+        let is_short = (TURN_MIN..=TURN_MAX).contains(&taken);
+        self.turns = if is_short { self.turns.saturating_add(1) } else { 0 };
+    }
+
+    const fn take(&mut self) -> bool {
         let are_there = self.turns >= TURNS;
         if are_there {
             self.turns = 0;
@@ -392,9 +396,9 @@ mod tests {
         had(TURN_MAX, TURNS - 1);
         had(Duration::from_millis(1), 1);
         had(TURN_MIN, TURNS - 1);
-        assert!(!neighbours.are_there(), "each time somebody else came in between, or nobody");
+        assert!(!neighbours.take(), "each time somebody else came in between, or nobody");
         neighbours.had(TURN_MAX);
-        assert!(neighbours.are_there() && !neighbours.are_there());
+        assert!(neighbours.take() && !neighbours.take());
     }
 
     /// A peer that says something every so often, however it chooses its time.

@@ -59,7 +59,14 @@ pub fn processor() -> Option<u32> {
     u32::try_from(rustix::thread::sched_getcpu()).ok()
 }
 
-/// Moves the thread that calls to a processor; the system may move it on from there, to those where it might run before.
+/// How many processors the thread that calls may run on; what share of them it may have is not asked.
+#[must_use]
+pub fn processors() -> Option<u32> {
+    rustix::thread::sched_getaffinity(None).ok().map(|may_run_on| may_run_on.count())
+}
+
+/// Moves the thread that calls to a processor; the system may move it on from there, to those where it might run before. To the
+/// system these are chosen from then on: one that a cpuset gains later is not among them.
 ///
 /// # Errors
 /// When it may not run there, or the system refuses; in the worst case it may run nowhere else from then on.
@@ -96,8 +103,8 @@ impl Default for Hops {
 }
 
 impl Hops {
-    /// Whether it may hop now; it has then.
-    pub fn may_hop(&mut self, now: Duration) -> bool {
+    /// Whether it may hop now; that counts as a hop.
+    pub fn take_hop(&mut self, now: Duration) -> bool {
         let may = now >= self.next;
         if may {
             self.next = now + self.rest;
@@ -106,9 +113,11 @@ impl Hops {
         may
     }
 
-    /// It stayed where it hopped to.
-    pub const fn settled(&mut self) {
-        self.rest = HOP_REST;
+    /// It is where it belongs. If it stayed there since it might have hopped again, what was before is forgotten.
+    pub fn settled(&mut self, now: Duration) {
+        if now >= self.next {
+            self.rest = HOP_REST;
+        }
     }
 }
 
@@ -151,17 +160,19 @@ mod tests {
     fn a_thread_that_is_moved_away_each_time_hops_less_and_less() {
         let mut hops = Hops::default();
         let mut now = Duration::from_secs(1);
-        assert!(hops.may_hop(now) && !hops.may_hop(now));
+        assert!(hops.take_hop(now) && !hops.take_hop(now));
         now += HOP_REST;
-        assert!(hops.may_hop(now) && !hops.may_hop(now + HOP_REST));
-        hops.settled();
+        assert!(hops.take_hop(now) && !hops.take_hop(now + HOP_REST));
+        hops.settled(now);
         now += 2 * HOP_REST;
-        assert!(hops.may_hop(now) && hops.may_hop(now + HOP_REST), "it had settled");
+        assert!(hops.rest > HOP_REST, "it had only just come");
+        hops.settled(now);
+        assert!(hops.take_hop(now) && hops.take_hop(now + HOP_REST), "it had settled");
         (0..10).for_each(|_| {
             now += HOP_REST_MAX;
-            hops.may_hop(now);
+            hops.take_hop(now);
         });
-        assert!(hops.may_hop(now + HOP_REST_MAX) && hops.rest == HOP_REST_MAX);
+        assert!(hops.take_hop(now + HOP_REST_MAX) && hops.rest == HOP_REST_MAX);
     }
 
     /// The policy of the thread that asks, by the system's number. proc_pid_stat(5)

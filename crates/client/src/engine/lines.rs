@@ -112,14 +112,11 @@ pub(super) fn line_to(lines: &[Line], table: &Table, node: NodeId) -> Option<Con
 }
 
 impl Engine {
-    /// Where packets come in of the connection that has brought most.
+    /// Where packets come in of the connection that last had something to say; nothing over RDMA.
     pub(crate) fn hears_from(&self) -> Option<u32> {
-        let open = self.lines.iter().filter_map(|line| match &line.state {
-            State::Open(stream) => Some((line.received_bytes, stream.fd())),
-            State::Closed | State::Connecting(_) | State::Rdma(_) => None,
-        });
-        let (_, socket) = open.max_by_key(|(bytes, _)| *bytes)?;
-        socket_incoming_cpu(socket).ok()
+        let line = self.lines.get(usize::from(self.heard_last?.0))?;
+        let State::Open(stream) = &line.state else { return None };
+        socket_incoming_cpu(stream.fd()).ok()
     }
 
     /// Starts to connect a slot to the path it is on.
@@ -162,6 +159,7 @@ impl Engine {
             Some(State::Connecting(_)) => self.connect_ended(conn),
             Some(State::Open(_)) => {
                 if event.readable {
+                    self.heard_last = Some(conn);
                     if self.core.landed < LANDED_BYTES_MAX {
                         self.receive(conn);
                     } else {
@@ -172,7 +170,10 @@ impl Engine {
                     self.mark_dirty(conn);
                 }
             }
-            Some(State::Rdma(_)) => self.rdma_ready(conn),
+            Some(State::Rdma(_)) => {
+                self.heard_last = Some(conn);
+                self.rdma_ready(conn);
+            }
             Some(State::Closed) | None => {}
         }
     }

@@ -368,8 +368,9 @@ impl EventLoop {
     /// another loop is to have this place; the scheduler leaves them apart as long as nobody sleeps.
     fn settle_down(&mut self, here: u32, there: u32) {
         if here == there {
-            self.balance.hops.settled();
-        } else if self.peers.belongs_there(self.index, here, there) && self.balance.hops.may_hop(self.alive) {
+            self.balance.hops.settled(self.alive);
+        } else if self.peers.belongs_there(self.index, here, there) && self.balance.hops.take_hop(self.alive)
+        {
             match hop_to(there) {
                 Ok(()) => self.balance.runs_on = Steady::default(),
                 // It may be bound to others.
