@@ -1,4 +1,4 @@
-//! The route of a mount: all its paths, and what all its loops share about them.
+//! The route of a mount: all its paths, and what all its loops share.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
