@@ -270,26 +270,39 @@ impl Mount {
 
     /// Submits an operation from any thread, for `caller` where it is not the mount's own user.
     pub fn submit_as(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
-        let turn = match &op {
-            Op::Read { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),
-            Op::Write { file, .. } => file.number,
-        };
+        let turn = self.turn_of(&op);
         self.submit_to(turn, op, caller)
     }
 
     /// The same, to the loop that an attendant drives: it costs no change of threads there, but the loop does what
-    /// others could have done beside it. A WRITE goes where those of its file go. Where nobody has ever attended,
-    /// this is [`Mount::submit_as`].
+    /// others could have done beside it. Where nobody has ever attended, this is [`Mount::submit_as`].
     pub fn submit_attended(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
-        let turn = match &op {
-            Op::Read { .. } | Op::Call { .. } if self.inner.attended.load(Ordering::Relaxed) => 0,
-            Op::Read { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),
-            Op::Write { file, .. } => file.number,
-        };
+        if self.inner.attended.load(Ordering::Relaxed) {
+            self.submit_to(0, op, caller)
+        } else {
+            self.submit_as(op, caller)
+        }
+    }
+
+    /// The same, to a loop that no attendant drives, so that it is done while the attendant goes on; those of a file to one of
+    /// them. Where nobody has ever attended, or there is one loop, this is [`Mount::submit_as`].
+    pub fn submit_beside(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
+        let others = self.inner.shards.len().saturating_sub(1) as u64;
+        if others == 0 || !self.inner.attended.load(Ordering::Relaxed) {
+            return self.submit_as(op, caller);
+        }
+        let turn = self.turn_of(&op) % others + 1;
         self.submit_to(turn, op, caller)
     }
 
-    /// What belongs to a file goes to one loop, so that one COMMIT can speak for all of its writes.
+    /// Which loop's turn it is. What is written to a file goes to one loop, so that one COMMIT can speak for all of it.
+    fn turn_of(&self, op: &Op) -> u64 {
+        match op {
+            Op::Read { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),
+            Op::Write { file, .. } => file.number,
+        }
+    }
+
     fn submit_to(&self, turn: u64, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         let count = self.inner.shards.len() as u64;
         let index = usize::try_from(turn % count.max(1)).unwrap_or(0);

@@ -12,8 +12,10 @@ use std::task::{Context, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-use client::{Attendant, Done, Error, FileRef, Io, Mount, Op, Task};
+use client::{Attendant, Done, Error, FileRef, Io, Mount, Op, Settings, Task};
 use fake::{Fake, PATIENCE, file};
+use nfs3::Procedure;
+use nfs3::proc::write::Stable;
 
 const BYTES: [u8; 4096] = [7; 4096];
 
@@ -140,6 +142,41 @@ fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
     // Its place is free.
     let mut other = bell.attendant(&mount);
     other.attend();
+}
+
+#[test]
+fn what_a_program_waits_for_goes_to_the_attended_loop_or_beside_it_as_wished() {
+    let fake = Fake::start(1);
+    let mount = Mount::with_settings(Settings { loops: 2, ..fake.settings(2) }).unwrap();
+    let files = [file(&mount), file(&mount)];
+    // What goes out, and on which connection; each loop has one.
+    let sent = |submit: &dyn Fn(Op) -> client::Pending, op: Op| {
+        let pending = submit(op);
+        let request = fake.next();
+        match request.procedure {
+            Procedure::Read => request.data_read(&BYTES),
+            _ => request.written(BYTES.len() as u32, Stable::FileSync, 1),
+        }
+        assert!(pending.wait().result.is_ok());
+        request
+    };
+    let write = |file| Op::Write { file, offset: 0, buffer: BYTES.to_vec() };
+    let read = |file| Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()] };
+    let ways: [&dyn Fn(Op) -> client::Pending; 2] =
+        [&|op| mount.submit_attended(op, None), &|op| mount.submit_beside(op, None)];
+    for way in ways {
+        let by_file = files.map(|file| sent(way, write(file)));
+        assert!(!by_file[0].is_beside(&by_file[1]), "nobody attends");
+    }
+    let _attendant = Bell::new().attendant(&mount);
+    let [attended, beside] = ways.map(|way| sent(way, read(files[0])));
+    assert!(!attended.is_beside(&beside));
+    for file in files {
+        for op in [write, read] {
+            assert!(sent(ways[0], op(file)).is_beside(&attended));
+            assert!(sent(ways[1], op(file)).is_beside(&beside));
+        }
+    }
 }
 
 #[test]

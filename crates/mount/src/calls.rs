@@ -10,6 +10,7 @@ use nfs3::proc::{access, create, fsstat, getattr, link, lookup, mkdir, mknod, re
 use nfs3::proc::{readlink, remove, rename, rmdir, setattr, symlink};
 use nfs3::types::SetTime;
 use nfs3::{Created, DirOpArgs, Fattr3, FileHandle, PostOpAttr, Procedure, Sattr3, Status, Verifier, Wire};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use xdr::{Reader, Writer};
 
 /// What a directory page asks for: names and cookies, and all in all.
@@ -17,6 +18,9 @@ const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
 
 /// A READ of so many bytes costs less than to hand it to another thread; longer ones are spread over all loops.
 const ATTENDED_READ_BYTES_MAX: usize = 16 << 10;
+
+/// While a WRITE of so many bytes is sent, the thread that receives requests had better take the next one.
+const BESIDE_WRITE_BYTES_MIN: usize = 128 << 10;
 
 /// One name of a directory.
 #[derive(Debug, Clone)]
@@ -332,7 +336,7 @@ impl Core {
         }
     }
 
-    /// One WRITE: when it is done, the data are stable.
+    /// One WRITE that a program waits for: when it is done, the data are stable. One that is alone is sent where it is.
     pub(crate) async fn call_write(
         &self,
         caller: &As,
@@ -340,9 +344,51 @@ impl Core {
         offset: u64,
         buffer: Vec<u8>,
     ) -> Result<(), Errno> {
-        let done = self.mount.submit_as(Op::Write { file, offset, buffer }, caller.clone()).await;
+        let (others, _counted) = UnderWay::count(&self.writes_under_way);
+        let is_long = buffer.len() >= BESIDE_WRITE_BYTES_MIN;
+        let (op, caller) = (Op::Write { file, offset, buffer }, caller.clone());
+        let pending = match others {
+            0 => self.mount.submit_attended(op, caller),
+            _ if is_long => self.mount.submit_beside(op, caller),
+            _ => self.mount.submit_as(op, caller),
+        };
+        let done = pending.await;
         // Its memory is for the next one.
         drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))
+    }
+}
+
+/// One of those that are counted, until it is dropped, which it also is if whoever waited is killed.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    /// How many there are besides.
+    fn count(all: &'a AtomicUsize) -> (usize, Self) {
+        (all.fetch_add(1, Ordering::Relaxed), Self(all))
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_under_way_is_counted_until_it_ends() {
+        let all = AtomicUsize::new(0);
+        let (others, first) = UnderWay::count(&all);
+        assert_eq!(others, 0);
+        let (others, second) = UnderWay::count(&all);
+        assert_eq!(others, 1);
+        drop(first);
+        assert_eq!(UnderWay::count(&all).0, 1);
+        drop(second);
+        assert_eq!(UnderWay::count(&all).0, 0);
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Core {
     pub notifier: OnceLock<Notifier>,
     /// Files that are open: while there are none, nothing has to be hidden when it is removed.
     pub open_files: AtomicUsize,
+    /// WRITEs that programs wait for.
+    pub writes_under_way: AtomicUsize,
     /// Bytes of one READ and of one WRITE.
     pub sizes: (usize, usize),
     /// Bytes that are read ahead at most.

@@ -251,6 +251,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         buffers: Arc::default(),
         notifier: OnceLock::new(),
         open_files: AtomicUsize::new(0),
+        writes_under_way: AtomicUsize::new(0),
         sizes,
         ahead_max,
         // As good as random: seeded by the system for each.
