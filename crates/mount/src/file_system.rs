@@ -486,7 +486,7 @@ impl Filesystem for FileSystem {
         reply: ReplyEmpty,
     ) {
         let core = Arc::clone(&self.core);
-        let work = async move { core.flush_and_tell(&*core.files.find(handle.0)?).await };
+        let work = async move { core.sync_and_tell(&*core.files.find(handle.0)?).await };
         self.answer(request, reply, work, |reply, ()| reply.ok());
     }
 

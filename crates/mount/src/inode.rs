@@ -50,7 +50,7 @@ pub(crate) struct State {
     /// Counts changes, so that attributes that were asked for before one are known to be old.
     changes: u64,
     /// The newest error of a write that nobody waited for, and which it is.
-    pub error: Option<Errno>,
+    error: Option<Errno>,
     pub error_number: u64,
 }
 
@@ -210,6 +210,14 @@ impl State {
     pub(crate) fn failed(&mut self, error: Errno) {
         self.error = Some(error);
         self.error_number += 1;
+    }
+
+    /// The newest error, for whom was told of that with this number last: none that came since is none at all.
+    pub(crate) fn error_after(&self, told: u64) -> Result<(), Errno> {
+        match self.error {
+            Some(error) if told != self.error_number => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -196,15 +196,19 @@ impl Core {
         .await;
     }
 
-    /// fsync(2) and close(2): waits, and tells this handle of an error that it was not told of yet.
+    /// fsync(2): waits, and tells this handle of an error that it was not told of yet.
+    pub(crate) async fn sync_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
+        self.flush(&file.inode).await;
+        let state: &State = &file.inode.lock();
+        state.error_after(file.errors_told.swap(state.error_number, Ordering::AcqRel))
+    }
+
+    /// close(2): the same, but fsync(2) will tell it all the same. Each copy of a descriptor is closed for itself, those that a
+    /// child inherited at its exec(2) too, and nobody reads what those closes say.
     pub(crate) async fn flush_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
         let state: &State = &file.inode.lock();
-        let told = file.errors_told.swap(state.error_number, Ordering::AcqRel);
-        match state.error {
-            Some(error) if told != state.error_number => Err(error),
-            _ => Ok(()),
-        }
+        state.error_after(file.errors_told.load(Ordering::Acquire))
     }
 
     /// Sends data that have waited for long enough; all, if too much is held.

@@ -5,6 +5,7 @@ use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 const MIB: usize = 1 << 20;
@@ -346,13 +347,21 @@ fn a_write_that_fails_behind_the_back_is_told_at_fsync_and_once_for_each_handle(
             break;
         }
     }
+    // A copy that is closed, as a child's is at its exec(2), takes the error from nobody.
+    drop(file.try_clone().unwrap());
     let told = file.sync_all();
     assert!(refused || told.is_err(), "1100 MiB fit into 1 GiB");
     if let Err(error) = told {
         assert_eq!(error.raw_os_error(), Some(28), "{error}");
         assert!(file.sync_all().is_ok(), "each error is told once");
     }
+    drop(file);
     fs::remove_file(mount.path("f")).unwrap();
+    // dd(1) says what close(2) told it.
+    let to = format!("of={}", mount.path("g").display());
+    let dd = Command::new("dd").args(["if=/dev/zero", &to, "bs=1M", "count=1100"]).output().unwrap();
+    let said = String::from_utf8_lossy(&dd.stderr);
+    assert!(!dd.status.success() && said.contains("No space left"), "{said}");
 }
 
 #[test]
