@@ -42,6 +42,8 @@ pub struct Mount {
 struct Inner {
     shards: Vec<Shard>,
     route: Arc<Route>,
+    /// All servers are on this machine.
+    is_local: bool,
     root: Root,
     placement: Mutex<Placement>,
     next_file: AtomicU64,
@@ -148,7 +150,9 @@ impl Mount {
         let placement = Mutex::new(Placement::new(count, first));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let attended = AtomicBool::new(false);
-        let inner = Inner { shards, route, root, placement, next_file, next_shard, attended, settings };
+        let is_local = route.is_local();
+        let inner =
+            Inner { shards, route, is_local, root, placement, next_file, next_shard, attended, settings };
         let mount = Self { inner: Arc::new(inner) };
         mount.await_paths(&used)?;
         Ok(mount)
@@ -285,17 +289,18 @@ impl Mount {
     }
 
     /// The same, to a loop that no attendant drives, so that it is done while the attendant goes on; those of a file to one of
-    /// them. Where nobody has ever attended, or there is one loop, this is [`Mount::submit_as`].
+    /// them. Where nobody has ever attended, or there is one loop, this is [`Mount::submit_as`]; so it is where servers are on other
+    /// machines, as the paths of all loops are worth more there than a processor.
     pub fn submit_beside(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         let others = self.inner.shards.len().saturating_sub(1) as u64;
-        if others == 0 || !self.inner.attended.load(Ordering::Relaxed) {
+        if others == 0 || !self.inner.is_local || !self.inner.attended.load(Ordering::Relaxed) {
             return self.submit_as(op, caller);
         }
         let turn = self.turn_of(&op) % others + 1;
         self.submit_to(turn, op, caller)
     }
 
-    /// Which loop's turn it is. What is written to a file goes to one loop, so that one COMMIT can speak for all of it.
+    /// Which loop's turn it is. What is written to a file goes to one loop as a rule, so that one COMMIT can speak for all of it.
     fn turn_of(&self, op: &Op) -> u64 {
         match op {
             Op::Read { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),

@@ -147,7 +147,7 @@ fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
 #[test]
 fn what_a_program_waits_for_goes_to_the_attended_loop_or_beside_it_as_wished() {
     let fake = Fake::start(1);
-    let mount = Mount::with_settings(Settings { loops: 2, ..fake.settings(2) }).unwrap();
+    let mount = Mount::with_settings(Settings { loops: 3, ..fake.settings(3) }).unwrap();
     let files = [file(&mount), file(&mount)];
     // What goes out, and on which connection; each loop has one.
     let sent = |submit: &dyn Fn(Op) -> client::Pending, op: Op| {
@@ -168,15 +168,19 @@ fn what_a_program_waits_for_goes_to_the_attended_loop_or_beside_it_as_wished() {
         let by_file = files.map(|file| sent(way, write(file)));
         assert!(!by_file[0].is_beside(&by_file[1]), "nobody attends");
     }
-    let _attendant = Bell::new().attendant(&mount);
-    let [attended, beside] = ways.map(|way| sent(way, read(files[0])));
-    assert!(!attended.is_beside(&beside));
+    let bell = Bell::new();
+    let _attendant = bell.attendant(&mount);
+    let attended = sent(ways[0], read(files[0]));
     for file in files {
         for op in [write, read] {
             assert!(sent(ways[0], op(file)).is_beside(&attended));
-            assert!(sent(ways[1], op(file)).is_beside(&beside));
+            assert!(!sent(ways[1], op(file)).is_beside(&attended));
         }
+        let [one, other] = [write(file), write(file)].map(|op| sent(ways[1], op));
+        assert!(one.is_beside(&other), "those of a file go to one loop");
     }
+    let by_file = files.map(|file| sent(ways[1], write(file)));
+    assert!(!by_file[0].is_beside(&by_file[1]), "and files to all of them");
 }
 
 #[test]

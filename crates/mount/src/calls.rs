@@ -345,17 +345,36 @@ impl Core {
         buffer: Vec<u8>,
     ) -> Result<(), Errno> {
         let (others, _counted) = UnderWay::count(&self.writes_under_way);
-        let is_long = buffer.len() >= BESIDE_WRITE_BYTES_MIN;
+        let way = Way::of_write(others, buffer.len());
         let (op, caller) = (Op::Write { file, offset, buffer }, caller.clone());
-        let pending = match others {
-            0 => self.mount.submit_attended(op, caller),
-            _ if is_long => self.mount.submit_beside(op, caller),
-            _ => self.mount.submit_as(op, caller),
+        let pending = match way {
+            Way::Attended => self.mount.submit_attended(op, caller),
+            Way::Beside => self.mount.submit_beside(op, caller),
+            Way::ByFile => self.mount.submit_as(op, caller),
         };
         let done = pending.await;
         // Its memory is for the next one.
         drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))
+    }
+}
+
+/// Which loop sends a WRITE that a program waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Attended,
+    Beside,
+    ByFile,
+}
+
+impl Way {
+    /// Of so many bytes, beside so many others.
+    const fn of_write(others: usize, bytes: usize) -> Self {
+        match others {
+            0 => Self::Attended,
+            _ if bytes >= BESIDE_WRITE_BYTES_MIN => Self::Beside,
+            _ => Self::ByFile,
+        }
     }
 }
 
@@ -378,6 +397,14 @@ impl Drop for UnderWay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_that_is_alone_stays_and_a_long_one_beside_others_leaves_the_receiving_thread() {
+        assert_eq!(Way::of_write(0, 4096), Way::Attended);
+        assert_eq!(Way::of_write(0, 1 << 20), Way::Attended);
+        assert_eq!(Way::of_write(1, 4096), Way::ByFile);
+        assert_eq!(Way::of_write(1, BESIDE_WRITE_BYTES_MIN), Way::Beside);
+    }
 
     #[test]
     fn what_is_under_way_is_counted_until_it_ends() {

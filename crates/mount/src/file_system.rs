@@ -455,8 +455,11 @@ impl Filesystem for FileSystem {
             }
         };
         let of_mapping = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        if let Some(count) = self.core.write_at_once(&file, offset, data, of_mapping) {
-            reply.written(count);
+        if let Some(outcome) = self.core.write_at_once(&file, offset, data, of_mapping) {
+            match outcome {
+                Ok(count) => reply.written(count),
+                Err(error) => reply.error(error),
+            }
             return self.attend();
         }
         let (core, data) = (Arc::clone(&self.core), self.core.buffers.copy_of(data));

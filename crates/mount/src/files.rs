@@ -2,12 +2,12 @@
 
 use crate::caller::As;
 use crate::core::Core;
-use crate::inode::{Inode, version};
+use crate::inode::{Inode, Told, version};
 use crate::read_ahead::{Ahead, Bytes};
 use client::FileRef;
 use fuser::{Errno, FopenFlags};
 use nfs3::proc::access;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// A handle that a program holds, with whose rights, and how it wishes to be served.
@@ -17,14 +17,15 @@ pub(crate) struct OpenFile {
     pub file: FileRef,
     /// Who opened it: reads and writes are made for them, whoever does them.
     pub caller: As,
+    /// O_WRONLY or O_RDWR.
+    pub may_write: bool,
     pub appends: bool,
     /// O_DIRECT: nothing is read ahead.
     pub is_direct: bool,
     /// O_DIRECT, O_SYNC or O_DSYNC: write(2) returns when the data are stable.
     pub writes_through: bool,
     pub ahead: Mutex<Ahead>,
-    /// The number of the error that this handle was told of last.
-    pub errors_told: AtomicU64,
+    pub told: Told,
 }
 
 impl Core {
@@ -72,16 +73,17 @@ impl Core {
         let file = inode.open();
         self.open_files.fetch_add(1, Ordering::AcqRel);
         let is_direct = flags & libc::O_DIRECT != 0;
-        let errors_told = AtomicU64::new(inode.lock().error_number);
+        let told = inode.lock().told_at_open();
         self.files.insert(OpenFile {
             inode,
             file,
             caller,
+            may_write: flags & libc::O_ACCMODE != libc::O_RDONLY,
             appends: flags & libc::O_APPEND != 0,
             is_direct,
             writes_through: is_direct || flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
             ahead: Mutex::default(),
-            errors_told,
+            told,
         })
     }
 

@@ -31,6 +31,10 @@ pub(crate) struct Inode {
     state: Mutex<State>,
 }
 
+/// The number of the error that a handle was told of last.
+#[derive(Debug)]
+pub(crate) struct Told(AtomicU64);
+
 /// What may change.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -51,7 +55,9 @@ pub(crate) struct State {
     changes: u64,
     /// The newest error of a write that nobody waited for, and which it is.
     error: Option<Errno>,
-    pub error_number: u64,
+    error_number: u64,
+    /// The one that somebody was told of last.
+    error_told: u64,
 }
 
 /// Where a removed file lives on.
@@ -212,12 +218,22 @@ impl State {
         self.error_number += 1;
     }
 
-    /// The newest error, for whom was told of that with this number last: none that came since is none at all.
-    pub(crate) fn error_after(&self, told: u64) -> Result<(), Errno> {
-        match self.error {
-            Some(error) if told != self.error_number => Err(error),
-            _ => Ok(()),
-        }
+    /// What a new handle was told of: an error that nobody was told of yet is its to tell, too.
+    pub(crate) fn told_at_open(&self) -> Told {
+        Told(AtomicU64::new(self.error_told))
+    }
+
+    /// An error that whoever has this was not told of yet.
+    pub(crate) fn untold(&self, told: &Told) -> Option<Errno> {
+        self.error.filter(|_| told.0.load(Ordering::Acquire) != self.error_number)
+    }
+
+    /// The same, and that it is told now.
+    pub(crate) fn tell(&mut self, told: &Told) -> Result<(), Errno> {
+        let untold = self.untold(told);
+        told.0.store(self.error_number, Ordering::Release);
+        self.error_told = self.error_number;
+        untold.map_or(Ok(()), Err)
     }
 }
 

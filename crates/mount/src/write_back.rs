@@ -5,7 +5,7 @@ use crate::caller::As;
 use crate::core::Core;
 use crate::dirty::{Sending, Which};
 use crate::files::OpenFile;
-use crate::inode::{Inode, State};
+use crate::inode::Inode;
 use fuser::Errno;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +75,7 @@ impl Core {
             self.send(inode, Which::Due);
             self.budget.room().await;
         }
-        Ok(self.hold_data(file, offset, &data, of_mapping))
+        self.hold_data(file, offset, &data, of_mapping)
     }
 
     /// A write that need not wait, at once and with one copy; nothing where it has to.
@@ -85,15 +85,25 @@ impl Core {
         offset: u64,
         data: &[u8],
         of_mapping: bool,
-    ) -> Option<u32> {
+    ) -> Option<Result<u32, Errno>> {
         let waits = file.writes_through || self.policy.synchronous || self.budget.is_full();
         (!waits).then(|| self.hold_data(file, offset, data, of_mapping))
     }
 
-    /// Holds data for the server.
-    fn hold_data(self: &Arc<Self>, file: &OpenFile, offset: u64, data: &[u8], of_mapping: bool) -> u32 {
+    /// Holds data for the server; not where there was no room for those before them, and the program does not know that yet.
+    fn hold_data(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        offset: u64,
+        data: &[u8],
+        of_mapping: bool,
+    ) -> Result<u32, Errno> {
         let inode = &file.inode;
         let mut state = inode.lock();
+        let is_full = |error: &Errno| [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG].contains(error);
+        if !of_mapping && state.untold(&file.told).as_ref().is_some_and(is_full) {
+            state.tell(&file.told)?;
+        }
         // Pages of a mapping have their place, whichever handle carries them.
         let at = if file.appends && !of_mapping { offset.max(state.known_end()) } else { offset };
         let held = state.dirty.write(at, data, &file.caller, self.sizes.1, Instant::now());
@@ -105,7 +115,7 @@ impl Core {
             // The kernel holds these data where the file used to end.
             self.invalidate(inode);
         }
-        u32::try_from(data.len()).unwrap_or(u32::MAX)
+        Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
 
     /// Writes in pieces, all at once; when it is done, all is stable.
@@ -199,16 +209,17 @@ impl Core {
     /// fsync(2): waits, and tells this handle of an error that it was not told of yet.
     pub(crate) async fn sync_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
-        let state: &State = &file.inode.lock();
-        state.error_after(file.errors_told.swap(state.error_number, Ordering::AcqRel))
+        file.inode.lock().tell(&file.told)
     }
 
-    /// close(2): the same, but fsync(2) will tell it all the same. Each copy of a descriptor is closed for itself, those that a
-    /// child inherited at its exec(2) too, and nobody reads what those closes say.
+    /// close(2): the same for who may write, but fsync(2) tells it all the same. Each copy of a descriptor is closed for itself,
+    /// those that a child inherited at its exec(2) too, and nobody reads what those closes say.
     pub(crate) async fn flush_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
-        let state: &State = &file.inode.lock();
-        state.error_after(file.errors_told.load(Ordering::Acquire))
+        match file.inode.lock().untold(&file.told) {
+            Some(error) if file.may_write => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Sends data that have waited for long enough; all, if too much is held.

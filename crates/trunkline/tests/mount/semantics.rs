@@ -336,32 +336,34 @@ fn without_nolock_locks_answer_enolck_and_the_log_says_why() {
 
 #[test]
 fn a_write_that_fails_behind_the_back_is_told_at_fsync_and_once_for_each_handle() {
+    const NO_SPACE: Option<i32> = Some(28);
     let (_server, mount) = mounted();
-    let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
-    // More than the export holds; write(2) itself may be the one that is told.
+    let open = || flags(OFlags::empty()).open(mount.path("f")).unwrap();
+    let (file, other) = (open(), open());
+    // More than the export holds, and than may wait besides: write(2) is told then.
     let piece = pattern(MIB, 1);
-    let mut refused = false;
-    for at in 0..1100 {
-        if file.write_all_at(&piece, at * MIB as u64).is_err() {
-            refused = true;
-            break;
-        }
-    }
+    let told = (0..1100).find_map(|at| file.write_all_at(&piece, at * MIB as u64).err());
+    assert_eq!(told.expect("1100 MiB fit into 1 GiB").raw_os_error(), NO_SPACE);
+    // More of them may have failed since.
+    let _ = file.sync_all();
+    file.sync_all().expect("each error is told once");
     // A copy that is closed, as a child's is at its exec(2), takes the error from nobody.
-    drop(file.try_clone().unwrap());
-    let told = file.sync_all();
-    assert!(refused || told.is_err(), "1100 MiB fit into 1 GiB");
-    if let Err(error) = told {
-        assert_eq!(error.raw_os_error(), Some(28), "{error}");
-        assert!(file.sync_all().is_ok(), "each error is told once");
-    }
-    drop(file);
-    fs::remove_file(mount.path("f")).unwrap();
+    drop(other.try_clone().unwrap());
+    assert_eq!(other.sync_all().unwrap_err().raw_os_error(), NO_SPACE);
+    other.sync_all().expect("each error is told once");
+    open().sync_all().expect("both were told before this one was there");
+    // Nobody reads what this close is told, so whoever opens the file next is told.
+    fs::write(mount.path("g"), &piece).unwrap();
+    let late = File::open(mount.path("g")).unwrap();
+    assert_eq!(late.sync_all().unwrap_err().raw_os_error(), NO_SPACE);
+    late.sync_all().expect("each error is told once");
     // dd(1) says what close(2) told it.
-    let to = format!("of={}", mount.path("g").display());
-    let dd = Command::new("dd").args(["if=/dev/zero", &to, "bs=1M", "count=1100"]).output().unwrap();
+    let to = format!("of={}", mount.path("h").display());
+    let dd = Command::new("dd").args(["if=/dev/zero", &to, "bs=1M", "count=1"]).output().unwrap();
     let said = String::from_utf8_lossy(&dd.stderr);
     assert!(!dd.status.success() && said.contains("No space left"), "{said}");
+    drop((file, other));
+    fs::remove_file(mount.path("f")).unwrap();
 }
 
 #[test]
