@@ -31,9 +31,14 @@ pub(crate) struct Inode {
     state: Mutex<State>,
 }
 
-/// The number of the error that a handle was told of last.
+/// The numbers of the errors that a handle was told of last.
 #[derive(Debug)]
-pub(crate) struct Told(AtomicU64);
+pub(crate) struct Told {
+    /// By fsync(2), which counts.
+    by_sync: AtomicU64,
+    /// By write(2). The kernel makes several requests of a long one, and tells of a part that was done instead.
+    by_write: AtomicU64,
+}
 
 /// What may change.
 #[derive(Debug, Default)]
@@ -220,20 +225,30 @@ impl State {
 
     /// What a new handle was told of: an error that nobody was told of yet is its to tell, too.
     pub(crate) fn told_at_open(&self) -> Told {
-        Told(AtomicU64::new(self.error_told))
+        Told { by_sync: AtomicU64::new(self.error_told), by_write: AtomicU64::new(self.error_number) }
     }
 
     /// An error that whoever has this was not told of yet.
     pub(crate) fn untold(&self, told: &Told) -> Option<Errno> {
-        self.error.filter(|_| told.0.load(Ordering::Acquire) != self.error_number)
+        self.error.filter(|_| told.by_sync.load(Ordering::Acquire) != self.error_number)
     }
 
     /// The same, and that it is told now.
     pub(crate) fn tell(&mut self, told: &Told) -> Result<(), Errno> {
         let untold = self.untold(told);
-        told.0.store(self.error_number, Ordering::Release);
+        told.by_sync.store(self.error_number, Ordering::Release);
         self.error_told = self.error_number;
         untold.map_or(Ok(()), Err)
+    }
+
+    /// Refuses a write where there was no room for one before it; each such error refuses one write of a handle.
+    pub(crate) fn refuse(&self, told: &Told) -> Result<(), Errno> {
+        let Some(error) = self.untold(told) else { return Ok(()) };
+        let is_full = [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG].contains(&error);
+        if is_full && told.by_write.swap(self.error_number, Ordering::AcqRel) != self.error_number {
+            return Err(error);
+        }
+        Ok(())
     }
 }
 
@@ -345,5 +360,48 @@ impl Inodes {
     /// All that have data which the server does not have yet.
     pub(crate) fn unclean(&self) -> Vec<Arc<Inode>> {
         self.lock().values().filter(|inode| !inode.lock().dirty.is_clean()).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What fsync(2) says, by the number of the error.
+    fn sync(state: &mut State, told: &Told) -> Option<i32> {
+        state.tell(told).err().map(Errno::code)
+    }
+
+    #[test]
+    fn an_error_is_told_once_to_each_that_had_the_file_open_and_to_the_next_if_nobody_was_told() {
+        let mut state = State::default();
+        let (one, other) = (state.told_at_open(), state.told_at_open());
+        assert_eq!(sync(&mut state, &one), None);
+        state.failed(Errno::EIO);
+        let late = state.told_at_open();
+        for told in [&one, &late, &other] {
+            assert_eq!(sync(&mut state, told), Some(libc::EIO));
+            assert_eq!(sync(&mut state, told), None);
+        }
+        let next = state.told_at_open();
+        assert_eq!(sync(&mut state, &next), None);
+        state.failed(Errno::ENOSPC);
+        assert_eq!(sync(&mut state, &next), Some(libc::ENOSPC));
+    }
+
+    #[test]
+    fn one_write_of_each_handle_is_refused_where_there_was_no_room_and_fsync_tells_it_still() {
+        let mut state = State::default();
+        let told = state.told_at_open();
+        state.failed(Errno::EIO);
+        assert!(state.refuse(&told).is_ok(), "another write may do better");
+        state.failed(Errno::EDQUOT);
+        assert!(state.refuse(&state.told_at_open()).is_ok(), "it was not open then");
+        assert_eq!(state.refuse(&told).map_err(Errno::code), Err(libc::EDQUOT));
+        assert!(state.refuse(&told).is_ok(), "room may have been made");
+        assert_eq!(sync(&mut state, &told), Some(libc::EDQUOT));
+        state.failed(Errno::EDQUOT);
+        assert_eq!(sync(&mut state, &told), Some(libc::EDQUOT));
+        assert!(state.refuse(&told).is_ok(), "it knows");
     }
 }

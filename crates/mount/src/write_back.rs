@@ -1,4 +1,4 @@
-//! Writing: at once for O_DIRECT, O_SYNC and `sync`, else behind the program's back, with errors told at fsync(2)
+//! Writing: at once for O_DIRECT, O_SYNC and `sync`, else behind the program's back, with errors told at fsync(2), write(2)
 //! and close(2).
 
 use crate::caller::As;
@@ -90,7 +90,7 @@ impl Core {
         (!waits).then(|| self.hold_data(file, offset, data, of_mapping))
     }
 
-    /// Holds data for the server; not where there was no room for those before them, and the program does not know that yet.
+    /// Holds data for the server, unless there was no room for those before them and the program does not know that yet.
     fn hold_data(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -100,9 +100,8 @@ impl Core {
     ) -> Result<u32, Errno> {
         let inode = &file.inode;
         let mut state = inode.lock();
-        let is_full = |error: &Errno| [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG].contains(error);
-        if !of_mapping && state.untold(&file.told).as_ref().is_some_and(is_full) {
-            state.tell(&file.told)?;
+        if !of_mapping {
+            state.refuse(&file.told)?;
         }
         // Pages of a mapping have their place, whichever handle carries them.
         let at = if file.appends && !of_mapping { offset.max(state.known_end()) } else { offset };
