@@ -3,8 +3,8 @@
 //! A mount made by root acts for each caller with that caller's own numbers; the groups are read from
 //! `/proc/PID/status`. A mount of anybody else acts for its owner, whom alone the kernel lets in.
 
+use crate::kernel::Head;
 use client::Caller;
-use fuser::Request;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,20 +37,20 @@ impl Callers {
     }
 
     /// For what only looks.
-    pub(crate) fn looking(&self, request: &Request) -> As {
-        self.of(request, false)
+    pub(crate) fn looking(&self, head: &Head) -> As {
+        self.of(head, false)
     }
 
     /// For what opens or changes something.
-    pub(crate) fn acting(&self, request: &Request) -> As {
-        self.of(request, true)
+    pub(crate) fn acting(&self, head: &Head) -> As {
+        self.of(head, true)
     }
 
-    fn of(&self, request: &Request, fresh: bool) -> As {
+    fn of(&self, head: &Head, fresh: bool) -> As {
         if !self.each {
             return None;
         }
-        let (pid, uid, gid) = (request.pid(), request.uid(), request.gid());
+        let (pid, uid, gid) = (head.pid, head.uid, head.gid);
         if uid == 0 && gid == 0 {
             // Groups give root nothing: a server believes root in all or in nothing.
             return Some(Arc::clone(&self.root));

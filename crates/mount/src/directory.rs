@@ -7,13 +7,12 @@
 use crate::attributes::kind;
 use crate::caller::As;
 use crate::calls::{Name, Page};
-use crate::core::Core;
+use crate::core::{Core, Entry};
 use crate::inode::Inode;
+use crate::kernel::{Names, Ttls};
 use crate::listing::Listing;
-use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use nfs3::{Fattr3, FileHandle, Verifier};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -35,9 +34,7 @@ pub(crate) struct OpenDirectory {
 /// A name with what the kernel may keep of it.
 struct Listed {
     name: Name,
-    attributes: FileAttr,
-    ttl: Duration,
-    generation: u64,
+    entry: Entry,
 }
 
 impl OpenDirectory {
@@ -127,15 +124,14 @@ impl Core {
         &self,
         directory: &OpenDirectory,
         from: u64,
-        reply: &mut ReplyDirectory,
+        told: &mut Names,
     ) -> Result<(), Errno> {
-        let own = INodeNo(directory.inode.ino);
+        let own = directory.inode.ino;
         let mut from = from;
-        if from == 0 && reply.add(own, AFTER_DOT, fuser::FileType::Directory, ".") {
+        if from == 0 && !told.add(own, AFTER_DOT, FileType::Directory, b".") {
             return Ok(());
         }
-        if (from == 0 || from == AFTER_DOT) && reply.add(own, AFTER_DOT_DOT, fuser::FileType::Directory, "..")
-        {
+        if (from == 0 || from == AFTER_DOT) && !told.add(own, AFTER_DOT_DOT, FileType::Directory, b"..") {
             return Ok(());
         }
         if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
@@ -151,7 +147,7 @@ impl Core {
             for name in names.iter().filter(|name| is_listed(name)) {
                 let Some((_, attributes)) = self.whole_name(directory, name).await? else { continue };
                 let (ino, kind) = (self.inodes.number(&attributes), kind(attributes.file_type));
-                if reply.add(INodeNo(ino), name.cookie, kind, OsStr::from_bytes(&name.name)) {
+                if !told.add(ino, name.cookie, kind, &name.name) {
                     return Ok(());
                 }
                 directory.listing().tells(name.cookie, &name.name);
@@ -168,16 +164,16 @@ impl Core {
         &self,
         directory: &OpenDirectory,
         from: u64,
-        reply: &mut ReplyDirectoryPlus,
+        told: &mut Names,
     ) -> Result<(), Errno> {
         let dot = self.attributes_of_dot(directory);
-        let (ttl, generation) = (Duration::ZERO, Generation(0));
+        // The kernel takes neither for a lookup.
+        let dot = (&dot, Generation(0), Ttls { name: Duration::ZERO, attributes: Duration::ZERO });
         let mut from = from;
-        if from == 0 && reply.add(dot.ino, AFTER_DOT, ".", &ttl, &dot, generation) {
+        if from == 0 && !told.add_plus(dot, AFTER_DOT, b".") {
             return Ok(());
         }
-        if (from == 0 || from == AFTER_DOT) && reply.add(dot.ino, AFTER_DOT_DOT, "..", &ttl, &dot, generation)
-        {
+        if (from == 0 || from == AFTER_DOT) && !told.add_plus(dot, AFTER_DOT_DOT, b"..") {
             return Ok(());
         }
         if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
@@ -191,14 +187,14 @@ impl Core {
             let mut any = false;
             for name in names.into_iter().filter(is_listed) {
                 let Some(listed) = self.look(directory, name).await? else { continue };
-                let generation = Generation(listed.generation);
-                let (attributes, name) = (&listed.attributes, OsStr::from_bytes(&listed.name.name));
-                if reply.add(attributes.ino, listed.name.cookie, name, &listed.ttl, attributes, generation) {
+                let Listed { name, entry } = listed;
+                let ttls = Ttls { name: entry.name_ttl, attributes: entry.attributes_ttl };
+                if !told.add_plus((&entry.attributes, entry.generation, ttls), name.cookie, &name.name) {
                     // It did not fit, so the kernel does not know of it.
-                    self.inodes.forget(attributes.ino.0, 1);
+                    self.inodes.forget(entry.attributes.ino.0, 1);
                     return Ok(());
                 }
-                directory.listing().tells(listed.name.cookie, &listed.name.name);
+                directory.listing().tells(name.cookie, &name.name);
                 any = true;
             }
             if any {
@@ -210,10 +206,7 @@ impl Core {
     /// What the kernel is told of a name; nothing of one that was removed meanwhile.
     async fn look(&self, directory: &OpenDirectory, name: Name) -> Result<Option<Listed>, Errno> {
         let Some((handle, attributes)) = self.whole_name(directory, &name).await? else { return Ok(None) };
-        let entry = self.entry(&directory.inode, handle, &attributes);
-        // The kernel has one time for both.
-        let ttl = entry.attributes_ttl.min(entry.name_ttl);
-        Ok(Some(Listed { name, attributes: entry.attributes, ttl, generation: entry.generation.0 }))
+        Ok(Some(Listed { name, entry: self.entry(&directory.inode, handle, &attributes) }))
     }
 
     /// A server need not send attributes and handles along: then each name is looked up.
@@ -251,7 +244,7 @@ impl Core {
             mtime: UNIX_EPOCH,
             ctime: UNIX_EPOCH,
             crtime: UNIX_EPOCH,
-            kind: fuser::FileType::Directory,
+            kind: FileType::Directory,
             perm: 0o755,
             nlink: 2,
             uid: 0,

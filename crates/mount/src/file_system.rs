@@ -5,23 +5,17 @@
 use crate::caller::As;
 use crate::core::{Core, Entry};
 use crate::directory::OpenDirectory;
-use crate::inode::Known;
+use crate::inode::{Inode, Known};
+use crate::kernel::{Device, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Ttls, parse};
 use crate::names::Lookup;
 use client::Attendant;
 use client::options::DirectoryReads;
-use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyOpen,
-    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
-};
+use fuser::{Errno, FileAttr, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig};
 use nfs3::Sattr3;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Bytes of one request: what NFS moves with one call, and what Linux allows by default (256 pages).
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -31,142 +25,14 @@ const SHORT_READ_BYTES_MAX: u32 = 64 << 10;
 /// Reads that nobody waits for yet, and direct ones of many threads, that the kernel has in flight at once.
 const BACKGROUND_MAX: u16 = 64;
 
-/// See the module's documentation.
+/// What is agreed upon with the kernel when it mounts; the crate does that and nothing after it.
 #[derive(Debug)]
-pub(crate) struct FileSystem {
+pub(crate) struct Agreement {
     pub core: Arc<Core>,
-    pub said_no_locks: AtomicBool,
-    /// With which the thread that receives requests drives the client's loop while it waits for the next. It is there
-    /// before the first request; over RDMA there is none.
-    pub attendant: Arc<OnceLock<Mutex<Attendant>>>,
 }
 
-/// Replies that can be an error.
-trait Refuse {
-    fn refuse(self, error: Errno);
-}
-
-macro_rules! refuse {
-    ($($reply:ty),+) => {
-        $(impl Refuse for $reply {
-            fn refuse(self, error: Errno) {
-                self.error(error);
-            }
-        })+
-    };
-}
-
-refuse!(
-    ReplyAttr,
-    ReplyCreate,
-    ReplyData,
-    ReplyDirectory,
-    ReplyDirectoryPlus,
-    ReplyEmpty,
-    ReplyEntry,
-    ReplyOpen,
-    ReplyStatfs,
-    ReplyWrite
-);
-
-impl FileSystem {
-    /// Runs `work` and replies with what it gives; a thread that is killed while it waits is let go. It goes on where its
-    /// answers come in, and must not block there.
-    fn answer<R, T, W>(&self, request: &Request, reply: R, work: W, give: impl FnOnce(R, T) + Send + 'static)
-    where
-        R: Refuse + Send + 'static,
-        T: Send + 'static,
-        W: Future<Output = Result<T, Errno>> + Send + 'static,
-    {
-        self.core.executor.spawn_short(self.answering(request, reply, work, give));
-        self.attend();
-    }
-
-    /// The same for work that may have to tell the kernel something: that can wait for other requests, so a worker does it.
-    fn answer_aside<R, T, W>(
-        &self,
-        request: &Request,
-        reply: R,
-        work: W,
-        give: impl FnOnce(R, T) + Send + 'static,
-    ) where
-        R: Refuse + Send + 'static,
-        T: Send + 'static,
-        W: Future<Output = Result<T, Errno>> + Send + 'static,
-    {
-        self.core.executor.spawn(self.answering(request, reply, work, give));
-        self.attend();
-    }
-
-    /// Drives the client's loop until the kernel has the next request. Each request ends with it: without it, the thread
-    /// would wait for the next one and the loop for its stand-in. What is not here the crate refuses with ENOSYS, once for
-    /// a mount, because the kernel asks for it no more.
-    fn attend(&self) {
-        if let Some(attendant) = self.attendant.get() {
-            attendant.lock().unwrap_or_else(PoisonError::into_inner).attend();
-        }
-    }
-
-    fn answering<R, T, W>(
-        &self,
-        request: &Request,
-        reply: R,
-        work: W,
-        give: impl FnOnce(R, T) + Send + 'static,
-    ) -> impl Future<Output = ()> + Send + 'static
-    where
-        R: Refuse + Send + 'static,
-        T: Send + 'static,
-        W: Future<Output = Result<T, Errno>> + Send + 'static,
-    {
-        let (core, thread) = (Arc::clone(&self.core), request.pid());
-        async move {
-            match core.interrupts.guard(thread, work).await {
-                Some(Ok(outcome)) => give(reply, outcome),
-                Some(Err(error)) => reply.refuse(error),
-                None => reply.refuse(Errno::EINTR),
-            }
-        }
-    }
-
-    fn looking(&self, request: &Request) -> (Arc<Core>, As) {
-        (Arc::clone(&self.core), self.core.callers.looking(request))
-    }
-
-    fn acting(&self, request: &Request) -> (Arc<Core>, As) {
-        (Arc::clone(&self.core), self.core.callers.acting(request))
-    }
-
-    /// Without `nolock`, a lock that only this host knew of would be no lock.
-    fn no_locks(&self) -> Errno {
-        if !self.said_no_locks.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "a program asked for a file lock: the lock protocol (NLM) is not built, so locks answer ENOLCK; \
-                 mount with nolock to have locks that only this host knows of"
-            );
-        }
-        Errno::ENOLCK
-    }
-}
-
-fn owned(name: &OsStr) -> Vec<u8> {
-    name.as_bytes().to_vec()
-}
-
-// The tasks hand it over boxed.
-#[allow(clippy::boxed_local)]
-fn give_entry(reply: ReplyEntry, entry: Box<Entry>) {
-    reply.entry_with_ttls(&entry.attributes_ttl, &entry.name_ttl, &entry.attributes, entry.generation);
-}
-
-/// Tells the kernel that there is no such name, for a time.
-fn give_nothing(reply: ReplyEntry, ttl: Duration, like: FileAttr) {
-    let nothing = FileAttr { ino: INodeNo(0), ..like };
-    reply.entry_with_ttls(&Duration::ZERO, &ttl, &nothing, Generation(0));
-}
-
-impl Filesystem for FileSystem {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+impl Filesystem for Agreement {
+    fn init(&mut self, _request: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let policy = &self.core.policy;
         let mut wished = InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_ASYNC_DIO
@@ -196,466 +62,408 @@ impl Filesystem for FileSystem {
         tracing::debug!(?bounds, "FUSE is set up");
         Ok(())
     }
+}
 
-    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let ((core, caller), name) = (self.looking(request), owned(name));
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct FileSystem {
+    core: Arc<Core>,
+    device: Arc<Device>,
+    said_no_locks: AtomicBool,
+}
+
+fn give_entry(reply: Reply, entry: &Entry) {
+    let ttls = Ttls { name: entry.name_ttl, attributes: entry.attributes_ttl };
+    reply.entry(&entry.attributes, entry.generation, ttls);
+}
+
+/// Tells the kernel that there is no such name, for a time.
+fn give_nothing(reply: Reply, ttl: Duration, like: FileAttr) {
+    let nothing = FileAttr { ino: INodeNo(0), ..like };
+    reply.entry(&nothing, Generation(0), Ttls { name: ttl, attributes: Duration::ZERO });
+}
+
+impl FileSystem {
+    pub(crate) fn new(core: Arc<Core>, device: Arc<Device>) -> Self {
+        Self { core, device, said_no_locks: AtomicBool::new(false) }
+    }
+
+    /// Takes requests until the file system is unmounted. Meanwhile this thread drives the client's loop, where it has one
+    /// to attend: waiting for the next request, it would otherwise have handed each to the loop and woken it.
+    ///
+    /// # Errors
+    /// The kernel's, when it stops talking to us in another way.
+    pub(crate) fn serve(&self, mut attendant: Option<Attendant>) -> io::Result<()> {
+        let mut receiver = Receiver::new(&self.device, REQUEST_BYTES_MAX as usize);
+        loop {
+            match &mut attendant {
+                Some(attendant) => attendant.attend(),
+                None => self.device.wait()?,
+            }
+            match receiver.receive()? {
+                Received::Request(bytes) => {
+                    let Some((head, operation)) = parse(bytes) else {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, "a request makes no sense"));
+                    };
+                    self.dispatch(&head, operation);
+                }
+                Received::Nothing => {}
+                Received::Unmounted => return Ok(()),
+            }
+        }
+    }
+
+    fn dispatch(&self, head: &Head, operation: Operation<'_>) {
+        let ino = head.ino;
+        match operation {
+            Operation::Forget { lookups } => return self.core.inodes.forget(ino, lookups),
+            Operation::BatchForget(all) => {
+                return all.iter().for_each(|(ino, lookups)| self.core.inodes.forget(ino, lookups));
+            }
+            _ => {}
+        }
+        let reply = Reply::new(&self.device, head.unique);
+        match operation {
+            Operation::Lookup { name } => self.lookup(head, reply, name),
+            Operation::GetAttr { handle } => self.get_attributes(head, reply, handle),
+            Operation::SetAttr(new) => self.set_attributes(head, reply, new),
+            Operation::ReadLink => self.read_link(head, reply),
+            Operation::MkNod { name, mode, rdev } => {
+                self.make(head, reply, name, move |core, caller, parent, name| async move {
+                    core.mknod(caller, parent, name, mode, rdev).await
+                });
+            }
+            Operation::MkDir { name, mode } => {
+                self.make(head, reply, name, move |core, caller, parent, name| async move {
+                    core.mkdir(caller, parent, name, mode).await
+                });
+            }
+            Operation::SymLink { name, target } => {
+                let target = target.to_vec();
+                self.make(head, reply, name, move |core, caller, parent, name| async move {
+                    core.symlink(caller, parent, name, target).await
+                });
+            }
+            Operation::Link { ino, name } => {
+                self.make(head, reply, name, move |core, caller, parent, name| async move {
+                    let inode = core.inode(ino)?;
+                    core.link(caller, inode, parent, name).await
+                });
+            }
+            Operation::Unlink { name } => {
+                let ((core, caller), name) = (self.acting(head), name.to_vec());
+                let work = async move { core.unlink(caller, core.inode(ino)?, name).await };
+                self.answer(head, reply, work, |reply, ()| reply.ok());
+            }
+            Operation::RmDir { name } => {
+                let ((core, caller), name) = (self.acting(head), name.to_vec());
+                let work = async move { core.rmdir(caller, core.inode(ino)?, name).await };
+                self.answer(head, reply, work, |reply, ()| reply.ok());
+            }
+            // NFS version 3 cannot exchange names, nor leave one that is there alone.
+            Operation::Rename { flags, .. } if flags != 0 => reply.error(Errno::EINVAL),
+            Operation::Rename { name, new_parent, new_name, .. } => {
+                let ((core, caller), name, new_name) = (self.acting(head), name.to_vec(), new_name.to_vec());
+                let work = async move {
+                    let (from, to) = (core.inode(ino)?, core.inode(new_parent)?);
+                    core.rename(caller, (from, name), (to, new_name)).await
+                };
+                self.answer(head, reply, work, |reply, ()| reply.ok());
+            }
+            Operation::Open { flags } => {
+                let (core, caller) = self.acting(head);
+                let work = async move { core.open(caller, core.inode(ino)?, flags).await };
+                self.answer_aside(head, reply, work, |reply, (handle, flags)| reply.opened(handle, flags));
+            }
+            Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
+            Operation::Read { handle, offset, size } => self.read(head, reply, (handle, offset, size)),
+            Operation::Write { handle, offset, data, of_mapping } => {
+                self.write(head, reply, (handle, offset), data, of_mapping);
+            }
+            Operation::StatFs => self.space(head, reply),
+            Operation::Flush { handle } => {
+                let core = Arc::clone(&self.core);
+                let work = async move { core.flush_and_tell(&*core.files.find(handle)?).await };
+                self.answer(head, reply, work, |reply, ()| reply.ok());
+            }
+            Operation::FSync { handle } => {
+                let core = Arc::clone(&self.core);
+                let work = async move { core.sync_and_tell(&*core.files.find(handle)?).await };
+                self.answer(head, reply, work, |reply, ()| reply.ok());
+            }
+            Operation::Release { handle } => {
+                let core = Arc::clone(&self.core);
+                // Nobody waits for this, and it must be done.
+                self.core.executor.spawn_short(async move {
+                    core.release(handle).await;
+                    reply.ok();
+                });
+            }
+            Operation::OpenDir => self.open_directory(head, reply),
+            Operation::ReadDir { handle, offset, size } => {
+                self.list(head, reply, size, move |core, mut names| async move {
+                    core.list(&*core.directories.find(handle)?, offset, &mut names).await?;
+                    Ok(names)
+                });
+            }
+            Operation::ReadDirPlus { handle, offset, size } => {
+                self.list(head, reply, size, move |core, mut names| async move {
+                    core.list_plus(&*core.directories.find(handle)?, offset, &mut names).await?;
+                    Ok(names)
+                });
+            }
+            Operation::ReleaseDir { handle } => {
+                self.core.directories.remove(handle);
+                reply.ok();
+            }
+            // Changes of names are stable when they are answered. RFC 1813 s4.9
+            Operation::FSyncDir => reply.ok(),
+            Operation::GetLk => reply.error(self.no_locks()),
+            // What was never locked is unlocked already; the kernel asks for it at every close.
+            Operation::SetLk { unlocks: true } => reply.ok(),
+            Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
+            // There are none on NFS. Programs ask whether a file is a terminal, and the kernel passes each such question on.
+            Operation::IoCtl => reply.error(Errno::ENOTTY),
+            Operation::Destroy => reply.ok(),
+            // Once for a mount, because the kernel asks for it no more.
+            Operation::Other | Operation::Forget { .. } | Operation::BatchForget(_) => {
+                reply.error(Errno::ENOSYS);
+            }
+        }
+    }
+
+    /// Runs `work` and replies with what it gives; a thread that is killed while it waits is let go. It goes on where its
+    /// answers come in, and must not block there.
+    fn answer<T, W>(&self, head: &Head, reply: Reply, work: W, give: impl FnOnce(Reply, T) + Send + 'static)
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        self.core.executor.spawn_short(self.answering(head, reply, work, give));
+    }
+
+    /// The same for work that may have to tell the kernel something: that can wait for other requests, so a worker does it.
+    fn answer_aside<T, W>(
+        &self,
+        head: &Head,
+        reply: Reply,
+        work: W,
+        give: impl FnOnce(Reply, T) + Send + 'static,
+    ) where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        self.core.executor.spawn(self.answering(head, reply, work, give));
+    }
+
+    fn answering<T, W>(
+        &self,
+        head: &Head,
+        reply: Reply,
+        work: W,
+        give: impl FnOnce(Reply, T) + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Errno>> + Send + 'static,
+    {
+        let (core, thread) = (Arc::clone(&self.core), head.pid);
+        async move {
+            match core.interrupts.guard(thread, work).await {
+                Some(Ok(outcome)) => give(reply, outcome),
+                Some(Err(error)) => reply.error(error),
+                None => reply.error(Errno::EINTR),
+            }
+        }
+    }
+
+    fn looking(&self, head: &Head) -> (Arc<Core>, As) {
+        (Arc::clone(&self.core), self.core.callers.looking(head))
+    }
+
+    fn acting(&self, head: &Head) -> (Arc<Core>, As) {
+        (Arc::clone(&self.core), self.core.callers.acting(head))
+    }
+
+    /// Without `nolock`, a lock that only this host knew of would be no lock.
+    fn no_locks(&self) -> Errno {
+        if !self.said_no_locks.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "a program asked for a file lock: the lock protocol (NLM) is not built, so locks answer ENOLCK; \
+                 mount with nolock to have locks that only this host knows of"
+            );
+        }
+        Errno::ENOLCK
+    }
+
+    fn lookup(&self, head: &Head, reply: Reply, name: &[u8]) {
+        let ((core, caller), parent, name) = (self.looking(head), head.ino, name.to_vec());
         let work = async move {
-            let parent = core.inode(parent.0)?;
+            let parent = core.inode(parent)?;
             let like = core.dummy();
             Ok((core.lookup(caller, parent, name).await?, like))
         };
-        self.answer(request, reply, work, |reply, (found, like)| match found {
-            Lookup::Found(entry) => give_entry(reply, entry),
+        self.answer(head, reply, work, |reply, (found, like)| match found {
+            Lookup::Found(entry) => give_entry(reply, &entry),
             Lookup::Nothing(ttl) => give_nothing(reply, ttl, like),
         });
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
-        self.core.inodes.forget(ino.0, lookups);
-        // The kernel may have said this of many at once, which come one by one: none may wait for the next request.
-        if let Some(attendant) = self.attendant.get() {
-            attendant.lock().unwrap_or_else(PoisonError::into_inner).leave();
-        }
-    }
-
-    /// There are none on NFS. Programs ask whether a file is a terminal, and the kernel passes each such question on.
-    fn ioctl(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _flags: IoctlFlags,
-        _command: u32,
-        _input: &[u8],
-        _output_bytes: u32,
-        reply: ReplyIoctl,
-    ) {
-        reply.error(Errno::ENOTTY);
-        self.attend();
-    }
-
-    fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let (core, caller) = self.looking(request);
+    fn get_attributes(&self, head: &Head, reply: Reply, handle: Option<u64>) {
+        let ((core, caller), ino) = (self.looking(head), head.ino);
         let work = async move {
-            let open = handle.and_then(|handle| core.files.find(handle.0).ok());
+            let open = handle.and_then(|handle| core.files.find(handle).ok());
             let (caller, inode) = match open {
                 Some(file) => (file.caller.clone(), Arc::clone(&file.inode)),
-                None => (caller, core.inode(ino.0)?),
+                None => (caller, core.inode(ino)?),
             };
             // The kernel keeps what it was told for as long as it was told; when it asks, it wants to know.
             let known = core.attributes(&caller, &inode).await?;
-            Ok((core.to_fuse(ino.0, &known.attributes), known.ttl))
+            Ok((core.to_fuse(ino, &known.attributes), known.ttl))
         };
-        self.answer(request, reply, work, |reply, (attributes, ttl)| reply.attr(&ttl, &attributes));
+        self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));
     }
 
-    fn setattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        handle: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let (core, caller) = self.acting(request);
+    fn set_attributes(&self, head: &Head, reply: Reply, asked: SetAttr) {
+        let ((core, caller), ino) = (self.acting(head), head.ino);
         let new = Sattr3 {
-            mode: mode.map(|mode| mode & 0o7777),
-            uid,
-            gid,
-            size,
-            atime: crate::attributes::set_time(atime),
-            mtime: crate::attributes::set_time(mtime),
+            mode: asked.mode.map(|mode| mode & 0o7777),
+            uid: asked.uid,
+            gid: asked.gid,
+            size: asked.size,
+            atime: crate::attributes::set_time(asked.atime),
+            mtime: crate::attributes::set_time(asked.mtime),
         };
         let work = async move {
-            let open = handle.filter(|_| size.is_some()).and_then(|handle| core.files.find(handle.0).ok());
+            let handle = asked.handle.filter(|_| asked.size.is_some());
+            let open = handle.and_then(|handle| core.files.find(handle).ok());
             // Whoever opened a file for writing may cut it, whatever its mode is by now.
             let caller = open.map_or(caller, |file| file.caller.clone());
-            let inode = core.inode(ino.0)?;
+            let inode = core.inode(ino)?;
             let known = core.set_attributes(&caller, &inode, new).await?;
-            Ok((core.to_fuse(ino.0, &known.attributes), known.ttl))
+            Ok((core.to_fuse(ino, &known.attributes), known.ttl))
         };
-        self.answer(request, reply, work, |reply, (attributes, ttl)| reply.attr(&ttl, &attributes));
+        self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));
     }
 
-    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
-        let (core, caller) = self.looking(request);
+    fn read_link(&self, head: &Head, reply: Reply) {
+        let ((core, caller), ino) = (self.looking(head), head.ino);
         let work = async move {
-            let inode = core.inode(ino.0)?;
+            let inode = core.inode(ino)?;
             core.call_readlink(&caller, inode.handle).await
         };
-        self.answer(request, reply, work, |reply, target| reply.data(&target));
+        self.answer(head, reply, work, |reply, target| reply.data(&target));
     }
 
-    fn mknod(
+    /// Makes something by a name in the directory that the head names.
+    fn make<W>(
         &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
-        let ((core, caller), name) = (self.acting(request), owned(name));
-        let work = async move { core.mknod(caller, core.inode(parent.0)?, name, mode, rdev).await };
-        self.answer(request, reply, work, give_entry);
-    }
-
-    fn mkdir(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
-        let ((core, caller), name) = (self.acting(request), owned(name));
-        let work = async move { core.mkdir(caller, core.inode(parent.0)?, name, mode).await };
-        self.answer(request, reply, work, give_entry);
-    }
-
-    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let ((core, caller), name) = (self.acting(request), owned(name));
-        let work = async move { core.unlink(caller, core.inode(parent.0)?, name).await };
-        self.answer(request, reply, work, |reply, ()| reply.ok());
-    }
-
-    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let ((core, caller), name) = (self.acting(request), owned(name));
-        let work = async move { core.rmdir(caller, core.inode(parent.0)?, name).await };
-        self.answer(request, reply, work, |reply, ()| reply.ok());
-    }
-
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let ((core, caller), name, target) = (self.acting(request), owned(name), owned(target.as_os_str()));
-        let work = async move { core.symlink(caller, core.inode(parent.0)?, name, target).await };
-        self.answer(request, reply, work, give_entry);
-    }
-
-    fn rename(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new_name: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        if !flags.is_empty() {
-            // NFS version 3 cannot exchange names, nor leave one that is there alone.
-            reply.error(Errno::EINVAL);
-            return self.attend();
-        }
-        let ((core, caller), name, new_name) = (self.acting(request), owned(name), owned(new_name));
+        head: &Head,
+        reply: Reply,
+        name: &[u8],
+        work: impl FnOnce(Arc<Core>, As, Arc<Inode>, Vec<u8>) -> W + Send + 'static,
+    ) where
+        W: Future<Output = Result<Box<Entry>, Errno>> + Send + 'static,
+    {
+        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
         let work = async move {
-            let (from, to) = (core.inode(parent.0)?, core.inode(new_parent.0)?);
-            core.rename(caller, (from, name), (to, new_name)).await
+            let parent = core.inode(parent)?;
+            work(core, caller, parent, name).await
         };
-        self.answer(request, reply, work, |reply, ()| reply.ok());
+        self.answer(head, reply, work, |reply, entry| give_entry(reply, &entry));
     }
 
-    fn link(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        new_parent: INodeNo,
-        new_name: &OsStr,
-        reply: ReplyEntry,
-    ) {
-        let ((core, caller), name) = (self.acting(request), owned(new_name));
-        let work = async move {
-            let (inode, parent) = (core.inode(ino.0)?, core.inode(new_parent.0)?);
-            core.link(caller, inode, parent, name).await
-        };
-        self.answer(request, reply, work, give_entry);
-    }
-
-    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (core, caller) = self.acting(request);
-        let work = async move { core.open(caller, core.inode(ino.0)?, flags.0).await };
-        self.answer_aside(request, reply, work, |reply, (handle, flags)| {
-            reply.opened(FileHandle(handle), flags);
+    fn create(&self, head: &Head, reply: Reply, name: &[u8], mode: u32, flags: i32) {
+        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let work = async move { core.create(caller, core.inode(parent)?, name, mode, flags).await };
+        self.answer_aside(head, reply, work, |reply, (entry, handle)| {
+            let ttls = Ttls { name: entry.name_ttl, attributes: entry.attributes_ttl };
+            reply.created(&entry.attributes, entry.generation, ttls, handle);
         });
     }
 
-    fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        flags: i32,
-        reply: ReplyCreate,
-    ) {
-        let ((core, caller), name) = (self.acting(request), owned(name));
-        let work = async move { core.create(caller, core.inode(parent.0)?, name, mode, flags).await };
-        self.answer_aside(request, reply, work, |reply, (entry, handle)| {
-            // The kernel has one time for both here.
-            let ttl = entry.attributes_ttl.min(entry.name_ttl);
-            let handle = FileHandle(handle);
-            reply.created(&ttl, &entry.attributes, entry.generation, handle, FopenFlags::empty());
-        });
-    }
-
-    fn read(
-        &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
+    fn read(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32)) {
         let core = Arc::clone(&self.core);
         let work = async move {
-            let file = core.files.find(handle.0)?;
+            let file = core.files.find(handle)?;
             core.read(&file, offset, size as usize).await
         };
-        let task = self.answering(request, reply, work, |reply, bytes| reply.data(bytes.as_slice()));
+        let task = self.answering(head, reply, work, |reply, bytes| reply.data(bytes.as_slice()));
         if size <= SHORT_READ_BYTES_MAX {
             self.core.executor.spawn_short(task);
         } else {
             self.core.executor.spawn(task);
         }
-        self.attend();
     }
 
     fn write(
         &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
+        head: &Head,
+        reply: Reply,
+        (handle, offset): (u64, u64),
         data: &[u8],
-        write_flags: WriteFlags,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
+        of_mapping: bool,
     ) {
-        let file = match self.core.files.find(handle.0) {
+        let file = match self.core.files.find(handle) {
             Ok(file) => file,
-            Err(error) => {
-                reply.error(error);
-                return self.attend();
-            }
+            Err(error) => return reply.error(error),
         };
-        let of_mapping = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if let Some(outcome) = self.core.write_at_once(&file, offset, data, of_mapping) {
-            match outcome {
+            return match outcome {
                 Ok(count) => reply.written(count),
                 Err(error) => reply.error(error),
-            }
-            return self.attend();
+            };
         }
         let (core, data) = (Arc::clone(&self.core), self.core.buffers.copy_of(data));
         let work = async move { core.write(&file, offset, data, of_mapping).await };
-        self.answer(request, reply, work, |reply, count| reply.written(count));
+        self.answer(head, reply, work, |reply, count| reply.written(count));
     }
 
-    fn flush(
-        &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _lock_owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        let core = Arc::clone(&self.core);
-        let work = async move { core.flush_and_tell(&*core.files.find(handle.0)?).await };
-        self.answer(request, reply, work, |reply, ()| reply.ok());
-    }
-
-    fn fsync(
-        &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        let core = Arc::clone(&self.core);
-        let work = async move { core.sync_and_tell(&*core.files.find(handle.0)?).await };
-        self.answer(request, reply, work, |reply, ()| reply.ok());
-    }
-
-    fn release(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        let core = Arc::clone(&self.core);
-        // Nobody waits for this, and it must be done.
-        self.core.executor.spawn_short(async move {
-            core.release(handle.0).await;
-            reply.ok();
-        });
-        self.attend();
-    }
-
-    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let (core, caller) = self.acting(request);
+    fn space(&self, head: &Head, reply: Reply) {
+        let (core, caller) = self.looking(head);
         let work = async move {
-            let inode = core.inode(ino.0)?;
+            let space = core.call_fsstat(&caller).await?;
+            Ok((space, u32::try_from(core.sizes.0.min(core.sizes.1)).unwrap_or(REQUEST_BYTES_MAX)))
+        };
+        self.answer(head, reply, work, |reply, (space, preferred_bytes)| {
+            const FRAGMENT: u32 = 4096;
+            let blocks = |bytes: u64| bytes / u64::from(FRAGMENT);
+            reply.space(&Space {
+                blocks: blocks(space.total_bytes),
+                free: blocks(space.free_bytes),
+                available: blocks(space.available_bytes),
+                files: space.total_files,
+                free_files: space.free_files,
+                preferred_bytes,
+                fragment_bytes: FRAGMENT,
+            });
+        });
+    }
+
+    fn open_directory(&self, head: &Head, reply: Reply) {
+        let ((core, caller), ino) = (self.acting(head), head.ino);
+        let work = async move {
+            let inode = core.inode(ino)?;
             if core.policy.close_to_open {
                 core.attributes(&caller, &inode).await?;
             }
             Ok(core.directories.insert(OpenDirectory::new(inode, caller)))
         };
-        self.answer(request, reply, work, |reply, handle| {
-            reply.opened(FileHandle(handle), FopenFlags::empty());
-        });
+        self.answer(head, reply, work, |reply, handle| reply.opened(handle, FopenFlags::empty()));
     }
 
-    fn readdir(
+    /// Gives a portion of a directory. A page of it takes long, so a worker does it.
+    fn list<W>(
         &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let (core, thread) = (Arc::clone(&self.core), request.pid());
-        self.core.executor.spawn(async move {
-            let work = async {
-                let directory = core.directories.find(handle.0)?;
-                core.list(&directory, offset, &mut reply).await
-            };
-            match core.interrupts.guard(thread, work).await {
-                Some(Ok(())) => reply.ok(),
-                Some(Err(error)) => reply.error(error),
-                None => reply.error(Errno::EINTR),
-            }
-        });
-        self.attend();
-    }
-
-    fn readdirplus(
-        &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let (core, thread) = (Arc::clone(&self.core), request.pid());
-        self.core.executor.spawn(async move {
-            let work = async {
-                let directory = core.directories.find(handle.0)?;
-                core.list_plus(&directory, offset, &mut reply).await
-            };
-            match core.interrupts.guard(thread, work).await {
-                Some(Ok(())) => reply.ok(),
-                Some(Err(error)) => reply.error(error),
-                None => reply.error(Errno::EINTR),
-            }
-        });
-        self.attend();
-    }
-
-    fn releasedir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
-        self.core.directories.remove(handle.0);
-        reply.ok();
-        self.attend();
-    }
-
-    fn fsyncdir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        // Changes of names are stable when they are answered. RFC 1813 s4.9
-        reply.ok();
-        self.attend();
-    }
-
-    fn statfs(&self, request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let (core, caller) = self.looking(request);
-        let work = async move {
-            let space = core.call_fsstat(&caller).await?;
-            Ok((space, u32::try_from(core.sizes.0.min(core.sizes.1)).unwrap_or(REQUEST_BYTES_MAX)))
-        };
-        self.answer(request, reply, work, |reply, (space, preferred)| {
-            const FRAGMENT: u32 = 4096;
-            let blocks = |bytes: u64| bytes / u64::from(FRAGMENT);
-            reply.statfs(
-                blocks(space.total_bytes),
-                blocks(space.free_bytes),
-                blocks(space.available_bytes),
-                space.total_files,
-                space.free_files,
-                preferred,
-                255,
-                FRAGMENT,
-            );
-        });
-    }
-
-    fn getlk(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _lock_owner: LockOwner,
-        _start: u64,
-        _end: u64,
-        _typ: i32,
-        _pid: u32,
-        reply: ReplyLock,
-    ) {
-        reply.error(self.no_locks());
-        self.attend();
-    }
-
-    fn setlk(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _lock_owner: LockOwner,
-        _start: u64,
-        _end: u64,
-        typ: i32,
-        _pid: u32,
-        _sleep: bool,
-        reply: ReplyEmpty,
-    ) {
-        // What was never locked is unlocked already; the kernel asks for it at every close.
-        if typ == libc::F_UNLCK {
-            reply.ok();
-        } else {
-            reply.error(self.no_locks());
-        }
-        self.attend();
+        head: &Head,
+        reply: Reply,
+        size: u32,
+        work: impl FnOnce(Arc<Core>, Names) -> W + Send + 'static,
+    ) where
+        W: Future<Output = Result<Names, Errno>> + Send + 'static,
+    {
+        let work = work(Arc::clone(&self.core), Names::new(size));
+        self.answer_aside(head, reply, work, |reply, names| reply.names(&names));
     }
 }
 
@@ -664,7 +472,7 @@ impl Core {
     pub(crate) async fn set_attributes(
         self: &Arc<Self>,
         caller: &As,
-        inode: &Arc<crate::inode::Inode>,
+        inode: &Arc<Inode>,
         new: Sattr3,
     ) -> Result<Known, Errno> {
         self.flush(inode).await;

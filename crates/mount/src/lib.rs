@@ -21,6 +21,7 @@ mod files;
 mod fusermount;
 mod inode;
 mod interrupts;
+mod kernel;
 mod listing;
 mod names;
 mod policy;

@@ -3,10 +3,11 @@
 use crate::caller::Callers;
 use crate::core::{Core, Handles};
 use crate::executor::{Executor, block_on};
-use crate::file_system::FileSystem;
+use crate::file_system::{Agreement, FileSystem};
 use crate::fusermount;
 use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
+use crate::kernel::Device;
 use crate::policy::Policy;
 use crate::write_back::Budget;
 use client::options::MountOptions;
@@ -17,9 +18,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// Threads that go on with requests that take long: more than that wait for each other.
 const WORKERS_MAX: usize = 4;
@@ -113,17 +114,12 @@ impl Mounted {
         let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
         // What the kernel shall call by this name, wherever the daemon's working directory is.
         let directory = request.directory.canonicalize().map_err(fuse)?;
-        let attendant = Arc::new(OnceLock::new());
-        let file_system = FileSystem {
-            core: Arc::clone(&core),
-            said_no_locks: AtomicBool::new(false),
-            attendant: Arc::clone(&attendant),
-        };
         let is_root = rustix::process::geteuid().is_root();
         if !is_root && fusermount::find().is_none() {
             return Err(Error::NoHelper { directory, source: fusermount::missing() });
         }
-        let session = Session::new(file_system, &directory, &fuse_config(request, is_root));
+        let agreement = Agreement { core: Arc::clone(&core) };
+        let session = Session::new(agreement, &directory, &fuse_config(request, is_root));
         let session = session.map_err(|source| match source.raw_os_error() {
             // What comes without a number are fusermount3's words.
             None if !is_root && source.kind() != io::ErrorKind::NotFound => {
@@ -132,23 +128,28 @@ impl Mounted {
             }
             _ => fuse(source),
         })?;
+        let device = Arc::new(Device::new(session.as_fd()).map_err(fuse)?);
         // Connections over RDMA are made and ended on the loops, which takes the system long: requests must not wait for it.
-        if !core.mount.uses_rdma() {
-            let attends =
-                session.as_fd().try_clone_to_owned().and_then(|device| core.mount.attendant(device));
-            // Nothing can be there yet.
-            let _ = attendant.set(Mutex::new(attends.map_err(fuse)?));
-        }
+        let attendant = if core.mount.uses_rdma() {
+            None
+        } else {
+            let waits_for = device.as_fd().try_clone_to_owned();
+            Some(waits_for.and_then(|device| core.mount.attendant(device)).map_err(fuse)?)
+        };
         // The first notifier stays: there is one session to a core.
         let _ = core.notifier.set(session.notifier());
         // Room for both that may end it, so that neither waits.
         let (end, ended) = std::sync::mpsc::sync_channel(2);
+        let file_system = FileSystem::new(Arc::clone(&core), device);
         let session_end = end.clone();
         std::thread::Builder::new()
             .name("tl-fuse".into())
             .spawn(move || {
+                let outcome = file_system.serve(attendant);
+                // The crate unmounts what is still mounted.
+                drop(session);
                 // Nobody listens any more if it was ended in the other way.
-                let _ = session_end.send(session.run());
+                let _ = session_end.send(outcome);
             })
             .map_err(Error::Threads)?;
         let ticking = Arc::downgrade(&core);
@@ -296,8 +297,6 @@ fn fuse_config(request: &Request, is_root: bool) -> Config {
     add(given("noatime"), MountOption::NoAtime);
     // fusermount3 refuses it where the administrator has not allowed it.
     config.acl = if is_root || given("allow_other") { SessionACL::All } else { SessionACL::Owner };
-    // It drives a loop of the client's, and leaves it only when there is a request for it: another would take it away.
-    config.n_threads = Some(1);
     config
 }
 

@@ -1,0 +1,15 @@
+//! The kernel's side of a mount: its requests, and the replies to them.
+//!
+//! The FUSE crate mounts, negotiates and unmounts; from then on the device is read and written here, because that is the data
+//! path (docs/decisions/0007-fuse.md). `request` and `reply` know how things lie in memory, `device` moves them. Nothing here
+//! knows what a request is about.
+//!
+//! Shapes: `include/uapi/linux/fuse.h` of Linux, protocol 7.31 and later; numbers are in the machine's own order.
+
+mod device;
+mod reply;
+mod request;
+
+pub(crate) use device::{Device, Received, Receiver};
+pub(crate) use reply::{Names, Reply, Space, Ttls};
+pub(crate) use request::{Head, Operation, SetAttr, parse};

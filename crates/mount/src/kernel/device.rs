@@ -1,0 +1,105 @@
+//! `/dev/fuse` of one mount: a request for each read(2), a reply for each write.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// What a request has before its data: two structures of 40 bytes, and room. The kernel refuses a shorter read(2).
+const BEFORE_DATA_BYTES: usize = 4096;
+/// The head of a reply: `struct fuse_out_header`.
+const REPLY_HEAD_BYTES: usize = 16;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Device {
+    descriptor: OwnedFd,
+}
+
+impl Device {
+    /// The device of a mount that is set up. From now on nobody waits in read(2) for it.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub(crate) fn new(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
+        let descriptor = descriptor.try_clone_to_owned()?;
+        let flags = rustix::fs::fcntl_getfl(&descriptor)?;
+        rustix::fs::fcntl_setfl(&descriptor, flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(Self { descriptor })
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(descriptor: OwnedFd) -> Self {
+        Self { descriptor }
+    }
+
+    /// Waits until there is a request, or no mount any more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        match poll(&mut [PollFd::new(&self.descriptor, PollFlags::IN)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives a reply. The kernel may not want it any more: whoever asked was killed.
+    pub(super) fn send(&self, unique: u64, error: i32, body: &[u8]) {
+        let len = u32::try_from(REPLY_HEAD_BYTES + body.len()).unwrap_or(u32::MAX);
+        let mut head = SmallVec::<[u8; REPLY_HEAD_BYTES]>::new();
+        head.extend_from_slice(&len.to_ne_bytes());
+        head.extend_from_slice(&error.to_ne_bytes());
+        head.extend_from_slice(&unique.to_ne_bytes());
+        match rustix::io::writev(&self.descriptor, &[IoSlice::new(&head), IoSlice::new(body)]) {
+            Ok(_) => {}
+            Err(Errno::NOENT | Errno::NODEV) => tracing::debug!(unique, "nobody waits for a reply any more"),
+            Err(refused) => tracing::error!(unique, error, %refused, "the kernel refuses a reply"),
+        }
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// What a look at the device gave.
+#[derive(Debug)]
+pub(crate) enum Received<'a> {
+    Request(&'a [u8]),
+    /// There is none, or its process was killed before it was read.
+    Nothing,
+    /// The file system is mounted nowhere any more.
+    Unmounted,
+}
+
+/// Takes requests. One thread does.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    device: Arc<Device>,
+    buffer: Vec<u8>,
+}
+
+impl Receiver {
+    /// For requests with so many bytes of data at most.
+    pub(crate) fn new(device: &Arc<Device>, data_bytes_max: usize) -> Self {
+        Self { device: Arc::clone(device), buffer: vec![0; BEFORE_DATA_BYTES + data_bytes_max] }
+    }
+
+    /// Takes a request, if there is one.
+    ///
+    /// # Errors
+    /// The system's: the mount is of no more use.
+    pub(crate) fn receive(&mut self) -> io::Result<Received<'_>> {
+        match rustix::io::read(&self.device.descriptor, self.buffer.as_mut_slice()) {
+            Ok(len) => Ok(Received::Request(self.buffer.get(..len).unwrap_or_default())),
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => Ok(Received::Nothing),
+            Err(Errno::NODEV) => Ok(Received::Unmounted),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

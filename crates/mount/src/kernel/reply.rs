@@ -1,0 +1,331 @@
+//! Replies as the kernel takes them. A request has one: whoever has a [`Reply`] gives it, or its end does, with EIO.
+
+use super::Device;
+use fuser::{Errno, FileAttr, FileType, FopenFlags, Generation};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// `struct fuse_statfs_out`, in fragments.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Space {
+    pub blocks: u64,
+    pub free: u64,
+    pub available: u64,
+    pub files: u64,
+    pub free_files: u64,
+    /// What one call had best move.
+    pub preferred_bytes: u32,
+    pub fragment_bytes: u32,
+}
+
+/// The longest name that is told.
+const NAME_BYTES_MAX: u32 = 255;
+/// Names in a directory are this far apart, or a multiple of it.
+const NAME_ALIGNMENT: usize = 8;
+/// Bytes of a reply without data: the longest is that to a file's creation, 144.
+type Body = SmallVec<[u8; 160]>;
+
+/// The right to answer a request.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    device: Arc<Device>,
+    unique: u64,
+    given: bool,
+}
+
+impl Reply {
+    pub(crate) fn new(device: &Arc<Device>, unique: u64) -> Self {
+        Self { device: Arc::clone(device), unique, given: false }
+    }
+
+    fn give(mut self, error: Option<Errno>, body: &[u8]) {
+        self.given = true;
+        self.device.send(self.unique, error.map_or(0, |error| -error.code()), body);
+    }
+
+    pub(crate) fn error(self, error: Errno) {
+        self.give(Some(error), &[]);
+    }
+
+    pub(crate) fn ok(self) {
+        self.give(None, &[]);
+    }
+
+    /// What was read, or a link's target.
+    pub(crate) fn data(self, data: &[u8]) {
+        self.give(None, data);
+    }
+
+    /// `struct fuse_entry_out`; an inode of 0 says that there is no such name.
+    pub(crate) fn entry(self, attributes: &FileAttr, generation: Generation, ttls: Ttls) {
+        self.give(None, &entry(attributes, generation, ttls));
+    }
+
+    /// `struct fuse_attr_out`.
+    pub(crate) fn attributes(self, attributes: &FileAttr, ttl: Duration) {
+        let mut body = Body::new();
+        body.extend_from_slice(&ttl.as_secs().to_ne_bytes());
+        body.extend_from_slice(&ttl.subsec_nanos().to_ne_bytes());
+        body.extend_from_slice(&[0; 4]);
+        push_attributes(&mut body, attributes);
+        self.give(None, &body);
+    }
+
+    /// `struct fuse_open_out`.
+    pub(crate) fn opened(self, handle: u64, flags: FopenFlags) {
+        self.give(None, &opened(handle, flags));
+    }
+
+    /// `struct fuse_entry_out`, then `struct fuse_open_out`.
+    pub(crate) fn created(self, attributes: &FileAttr, generation: Generation, ttls: Ttls, handle: u64) {
+        let mut body = entry(attributes, generation, ttls);
+        body.extend_from_slice(&opened(handle, FopenFlags::empty()));
+        self.give(None, &body);
+    }
+
+    /// `struct fuse_write_out`.
+    pub(crate) fn written(self, bytes: u32) {
+        let mut body = [0; 8];
+        if let Some(place) = body.first_chunk_mut() {
+            *place = bytes.to_ne_bytes();
+        }
+        self.give(None, &body);
+    }
+
+    /// `struct fuse_statfs_out`.
+    pub(crate) fn space(self, space: &Space) {
+        let mut body = Body::new();
+        for count in [space.blocks, space.free, space.available, space.files, space.free_files] {
+            body.extend_from_slice(&count.to_ne_bytes());
+        }
+        for count in [space.preferred_bytes, NAME_BYTES_MAX, space.fragment_bytes] {
+            body.extend_from_slice(&count.to_ne_bytes());
+        }
+        // Padding, and what is spare.
+        body.extend_from_slice(&[0; 28]);
+        self.give(None, &body);
+    }
+
+    /// What a portion of a directory holds.
+    pub(crate) fn names(self, names: &Names) {
+        self.give(None, &names.bytes);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.given {
+            tracing::warn!(unique = self.unique, "a request was given up without an answer");
+            self.device.send(self.unique, -Errno::EIO.code(), &[]);
+        }
+    }
+}
+
+/// For how long the kernel may believe what it is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ttls {
+    pub name: Duration,
+    pub attributes: Duration,
+}
+
+/// A portion of a directory: names as long as there is room.
+#[derive(Debug)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Names {
+    /// For a reply of so many bytes at most.
+    pub(crate) fn new(room: u32) -> Self {
+        Self { bytes: Vec::new(), room: room as usize }
+    }
+
+    /// Adds a name, behind which a listing goes on at `cookie`; false where there is no room for it.
+    #[must_use]
+    pub(crate) fn add(&mut self, ino: u64, cookie: u64, kind: FileType, name: &[u8]) -> bool {
+        self.push(None, ino, cookie, kind, name)
+    }
+
+    /// The same with all that is known of it, which counts as a lookup.
+    #[must_use]
+    pub(crate) fn add_plus(
+        &mut self,
+        (attributes, generation, ttls): (&FileAttr, Generation, Ttls),
+        cookie: u64,
+        name: &[u8],
+    ) -> bool {
+        let entry = entry(attributes, generation, ttls);
+        self.push(Some(&entry), attributes.ino.0, cookie, attributes.kind, name)
+    }
+
+    /// `struct fuse_dirent`, behind a `struct fuse_entry_out` in `struct fuse_direntplus`.
+    fn push(&mut self, entry: Option<&Body>, ino: u64, cookie: u64, kind: FileType, name: &[u8]) -> bool {
+        let start = self.bytes.len();
+        let entry = entry.map_or(&[][..], |entry| entry.as_slice());
+        let len = (entry.len() + 24 + name.len()).next_multiple_of(NAME_ALIGNMENT);
+        if start + len > self.room {
+            return false;
+        }
+        self.bytes.extend_from_slice(entry);
+        self.bytes.extend_from_slice(&ino.to_ne_bytes());
+        self.bytes.extend_from_slice(&cookie.to_ne_bytes());
+        self.bytes.extend_from_slice(&u32::try_from(name.len()).unwrap_or(u32::MAX).to_ne_bytes());
+        self.bytes.extend_from_slice(&(type_bits(kind) >> 12).to_ne_bytes());
+        self.bytes.extend_from_slice(name);
+        self.bytes.resize(start + len, 0);
+        true
+    }
+}
+
+fn entry(attributes: &FileAttr, generation: Generation, ttls: Ttls) -> Body {
+    let mut body = Body::new();
+    for number in [attributes.ino.0, generation.0, ttls.name.as_secs(), ttls.attributes.as_secs()] {
+        body.extend_from_slice(&number.to_ne_bytes());
+    }
+    body.extend_from_slice(&ttls.name.subsec_nanos().to_ne_bytes());
+    body.extend_from_slice(&ttls.attributes.subsec_nanos().to_ne_bytes());
+    push_attributes(&mut body, attributes);
+    body
+}
+
+fn opened(handle: u64, flags: FopenFlags) -> Body {
+    let mut body = Body::new();
+    body.extend_from_slice(&handle.to_ne_bytes());
+    body.extend_from_slice(&flags.bits().to_ne_bytes());
+    body.extend_from_slice(&[0; 4]);
+    body
+}
+
+/// `struct fuse_attr`.
+fn push_attributes(body: &mut Body, attributes: &FileAttr) {
+    // The times that NFS has begin with 1970.
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let times = [since(attributes.atime), since(attributes.mtime), since(attributes.ctime)];
+    for number in [attributes.ino.0, attributes.size, attributes.blocks] {
+        body.extend_from_slice(&number.to_ne_bytes());
+    }
+    for time in times {
+        body.extend_from_slice(&time.as_secs().to_ne_bytes());
+    }
+    for time in times {
+        body.extend_from_slice(&time.subsec_nanos().to_ne_bytes());
+    }
+    let mode = type_bits(attributes.kind) | u32::from(attributes.perm);
+    let FileAttr { nlink, uid, gid, rdev, blksize, .. } = *attributes;
+    for number in [mode, nlink, uid, gid, rdev, blksize, 0] {
+        body.extend_from_slice(&number.to_ne_bytes());
+    }
+}
+
+const fn type_bits(kind: FileType) -> u32 {
+    match kind {
+        FileType::NamedPipe => libc::S_IFIFO,
+        FileType::CharDevice => libc::S_IFCHR,
+        FileType::BlockDevice => libc::S_IFBLK,
+        FileType::Directory => libc::S_IFDIR,
+        FileType::RegularFile => libc::S_IFREG,
+        FileType::Symlink => libc::S_IFLNK,
+        FileType::Socket => libc::S_IFSOCK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fuser::INodeNo;
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+
+    fn attributes() -> FileAttr {
+        FileAttr {
+            ino: INodeNo(9),
+            size: 5,
+            blocks: 1,
+            atime: UNIX_EPOCH + Duration::new(1, 2),
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: FileType::RegularFile,
+            perm: 0o640,
+            nlink: 1,
+            uid: 2,
+            gid: 3,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    const TTLS: Ttls = Ttls { name: Duration::new(3, 30), attributes: Duration::new(4, 40) };
+
+    /// What the kernel would have been told: error and body, of the request 77.
+    fn told(give: impl FnOnce(Reply)) -> (i32, Vec<u8>) {
+        let (mut kernel, ours) = std::io::pipe().unwrap();
+        let device = Arc::new(Device::of(OwnedFd::from(ours)));
+        give(Reply::new(&device, 77));
+        drop(device);
+        let mut bytes = Vec::new();
+        kernel.read_to_end(&mut bytes).unwrap();
+        let number = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        assert_eq!(number(0) as usize, bytes.len());
+        assert_eq!(bytes[8..16], 77_u64.to_ne_bytes());
+        (number(4).cast_signed(), bytes[16..].to_vec())
+    }
+
+    #[test]
+    fn replies_are_as_long_as_the_kernel_has_them() {
+        let lengths = [
+            (told(|reply| reply.entry(&attributes(), Generation(1), TTLS)), 128),
+            (told(|reply| reply.attributes(&attributes(), TTLS.attributes)), 104),
+            (told(|reply| reply.opened(7, FopenFlags::FOPEN_KEEP_CACHE)), 16),
+            (told(|reply| reply.created(&attributes(), Generation(1), TTLS, 7)), 144),
+            (told(|reply| reply.written(4096)), 8),
+            (told(Reply::ok), 0),
+        ];
+        for ((error, body), len) in lengths {
+            assert_eq!((error, body.len()), (0, len));
+        }
+        let space = Space {
+            blocks: 1,
+            free: 2,
+            available: 3,
+            files: 4,
+            free_files: 5,
+            preferred_bytes: 6,
+            fragment_bytes: 7,
+        };
+        let (_, body) = told(|reply| reply.space(&space));
+        assert_eq!((body.len(), &body[40..44]), (80, &6_u32.to_ne_bytes()[..]));
+    }
+
+    #[test]
+    fn attributes_lie_where_the_kernel_looks() {
+        let (_, body) = told(|reply| reply.attributes(&attributes(), TTLS.attributes));
+        assert_eq!((&body[0..8], &body[8..12]), (&4_u64.to_ne_bytes()[..], &40_u32.to_ne_bytes()[..]));
+        // Inode and size; the time of access; mode.
+        assert_eq!(body[16..32], [9_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat());
+        assert_eq!((&body[40..48], &body[64..68]), (&1_u64.to_ne_bytes()[..], &2_u32.to_ne_bytes()[..]));
+        assert_eq!(body[76..80], (libc::S_IFREG | 0o640).to_ne_bytes());
+    }
+
+    #[test]
+    fn an_error_has_no_body_and_a_lost_reply_is_one() {
+        assert_eq!(told(|reply| reply.error(Errno::ENOENT)), (-libc::ENOENT, Vec::new()));
+        assert_eq!(told(drop), (-libc::EIO, Vec::new()));
+    }
+
+    #[test]
+    fn names_are_added_while_there_is_room() {
+        let mut names = Names::new(64);
+        assert!(names.add(1, 10, FileType::Directory, b"."));
+        assert!(names.add(2, 11, FileType::RegularFile, b"12345678"));
+        assert!(!names.add(3, 12, FileType::RegularFile, b"x"));
+        assert_eq!(names.bytes.len(), 64);
+        assert_eq!(names.bytes[32 + 16..32 + 24], [8_u32.to_ne_bytes(), 8_u32.to_ne_bytes()].concat());
+        let mut plus = Names::new(160);
+        assert!(plus.add_plus((&attributes(), Generation(0), TTLS), 10, b"a name"));
+        assert_eq!(plus.bytes.len(), 160);
+    }
+}

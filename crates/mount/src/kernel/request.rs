@@ -1,0 +1,388 @@
+//! Requests as they lie in memory: a head of one form, arguments by operation, names that end with a zero.
+
+use fuser::TimeOrNow;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// `struct fuse_in_header`.
+const HEAD_BYTES: usize = 40;
+/// `struct fuse_forget_one`.
+const FORGET_BYTES: usize = 16;
+
+/// FUSE_GETATTR_FH: the handle counts.
+const GETATTR_HANDLE: u32 = 1;
+/// FUSE_WRITE_CACHE: pages of a mapping, written when the kernel likes.
+const WRITE_OF_MAPPING: u32 = 1;
+
+/// What `struct fuse_setattr_in` holds, as its `valid` says.
+mod valid {
+    pub(super) const MODE: u32 = 1;
+    pub(super) const UID: u32 = 1 << 1;
+    pub(super) const GID: u32 = 1 << 2;
+    pub(super) const SIZE: u32 = 1 << 3;
+    pub(super) const ATIME: u32 = 1 << 4;
+    pub(super) const MTIME: u32 = 1 << 5;
+    pub(super) const HANDLE: u32 = 1 << 6;
+    pub(super) const ATIME_NOW: u32 = 1 << 7;
+    pub(super) const MTIME_NOW: u32 = 1 << 8;
+}
+
+/// Whose request it is, and about which object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub opcode: u32,
+    /// By which the reply names it.
+    pub unique: u64,
+    /// The kernel's number of the object.
+    pub ino: u64,
+    pub uid: u32,
+    pub gid: u32,
+    /// The thread that asks; 0 where it is not of this pid namespace.
+    pub pid: u32,
+}
+
+/// What is asked. Names and data lie where the request was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation<'a> {
+    Lookup { name: &'a [u8] },
+    /// No reply is wanted.
+    Forget { lookups: u64 },
+    /// The same of many. No reply is wanted.
+    BatchForget(Forgotten<'a>),
+    GetAttr { handle: Option<u64> },
+    SetAttr(SetAttr),
+    ReadLink,
+    SymLink { name: &'a [u8], target: &'a [u8] },
+    MkNod { name: &'a [u8], mode: u32, rdev: u32 },
+    MkDir { name: &'a [u8], mode: u32 },
+    Unlink { name: &'a [u8] },
+    RmDir { name: &'a [u8] },
+    Rename { name: &'a [u8], new_parent: u64, new_name: &'a [u8], flags: u32 },
+    /// The head's object is the directory.
+    Link { ino: u64, name: &'a [u8] },
+    Open { flags: i32 },
+    Create { name: &'a [u8], mode: u32, flags: i32 },
+    Read { handle: u64, offset: u64, size: u32 },
+    Write { handle: u64, offset: u64, data: &'a [u8], of_mapping: bool },
+    StatFs,
+    Flush { handle: u64 },
+    FSync { handle: u64 },
+    Release { handle: u64 },
+    OpenDir,
+    ReadDir { handle: u64, offset: u64, size: u32 },
+    ReadDirPlus { handle: u64, offset: u64, size: u32 },
+    ReleaseDir { handle: u64 },
+    FSyncDir,
+    GetLk,
+    SetLk { unlocks: bool },
+    IoCtl,
+    /// The file system is going away.
+    Destroy,
+    /// What is not served here.
+    Other,
+}
+
+/// `struct fuse_setattr_in`: only what is to change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SetAttr {
+    pub handle: Option<u64>,
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<TimeOrNow>,
+    pub mtime: Option<TimeOrNow>,
+}
+
+/// Objects and how often each was looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Forgotten<'a>(&'a [u8]);
+
+impl Forgotten<'_> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.chunks_exact(FORGET_BYTES).filter_map(|one| {
+            let mut fields = Fields(one);
+            Some((fields.u64()?, fields.u64()?))
+        })
+    }
+}
+
+/// Takes a request apart; nothing of what is none: too short for what it says it is.
+pub(crate) fn parse(request: &[u8]) -> Option<(Head, Operation<'_>)> {
+    let mut fields = Fields(request);
+    let (len, opcode, unique, ino) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
+    let (uid, gid, pid) = (fields.u32()?, fields.u32()?, fields.u32()?);
+    fields.skip(4)?;
+    debug_assert_eq!(request.len() - fields.0.len(), HEAD_BYTES);
+    if len as usize != request.len() {
+        return None;
+    }
+    let operation = operation(opcode, &mut fields)?;
+    Some((Head { opcode, unique, ino, uid, gid, pid }, operation))
+}
+
+/// By `enum fuse_opcode`.
+fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
+    Some(match opcode {
+        1 => Operation::Lookup { name: fields.name()? },
+        2 => Operation::Forget { lookups: fields.u64()? },
+        3 => {
+            let flags = fields.u32()?;
+            fields.skip(4)?;
+            let handle = fields.u64()?;
+            Operation::GetAttr { handle: (flags & GETATTR_HANDLE != 0).then_some(handle) }
+        }
+        4 => Operation::SetAttr(set_attr(fields)?),
+        5 => Operation::ReadLink,
+        6 => Operation::SymLink { name: fields.name()?, target: fields.name()? },
+        8 => {
+            let (mode, rdev) = (fields.u32()?, fields.u32()?);
+            fields.skip(8)?;
+            Operation::MkNod { name: fields.name()?, mode, rdev }
+        }
+        9 => {
+            let mode = fields.u32()?;
+            fields.skip(4)?;
+            Operation::MkDir { name: fields.name()?, mode }
+        }
+        10 => Operation::Unlink { name: fields.name()? },
+        11 => Operation::RmDir { name: fields.name()? },
+        12 => {
+            let new_parent = fields.u64()?;
+            Operation::Rename { name: fields.name()?, new_parent, new_name: fields.name()?, flags: 0 }
+        }
+        45 => {
+            let (new_parent, flags) = (fields.u64()?, fields.u32()?);
+            fields.skip(4)?;
+            Operation::Rename { name: fields.name()?, new_parent, new_name: fields.name()?, flags }
+        }
+        13 => Operation::Link { ino: fields.u64()?, name: fields.name()? },
+        14 => Operation::Open { flags: fields.i32()? },
+        35 => {
+            let (flags, mode) = (fields.i32()?, fields.u32()?);
+            fields.skip(8)?;
+            Operation::Create { name: fields.name()?, mode, flags }
+        }
+        15 => {
+            let (handle, offset, size) = place(fields)?;
+            Operation::Read { handle, offset, size }
+        }
+        16 => {
+            let (handle, offset, size) = place(fields)?;
+            let flags = fields.u32()?;
+            fields.skip(16)?;
+            let of_mapping = flags & WRITE_OF_MAPPING != 0;
+            Operation::Write { handle, offset, data: fields.bytes(size as usize)?, of_mapping }
+        }
+        17 => Operation::StatFs,
+        18 => Operation::Release { handle: fields.u64()? },
+        20 => Operation::FSync { handle: fields.u64()? },
+        25 => Operation::Flush { handle: fields.u64()? },
+        27 => Operation::OpenDir,
+        28 => {
+            let (handle, offset, size) = place(fields)?;
+            Operation::ReadDir { handle, offset, size }
+        }
+        44 => {
+            let (handle, offset, size) = place(fields)?;
+            Operation::ReadDirPlus { handle, offset, size }
+        }
+        29 => Operation::ReleaseDir { handle: fields.u64()? },
+        30 => Operation::FSyncDir,
+        31 => Operation::GetLk,
+        32 | 33 => {
+            // Handle, owner, and where it begins and ends.
+            fields.skip(32)?;
+            Operation::SetLk { unlocks: fields.i32()? == libc::F_UNLCK }
+        }
+        38 => Operation::Destroy,
+        39 => Operation::IoCtl,
+        42 => {
+            let count = fields.u32()? as usize;
+            fields.skip(4)?;
+            Operation::BatchForget(Forgotten(fields.bytes(count.checked_mul(FORGET_BYTES)?)?))
+        }
+        _ => Operation::Other,
+    })
+}
+
+/// Handle, offset and size, as `struct fuse_read_in` and `struct fuse_write_in` begin.
+fn place(fields: &mut Fields<'_>) -> Option<(u64, u64, u32)> {
+    Some((fields.u64()?, fields.u64()?, fields.u32()?))
+}
+
+fn set_attr(fields: &mut Fields<'_>) -> Option<SetAttr> {
+    let valid = fields.u32()?;
+    fields.skip(4)?;
+    let (handle, size) = (fields.u64()?, fields.u64()?);
+    // The owner of locks.
+    fields.skip(8)?;
+    let (atime, mtime) = (fields.u64()?, fields.u64()?);
+    // The time of change is the server's.
+    fields.skip(8)?;
+    let (atime, mtime) = (time(atime, fields.u32()?), time(mtime, fields.u32()?));
+    fields.skip(4)?;
+    let mode = fields.u32()?;
+    fields.skip(4)?;
+    let (uid, gid) = (fields.u32()?, fields.u32()?);
+    let given = |bit: u32| valid & bit != 0;
+    let asked = |bit, now, time| {
+        given(bit).then(|| if given(now) { TimeOrNow::Now } else { TimeOrNow::SpecificTime(time) })
+    };
+    Some(SetAttr {
+        handle: given(valid::HANDLE).then_some(handle),
+        mode: given(valid::MODE).then_some(mode),
+        uid: given(valid::UID).then_some(uid),
+        gid: given(valid::GID).then_some(gid),
+        size: given(valid::SIZE).then_some(size),
+        atime: asked(valid::ATIME, valid::ATIME_NOW, atime),
+        mtime: asked(valid::MTIME, valid::MTIME_NOW, mtime),
+    })
+}
+
+/// Seconds count from 1970, and back from it.
+fn time(seconds: u64, nanoseconds: u32) -> SystemTime {
+    let seconds = seconds.cast_signed();
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    let nanoseconds = Duration::from_nanos(u64::from(nanoseconds));
+    base.and_then(|base| base.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+}
+
+/// What of a request has not been looked at yet.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (now, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*now)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_ne_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_ne_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_ne_bytes)
+    }
+
+    fn skip(&mut self, bytes: usize) -> Option<()> {
+        self.bytes(bytes).map(|_| ())
+    }
+
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (now, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(now)
+    }
+
+    /// A name without the zero that ends it.
+    fn name(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| *byte == 0)?;
+        let name = self.bytes(end)?;
+        self.skip(1)?;
+        Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A request as the kernel makes it.
+    fn request(opcode: u32, args: &[&[u8]]) -> Vec<u8> {
+        let args = args.concat();
+        let mut bytes = Vec::new();
+        bytes.extend(((HEAD_BYTES + args.len()) as u32).to_ne_bytes());
+        bytes.extend(opcode.to_ne_bytes());
+        bytes.extend(77_u64.to_ne_bytes());
+        bytes.extend(5_u64.to_ne_bytes());
+        for number in [1000_u32, 100, 4711, 0] {
+            bytes.extend(number.to_ne_bytes());
+        }
+        bytes.extend(args);
+        bytes
+    }
+
+    fn operation_of(bytes: &[u8]) -> Operation<'_> {
+        parse(bytes).unwrap().1
+    }
+
+    #[test]
+    fn a_head_says_whose_request_it_is() {
+        let bytes = request(17, &[]);
+        let head = Head { opcode: 17, unique: 77, ino: 5, uid: 1000, gid: 100, pid: 4711 };
+        assert_eq!(parse(&bytes), Some((head, Operation::StatFs)));
+    }
+
+    #[test]
+    fn names_end_with_a_zero_and_may_be_two() {
+        assert_eq!(operation_of(&request(1, &[b"a name\0"])), Operation::Lookup { name: b"a name" });
+        let bytes = request(6, &[b"link\0", b"../target\0"]);
+        assert_eq!(operation_of(&bytes), Operation::SymLink { name: b"link", target: b"../target" });
+        let bytes = request(45, &[&9_u64.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4], b"a\0b\0"]);
+        let rename = Operation::Rename { name: b"a", new_parent: 9, new_name: b"b", flags: 1 };
+        assert_eq!(operation_of(&bytes), rename);
+        assert_eq!(parse(&request(1, &[b"no end"])), None);
+    }
+
+    #[test]
+    fn a_write_has_its_data_behind_its_arguments() {
+        let numbers = [3_u64.to_ne_bytes(), 4096_u64.to_ne_bytes()].concat();
+        let sizes = [5_u32.to_ne_bytes(), 1_u32.to_ne_bytes()].concat();
+        let bytes = request(16, &[&numbers, &sizes, &[0; 16], b"hello"]);
+        let write = Operation::Write { handle: 3, offset: 4096, data: b"hello", of_mapping: true };
+        assert_eq!(operation_of(&bytes), write);
+        let short = request(16, &[&numbers, &sizes, &[0; 16], b"hell"]);
+        assert_eq!(parse(&short), None);
+    }
+
+    #[test]
+    fn only_what_is_valid_is_to_change() {
+        let mut args = vec![0_u8; 88];
+        let valid = valid::SIZE | valid::ATIME | valid::ATIME_NOW | valid::MTIME;
+        args[..4].copy_from_slice(&valid.to_ne_bytes());
+        args[16..24].copy_from_slice(&12_u64.to_ne_bytes());
+        args[40..48].copy_from_slice(&(-1_i64).to_ne_bytes());
+        args[60..64].copy_from_slice(&500_000_000_u32.to_ne_bytes());
+        let expected = SetAttr {
+            size: Some(12),
+            atime: Some(TimeOrNow::Now),
+            mtime: Some(TimeOrNow::SpecificTime(UNIX_EPOCH - Duration::from_millis(500))),
+            ..SetAttr::default()
+        };
+        assert_eq!(operation_of(&request(4, &[&args])), Operation::SetAttr(expected));
+    }
+
+    #[test]
+    fn many_are_forgotten_at_once() {
+        let ones: Vec<u8> = [7_u64, 1, 8, 2].iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let bytes = request(42, &[&2_u32.to_ne_bytes(), &[0; 4], &ones]);
+        let Operation::BatchForget(all) = operation_of(&bytes) else { panic!("{bytes:?}") };
+        assert_eq!(all.iter().collect::<Vec<_>>(), [(7, 1), (8, 2)]);
+        let torn = request(42, &[&3_u32.to_ne_bytes(), &[0; 4], &ones]);
+        assert_eq!(parse(&torn), None);
+    }
+
+    #[test]
+    fn what_is_not_served_is_known_as_such() {
+        // FUSE_SETXATTR, FUSE_INTERRUPT, FUSE_LSEEK, and one that nobody has thought of yet.
+        for opcode in [21, 36, 46, 4000] {
+            assert_eq!(operation_of(&request(opcode, &[&[0; 24]])), Operation::Other);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_parsed_or_refused(opcode in 0..60_u32, args: Vec<u8>, cut: prop::sample::Index) {
+            let bytes = request(opcode, &[&args]);
+            let _ = parse(&bytes);
+            prop_assert_eq!(parse(&bytes[..cut.index(bytes.len())]), None);
+        }
+    }
+}
