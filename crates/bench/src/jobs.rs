@@ -276,7 +276,8 @@ impl Load {
                     .map_err(|wrong| wrong.to_string())?;
                 outcome.stamps += bytes / stamps::PAGE_BYTES as u64;
             }
-            Ok(Answer::Written | Answer::Results(_)) => {}
+            // It asks for no pipes.
+            Ok(Answer::Piped { .. } | Answer::Written | Answer::Results(_)) => {}
         }
         let tally = outcome.tally_mut(running.job.direction);
         // What was meant to start in the window counts however late it was.

@@ -10,7 +10,7 @@ use paths::{Class, ConnId, NodeId, PathId};
 use rpc::Xid;
 use rpc::replay::XidClass;
 use slab::Slab;
-use transport::{Landing, Slices, SlicesMut, Source};
+use transport::{Landing, Pipe, Slices, SlicesMut, Source};
 
 use crate::error::{Error, Result};
 use crate::slot::Promise;
@@ -39,6 +39,18 @@ pub enum Op {
         /// Where to.
         buffer: Vec<u8>,
     },
+    /// READ of `len` bytes that shall not pass through memory: they come as [`Answer::Piped`], where that can be (over TCP, if
+    /// they fit the pipe), or as [`Answer::Read`] with a buffer that was not asked for.
+    ReadToPipe {
+        /// Which file.
+        file: FileRef,
+        /// From where.
+        offset: u64,
+        /// How many bytes.
+        len: usize,
+        /// Where to. It is empty.
+        pipe: Pipe,
+    },
     /// WRITE of the whole buffer. It is done when the data are stable.
     Write {
         /// Which file.
@@ -60,7 +72,7 @@ pub enum Op {
 impl Op {
     pub(crate) const fn procedure(&self) -> nfs3::Procedure {
         match self {
-            Self::Read { .. } => nfs3::Procedure::Read,
+            Self::Read { .. } | Self::ReadToPipe { .. } => nfs3::Procedure::Read,
             Self::Write { .. } => nfs3::Procedure::Write,
             Self::Call { procedure, .. } => *procedure,
         }
@@ -69,7 +81,17 @@ impl Op {
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         match self {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer,
-            Self::Call { .. } => Vec::new(),
+            Self::ReadToPipe { .. } | Self::Call { .. } => Vec::new(),
+        }
+    }
+
+    /// Bytes that it moves or asks with.
+    pub(crate) const fn len(&self) -> usize {
+        match self {
+            Self::Read { buffer: bytes, .. }
+            | Self::Write { buffer: bytes, .. }
+            | Self::Call { args: bytes, .. } => bytes.len(),
+            Self::ReadToPipe { len, .. } => *len,
         }
     }
 }
@@ -81,6 +103,13 @@ pub enum Answer {
     Read {
         /// Bytes at the start of the buffer.
         count: u32,
+        /// Whether the file ends with them.
+        eof: bool,
+    },
+    /// Bytes read, and whether the file ends there.
+    Piped {
+        /// It has the bytes.
+        pipe: Pipe,
         /// Whether the file ends with them.
         eof: bool,
     },
@@ -106,7 +135,7 @@ impl Done {
     pub(crate) fn results(self) -> Result<Vec<u8>> {
         match self.result? {
             Answer::Results(results) => Ok(results),
-            Answer::Read { .. } | Answer::Written => Ok(Vec::new()),
+            Answer::Read { .. } | Answer::Piped { .. } | Answer::Written => Ok(Vec::new()),
         }
     }
 }
@@ -128,7 +157,7 @@ pub(crate) enum Body {
     Read {
         file: FileRef,
         offset: u64,
-        buffer: Vec<u8>,
+        target: Target,
     },
     /// `written` bytes of the buffer are done by earlier, short writes.
     Write {
@@ -148,6 +177,40 @@ pub(crate) enum Body {
     },
     /// GETATTR of the root: the connection proves where it leads.
     Prove,
+}
+
+/// Where the bytes of a READ go.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Memory(Vec<u8>),
+    /// A pipe, and how many it shall have.
+    Pipe(Pipe, usize),
+}
+
+impl Target {
+    pub(crate) const fn len(&self) -> usize {
+        match self {
+            Self::Memory(buffer) => buffer.len(),
+            Self::Pipe(_, len) => *len,
+        }
+    }
+
+    /// Memory in any case: what a pipe holds is dropped.
+    pub(crate) fn memory(&mut self) -> &mut Vec<u8> {
+        if let Self::Pipe(_, len) = self {
+            *self = Self::Memory(vec![0; *len]);
+        }
+        match self {
+            Self::Memory(buffer) => buffer,
+            Self::Pipe(..) => unreachable!("it was replaced just now"),
+        }
+    }
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self::Memory(Vec::new())
+    }
 }
 
 /// For whom a call is made, where that is not the mount's own user.
@@ -200,7 +263,7 @@ impl Call {
     /// What the call moves, for the balance of the paths.
     pub(crate) fn bytes(&self) -> u32 {
         match &self.body {
-            Body::Read { buffer, .. } => u32::try_from(buffer.len()).unwrap_or(u32::MAX),
+            Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
             Body::Write { buffer, written, .. } => u32::try_from(buffer.len() - written).unwrap_or(u32::MAX),
             Body::Commit { .. } | Body::Call { .. } | Body::Prove => 0,
         }
@@ -256,13 +319,41 @@ impl Source<CallKey> for Calls {
 #[derive(Debug)]
 pub(crate) struct ReadLanding {
     pub key: CallKey,
-    pub buffer: Vec<u8>,
-    /// How much of the buffer the server fills.
+    pub target: Target,
+    /// How much of it the server fills.
     pub len: usize,
+}
+
+impl ReadLanding {
+    /// Makes a pipe fit for another try: what came is of an answer that was cut off.
+    pub(crate) fn empty(&mut self) {
+        if let Target::Pipe(pipe, _) = &mut self.target
+            && !pipe.is_empty()
+            && pipe.read(&mut vec![0; pipe.len()]).is_err()
+        {
+            self.target.memory();
+        }
+    }
 }
 
 impl Landing for ReadLanding {
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
-        out.push(IoSliceMut::new(self.buffer.get_mut(from..self.len).unwrap_or_default()));
+        out.push(IoSliceMut::new(self.target.memory().get_mut(from..self.len).unwrap_or_default()));
+    }
+
+    fn pipe(&mut self) -> Option<&mut Pipe> {
+        match &mut self.target {
+            Target::Memory(_) => None,
+            Target::Pipe(pipe, _) => Some(pipe),
+        }
+    }
+
+    fn leave_pipe(&mut self) -> std::io::Result<()> {
+        if let Target::Pipe(pipe, len) = &mut self.target {
+            let mut buffer = vec![0; *len];
+            pipe.read(&mut buffer)?;
+            self.target = Target::Memory(buffer);
+        }
+        Ok(())
     }
 }

@@ -30,9 +30,9 @@ use transport::poll::Poller;
 use xdr::Writer;
 
 use crate::breaks::Heard;
-use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner};
+use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, Target};
 use crate::error::{Error, Result};
-use crate::options::SIZE_MAX;
+use crate::options::{Proto, SIZE_MAX};
 use crate::route::Route;
 use crate::shard::ShardStatistics;
 use crate::statistics::{PathCounters, Replays};
@@ -221,7 +221,15 @@ impl Engine {
             return;
         }
         let body = match op {
-            Op::Read { file, offset, buffer } => Body::Read { file, offset, buffer },
+            Op::Read { file, offset, buffer } => {
+                Body::Read { file, offset, target: Target::Memory(buffer) }
+            }
+            Op::ReadToPipe { file, offset, len, pipe } => {
+                // An RDMA device puts bytes into memory.
+                let rdma = self.setup.route.paths.iter().any(|path| path.proto == Proto::Rdma);
+                let target = if rdma { Target::Memory(vec![0; len]) } else { Target::Pipe(pipe, len) };
+                Body::Read { file, offset, target }
+            }
             Op::Write { file, offset, buffer } => {
                 let stable = self.core.groups.writing(&file);
                 Body::Write { file, offset, buffer, written: 0, stable }
@@ -246,11 +254,9 @@ impl Engine {
             return Some(Error::Status { operation, status: nfs3::Status::ROFS });
         }
         // A longer record, or the answer with it, would cost one connection after another, for ever.
-        let (Op::Read { buffer: bytes, .. } | Op::Write { buffer: bytes, .. } | Op::Call { args: bytes, .. }) =
-            op;
-        let max = SIZE_MAX as usize;
-        (bytes.len() > max).then(|| {
-            Error::Misuse(format!("{operation} of {} bytes; one call moves {max} at most", bytes.len()))
+        let (len, max) = (op.len(), SIZE_MAX as usize);
+        (len > max).then(|| {
+            Error::Misuse(format!("{operation} of {len} bytes; one call moves {max} at most"))
         })
     }
 
@@ -554,8 +560,10 @@ impl Core {
                 return;
             }
             if let Some((call, other)) = self.calls.0.get2_mut(key, other)
-                && let (Body::Read { buffer, .. }, Body::Read { buffer: warm, .. }) =
-                    (&mut call.body, &mut other.body)
+                && let (
+                    Body::Read { target: Target::Memory(buffer), .. },
+                    Body::Read { target: Target::Memory(warm), .. },
+                ) = (&mut call.body, &mut other.body)
                 && buffer.len() == warm.len()
             {
                 std::mem::swap(buffer, warm);
@@ -604,7 +612,8 @@ impl Core {
             self.xids.complete(xid);
         }
         let buffer = match call.body {
-            Body::Read { buffer, .. } => buffer,
+            Body::Read { target: Target::Memory(buffer), .. } => buffer,
+            Body::Read { target: Target::Pipe(..), .. } => Vec::new(),
             Body::Write { file, buffer, .. } => {
                 self.groups.finished(&file);
                 // Writes that are held wait for those in flight; this may have been the last of them.
@@ -640,9 +649,9 @@ fn encode_call(head: &mut Vec<u8>, call: &Call, xid: Xid, credential: &[u8], roo
     rpc::call::encode(&mut writer, xid, nfs3::PROGRAM, nfs3::VERSION, procedure, credential);
     let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     match &call.body {
-        Body::Read { file, offset, buffer } => {
-            nfs3::proc::read::Args { file: file.handle, offset: *offset, count: len(buffer) }
-                .encode(&mut writer);
+        Body::Read { file, offset, target } => {
+            let count = u32::try_from(target.len()).unwrap_or(u32::MAX);
+            nfs3::proc::read::Args { file: file.handle, offset: *offset, count }.encode(&mut writer);
         }
         Body::Write { file, offset, written, stable, .. } => {
             let count = len(call.payload());

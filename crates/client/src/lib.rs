@@ -40,6 +40,7 @@ pub use settings::Settings;
 pub use shard::{Attendant, Io, Task};
 pub use slot::Pending;
 pub use statistics::{Counter, PathCounters, PathStatistics, Replays, Statistics};
+pub use transport::Pipe;
 pub use transport::descriptors::raise_limit as raise_descriptor_limit;
 pub use transport::rdma::Error as RdmaError;
 pub use verbs::Error as VerbsError;

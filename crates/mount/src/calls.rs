@@ -4,7 +4,8 @@ use crate::buffers::Buffer;
 use crate::caller::As;
 use crate::core::Core;
 use crate::errno;
-use client::{Answer, FileRef, Op};
+use crate::read_ahead::Bytes;
+use client::{Answer, FileRef, Op, Pipe};
 use fuser::Errno;
 use nfs3::proc::{access, create, fsstat, getattr, link, lookup, mkdir, mknod, readdir, readdirplus};
 use nfs3::proc::{readlink, remove, rename, rmdir, setattr, symlink};
@@ -72,7 +73,7 @@ impl Core {
         let done = self.mount.submit_attended(Op::Call { procedure, args }, caller.clone()).await;
         match done.result {
             Ok(Answer::Results(results)) => Ok(results),
-            Ok(Answer::Read { .. } | Answer::Written) => Err(Errno::EIO),
+            Ok(Answer::Read { .. } | Answer::Piped { .. } | Answer::Written) => Err(Errno::EIO),
             Err(error) => Err(errno::of_error(&error)),
         }
     }
@@ -330,6 +331,28 @@ impl Core {
             Ok(Answer::Read { count, eof }) => {
                 buffer.truncate(count as usize);
                 Ok((buffer, eof))
+            }
+            Ok(Answer::Piped { .. } | Answer::Results(_) | Answer::Written) => Err(Errno::EIO),
+            Err(error) => Err(errno::of_error(&error)),
+        }
+    }
+
+    /// One READ whose bytes stay in the kernel if they can, and whether the file ends with them.
+    pub(crate) async fn call_read_piped(
+        &self,
+        caller: &As,
+        file: FileRef,
+        (offset, len): (u64, usize),
+        pipe: Pipe,
+    ) -> Result<(Bytes, bool), Errno> {
+        let op = Op::ReadToPipe { file, offset, len, pipe };
+        let done = self.mount.submit_as(op, caller.clone()).await;
+        match done.result {
+            Ok(Answer::Piped { pipe, eof }) => Ok((Bytes::Piped(pipe), eof)),
+            Ok(Answer::Read { count, eof }) => {
+                let mut buffer = self.buffers.own(done.buffer);
+                buffer.truncate(count as usize);
+                Ok((Bytes::Own(buffer), eof))
             }
             Ok(Answer::Results(_) | Answer::Written) => Err(Errno::EIO),
             Err(error) => Err(errno::of_error(&error)),

@@ -8,6 +8,7 @@ use crate::executor::Executor;
 use crate::files::OpenFile;
 use crate::inode::{Inode, Inodes, Known};
 use crate::interrupts::Interrupts;
+use crate::pipes::Pipes;
 use crate::policy::Policy;
 use crate::write_back::Budget;
 use client::Mount;
@@ -31,6 +32,7 @@ pub(crate) struct Core {
     pub interrupts: Interrupts,
     pub budget: Budget,
     pub buffers: Arc<Buffers>,
+    pub pipes: Arc<Pipes>,
     pub notifier: OnceLock<Notifier>,
     /// Files that are open: while there are none, nothing has to be hidden when it is removed.
     pub open_files: AtomicUsize,

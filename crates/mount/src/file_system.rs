@@ -388,7 +388,8 @@ impl FileSystem {
             let file = core.files.find(handle)?;
             core.read(&file, offset, size as usize).await
         };
-        let task = self.answering(head, reply, work, |reply, bytes| reply.data(bytes.as_slice()));
+        let pipes = Arc::clone(&self.core.pipes);
+        let task = self.answering(head, reply, work, move |reply, bytes| bytes.give(reply, &pipes));
         if size <= SHORT_READ_BYTES_MAX {
             self.core.executor.spawn_short(task);
         } else {

@@ -114,13 +114,13 @@ impl Core {
             self.flush(&file.inode).await;
         }
         let bytes = self.read_on(file, offset, len).await?;
-        let end = offset + bytes.as_slice().len() as u64;
+        let end = offset + bytes.len() as u64;
         if end >= range.end.min(file.inode.lock().known_end()) {
             return Ok(bytes);
         }
         // Short, but data further on make it a hole; or the file was cut elsewhere, which the server knows.
         self.flush(&file.inode).await;
-        self.read_now(file, offset, len).await
+        Ok(Bytes::Own(self.read_now(file, offset, len).await?))
     }
 
     /// The kernel asks for the attributes again when they are wanted next.

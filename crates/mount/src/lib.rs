@@ -24,6 +24,7 @@ mod interrupts;
 mod kernel;
 mod listing;
 mod names;
+mod pipes;
 mod policy;
 mod read_ahead;
 mod session;

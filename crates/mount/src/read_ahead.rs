@@ -7,6 +7,9 @@
 use crate::buffers::Buffer;
 use crate::core::Core;
 use crate::files::OpenFile;
+use crate::kernel::Reply;
+use crate::pipes::Pipes;
+use client::Pipe;
 use fuser::Errno;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -22,6 +25,9 @@ const WINDOW_MIN: usize = 512 << 10;
 const SLACK: u64 = 256 << 10;
 /// What was read is given out for this long: the least time for which attributes are believed by default.
 const AGE_MAX: Duration = Duration::from_secs(3);
+
+/// A shorter read costs less by way of memory.
+const PIPED_BYTES_MIN: usize = 128 << 10;
 
 /// What one open file has asked for in advance.
 #[derive(Debug, Default)]
@@ -77,13 +83,25 @@ impl Piece {
 pub(crate) enum Bytes {
     Own(Buffer),
     Part(Arc<Buffer>, usize, usize),
+    /// They never came to our memory.
+    Piped(Pipe),
 }
 
 impl Bytes {
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Own(bytes) => bytes,
-            Self::Part(bytes, from, to) => bytes.get(*from..*to).unwrap_or_default(),
+            Self::Own(bytes) => bytes.len(),
+            Self::Part(_, from, to) => to - from,
+            Self::Piped(pipe) => pipe.len(),
+        }
+    }
+
+    /// Replies with them.
+    pub(crate) fn give(self, reply: Reply, pipes: &Pipes) {
+        match self {
+            Self::Own(bytes) => reply.data(&bytes),
+            Self::Part(bytes, from, to) => reply.data(bytes.get(from..to).unwrap_or_default()),
+            Self::Piped(pipe) => reply.piped(pipe, pipes),
         }
     }
 }
@@ -153,7 +171,10 @@ impl Core {
         len: usize,
     ) -> Result<Bytes, Errno> {
         if file.is_direct || !self.policy.reads_ahead() {
-            return self.read_now(file, offset, len).await;
+            return match self.read_piped(file, offset, len).await {
+                Some(outcome) => outcome,
+                None => Ok(Bytes::Own(self.read_now(file, offset, len).await?)),
+            };
         }
         let version = file.inode.version.load(Ordering::Acquire);
         let file_end = file.inode.lock().known_end();
@@ -164,7 +185,9 @@ impl Core {
         for piece in asked {
             self.fill(file, piece);
         }
-        let Some(pieces) = covering else { return self.read_now(file, offset, len).await };
+        let Some(pieces) = covering else {
+            return Ok(Bytes::Own(self.read_now(file, offset, len).await?));
+        };
         let mut all = Vec::new();
         for piece in &pieces {
             let data = piece.data().await?;
@@ -184,11 +207,7 @@ impl Core {
     fn fill(self: &Arc<Self>, file: &Arc<OpenFile>, piece: Arc<Piece>) {
         let (core, file) = (Arc::clone(self), Arc::clone(file));
         self.executor.spawn_short(async move {
-            let outcome = core.read_now(&file, piece.offset, piece.len).await;
-            let outcome = outcome.map(|bytes| match bytes {
-                Bytes::Own(bytes) => Arc::new(bytes),
-                Bytes::Part(bytes, ..) => bytes,
-            });
+            let outcome = core.read_now(&file, piece.offset, piece.len).await.map(Arc::new);
             let mut state = piece.lock();
             state.outcome = Some(outcome);
             let waiting = std::mem::take(&mut state.waiting);
@@ -198,7 +217,7 @@ impl Core {
     }
 
     /// Reads from the server; short only at the end of the file.
-    pub(crate) async fn read_now(&self, file: &OpenFile, offset: u64, len: usize) -> Result<Bytes, Errno> {
+    pub(crate) async fn read_now(&self, file: &OpenFile, offset: u64, len: usize) -> Result<Buffer, Errno> {
         let mut all = self.buffers.own(Vec::new());
         loop {
             let at = offset + all.len() as u64;
@@ -211,8 +230,21 @@ impl Core {
                 all.extend_from_slice(&bytes);
             }
             if ended || all.len() >= len {
-                return Ok(Bytes::Own(all));
+                return Ok(all);
             }
+        }
+    }
+
+    /// The same without a copy, for a long read of which nothing is kept; nothing where that cannot be.
+    async fn read_piped(&self, file: &OpenFile, offset: u64, len: usize) -> Option<Result<Bytes, Errno>> {
+        if !(PIPED_BYTES_MIN..=self.sizes.0).contains(&len) || self.mount.uses_rdma() {
+            return None;
+        }
+        let pipe = self.pipes.take()?;
+        match self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await {
+            // A server may give less than was asked for; the rest is another call.
+            Ok((bytes, eof)) => (eof || bytes.len() == len).then_some(Ok(bytes)),
+            Err(error) => Some(Err(error)),
         }
     }
 }

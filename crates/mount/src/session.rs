@@ -250,6 +250,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         interrupts: Interrupts::default(),
         budget: Budget::default(),
         buffers: Arc::default(),
+        pipes: Arc::default(),
         notifier: OnceLock::new(),
         open_files: AtomicUsize::new(0),
         writes_under_way: AtomicUsize::new(0),

@@ -205,6 +205,21 @@ impl<L: Landing> Inbound<L> {
     ) -> Result<(usize, usize), Error> {
         let State::Payload { place, filled, .. } = &mut self.state else { return Ok((0, 0)) };
         let missing = place.len - *filled;
+        if let Some(pipe) = place.landing.pipe() {
+            let got = match pipe.take_from(fd, missing) {
+                Err(Errno::AGAIN) if pipe.is_full() => {
+                    place.landing.leave_pipe()?;
+                    // Nothing was asked for yet.
+                    return Ok((0, 0));
+                }
+                outcome => check(outcome, true)?,
+            };
+            *filled += got;
+            if got == missing {
+                self.finish_payload(&[], sink)?;
+            }
+            return Ok((missing, got));
+        }
         let after = scratch.0.get_mut(..AFTER_PAYLOAD_BYTES).unwrap_or_default();
         let wanted = missing + after.len();
         let mut slices = SlicesMut::new();
@@ -370,7 +385,7 @@ impl<L: Landing> Inbound<L> {
             return Ok(Some(after));
         }
         if len >= DIRECT_BYTES_MIN && after.len() >= HEAD_BYTES_MIN {
-            self.begin_long(bytes, after, len, sink);
+            self.begin_long(bytes, after, len, sink)?;
         } else {
             self.partial.extend_from_slice(bytes);
         }
@@ -378,7 +393,13 @@ impl<L: Landing> Inbound<L> {
     }
 
     /// A long record of which the head is there: finds a place for its payload.
-    fn begin_long(&mut self, bytes: &[u8], record: &[u8], len: usize, sink: &mut impl Sink<Landing = L>) {
+    fn begin_long(
+        &mut self,
+        bytes: &[u8],
+        record: &[u8],
+        len: usize,
+        sink: &mut impl Sink<Landing = L>,
+    ) -> Result<(), Error> {
         let place = sink.place(record, len).filter(|place| {
             let end = place.at.saturating_add(place.len);
             place.at <= record.len() && end <= len && len - end <= TAIL_BYTES_MAX
@@ -386,13 +407,13 @@ impl<L: Landing> Inbound<L> {
         let Some(mut place) = place else {
             self.partial.extend_from_slice(bytes);
             self.state = State::Whole(len + MARK_BYTES);
-            return;
+            return Ok(());
         };
         let (head, payload) = record.split_at(place.at);
         self.partial.extend_from_slice(head);
         // The record is not complete, yet its payload may be: then only padding is missing.
         let here = payload.len().min(place.len);
-        copy_into(&mut place.landing, payload.get(..here).unwrap_or_default());
+        copy_into(&mut place.landing, payload.get(..here).unwrap_or_default())?;
         let tail_len = len - place.at - place.len;
         self.state = if here == place.len {
             let mut tail = Tail::of(tail_len);
@@ -401,11 +422,18 @@ impl<L: Landing> Inbound<L> {
         } else {
             State::Payload { place, filled: here, tail_len }
         };
+        Ok(())
     }
 }
 
 /// Copies the beginning of a payload that came with its head.
-fn copy_into(landing: &mut impl Landing, mut bytes: &[u8]) {
+fn copy_into(landing: &mut impl Landing, mut bytes: &[u8]) -> Result<(), Error> {
+    if let Some(pipe) = landing.pipe() {
+        if bytes.is_empty() || pipe.put(bytes) == Ok(bytes.len()) {
+            return Ok(());
+        }
+        landing.leave_pipe()?;
+    }
     let mut slices = SlicesMut::new();
     landing.unfilled(0, &mut slices);
     for slice in &mut slices {
@@ -415,6 +443,7 @@ fn copy_into(landing: &mut impl Landing, mut bytes: &[u8]) {
         }
         bytes = later;
     }
+    Ok(())
 }
 
 /// Turns the outcome of a receive into bytes: nothing waiting is 0, an end is an error.

@@ -13,6 +13,7 @@ pub mod descriptors;
 pub mod fault;
 mod inbound;
 mod outbound;
+mod pipe;
 pub mod poll;
 pub mod rdma;
 pub mod socket;
@@ -26,6 +27,7 @@ use smallvec::SmallVec;
 pub use fault::{Fault, Faulty};
 pub use inbound::{Received, Scratch, TAIL_BYTES_MAX};
 pub use outbound::Flushed;
+pub use pipe::Pipe;
 pub use stream::{Limits, Stream};
 
 /// Records at least this long are offered to [`Sink::place`]; below it a copy costs less than a receive of
@@ -72,6 +74,19 @@ pub enum Error {
 pub trait Landing {
     /// The pieces that are still to be filled, the first `from` bytes being there already.
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>);
+
+    /// A pipe that takes the payload instead, where the transport is a stream.
+    fn pipe(&mut self) -> Option<&mut Pipe> {
+        None
+    }
+
+    /// The pipe has no room for more: from now on the payload goes to memory, where what was in the pipe is already.
+    ///
+    /// # Errors
+    /// When what is in the pipe cannot be had back: the payload is lost.
+    fn leave_pipe(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Where the payload of a record is to be received.

@@ -10,7 +10,7 @@ use xdr::Reader;
 
 use super::reconcile::reconcile;
 use super::{Core, JUKEBOX_DELAY};
-use crate::call::{Answer, Body, CallKey, ReadLanding};
+use crate::call::{Answer, Body, CallKey, ReadLanding, Target};
 use crate::error::Error;
 
 /// Takes the records of one connection.
@@ -138,17 +138,17 @@ impl Sink for Answers<'_> {
         let (reply, mut reader) = head(record).ok()?;
         let ReplyBody::Accepted(Accept::Success) = reply.body else { return None };
         let key = self.call_of(&reply)?;
-        let Body::Read { buffer, .. } = &self.core.calls.0.get(key)?.body else { return None };
+        let Body::Read { target, .. } = &self.core.calls.0.get(key)?.body else { return None };
         let Outcome::Ok(success) = read::Reply::decode(&mut reader).ok()? else { return None };
         let len = success.count as usize;
         let at = record.len() - reader.remaining();
         let after = record_len.checked_sub(at.checked_add(len)?)?;
-        if len == 0 || len > buffer.len() || after > TAIL_BYTES_MAX {
+        if len == 0 || len > target.len() || after > TAIL_BYTES_MAX {
             return None;
         }
         self.core.take_warm_buffer(key);
-        let Body::Read { buffer, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
-        Some(Place { at, len, landing: ReadLanding { key, buffer: std::mem::take(buffer), len } })
+        let Body::Read { target, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
+        Some(Place { at, len, landing: ReadLanding { key, target: std::mem::take(target), len } })
     }
 
     fn record(&mut self, record: &[u8]) {
@@ -172,9 +172,14 @@ impl Sink for Answers<'_> {
         let key = landing.key;
         self.core.landed += landing.len;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
-        if let Body::Read { buffer, .. } = &mut call.body {
-            *buffer = landing.buffer;
-        }
+        let piped = match (&mut call.body, landing.target) {
+            (_, Target::Pipe(pipe, _)) => Some(pipe),
+            (Body::Read { target, .. }, memory) => {
+                *target = memory;
+                None
+            }
+            _ => None,
+        };
         self.answered(key);
         // The head was decoded when the place was named; only the end of the file is asked for again.
         let mut reader = Reader::new(head);
@@ -183,8 +188,11 @@ impl Sink for Answers<'_> {
             .and_then(|_| read::Reply::decode(&mut reader).ok())
             .and_then(|reply| reply.into_result().ok())
             .is_some_and(|success| success.eof);
-        let count = u32::try_from(landing.len).unwrap_or(u32::MAX);
-        self.core.finish(key, Ok(Answer::Read { count, eof }));
+        let answer = match piped {
+            Some(pipe) => Answer::Piped { pipe, eof },
+            None => Answer::Read { count: u32::try_from(landing.len).unwrap_or(u32::MAX), eof },
+        };
+        self.core.finish(key, Ok(answer));
     }
 
     fn wants_more(&self) -> bool {
@@ -232,7 +240,8 @@ impl Core {
         };
         self.take_warm_buffer(key);
         let Some(call) = self.calls.0.get_mut(key) else { return Ok(()) };
-        let Body::Read { buffer, .. } = &mut call.body else { return Ok(()) };
+        let Body::Read { target, .. } = &mut call.body else { return Ok(()) };
+        let buffer = target.memory();
         let data = reader.bytes(success.count as usize).map_err(|error| error.to_string())?;
         let Some(target) = buffer.get_mut(..data.len()) else {
             return Err(format!("{} bytes for a READ of {}", data.len(), buffer.len()));

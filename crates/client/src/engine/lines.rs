@@ -309,11 +309,12 @@ impl Engine {
         line.is_dirty = false;
         match std::mem::replace(&mut line.state, State::Closed) {
             State::Open(stream) => {
-                if let Some(landing) = stream.abort()
+                if let Some(mut landing) = stream.abort()
                     && let Some(call) = self.core.calls.0.get_mut(landing.key)
-                    && let Body::Read { buffer, .. } = &mut call.body
+                    && let Body::Read { target, .. } = &mut call.body
                 {
-                    *buffer = landing.buffer;
+                    landing.empty();
+                    *target = landing.target;
                 }
             }
             // It is dropped here, before any call ends: nothing reaches the memory of its calls afterwards.

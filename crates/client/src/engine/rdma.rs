@@ -23,7 +23,7 @@ const LISTING_BYTES_MAX: u32 = 1 << 20;
 /// What a call expects in return. RFC 8166 s4.3.3
 pub(super) fn expected(call: &Call) -> Expect {
     let lands = match &call.body {
-        Body::Read { buffer, .. } => u32::try_from(buffer.len()).unwrap_or(u32::MAX),
+        Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
         Body::Write { .. } | Body::Commit { .. } | Body::Call { .. } | Body::Prove => 0,
     };
     let more = match &call.body {

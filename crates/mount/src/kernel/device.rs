@@ -1,5 +1,7 @@
 //! `/dev/fuse` of one mount: a request for each read(2), a reply for each write.
 
+use crate::pipes::Pipes;
+use client::Pipe;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -46,18 +48,63 @@ impl Device {
         }
     }
 
-    /// Gives a reply. The kernel may not want it any more: whoever asked was killed.
+    /// Gives a reply.
     pub(super) fn send(&self, unique: u64, error: i32, body: &[u8]) {
-        let len = u32::try_from(REPLY_HEAD_BYTES + body.len()).unwrap_or(u32::MAX);
-        let mut head = SmallVec::<[u8; REPLY_HEAD_BYTES]>::new();
-        head.extend_from_slice(&len.to_ne_bytes());
-        head.extend_from_slice(&error.to_ne_bytes());
-        head.extend_from_slice(&unique.to_ne_bytes());
-        match rustix::io::writev(&self.descriptor, &[IoSlice::new(&head), IoSlice::new(body)]) {
-            Ok(_) => {}
-            Err(Errno::NOENT | Errno::NODEV) => tracing::debug!(unique, "nobody waits for a reply any more"),
-            Err(refused) => tracing::error!(unique, error, %refused, "the kernel refuses a reply"),
+        let head = head(unique, error, body.len());
+        let outcome = rustix::io::writev(&self.descriptor, &[IoSlice::new(&head), IoSlice::new(body)]);
+        tell(unique, outcome);
+    }
+
+    /// Gives a reply whose body lies in a pipe. It goes by way of another, behind its head.
+    pub(super) fn send_piped(&self, unique: u64, mut data: Pipe, pipes: &Pipes) {
+        let (head, len) = (head(unique, 0, data.len()), data.len());
+        if let Some(mut carrier) = pipes.take() {
+            let all_in = carrier.put(&head) == Ok(head.len()) && data.move_to(&mut carrier).is_ok();
+            if all_in {
+                let outcome = carrier.give_to(self.as_fd(), head.len() + len);
+                tell(unique, outcome);
+                pipes.give_back(data);
+                // Whatever is left of a reply that was refused goes with its pipe.
+                if outcome.is_ok() {
+                    pipes.give_back(carrier);
+                }
+                return;
+            }
+            // It had no room for one piece more.
+            let mut body = vec![0; REPLY_HEAD_BYTES + len];
+            return match carrier.read(&mut body) {
+                Ok(begun) => self.send_from(unique, data, body, begun),
+                Err(error) => self.send(unique, -error.raw_os_error(), &[]),
+            };
         }
+        self.send_from(unique, data, vec![0; REPLY_HEAD_BYTES + len], REPLY_HEAD_BYTES);
+    }
+
+    /// Gives a reply by way of memory, where its head and more is, up to `begun`.
+    fn send_from(&self, unique: u64, mut data: Pipe, mut body: Vec<u8>, begun: usize) {
+        match data.read(body.get_mut(begun..).unwrap_or_default()) {
+            Ok(_) => self.send(unique, 0, body.get(REPLY_HEAD_BYTES..).unwrap_or_default()),
+            Err(error) => self.send(unique, -error.raw_os_error(), &[]),
+        }
+    }
+}
+
+/// `struct fuse_out_header`.
+fn head(unique: u64, error: i32, body_bytes: usize) -> SmallVec<[u8; REPLY_HEAD_BYTES]> {
+    let len = u32::try_from(REPLY_HEAD_BYTES + body_bytes).unwrap_or(u32::MAX);
+    let mut head = SmallVec::new();
+    head.extend_from_slice(&len.to_ne_bytes());
+    head.extend_from_slice(&error.to_ne_bytes());
+    head.extend_from_slice(&unique.to_ne_bytes());
+    head
+}
+
+/// How a reply was taken. The kernel may not want it any more: whoever asked was killed.
+fn tell(unique: u64, outcome: rustix::io::Result<usize>) {
+    match outcome {
+        Ok(_) => {}
+        Err(Errno::NOENT | Errno::NODEV) => tracing::debug!(unique, "nobody waits for a reply any more"),
+        Err(error) => tracing::error!(unique, %error, "the kernel refuses a reply"),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Replies as the kernel takes them. A request has one: whoever has a [`Reply`] gives it, or its end does, with EIO.
 
 use super::Device;
+use crate::pipes::Pipes;
+use client::Pipe;
 use fuser::{Errno, FileAttr, FileType, FopenFlags, Generation};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -55,6 +57,12 @@ impl Reply {
     /// What was read, or a link's target.
     pub(crate) fn data(self, data: &[u8]) {
         self.give(None, data);
+    }
+
+    /// What was read, out of a pipe.
+    pub(crate) fn piped(mut self, data: Pipe, pipes: &Pipes) {
+        self.given = true;
+        self.device.send_piped(self.unique, data, pipes);
     }
 
     /// `struct fuse_entry_out`; an inode of 0 says that there is no such name.

@@ -1,0 +1,210 @@
+//! A payload that stays in the kernel: pages that one descriptor gave a pipe, for another to take.
+//!
+//! What goes from a socket to a file system's device, or the other way, need not pass through this process's memory:
+//! splice(2) hands on the pages. A pipe has room for so many pieces, not bytes: each is a page or a part of one (of a socket,
+//! up to 32 KiB), so a payload may not fit. Then it goes on in memory ([`crate::Landing::leave_pipe`]).
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice, tee};
+
+/// Room for pieces that is asked for, and what there must be: as many pages. The first fits 1 MiB even in segments of an
+/// Ethernet frame each, and wants CAP_SYS_RESOURCE; the second is what anybody may have by default. pipe(7)
+const ROOM_BYTES: [usize; 2] = [4 << 20, 1 << 20];
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Pipe {
+    from: OwnedFd,
+    into: OwnedFd,
+    held: usize,
+    pieces_max: usize,
+}
+
+impl Pipe {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left, or lets this user have no pipe of the size any more.
+    pub fn new() -> io::Result<Self> {
+        let (from, into) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+        let [wished, needed] = ROOM_BYTES;
+        if fcntl_setpipe_size(&into, wished).is_err() {
+            fcntl_setpipe_size(&into, needed)?;
+        }
+        let pieces_max = fcntl_getpipe_size(&into)? / rustix::param::page_size();
+        Ok(Self { from, into, held: 0, pieces_max })
+    }
+
+    /// Bytes in it.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.held
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+
+    /// Pieces that it has room for, when it is empty. A piece is a page at most, of what is copied into it.
+    #[must_use]
+    pub const fn pieces_max(&self) -> usize {
+        self.pieces_max
+    }
+
+    /// Takes up to `len` bytes from a descriptor that has pages to give. 0 is its end.
+    ///
+    /// # Errors
+    /// `AGAIN` when the descriptor has nothing or the pipe has no room ([`Pipe::is_full`]); others are the descriptor's.
+    pub fn take_from(&mut self, source: BorrowedFd<'_>, len: usize) -> rustix::io::Result<usize> {
+        let got = splice(source, None, &self.into, None, len, SpliceFlags::NONBLOCK)?;
+        self.held += got;
+        Ok(got)
+    }
+
+    /// Gives up to `len` of its bytes to a descriptor.
+    ///
+    /// # Errors
+    /// The descriptor's.
+    pub fn give_to(&mut self, target: BorrowedFd<'_>, len: usize) -> rustix::io::Result<usize> {
+        let gone = splice(&self.from, None, target, None, len.min(self.held), SpliceFlags::NONBLOCK)?;
+        self.held = self.held.saturating_sub(gone);
+        Ok(gone)
+    }
+
+    /// Moves all that is in it behind what is in another; as far as there is room.
+    ///
+    /// # Errors
+    /// `AGAIN` when there is none.
+    pub fn move_to(&mut self, other: &mut Self) -> rustix::io::Result<()> {
+        while self.held > 0 {
+            other.held += self.give_to(std::os::fd::AsFd::as_fd(&other.into), self.held)?;
+        }
+        Ok(())
+    }
+
+    /// Puts into another what is in this one, which keeps it; how many bytes there was room for.
+    ///
+    /// # Errors
+    /// `AGAIN` when there was none.
+    pub fn copy_to(&self, other: &mut Self) -> rustix::io::Result<usize> {
+        let copied = tee(&self.from, &other.into, self.held, SpliceFlags::NONBLOCK)?;
+        other.held += copied;
+        Ok(copied)
+    }
+
+    /// Puts bytes behind what is in it; how many there was room for.
+    ///
+    /// # Errors
+    /// `AGAIN` when there was none.
+    pub fn put(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        let put = rustix::io::write(&self.into, bytes)?;
+        self.held += put;
+        Ok(put)
+    }
+
+    /// Takes bytes out of it, from the front, as many as there are and `target` holds.
+    ///
+    /// # Errors
+    /// The system's; not for want of bytes.
+    pub fn read(&mut self, target: &mut [u8]) -> rustix::io::Result<usize> {
+        let mut done = 0;
+        while self.held > 0
+            && let Some(rest) = target.get_mut(done..)
+            && !rest.is_empty()
+        {
+            match rustix::io::read(&self.from, &mut *rest)? {
+                0 => return Err(Errno::IO),
+                got => {
+                    done += got;
+                    self.held = self.held.saturating_sub(got);
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whether it has no room for another piece.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut ends = [PollFd::new(&self.into, PollFlags::OUT)];
+        poll(&mut ends, Some(&now)) == Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 7 % 251) as u8).collect()
+    }
+
+    #[test]
+    fn what_was_put_in_comes_out_in_order() {
+        let mut pipe = Pipe::new().unwrap();
+        assert_eq!(pipe.put(b"head"), Ok(4));
+        let (mut other, data) = (Pipe::new().unwrap(), bytes(100_000));
+        assert_eq!(other.put(&data), Ok(data.len()));
+        other.move_to(&mut pipe).unwrap();
+        assert!(other.is_empty());
+        assert_eq!(pipe.len(), data.len() + 4);
+        let mut all = vec![0; pipe.len() + 10];
+        assert_eq!(pipe.read(&mut all), Ok(data.len() + 4));
+        assert_eq!((&all[..4], &all[4..data.len() + 4]), (&b"head"[..], data.as_slice()));
+        assert_eq!(pipe.read(&mut all), Ok(0));
+    }
+
+    #[test]
+    fn a_copy_leaves_the_original_as_it_is() {
+        let (mut pipe, mut copy) = (Pipe::new().unwrap(), Pipe::new().unwrap());
+        pipe.put(b"data").unwrap();
+        assert_eq!(pipe.copy_to(&mut copy), Ok(4));
+        let mut bytes = [0; 4];
+        for pipe in [&mut pipe, &mut copy] {
+            assert_eq!((pipe.read(&mut bytes), &bytes), (Ok(4), b"data"));
+        }
+    }
+
+    #[test]
+    fn a_socket_gives_and_takes_pages() {
+        let (one, other) = crate::socket::pair().unwrap();
+        let (mut first, mut second) = (Pipe::new().unwrap(), Pipe::new().unwrap());
+        assert_eq!(second.take_from(other.as_fd(), 10), Err(Errno::AGAIN));
+        assert!(!second.is_full());
+        let data = bytes(50_000);
+        first.put(&data).unwrap();
+        while !first.is_empty() {
+            let len = first.len();
+            first.give_to(one.as_fd(), len).unwrap();
+            while second.take_from(other.as_fd(), usize::MAX >> 1).is_ok() {}
+        }
+        let mut back = vec![0; data.len()];
+        assert_eq!(second.read(&mut back), Ok(data.len()));
+        assert!(back == data);
+        drop(one);
+        assert_eq!(second.take_from(other.as_fd(), 10), Ok(0));
+    }
+
+    #[test]
+    fn a_pipe_is_full_of_pieces_however_short_they_are() {
+        let (one, other) = crate::socket::pair().unwrap();
+        let mut pipe = Pipe::new().unwrap();
+        let mut taken = 0;
+        while !pipe.is_full() {
+            rustix::io::write(&one, b"x").unwrap();
+            taken += pipe.take_from(other.as_fd(), 1).unwrap();
+            assert!(taken <= pipe.pieces_max());
+        }
+        assert_eq!(taken, pipe.pieces_max());
+        rustix::io::write(&one, b"x").unwrap();
+        assert_eq!(pipe.take_from(other.as_fd(), 1), Err(Errno::AGAIN));
+    }
+}
