@@ -6,7 +6,7 @@ use crate::caller::As;
 use crate::core::{Core, Entry};
 use crate::directory::OpenDirectory;
 use crate::inode::{Inode, Known};
-use crate::kernel::{Device, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Ttls, parse};
+use crate::kernel::{Data, Device, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Ttls, Write, parse};
 use crate::names::Lookup;
 use client::Attendant;
 use client::options::DirectoryReads;
@@ -94,7 +94,7 @@ impl FileSystem {
     /// # Errors
     /// The kernel's, when it stops talking to us in another way.
     pub(crate) fn serve(&self, mut attendant: Option<Attendant>) -> io::Result<()> {
-        let mut receiver = Receiver::new(&self.device, REQUEST_BYTES_MAX as usize);
+        let mut receiver = Receiver::new(&self.device, REQUEST_BYTES_MAX as usize, &self.core.buffers);
         loop {
             match &mut attendant {
                 Some(attendant) => attendant.attend(),
@@ -106,6 +106,9 @@ impl FileSystem {
                         return Err(io::Error::new(io::ErrorKind::InvalidData, "a request makes no sense"));
                     };
                     self.dispatch(&head, operation);
+                }
+                Received::Write(head, write, data) => {
+                    self.write(&head, Reply::new(&self.device, head.unique), write, data);
                 }
                 Received::Nothing => {}
                 Received::Unmounted => return Ok(()),
@@ -177,9 +180,6 @@ impl FileSystem {
             }
             Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
             Operation::Read { handle, offset, size } => self.read(head, reply, (handle, offset, size)),
-            Operation::Write { handle, offset, data, of_mapping } => {
-                self.write(head, reply, (handle, offset), data, of_mapping);
-            }
             Operation::StatFs => self.space(head, reply),
             Operation::Flush { handle } => {
                 let core = Arc::clone(&self.core);
@@ -397,25 +397,19 @@ impl FileSystem {
         }
     }
 
-    fn write(
-        &self,
-        head: &Head,
-        reply: Reply,
-        (handle, offset): (u64, u64),
-        data: &[u8],
-        of_mapping: bool,
-    ) {
+    fn write(&self, head: &Head, reply: Reply, write: Write, data: Data<'_>) {
+        let Write { handle, offset, of_mapping, .. } = write;
         let file = match self.core.files.find(handle) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        if let Some(outcome) = self.core.write_at_once(&file, offset, data, of_mapping) {
+        if let Some(outcome) = self.core.write_at_once(&file, offset, data.as_slice(), of_mapping) {
             return match outcome {
                 Ok(count) => reply.written(count),
                 Err(error) => reply.error(error),
             };
         }
-        let (core, data) = (Arc::clone(&self.core), self.core.buffers.copy_of(data));
+        let (core, data) = (Arc::clone(&self.core), data.into_owned());
         let work = async move { core.write(&file, offset, data, of_mapping).await };
         self.answer(head, reply, work, |reply, count| reply.written(count));
     }

@@ -10,6 +10,6 @@ mod device;
 mod reply;
 mod request;
 
-pub(crate) use device::{Device, Received, Receiver};
+pub(crate) use device::{Data, Device, Received, Receiver};
 pub(crate) use reply::{Names, Reply, Space, Ttls};
-pub(crate) use request::{Head, Operation, SetAttr, parse};
+pub(crate) use request::{Head, Operation, SetAttr, Write, parse};

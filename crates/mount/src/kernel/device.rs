@@ -1,16 +1,18 @@
 //! `/dev/fuse` of one mount: a request for each read(2), a reply for each write.
 
+use super::request::{Head, WRITE_HEAD_BYTES, Write, parse_write};
+use crate::buffers::Buffers;
 use crate::pipes::Pipes;
 use client::Pipe;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// What a request has before its data: two structures of 40 bytes, and room. The kernel refuses a shorter read(2).
-const BEFORE_DATA_BYTES: usize = 4096;
+/// The kernel refuses a read(2) for less than 8 KiB in all. FUSE_MIN_READ_BUFFER
+const BEHIND_BYTES_MIN: usize = 8192;
 /// The head of a reply: `struct fuse_out_header`.
 const REPLY_HEAD_BYTES: usize = 16;
 
@@ -118,6 +120,7 @@ impl AsFd for Device {
 #[derive(Debug)]
 pub(crate) enum Received<'a> {
     Request(&'a [u8]),
+    Write(Head, Write, Data<'a>),
     /// There is none, or its process was killed before it was read.
     Nothing,
     /// The file system is mounted nowhere any more.
@@ -128,13 +131,25 @@ pub(crate) enum Received<'a> {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     device: Arc<Device>,
-    buffer: Vec<u8>,
+    /// What lies behind as many bytes as a write has before its data: those, in memory that can be given away.
+    behind: Vec<u8>,
+    /// A request that is none, in one piece.
+    whole: Vec<u8>,
+    data_bytes_max: usize,
+    buffers: Arc<Buffers>,
 }
 
 impl Receiver {
     /// For requests with so many bytes of data at most.
-    pub(crate) fn new(device: &Arc<Device>, data_bytes_max: usize) -> Self {
-        Self { device: Arc::clone(device), buffer: vec![0; BEFORE_DATA_BYTES + data_bytes_max] }
+    pub(crate) fn new(device: &Arc<Device>, data_bytes_max: usize, buffers: &Arc<Buffers>) -> Self {
+        let data_bytes_max = data_bytes_max.max(BEHIND_BYTES_MIN);
+        Self {
+            device: Arc::clone(device),
+            behind: vec![0; data_bytes_max],
+            whole: Vec::new(),
+            data_bytes_max,
+            buffers: Arc::clone(buffers),
+        }
     }
 
     /// Takes a request, if there is one.
@@ -142,11 +157,48 @@ impl Receiver {
     /// # Errors
     /// The system's: the mount is of no more use.
     pub(crate) fn receive(&mut self) -> io::Result<Received<'_>> {
-        match rustix::io::read(&self.device.descriptor, self.buffer.as_mut_slice()) {
-            Ok(len) => Ok(Received::Request(self.buffer.get(..len).unwrap_or_default())),
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => Ok(Received::Nothing),
-            Err(Errno::NODEV) => Ok(Received::Unmounted),
-            Err(error) => Err(error.into()),
+        let mut beginning = [0; WRITE_HEAD_BYTES];
+        let mut places = [IoSliceMut::new(&mut beginning), IoSliceMut::new(&mut self.behind)];
+        let len = match rustix::io::readv(&self.device.descriptor, &mut places) {
+            Ok(len) => len,
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return Ok(Received::Nothing),
+            Err(Errno::NODEV) => return Ok(Received::Unmounted),
+            Err(error) => return Err(error.into()),
+        };
+        if len >= WRITE_HEAD_BYTES
+            && let Some((head, write)) = parse_write(&beginning, len)
+        {
+            return Ok(Received::Write(head, write, Data { receiver: self, len: write.bytes }));
         }
+        self.whole.clear();
+        self.whole.extend_from_slice(beginning.get(..len).unwrap_or(&beginning));
+        let behind = len.saturating_sub(WRITE_HEAD_BYTES);
+        self.whole.extend_from_slice(self.behind.get(..behind).unwrap_or_default());
+        Ok(Received::Request(&self.whole))
+    }
+}
+
+/// The data of a write, where they were received.
+#[derive(Debug)]
+pub(crate) struct Data<'a> {
+    receiver: &'a mut Receiver,
+    len: usize,
+}
+
+impl Data<'_> {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.receiver.behind.get(..self.len).unwrap_or_default()
+    }
+
+    /// The same in memory of their own. Most of what may come at once is given away with the memory that it is in; less is
+    /// copied, as what remains of that memory would have to be made fit for use again.
+    pub(crate) fn into_owned(self) -> Vec<u8> {
+        let Receiver { behind, data_bytes_max, buffers, .. } = self.receiver;
+        if self.len < *data_bytes_max / 2 {
+            return buffers.copy_of(behind.get(..self.len).unwrap_or_default());
+        }
+        let mut data = std::mem::replace(behind, buffers.take(*data_bytes_max));
+        data.truncate(self.len);
+        data
     }
 }

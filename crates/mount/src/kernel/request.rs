@@ -3,8 +3,10 @@
 use fuser::TimeOrNow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `struct fuse_in_header`.
-const HEAD_BYTES: usize = 40;
+/// `struct fuse_in_header` and `struct fuse_write_in`: what a write has before its data.
+pub(crate) const WRITE_HEAD_BYTES: usize = 80;
+/// FUSE_WRITE.
+const WRITE: u32 = 16;
 /// `struct fuse_forget_one`.
 const FORGET_BYTES: usize = 16;
 
@@ -29,6 +31,8 @@ mod valid {
 /// Whose request it is, and about which object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
+    /// Of the whole request.
+    pub len: u32,
     pub opcode: u32,
     /// By which the reply names it.
     pub unique: u64,
@@ -40,7 +44,7 @@ pub(crate) struct Head {
     pub pid: u32,
 }
 
-/// What is asked. Names and data lie where the request was received.
+/// What is asked, but for a write, whose data go their own way. Names lie where the request was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Lookup { name: &'a [u8] },
@@ -62,7 +66,6 @@ pub(crate) enum Operation<'a> {
     Open { flags: i32 },
     Create { name: &'a [u8], mode: u32, flags: i32 },
     Read { handle: u64, offset: u64, size: u32 },
-    Write { handle: u64, offset: u64, data: &'a [u8], of_mapping: bool },
     StatFs,
     Flush { handle: u64 },
     FSync { handle: u64 },
@@ -79,6 +82,16 @@ pub(crate) enum Operation<'a> {
     Destroy,
     /// What is not served here.
     Other,
+}
+
+/// `struct fuse_write_in`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub handle: u64,
+    pub offset: u64,
+    pub bytes: usize,
+    /// Of pages that a mapping has dirtied, whoever's handle this is.
+    pub of_mapping: bool,
 }
 
 /// `struct fuse_setattr_in`: only what is to change.
@@ -109,15 +122,33 @@ impl Forgotten<'_> {
 /// Takes a request apart; nothing of what is none: too short for what it says it is.
 pub(crate) fn parse(request: &[u8]) -> Option<(Head, Operation<'_>)> {
     let mut fields = Fields(request);
-    let (len, opcode, unique, ino) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
-    let (uid, gid, pid) = (fields.u32()?, fields.u32()?, fields.u32()?);
-    fields.skip(4)?;
-    debug_assert_eq!(request.len() - fields.0.len(), HEAD_BYTES);
-    if len as usize != request.len() {
+    let head = head(&mut fields)?;
+    if head.len as usize != request.len() {
         return None;
     }
-    let operation = operation(opcode, &mut fields)?;
-    Some((Head { opcode, unique, ino, uid, gid, pid }, operation))
+    let operation = operation(head.opcode, &mut fields)?;
+    Some((head, operation))
+}
+
+/// The beginning of a request of `len` bytes, if it is a write: all but its data.
+pub(crate) fn parse_write(beginning: &[u8; WRITE_HEAD_BYTES], len: usize) -> Option<(Head, Write)> {
+    let mut fields = Fields(beginning);
+    let head = head(&mut fields)?;
+    if head.opcode != WRITE || head.len as usize != len {
+        return None;
+    }
+    let (handle, offset, bytes) = place(&mut fields)?;
+    let of_mapping = fields.u32()? & WRITE_OF_MAPPING != 0;
+    let write = Write { handle, offset, bytes: bytes as usize, of_mapping };
+    (len - WRITE_HEAD_BYTES == write.bytes).then_some((head, write))
+}
+
+fn head(fields: &mut Fields<'_>) -> Option<Head> {
+    let (len, opcode, unique, ino) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
+    let (uid, gid, pid) = (fields.u32()?, fields.u32()?, fields.u32()?);
+    // Extensions that nobody has asked for.
+    fields.skip(4)?;
+    Some(Head { len, opcode, unique, ino, uid, gid, pid })
 }
 
 /// By `enum fuse_opcode`.
@@ -166,13 +197,6 @@ fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> 
             let (handle, offset, size) = place(fields)?;
             Operation::Read { handle, offset, size }
         }
-        16 => {
-            let (handle, offset, size) = place(fields)?;
-            let flags = fields.u32()?;
-            fields.skip(16)?;
-            let of_mapping = flags & WRITE_OF_MAPPING != 0;
-            Operation::Write { handle, offset, data: fields.bytes(size as usize)?, of_mapping }
-        }
         17 => Operation::StatFs,
         18 => Operation::Release { handle: fields.u64()? },
         20 => Operation::FSync { handle: fields.u64()? },
@@ -194,6 +218,8 @@ fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> 
             fields.skip(32)?;
             Operation::SetLk { unlocks: fields.i32()? == libc::F_UNLCK }
         }
+        // Whoever receives it knows it by its beginning.
+        WRITE => return None,
         38 => Operation::Destroy,
         39 => Operation::IoCtl,
         42 => {
@@ -298,7 +324,7 @@ mod tests {
     fn request(opcode: u32, args: &[&[u8]]) -> Vec<u8> {
         let args = args.concat();
         let mut bytes = Vec::new();
-        bytes.extend(((HEAD_BYTES + args.len()) as u32).to_ne_bytes());
+        bytes.extend(((40 + args.len()) as u32).to_ne_bytes());
         bytes.extend(opcode.to_ne_bytes());
         bytes.extend(77_u64.to_ne_bytes());
         bytes.extend(5_u64.to_ne_bytes());
@@ -316,7 +342,7 @@ mod tests {
     #[test]
     fn a_head_says_whose_request_it_is() {
         let bytes = request(17, &[]);
-        let head = Head { opcode: 17, unique: 77, ino: 5, uid: 1000, gid: 100, pid: 4711 };
+        let head = Head { len: 40, opcode: 17, unique: 77, ino: 5, uid: 1000, gid: 100, pid: 4711 };
         assert_eq!(parse(&bytes), Some((head, Operation::StatFs)));
     }
 
@@ -336,10 +362,12 @@ mod tests {
         let numbers = [3_u64.to_ne_bytes(), 4096_u64.to_ne_bytes()].concat();
         let sizes = [5_u32.to_ne_bytes(), 1_u32.to_ne_bytes()].concat();
         let bytes = request(16, &[&numbers, &sizes, &[0; 16], b"hello"]);
-        let write = Operation::Write { handle: 3, offset: 4096, data: b"hello", of_mapping: true };
-        assert_eq!(operation_of(&bytes), write);
-        let short = request(16, &[&numbers, &sizes, &[0; 16], b"hell"]);
-        assert_eq!(parse(&short), None);
+        let beginning = bytes.first_chunk().unwrap();
+        let write = Write { handle: 3, offset: 4096, bytes: 5, of_mapping: true };
+        assert_eq!(parse_write(beginning, bytes.len()).unwrap().1, write);
+        assert_eq!(parse_write(beginning, bytes.len() - 1), None);
+        let read = request(15, &[&numbers, &sizes, &[0; 21]]);
+        assert_eq!(parse_write(read.first_chunk().unwrap(), read.len()), None);
     }
 
     #[test]
