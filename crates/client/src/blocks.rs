@@ -160,6 +160,8 @@ impl Blocks {
 fn counted(answer: Answer) -> Result<(usize, bool)> {
     match answer {
         Answer::Read { count, eof } => Ok((usize::try_from(count).unwrap_or(usize::MAX), eof)),
-        Answer::Piped { .. } | Answer::Written | Answer::Results(_) => Err(Error::Misuse("a READ answered as another call".into())),
+        Answer::Piped { .. } | Answer::Written | Answer::Results(_) => {
+            Err(Error::Misuse("a READ answered as another call".into()))
+        }
     }
 }

@@ -221,9 +221,7 @@ impl Engine {
             return;
         }
         let body = match op {
-            Op::Read { file, offset, buffer } => {
-                Body::Read { file, offset, target: Target::Memory(buffer) }
-            }
+            Op::Read { file, offset, buffer } => Body::Read { file, offset, target: Target::Memory(buffer) },
             Op::ReadToPipe { file, offset, len, pipe } => {
                 // An RDMA device puts bytes into memory.
                 let rdma = self.setup.route.paths.iter().any(|path| path.proto == Proto::Rdma);
@@ -255,9 +253,8 @@ impl Engine {
         }
         // A longer record, or the answer with it, would cost one connection after another, for ever.
         let (len, max) = (op.len(), SIZE_MAX as usize);
-        (len > max).then(|| {
-            Error::Misuse(format!("{operation} of {len} bytes; one call moves {max} at most"))
-        })
+        (len > max)
+            .then(|| Error::Misuse(format!("{operation} of {len} bytes; one call moves {max} at most")))
     }
 
     /// Sends a call, or leaves it waiting until a connection or an xid is free.

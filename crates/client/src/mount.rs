@@ -303,7 +303,9 @@ impl Mount {
     /// Which loop's turn it is. What is written to a file goes to one loop as a rule, so that one COMMIT can speak for all of it.
     fn turn_of(&self, op: &Op) -> u64 {
         match op {
-            Op::Read { .. } | Op::ReadToPipe { .. } | Op::Call { .. } => self.inner.next_shard.fetch_add(1, Ordering::Relaxed),
+            Op::Read { .. } | Op::ReadToPipe { .. } | Op::Call { .. } => {
+                self.inner.next_shard.fetch_add(1, Ordering::Relaxed)
+            }
             Op::Write { file, .. } => file.number,
         }
     }

@@ -6,7 +6,9 @@ use crate::caller::As;
 use crate::core::{Core, Entry};
 use crate::directory::OpenDirectory;
 use crate::inode::{Inode, Known};
-use crate::kernel::{Data, Device, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Ttls, Write, parse};
+use crate::kernel::{
+    Data, Device, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Ttls, Write, parse,
+};
 use crate::names::Lookup;
 use client::Attendant;
 use client::options::DirectoryReads;
@@ -131,6 +133,30 @@ impl FileSystem {
             Operation::GetAttr { handle } => self.get_attributes(head, reply, handle),
             Operation::SetAttr(new) => self.set_attributes(head, reply, new),
             Operation::ReadLink => self.read_link(head, reply),
+            Operation::MkNod { .. }
+            | Operation::MkDir { .. }
+            | Operation::SymLink { .. }
+            | Operation::Link { .. }
+            | Operation::Unlink { .. }
+            | Operation::RmDir { .. }
+            | Operation::Rename { .. } => self.dispatch_name(head, reply, operation),
+            Operation::Open { flags } => {
+                let (core, caller) = self.acting(head);
+                let work = async move { core.open(caller, core.inode(ino)?, flags).await };
+                self.answer_aside(head, reply, work, |reply, (handle, flags)| reply.opened(handle, flags));
+            }
+            Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
+            Operation::StatFs => self.space(head, reply),
+            Operation::OpenDir => self.open_directory(head, reply),
+            Operation::Destroy => reply.ok(),
+            operation => self.dispatch_open(head, reply, operation),
+        }
+    }
+
+    /// What changes names: the head's object is the directory.
+    fn dispatch_name(&self, head: &Head, reply: Reply, operation: Operation<'_>) {
+        let ino = head.ino;
+        match operation {
             Operation::MkNod { name, mode, rdev } => {
                 self.make(head, reply, name, move |core, caller, parent, name| async move {
                     core.mknod(caller, parent, name, mode, rdev).await
@@ -173,14 +199,14 @@ impl FileSystem {
                 };
                 self.answer(head, reply, work, |reply, ()| reply.ok());
             }
-            Operation::Open { flags } => {
-                let (core, caller) = self.acting(head);
-                let work = async move { core.open(caller, core.inode(ino)?, flags).await };
-                self.answer_aside(head, reply, work, |reply, (handle, flags)| reply.opened(handle, flags));
-            }
-            Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
+            _ => reply.error(Errno::ENOSYS),
+        }
+    }
+
+    /// What is asked of something that is open.
+    fn dispatch_open(&self, head: &Head, reply: Reply, operation: Operation<'_>) {
+        match operation {
             Operation::Read { handle, offset, size } => self.read(head, reply, (handle, offset, size)),
-            Operation::StatFs => self.space(head, reply),
             Operation::Flush { handle } => {
                 let core = Arc::clone(&self.core);
                 let work = async move { core.flush_and_tell(&*core.files.find(handle)?).await };
@@ -199,7 +225,6 @@ impl FileSystem {
                     reply.ok();
                 });
             }
-            Operation::OpenDir => self.open_directory(head, reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.list(head, reply, size, move |core, mut names| async move {
                     core.list(&*core.directories.find(handle)?, offset, &mut names).await?;
@@ -224,11 +249,8 @@ impl FileSystem {
             Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
             // There are none on NFS. Programs ask whether a file is a terminal, and the kernel passes each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
-            Operation::Destroy => reply.ok(),
             // Once for a mount, because the kernel asks for it no more.
-            Operation::Other | Operation::Forget { .. } | Operation::BatchForget(_) => {
-                reply.error(Errno::ENOSYS);
-            }
+            _ => reply.error(Errno::ENOSYS),
         }
     }
 

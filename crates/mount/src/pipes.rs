@@ -1,11 +1,14 @@
 //! Pipes in which long payloads stay in the kernel, used again: to make one costs more than to move a payload through it.
 
 use client::Pipe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is kept for the next requests: as many as a program has under way that keeps paths busy, and those for replies.
 const KEPT_MAX: usize = 64;
+
+/// After one that did not fit, so many reads are not tried: what it cost is then not felt any more.
+const REST_READS: u32 = 1000;
 
 /// Pipes that are not in use.
 #[derive(Debug, Default)]
@@ -13,6 +16,8 @@ pub(crate) struct Pipes {
     free: Mutex<Vec<Pipe>>,
     /// It was said that there are none.
     said: AtomicBool,
+    /// So many more reads go through memory.
+    resting: AtomicU32,
 }
 
 impl Pipes {
@@ -32,6 +37,20 @@ impl Pipes {
                 None
             }
         })
+    }
+
+    /// One for a long read; none either while reads do not fit.
+    pub(crate) fn take_for_read(&self) -> Option<Pipe> {
+        let rests = |left: u32| left.checked_sub(1);
+        match self.resting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rests) {
+            Ok(_) => None,
+            Err(_) => self.take(),
+        }
+    }
+
+    /// A read did not fit: the network brings too short pieces. The next ones would be begun in vain.
+    pub(crate) fn overflowed(&self) {
+        self.resting.store(REST_READS, Ordering::Relaxed);
     }
 
     /// Keeps it for the next, if it is empty and there are not too many.
@@ -59,5 +78,14 @@ mod tests {
         assert_eq!(pipes.lock().len(), 1);
         assert!(pipes.take().unwrap().is_empty());
         assert!(pipes.lock().is_empty());
+    }
+
+    #[test]
+    fn reads_that_do_not_fit_are_not_tried_again_for_a_time() {
+        let pipes = Pipes::default();
+        assert!(pipes.take_for_read().is_some());
+        pipes.overflowed();
+        assert!((0..REST_READS).all(|_| pipes.take_for_read().is_none()));
+        assert!(pipes.take_for_read().is_some());
     }
 }

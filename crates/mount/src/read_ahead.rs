@@ -26,7 +26,7 @@ const SLACK: u64 = 256 << 10;
 /// What was read is given out for this long: the least time for which attributes are believed by default.
 const AGE_MAX: Duration = Duration::from_secs(3);
 
-/// A shorter read costs less by way of memory.
+/// A shorter read costs less by way of memory: a pipe takes four system calls more.
 const PIPED_BYTES_MIN: usize = 128 << 10;
 
 /// What one open file has asked for in advance.
@@ -240,8 +240,14 @@ impl Core {
         if !(PIPED_BYTES_MIN..=self.sizes.0).contains(&len) || self.mount.uses_rdma() {
             return None;
         }
-        let pipe = self.pipes.take()?;
-        match self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await {
+        let pipe = self.pipes.take_for_read()?;
+        let outcome = self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await;
+        if let Ok((Bytes::Own(bytes), _)) = &outcome
+            && bytes.len() == len
+        {
+            self.pipes.overflowed();
+        }
+        match outcome {
             // A server may give less than was asked for; the rest is another call.
             Ok((bytes, eof)) => (eof || bytes.len() == len).then_some(Ok(bytes)),
             Err(error) => Some(Err(error)),

@@ -1,15 +1,16 @@
 //! A payload that stays in the kernel: pages that one descriptor gave a pipe, for another to take.
 //!
-//! What goes from a socket to a file system's device, or the other way, need not pass through this process's memory:
-//! splice(2) hands on the pages. A pipe has room for so many pieces, not bytes: each is a page or a part of one (of a socket,
-//! up to 32 KiB), so a payload may not fit. Then it goes on in memory ([`crate::Landing::leave_pipe`]).
+//! What goes from a socket to another descriptor need not pass through this process's memory: splice(2) hands on the pages.
+//! A pipe has room for so many pieces, not bytes. A piece of a socket's is what the network card or the sender put
+//! into one place: an Ethernet frame, or on loopback up to 32 KiB. So a payload may not fit; then it goes on in memory
+//! ([`crate::Landing::leave_pipe`]).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice, tee};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// Room for pieces that is asked for, and what there must be: as many pages. The first fits 1 MiB even in segments of an
 /// Ethernet frame each, and wants CAP_SYS_RESOURCE; the second is what anybody may have by default. pipe(7)
@@ -21,7 +22,6 @@ pub struct Pipe {
     from: OwnedFd,
     into: OwnedFd,
     held: usize,
-    pieces_max: usize,
 }
 
 impl Pipe {
@@ -35,8 +35,7 @@ impl Pipe {
         if fcntl_setpipe_size(&into, wished).is_err() {
             fcntl_setpipe_size(&into, needed)?;
         }
-        let pieces_max = fcntl_getpipe_size(&into)? / rustix::param::page_size();
-        Ok(Self { from, into, held: 0, pieces_max })
+        Ok(Self { from, into, held: 0 })
     }
 
     /// Bytes in it.
@@ -49,12 +48,6 @@ impl Pipe {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.held == 0
-    }
-
-    /// Pieces that it has room for, when it is empty. A piece is a page at most, of what is copied into it.
-    #[must_use]
-    pub const fn pieces_max(&self) -> usize {
-        self.pieces_max
     }
 
     /// Takes up to `len` bytes from a descriptor that has pages to give. 0 is its end.
@@ -86,16 +79,6 @@ impl Pipe {
             other.held += self.give_to(std::os::fd::AsFd::as_fd(&other.into), self.held)?;
         }
         Ok(())
-    }
-
-    /// Puts into another what is in this one, which keeps it; how many bytes there was room for.
-    ///
-    /// # Errors
-    /// `AGAIN` when there was none.
-    pub fn copy_to(&self, other: &mut Self) -> rustix::io::Result<usize> {
-        let copied = tee(&self.from, &other.into, self.held, SpliceFlags::NONBLOCK)?;
-        other.held += copied;
-        Ok(copied)
     }
 
     /// Puts bytes behind what is in it; how many there was room for.
@@ -163,17 +146,6 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_leaves_the_original_as_it_is() {
-        let (mut pipe, mut copy) = (Pipe::new().unwrap(), Pipe::new().unwrap());
-        pipe.put(b"data").unwrap();
-        assert_eq!(pipe.copy_to(&mut copy), Ok(4));
-        let mut bytes = [0; 4];
-        for pipe in [&mut pipe, &mut copy] {
-            assert_eq!((pipe.read(&mut bytes), &bytes), (Ok(4), b"data"));
-        }
-    }
-
-    #[test]
     fn a_socket_gives_and_takes_pages() {
         let (one, other) = crate::socket::pair().unwrap();
         let (mut first, mut second) = (Pipe::new().unwrap(), Pipe::new().unwrap());
@@ -197,13 +169,13 @@ mod tests {
     fn a_pipe_is_full_of_pieces_however_short_they_are() {
         let (one, other) = crate::socket::pair().unwrap();
         let mut pipe = Pipe::new().unwrap();
-        let mut taken = 0;
-        while !pipe.is_full() {
+        let pieces_max = rustix::pipe::fcntl_getpipe_size(&pipe.into).unwrap() / rustix::param::page_size();
+        for _ in 0..pieces_max {
+            assert!(!pipe.is_full());
             rustix::io::write(&one, b"x").unwrap();
-            taken += pipe.take_from(other.as_fd(), 1).unwrap();
-            assert!(taken <= pipe.pieces_max());
+            assert_eq!(pipe.take_from(other.as_fd(), 1), Ok(1));
         }
-        assert_eq!(taken, pipe.pieces_max());
+        assert!(pipe.is_full());
         rustix::io::write(&one, b"x").unwrap();
         assert_eq!(pipe.take_from(other.as_fd(), 1), Err(Errno::AGAIN));
     }

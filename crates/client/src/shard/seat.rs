@@ -149,7 +149,7 @@ impl Attendant {
     }
 
     /// Leaves the loop to its own thread, at once, until [`Attendant::attend`].
-    pub fn leave(&self) {
+    fn leave(&self) {
         self.seat.wanted.store(false, Ordering::SeqCst);
         if let Some(thread) = &self.stand_in {
             thread.unpark();

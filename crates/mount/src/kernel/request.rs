@@ -47,36 +47,92 @@ pub(crate) struct Head {
 /// What is asked, but for a write, whose data go their own way. Names lie where the request was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
-    Lookup { name: &'a [u8] },
+    Lookup {
+        name: &'a [u8],
+    },
     /// No reply is wanted.
-    Forget { lookups: u64 },
+    Forget {
+        lookups: u64,
+    },
     /// The same of many. No reply is wanted.
     BatchForget(Forgotten<'a>),
-    GetAttr { handle: Option<u64> },
+    GetAttr {
+        handle: Option<u64>,
+    },
     SetAttr(SetAttr),
     ReadLink,
-    SymLink { name: &'a [u8], target: &'a [u8] },
-    MkNod { name: &'a [u8], mode: u32, rdev: u32 },
-    MkDir { name: &'a [u8], mode: u32 },
-    Unlink { name: &'a [u8] },
-    RmDir { name: &'a [u8] },
-    Rename { name: &'a [u8], new_parent: u64, new_name: &'a [u8], flags: u32 },
+    SymLink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    MkNod {
+        name: &'a [u8],
+        mode: u32,
+        rdev: u32,
+    },
+    MkDir {
+        name: &'a [u8],
+        mode: u32,
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    RmDir {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        new_parent: u64,
+        new_name: &'a [u8],
+        flags: u32,
+    },
     /// The head's object is the directory.
-    Link { ino: u64, name: &'a [u8] },
-    Open { flags: i32 },
-    Create { name: &'a [u8], mode: u32, flags: i32 },
-    Read { handle: u64, offset: u64, size: u32 },
+    Link {
+        ino: u64,
+        name: &'a [u8],
+    },
+    Open {
+        flags: i32,
+    },
+    Create {
+        name: &'a [u8],
+        mode: u32,
+        flags: i32,
+    },
+    Read {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
     StatFs,
-    Flush { handle: u64 },
-    FSync { handle: u64 },
-    Release { handle: u64 },
+    Flush {
+        handle: u64,
+    },
+    FSync {
+        handle: u64,
+    },
+    Release {
+        handle: u64,
+    },
     OpenDir,
-    ReadDir { handle: u64, offset: u64, size: u32 },
-    ReadDirPlus { handle: u64, offset: u64, size: u32 },
-    ReleaseDir { handle: u64 },
+    ReadDir {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
+    ReadDirPlus {
+        handle: u64,
+        offset: u64,
+        size: u32,
+    },
+    ReleaseDir {
+        handle: u64,
+    },
     FSyncDir,
     GetLk,
-    SetLk { unlocks: bool },
+    SetLk {
+        unlocks: bool,
+    },
     IoCtl,
     /// The file system is going away.
     Destroy,
@@ -151,7 +207,7 @@ fn head(fields: &mut Fields<'_>) -> Option<Head> {
     Some(Head { len, opcode, unique, ino, uid, gid, pid })
 }
 
-/// By `enum fuse_opcode`.
+/// By `enum fuse_opcode`: what is asked of an object or a name.
 fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(match opcode {
         1 => Operation::Lookup { name: fields.name()? },
@@ -188,27 +244,38 @@ fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> 
         }
         13 => Operation::Link { ino: fields.u64()?, name: fields.name()? },
         14 => Operation::Open { flags: fields.i32()? },
+        17 => Operation::StatFs,
+        27 => Operation::OpenDir,
         35 => {
             let (flags, mode) = (fields.i32()?, fields.u32()?);
             fields.skip(8)?;
             Operation::Create { name: fields.name()?, mode, flags }
         }
+        38 => Operation::Destroy,
+        42 => {
+            let count = fields.u32()? as usize;
+            fields.skip(4)?;
+            Operation::BatchForget(Forgotten(fields.bytes(count.checked_mul(FORGET_BYTES)?)?))
+        }
+        opcode => return operation_on_handle(opcode, fields),
+    })
+}
+
+/// What is asked of something that is open.
+fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
+    Some(match opcode {
         15 => {
             let (handle, offset, size) = place(fields)?;
             Operation::Read { handle, offset, size }
         }
-        17 => Operation::StatFs,
+        // Whoever receives it knows it by its beginning.
+        WRITE => return None,
         18 => Operation::Release { handle: fields.u64()? },
         20 => Operation::FSync { handle: fields.u64()? },
         25 => Operation::Flush { handle: fields.u64()? },
-        27 => Operation::OpenDir,
         28 => {
             let (handle, offset, size) = place(fields)?;
             Operation::ReadDir { handle, offset, size }
-        }
-        44 => {
-            let (handle, offset, size) = place(fields)?;
-            Operation::ReadDirPlus { handle, offset, size }
         }
         29 => Operation::ReleaseDir { handle: fields.u64()? },
         30 => Operation::FSyncDir,
@@ -218,14 +285,10 @@ fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> 
             fields.skip(32)?;
             Operation::SetLk { unlocks: fields.i32()? == libc::F_UNLCK }
         }
-        // Whoever receives it knows it by its beginning.
-        WRITE => return None,
-        38 => Operation::Destroy,
         39 => Operation::IoCtl,
-        42 => {
-            let count = fields.u32()? as usize;
-            fields.skip(4)?;
-            Operation::BatchForget(Forgotten(fields.bytes(count.checked_mul(FORGET_BYTES)?)?))
+        44 => {
+            let (handle, offset, size) = place(fields)?;
+            Operation::ReadDirPlus { handle, offset, size }
         }
         _ => Operation::Other,
     })

@@ -8,22 +8,37 @@ use proptest::prelude::*;
 use rpc::record::Mark;
 
 use super::*;
-use crate::{DIRECT_BYTES_MIN, Place, Slices, SlicesMut};
+use crate::{DIRECT_BYTES_MIN, Pipe, Place, Slices, SlicesMut};
 
 const LIMITS: Limits = Limits { record_bytes_max: 1 << 20 };
 
-struct Memory(Vec<u8>);
+struct Memory {
+    bytes: Vec<u8>,
+    /// What it is received into as long as it fits.
+    pipe: Option<Pipe>,
+}
 
 impl Landing for Memory {
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
         // Two pieces, so that a boundary lies within the payload.
-        let middle = self.0.len() / 2;
-        let (first, second) = self.0.split_at_mut(middle);
+        let middle = self.bytes.len() / 2;
+        let (first, second) = self.bytes.split_at_mut(middle);
         out.extend([first, second].into_iter().scan(from, |skip, piece| {
             let now = (*skip).min(piece.len());
             *skip -= now;
             Some(IoSliceMut::new(&mut piece[now..]))
         }));
+    }
+
+    fn pipe(&mut self) -> Option<&mut Pipe> {
+        self.pipe.as_mut()
+    }
+
+    fn leave_pipe(&mut self) -> std::io::Result<()> {
+        if let Some(mut pipe) = self.pipe.take() {
+            pipe.read(&mut self.bytes)?;
+        }
+        Ok(())
     }
 }
 
@@ -31,7 +46,10 @@ impl Landing for Memory {
 #[derive(Default)]
 struct Collect {
     in_place: bool,
+    by_pipe: bool,
     records: Vec<Vec<u8>>,
+    /// How many came to their end in a pipe.
+    piped: usize,
     landed: usize,
     /// How much lay behind the records that it was shown ahead.
     behind: Vec<usize>,
@@ -43,7 +61,9 @@ impl Sink for Collect {
 
     fn place(&mut self, _head: &[u8], record_len: usize) -> Option<Place<Memory>> {
         let len = (record_len - 100) / 4 * 4 - 3;
-        self.in_place.then(|| Place { at: record_len - len - 3, len, landing: Memory(vec![0; len]) })
+        let pipe = self.by_pipe.then(|| Pipe::new().unwrap());
+        let landing = Memory { bytes: vec![0; len], pipe };
+        self.in_place.then(|| Place { at: record_len - len - 3, len, landing })
     }
 
     fn look_ahead(&mut self, behind: &[u8]) {
@@ -54,9 +74,11 @@ impl Sink for Collect {
         self.records.push(record.to_vec());
     }
 
-    fn landed(&mut self, head: &[u8], landing: Memory, tail: &[u8]) {
+    fn landed(&mut self, head: &[u8], mut landing: Memory, tail: &[u8]) {
         self.landed += 1;
-        self.records.push([head, &landing.0, tail].concat());
+        self.piped += usize::from(landing.pipe.is_some());
+        landing.leave_pipe().unwrap();
+        self.records.push([head, &landing.bytes, tail].concat());
     }
 
     fn wants_more(&self) -> bool {
@@ -91,12 +113,12 @@ fn records_arrive_whole_however_the_stream_is_cut() {
     proptest!(ProptestConfig::with_cases(64), |(
         lens in proptest::collection::vec(prop_oneof![0_usize..300, 15_000_usize..17_000, 60_000_usize..70_000], 1..6),
         cuts in proptest::collection::vec(1_usize..40_000, 1..20),
-        in_place in any::<bool>(),
+        (in_place, by_pipe) in any::<(bool, bool)>(),
     )| {
         let (mut ours, mut stream) = receiver();
         let records: Vec<Vec<u8>> = lens.iter().enumerate().map(|(n, &len)| record_of(len, n as u8)).collect();
         let bytes: Vec<u8> = records.iter().flat_map(|record| marked(record)).collect();
-        let mut sink = Collect { in_place, ..Collect::default() };
+        let mut sink = Collect { in_place, by_pipe, ..Collect::default() };
         let mut scratch = Scratch::new();
         let mut rest = &bytes[..];
         for cut in cuts.iter().cycle() {
@@ -132,6 +154,38 @@ fn a_long_record_lands_in_place_and_the_next_head_comes_along() {
     }
     drop(writer.join().unwrap());
     assert_eq!(sink.records, [long, b"next".to_vec()]);
+}
+
+#[test]
+fn a_payload_goes_to_a_pipe_and_on_to_memory_where_it_has_too_many_pieces() {
+    // More than any pipe has room for, and so few that each has.
+    for (piece, fits) in [(20, false), (4096, true)] {
+        let (mut ours, mut stream) = receiver();
+        let long = record_of(100_000, 1);
+        let mut sink = Collect { in_place: true, by_pipe: true, ..Collect::default() };
+        let mut scratch = Scratch::new();
+        for piece in marked(&long).chunks(piece) {
+            ours.write_all(piece).unwrap();
+            stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
+        }
+        assert!(sink.records == [long], "pieces of {piece} bytes");
+        assert_eq!((sink.landed, sink.piped > 0), (1, fits));
+    }
+}
+
+#[test]
+fn an_end_within_a_payload_that_goes_to_a_pipe_is_told() {
+    let (mut ours, mut stream) = receiver();
+    ours.write_all(&marked(&record_of(100_000, 1))[..50_000]).unwrap();
+    ours.shutdown(Shutdown::Write).unwrap();
+    let mut sink = Collect { in_place: true, by_pipe: true, ..Collect::default() };
+    let mut scratch = Scratch::new();
+    let error = loop {
+        if let Err(error) = stream.receive(&mut scratch, &mut sink, usize::MAX) {
+            break error;
+        }
+    };
+    assert!(matches!(error, Error::Truncated), "{error}");
 }
 
 #[test]

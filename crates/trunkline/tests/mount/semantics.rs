@@ -90,6 +90,45 @@ fn direct_reads_and_writes_pass_the_caches_and_agree_with_others() {
 }
 
 #[test]
+fn long_direct_reads_have_what_was_written_and_end_with_the_file() {
+    let (_server, mount) = mounted();
+    let (data, tail) = (pattern(3 * MIB, 1), pattern(5000, 2));
+    fs::write(mount.path("f"), [&data[..], &tail].concat()).unwrap();
+    let file = flags(OFlags::DIRECT).open(mount.path("f")).unwrap();
+    for (at, len) in [(0, MIB), (MIB, 2 * MIB), (4096, 300 << 10), (0, 128 << 10), (512, 700_001)] {
+        let mut seen = vec![0; len];
+        file.read_exact_at(&mut seen, at as u64).unwrap();
+        assert!(seen == data[at..at + len], "{len} bytes at {at}");
+    }
+    let mut seen = vec![0xff; MIB];
+    assert_eq!(file.read_at(&mut seen, 3 * MIB as u64).unwrap(), tail.len());
+    assert!(seen[..tail.len()] == tail);
+    assert_eq!(file.read_at(&mut seen, 2 * MIB as u64 + 5000).unwrap(), MIB);
+    assert_eq!(file.read_at(&mut seen, 4 * MIB as u64).unwrap(), 0);
+    // Data that are not on the server yet go there first; a hole reads as zeros.
+    file.set_len(5 * MIB as u64).unwrap();
+    flags(OFlags::empty()).open(mount.path("f")).unwrap().write_all_at(&pattern(MIB, 3), 100).unwrap();
+    file.read_exact_at(&mut seen, 0).unwrap();
+    assert!(seen[..100] == data[..100] && seen[100..] == pattern(MIB, 3)[..MIB - 100]);
+    file.read_exact_at(&mut seen, 4 * MIB as u64).unwrap();
+    assert!(seen.iter().all(|byte| *byte == 0));
+    // Many at once.
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (file, data) = (&file, &data);
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let at = MIB + 4096 * (thread * 20 + round + 1);
+                    let mut seen = vec![0; MIB];
+                    file.read_exact_at(&mut seen, at as u64).unwrap();
+                    assert!(seen == data[at..at + MIB], "{at}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn appends_of_two_handles_follow_each_other() {
     let (_server, mount) = mounted();
     let open = || OpenOptions::new().create(true).append(true).open(mount.path("log")).unwrap();
