@@ -29,10 +29,6 @@ const WAKER_TOKEN: u64 = 0;
 const _: () = assert!(WAKER_TOKEN < FIRST_LINE_TOKEN);
 /// What an attendant waits for. No connection or probe ever has this one: they count up from [`FIRST_LINE_TOKEN`].
 const ATTENDANT_TOKEN: u64 = u64::MAX;
-/// So many requests an attendant takes one after the other before their calls are sent, as long as there are more: they
-/// leave together. More would keep the first of them waiting.
-const TAKEN_MAX: u32 = 16;
-
 /// Bytes that connections which were paused bring in one round, or little more, before calls are sent.
 const RESUMED_BYTES_MAX: usize = 4 << 20;
 
@@ -179,7 +175,6 @@ impl Shard {
             events: Events::new(),
             finished: Vec::new(),
             attended: None,
-            taken: 0,
             beside_server,
             closing: false,
         };
@@ -238,8 +233,6 @@ struct Driver {
     finished: Vec<(Owner, Done)>,
     /// What an attendant waits for, where there is one.
     attended: Option<seat::Watched>,
-    /// Requests that an attendant has taken since calls were sent.
-    taken: u32,
     /// Where the servers are on this machine.
     beside_server: Option<BesideServer>,
     closing: bool,
@@ -277,24 +270,14 @@ impl Driver {
 
     /// Drives the loop for an attendant, until there is something for it: whether the loop goes on.
     fn attend(&mut self) -> bool {
-        if let Err(error) = self.poller.wait(&mut self.events, Some(Duration::ZERO)) {
-            return Self::cannot_wait(&error);
-        }
         loop {
+            if !self.round() || !self.wait() {
+                return false;
+            }
             let found = self.take_events();
-            if found.request && !found.others && self.taken < TAKEN_MAX {
-                self.taken += 1;
-                return true;
-            }
-            self.taken = 0;
-            if !self.round() {
-                return false;
-            }
             if found.request {
-                return true;
-            }
-            if !self.wait() {
-                return false;
+                // Those who wait for an answer have waited for longer.
+                return !found.others || self.round();
             }
         }
     }

@@ -24,6 +24,11 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// A reply of at most so many bytes is given by the thread that received them; a longer one would keep it from its
 /// connections for too long.
 const SHORT_READ_BYTES_MAX: u32 = 64 << 10;
+/// So many requests are taken one after the other before their calls are sent, as long as there are more: they leave
+/// together. More would keep the first of them waiting.
+const TAKEN_MAX: usize = 16;
+/// Nor does anybody wait for more than one write of so many bytes to be taken.
+const LONG_WRITE_BYTES_MIN: usize = 64 << 10;
 /// Reads that nobody waits for yet, and direct ones of many threads, that the kernel has in flight at once.
 const BACKGROUND_MAX: u16 = 64;
 
@@ -98,22 +103,29 @@ impl FileSystem {
     pub(crate) fn serve(&self, mut attendant: Option<Attendant>) -> io::Result<()> {
         let mut receiver = Receiver::new(&self.device, REQUEST_BYTES_MAX as usize, &self.core.buffers);
         loop {
-            match &mut attendant {
-                Some(attendant) => attendant.attend(),
-                None => self.device.wait()?,
+            if !attendant.as_mut().is_some_and(Attendant::attend) {
+                // There is no loop to drive, or none any more.
+                attendant = None;
+                self.device.wait()?;
             }
-            match receiver.receive()? {
-                Received::Request(bytes) => {
-                    let Some((head, operation)) = parse(bytes) else {
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, "a request makes no sense"));
-                    };
-                    self.dispatch(&head, operation);
+            for _ in 0..TAKEN_MAX {
+                match receiver.receive()? {
+                    Received::Request(bytes) => {
+                        let Some((head, operation)) = parse(bytes) else {
+                            let error = "a request makes no sense";
+                            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                        };
+                        self.dispatch(&head, operation);
+                    }
+                    Received::Write(head, write, data) => {
+                        self.write(&head, Reply::new(&self.device, head.unique), write, data);
+                        if write.bytes >= LONG_WRITE_BYTES_MIN {
+                            break;
+                        }
+                    }
+                    Received::Nothing => break,
+                    Received::Unmounted => return Ok(()),
                 }
-                Received::Write(head, write, data) => {
-                    self.write(&head, Reply::new(&self.device, head.unique), write, data);
-                }
-                Received::Nothing => {}
-                Received::Unmounted => return Ok(()),
             }
         }
     }

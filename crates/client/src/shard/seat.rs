@@ -137,15 +137,16 @@ impl Attendant {
         }
     }
 
-    /// Drives the loop until the descriptor is readable. It returns at once if it is, so that requests that wait are
-    /// taken one after the other before their calls are sent; and when the mount is closed, which whoever waits for
-    /// its calls is told.
-    pub fn attend(&mut self) {
-        self.with_driver(|driver| {
+    /// Sends what was submitted, and drives the loop until the descriptor is readable: true. It is false once the loop has ended,
+    /// as the mount was closed, which whoever waits for its calls is told. Requests that wait had better be taken one after the other, without this between them: their
+    /// calls then leave together.
+    pub fn attend(&mut self) -> bool {
+        // The loop's own thread sees for itself that the loop is to end.
+        let attended = self.with_driver(|driver| {
             driver.watch(true);
-            // The loop's own thread sees for itself that the loop is to end.
-            let _ = driver.attend();
+            driver.attend()
         });
+        attended.unwrap_or(false)
     }
 
     /// Leaves the loop to its own thread, at once, until [`Attendant::attend`].
