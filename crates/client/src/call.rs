@@ -85,7 +85,7 @@ impl Op {
         }
     }
 
-    /// Bytes that it moves or asks with.
+    /// Bytes of payload, or of arguments.
     pub(crate) const fn len(&self) -> usize {
         match self {
             Self::Read { buffer: bytes, .. }
@@ -124,7 +124,7 @@ pub enum Answer {
 pub struct Done {
     /// How it ended.
     pub result: Result<Answer>,
-    /// The caller's buffer, for reads and writes; see [`Op`].
+    /// The caller's buffer, for reads and writes; see [`Op`]. Of a READ to a pipe that came by memory, that.
     pub buffer: Vec<u8>,
     /// From the submission to now.
     pub latency: Duration,
@@ -195,7 +195,7 @@ impl Target {
         }
     }
 
-    /// Memory in any case: what a pipe holds is dropped.
+    /// Memory in any case: a pipe is given up, with what it holds.
     pub(crate) fn memory(&mut self) -> &mut Vec<u8> {
         if let Self::Pipe(_, len) = self {
             *self = Self::Memory(vec![0; *len]);
@@ -328,8 +328,7 @@ impl ReadLanding {
     /// Makes a pipe fit for another try: what came is of an answer that was cut off.
     pub(crate) fn empty(&mut self) {
         if let Target::Pipe(pipe, _) = &mut self.target
-            && !pipe.is_empty()
-            && pipe.read(&mut vec![0; pipe.len()]).is_err()
+            && pipe.discard().is_err()
         {
             self.target.memory();
         }

@@ -234,7 +234,7 @@ impl Engine {
             }
             Op::Call { procedure, args } => Body::Call { procedure, args },
         };
-        let reads = matches!(body, Body::Read { .. });
+        let reads = matches!(body, Body::Read { target: Target::Memory(_), .. });
         let key = self.core.insert(body, owner);
         if reads {
             self.core.warmed(key);
@@ -253,8 +253,11 @@ impl Engine {
         }
         // A longer record, or the answer with it, would cost one connection after another, for ever.
         let (len, max) = (op.len(), SIZE_MAX as usize);
-        (len > max)
-            .then(|| Error::Misuse(format!("{operation} of {len} bytes; one call moves {max} at most")))
+        if len > max {
+            return Some(Error::Misuse(format!("{operation} of {len} bytes; one call moves {max} at most")));
+        }
+        let has_room = !matches!(op, Op::ReadToPipe { pipe, .. } if !pipe.is_empty());
+        (!has_room).then(|| Error::Misuse(format!("{operation} to a pipe that is not empty")))
     }
 
     /// Sends a call, or leaves it waiting until a connection or an xid is free.
@@ -552,6 +555,10 @@ impl Core {
     /// Gives a READ that is answered the buffer of the one submitted last, for its own: that was used just now, and this
     /// one not since its READ was sent.
     fn take_warm_buffer(&mut self, key: CallKey) {
+        let call = self.calls.0.get(key);
+        if !call.is_some_and(|call| matches!(call.body, Body::Read { target: Target::Memory(_), .. })) {
+            return;
+        }
         while let Some(other) = self.warm.pop_back() {
             if other == key {
                 return;

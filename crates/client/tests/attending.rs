@@ -79,7 +79,7 @@ fn attend_a_read(mount: &Mount, file: FileRef, attendant: &mut Attendant, bell: 
     let mut pending = pin!(read(mount, file));
     let answered = pending.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(answered.is_pending(), "nobody has answered yet");
-    attendant.attend();
+    assert!(attendant.attend());
     bell.take();
     let std::task::Poll::Ready(done) = pending.as_mut().poll(&mut Context::from_waker(&waker)) else {
         panic!("it was woken");
@@ -119,7 +119,7 @@ fn the_loops_own_thread_stands_in_for_an_attendant_that_stays_away() {
     for _ in 0..3 {
         // It comes, and is called away at once; its request stays where it is.
         bell.ring();
-        attendant.attend();
+        assert!(attendant.attend());
         let pending = read(&mount, file);
         fake.next().data_read(&BYTES);
         assert_read(&pending.wait());
@@ -134,14 +134,14 @@ fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
     let bell = Bell::new();
     let mut attendant = bell.attendant(&mount);
     bell.ring();
-    attendant.attend();
+    assert!(attendant.attend());
     drop(attendant);
     let pending = read(&mount, file);
     fake.next().data_read(&BYTES);
     assert_read(&pending.wait());
     // Its place is free.
     let mut other = bell.attendant(&mount);
-    other.attend();
+    assert!(other.attend());
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn closing_the_mount_lets_its_attendant_go_and_ends_its_calls() {
     fake.next();
     drop(mount);
     assert!(matches!(pending.wait().result, Err(Error::Closed)));
-    attending.join().unwrap();
+    assert!(!attending.join().unwrap(), "there is nothing to attend any more");
 }
 
 #[test]
@@ -221,10 +221,10 @@ fn a_panic_while_a_loop_is_attended_leaves_nobody_waiting() {
     // Whichever of the two threads it hits.
     bell.ring();
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        attendant.attend();
-        attendant.attend();
+        let _ = attendant.attend();
+        let _ = attendant.attend();
     }));
     assert!(matches!(before.wait().result, Err(Error::Closed)));
     assert!(matches!(read(&mount, file).wait().result, Err(Error::Closed)));
-    attendant.attend();
+    assert!(!attendant.attend());
 }

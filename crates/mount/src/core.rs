@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+/// 256 pages.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -57,6 +60,12 @@ pub(crate) struct Entry {
 }
 
 impl Core {
+    /// Bytes of one request: what a call moves at most, and what Linux allows by default.
+    pub(crate) fn request_bytes_max(&self) -> u32 {
+        let (read, write) = self.sizes;
+        u32::try_from(read.max(write)).unwrap_or(REQUEST_BYTES_MAX).clamp(4096, REQUEST_BYTES_MAX)
+    }
+
     /// What the kernel means by a number.
     pub(crate) fn inode(&self, ino: u64) -> Result<Arc<Inode>, Errno> {
         self.inodes.find(ino).ok_or(Errno::ESTALE)

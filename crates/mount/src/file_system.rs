@@ -1,6 +1,6 @@
 //! The requests of the kernel, each turned into a task and its outcome into a reply.
 //!
-//! Nothing here blocks: a thread that received a request goes on to the next while the server works on it.
+//! No request is waited for here: the thread that received it goes on to the next while the server works on it.
 
 use crate::caller::As;
 use crate::core::{Core, Entry};
@@ -19,15 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bytes of one request: what NFS moves with one call, and what Linux allows by default (256 pages).
-const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// A reply of at most so many bytes is given by the thread that received them; a longer one would keep it from its
 /// connections for too long.
 const SHORT_READ_BYTES_MAX: u32 = 64 << 10;
 /// So many requests are taken one after the other before their calls are sent, as long as there are more: they leave
 /// together. More would keep the first of them waiting.
 const TAKEN_MAX: usize = 16;
-/// Nor does anybody wait for more than one write of so many bytes to be taken.
+/// Taking a write of so many bytes is long: it is the last before the calls are sent.
 const LONG_WRITE_BYTES_MIN: usize = 64 << 10;
 /// Reads that nobody waits for yet, and direct ones of many threads, that the kernel has in flight at once.
 const BACKGROUND_MAX: u16 = 64;
@@ -61,9 +59,8 @@ impl Filesystem for Agreement {
         if config.add_capabilities(wished & offered).is_err() || !offered.contains(wished) {
             tracing::info!(missing = ?(wished - offered), "this kernel's FUSE has less than was asked for");
         }
-        let read = u32::try_from(self.core.sizes.0.max(self.core.sizes.1)).unwrap_or(REQUEST_BYTES_MAX);
         let bounds = [
-            config.set_max_write(read.clamp(4096, REQUEST_BYTES_MAX)).err(),
+            config.set_max_write(self.core.request_bytes_max()).err(),
             config.set_max_background(BACKGROUND_MAX).err().map(u32::from),
         ];
         tracing::debug!(?bounds, "FUSE is set up");
@@ -101,7 +98,8 @@ impl FileSystem {
     /// # Errors
     /// The kernel's, when it stops talking to us in another way.
     pub(crate) fn serve(&self, mut attendant: Option<Attendant>) -> io::Result<()> {
-        let mut receiver = Receiver::new(&self.device, REQUEST_BYTES_MAX as usize, &self.core.buffers);
+        let bytes_max = self.core.request_bytes_max() as usize;
+        let mut receiver = Receiver::new(&self.device, bytes_max, &self.core.buffers);
         loop {
             if !attendant.as_mut().is_some_and(Attendant::attend) {
                 // There is no loop to drive, or none any more.
@@ -112,7 +110,7 @@ impl FileSystem {
                 match receiver.receive()? {
                     Received::Request(bytes) => {
                         let Some((head, operation)) = parse(bytes) else {
-                            let error = "a request makes no sense";
+                            let error = "a request of the kernel's is not as long as it says";
                             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                         };
                         self.dispatch(&head, operation);
@@ -261,7 +259,15 @@ impl FileSystem {
             Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
             // There are none on NFS. Programs ask whether a file is a terminal, and the kernel passes each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
-            // Once for a mount, because the kernel asks for it no more.
+            Operation::Malformed => {
+                tracing::error!(
+                    opcode = head.opcode,
+                    len = head.len,
+                    "a request lacks some of its arguments"
+                );
+                reply.error(Errno::EIO);
+            }
+            // FUSE_INTERRUPT among them (`interrupts.rs`). The kernel remembers it for the mount's life.
             _ => reply.error(Errno::ENOSYS),
         }
     }
@@ -452,7 +458,7 @@ impl FileSystem {
         let (core, caller) = self.looking(head);
         let work = async move {
             let space = core.call_fsstat(&caller).await?;
-            Ok((space, u32::try_from(core.sizes.0.min(core.sizes.1)).unwrap_or(REQUEST_BYTES_MAX)))
+            Ok((space, u32::try_from(core.sizes.0.min(core.sizes.1)).unwrap_or(u32::MAX)))
         };
         self.answer(head, reply, work, |reply, (space, preferred_bytes)| {
             const FRAGMENT: u32 = 4096;

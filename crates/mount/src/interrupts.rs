@@ -1,12 +1,13 @@
 //! A process that is being killed waits for no server.
 //!
-//! The kernel asks with FUSE_INTERRUPT, which the FUSE crate does not pass on: it answers ENOSYS, and from then
+//! The kernel asks with FUSE_INTERRUPT, for any signal. It is answered ENOSYS (`file_system.rs`), and from then
 //! on the kernel waits for every request to be answered, even where its process has been killed. So requests that
 //! take long are looked at from here: where the thread that made one has SIGKILL pending (any fatal signal becomes
 //! that one), the request is answered EINTR. As on a kernel mount of NFS, no other signal interrupts.
 
 use slab::Slab;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -103,7 +104,8 @@ impl Interrupts {
 fn has_ended(thread: u32, waited: Duration) -> bool {
     match std::fs::read_to_string(format!("/proc/{thread}/status")) {
         Ok(status) => is_killed(&status) || (waited >= ENDING_PATIENCE && is_ending(&status)),
-        Err(_) => true,
+        // What else stands in the way, such as no descriptor left, says nothing of the thread.
+        Err(error) => error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH),
     }
 }
 

@@ -4,10 +4,11 @@ use client::Pipe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is kept for the next requests: as many as a program has under way that keeps paths busy, and those for replies.
-const KEPT_MAX: usize = 64;
+/// What is kept for the next requests: as many as a program has under way that keeps paths busy, and those for replies. An
+/// ordinary user may have 64 of the smaller size in all.
+const KEPT_MAX: usize = 24;
 
-/// After one that did not fit, so many reads are not tried: what it cost is then not felt any more.
+/// So many reads are then made by way of memory: what the one cost is not felt any more.
 const REST_READS: u32 = 1000;
 
 /// Pipes that are not in use.
@@ -25,7 +26,7 @@ impl Pipes {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An empty one; none where this user may have no more.
+    /// An empty one; none where there may be no more.
     pub(crate) fn take(&self) -> Option<Pipe> {
         let kept = self.lock().pop();
         kept.or_else(|| match Pipe::new() {
@@ -34,12 +35,13 @@ impl Pipes {
                 if !self.said.swap(true, Ordering::Relaxed) {
                     tracing::debug!(%error, "no pipe for a payload; it goes through memory");
                 }
+                self.rest();
                 None
             }
         })
     }
 
-    /// One for a long read; none either while reads do not fit.
+    /// One for a long read; none while they rest.
     pub(crate) fn take_for_read(&self) -> Option<Pipe> {
         let rests = |left: u32| left.checked_sub(1);
         match self.resting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rests) {
@@ -48,8 +50,9 @@ impl Pipes {
         }
     }
 
-    /// A read did not fit: the network brings too short pieces. The next ones would be begun in vain.
-    pub(crate) fn overflowed(&self) {
+    /// A read was begun in vain, as the next ones would be: there is no pipe, the network brings too short pieces, or the server
+    /// gives less than it is asked for.
+    pub(crate) fn rest(&self) {
         self.resting.store(REST_READS, Ordering::Relaxed);
     }
 
@@ -84,7 +87,7 @@ mod tests {
     fn reads_that_do_not_fit_are_not_tried_again_for_a_time() {
         let pipes = Pipes::default();
         assert!(pipes.take_for_read().is_some());
-        pipes.overflowed();
+        pipes.rest();
         assert!((0..REST_READS).all(|_| pipes.take_for_read().is_none()));
         assert!(pipes.take_for_read().is_some());
     }

@@ -242,14 +242,18 @@ impl Core {
         }
         let pipe = self.pipes.take_for_read()?;
         let outcome = self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await;
-        if let Ok((Bytes::Own(bytes), _)) = &outcome
-            && bytes.len() == len
-        {
-            self.pipes.overflowed();
-        }
         match outcome {
-            // A server may give less than was asked for; the rest is another call.
-            Ok((bytes, eof)) => (eof || bytes.len() == len).then_some(Ok(bytes)),
+            Ok((Bytes::Own(bytes), _)) if bytes.len() == len => {
+                // It did not fit.
+                self.pipes.rest();
+                Some(Ok(Bytes::Own(bytes)))
+            }
+            Ok((bytes, eof)) if eof || bytes.len() == len => Some(Ok(bytes)),
+            Ok(_) => {
+                // A server may give less than it is asked for: then all is read once more, by way of memory.
+                self.pipes.rest();
+                None
+            }
             Err(error) => Some(Err(error)),
         }
     }

@@ -17,6 +17,7 @@ use rustix::mount::UnmountFlags;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -145,7 +146,8 @@ impl Mounted {
         std::thread::Builder::new()
             .name("tl-fuse".into())
             .spawn(move || {
-                let outcome = file_system.serve(attendant);
+                let served = catch_unwind(AssertUnwindSafe(|| file_system.serve(attendant)));
+                let outcome = served.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
                 // The crate unmounts what is still mounted.
                 drop(session);
                 // Nobody listens any more if it was ended in the other way.
@@ -179,8 +181,7 @@ impl Mounted {
     /// # Errors
     /// The kernel's, when it stops talking to us in another way.
     pub fn wait(self) -> Result<(), Error> {
-        let panicked = || io::Error::other("a thread panicked");
-        let outcome = self.ended.recv().unwrap_or_else(|_| Err(panicked()));
+        let outcome = self.ended.recv().unwrap_or(Ok(()));
         self.unmounter.write_all();
         self.unmounter.core.executor.close();
         let directory = self.unmounter.directory.clone();

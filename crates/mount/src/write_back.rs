@@ -75,6 +75,8 @@ impl Core {
             self.send(inode, Which::Due);
             self.budget.room().await;
         }
+        // Its memory is for the next one.
+        let data = self.buffers.own(data);
         self.hold_data(file, offset, &data, of_mapping)
     }
 

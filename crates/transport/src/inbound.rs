@@ -2,13 +2,15 @@
 //!
 //! Short records are received many at a time into the loop's scratch memory and handed on where they lie.
 //! A long record's payload goes straight to the memory that the sink names; the same receive takes the
-//! first bytes of the next record along, so that a run of long records costs one receive each.
+//! first bytes of the next record along, so that a run of long records costs one receive each. Or it goes to a pipe that
+//! the sink names, and through no memory.
 
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 
 use rpc::record::{Assembler, MARK_BYTES, Mark, RecordError};
 use rustix::io::Errno;
+use rustix::net::RecvFlags;
 
 use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Landing, Place, Sink, SlicesMut};
 
@@ -207,9 +209,10 @@ impl<L: Landing> Inbound<L> {
         let missing = place.len - *filled;
         if let Some(pipe) = place.landing.pipe() {
             let got = match pipe.take_from(fd, missing) {
-                Err(Errno::AGAIN) if pipe.is_full() => {
+                // splice(2) stops before urgent data for ever; a receive passes over them.
+                Err(Errno::AGAIN) if pipe.is_full() || has_bytes(fd) => {
                     place.landing.leave_pipe()?;
-                    // Nothing was asked for yet.
+                    // Nothing was received: once more, into memory.
                     return Ok((0, 0));
                 }
                 outcome => check(outcome, true)?,
@@ -218,7 +221,8 @@ impl<L: Landing> Inbound<L> {
             if got == missing {
                 self.finish_payload(&[], sink)?;
             }
-            return Ok((missing, got));
+            // It takes what there is room for, so a short one does not tell that the socket is empty.
+            return Ok((got.max(1), got));
         }
         let after = scratch.0.get_mut(..AFTER_PAYLOAD_BYTES).unwrap_or_default();
         let wanted = missing + after.len();
@@ -444,6 +448,11 @@ fn copy_into(landing: &mut impl Landing, mut bytes: &[u8]) -> Result<(), Error> 
         bytes = later;
     }
     Ok(())
+}
+
+/// Whether a receive would give anything.
+fn has_bytes(fd: BorrowedFd<'_>) -> bool {
+    rustix::net::recv(fd, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(got, _)| got > 0)
 }
 
 /// Turns the outcome of a receive into bytes: nothing waiting is 0, an end is an error.

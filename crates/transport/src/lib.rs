@@ -80,12 +80,13 @@ pub trait Landing {
         None
     }
 
-    /// The pipe has no room for more: from now on the payload goes to memory, where what was in the pipe is already.
+    /// The pipe takes no more: what it has goes to memory, as will the rest. Afterwards [`Landing::pipe`] gives none.
     ///
     /// # Errors
     /// When what is in the pipe cannot be had back: the payload is lost.
     fn leave_pipe(&mut self) -> std::io::Result<()> {
-        Ok(())
+        // Whoever has a pipe can leave it.
+        Err(std::io::ErrorKind::Unsupported.into())
     }
 }
 

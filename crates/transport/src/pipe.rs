@@ -6,13 +6,14 @@
 //! ([`crate::Landing::leave_pipe`]).
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Room for pieces that is asked for, and what there must be: as many pages. The first fits 1 MiB even in segments of an
+/// Room that is asked for, and what there must be: 1,024 pieces and 256, as many as it has pages. The first fits 1 MiB even in segments of an
 /// Ethernet frame each, and wants CAP_SYS_RESOURCE; the second is what anybody may have by default. pipe(7)
 const ROOM_BYTES: [usize; 2] = [4 << 20, 1 << 20];
 
@@ -22,20 +23,45 @@ pub struct Pipe {
     from: OwnedFd,
     into: OwnedFd,
     held: usize,
+    _one: Counted,
+}
+
+/// Pipes that this process has at once: descriptors and the system's bound on a user's pipes are for others too.
+const PIPES_MAX: usize = 128;
+static PIPES: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Counted;
+
+impl Counted {
+    fn one() -> io::Result<Self> {
+        let others = PIPES.fetch_add(1, Ordering::Relaxed);
+        // Dropped again if there are too many.
+        let one = Self;
+        if others < PIPES_MAX { Ok(one) } else { Err(Errno::MFILE.into()) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        PIPES.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Pipe {
     /// Makes one.
     ///
     /// # Errors
-    /// When the system has no descriptor left, or lets this user have no pipe of the size any more.
+    /// When this process has as many as it may, the system has no descriptor left, or lets this user have no pipe of the size.
     pub fn new() -> io::Result<Self> {
+        let one = Counted::one()?;
         let (from, into) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
         let [wished, needed] = ROOM_BYTES;
         if fcntl_setpipe_size(&into, wished).is_err() {
             fcntl_setpipe_size(&into, needed)?;
         }
-        Ok(Self { from, into, held: 0 })
+        Ok(Self { from, into, held: 0, _one: one })
     }
 
     /// Bytes in it.
@@ -76,7 +102,7 @@ impl Pipe {
     /// `AGAIN` when there is none.
     pub fn move_to(&mut self, other: &mut Self) -> rustix::io::Result<()> {
         while self.held > 0 {
-            other.held += self.give_to(std::os::fd::AsFd::as_fd(&other.into), self.held)?;
+            other.held += self.give_to(other.into.as_fd(), self.held)?;
         }
         Ok(())
     }
@@ -112,6 +138,18 @@ impl Pipe {
         Ok(done)
     }
 
+    /// Drops all that is in it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn discard(&mut self) -> rustix::io::Result<()> {
+        let mut dropped = [0; 4096];
+        while self.held > 0 {
+            self.read(&mut dropped)?;
+        }
+        Ok(())
+    }
+
     /// Whether it has no room for another piece.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -124,7 +162,6 @@ impl Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     fn bytes(len: usize) -> Vec<u8> {
         (0..len).map(|at| (at * 7 % 251) as u8).collect()
@@ -143,6 +180,17 @@ mod tests {
         assert_eq!(pipe.read(&mut all), Ok(data.len() + 4));
         assert_eq!((&all[..4], &all[4..data.len() + 4]), (&b"head"[..], data.as_slice()));
         assert_eq!(pipe.read(&mut all), Ok(0));
+    }
+
+    #[test]
+    fn what_is_discarded_is_gone() {
+        let mut pipe = Pipe::new().unwrap();
+        pipe.put(&bytes(10_000)).unwrap();
+        pipe.discard().unwrap();
+        assert!(pipe.is_empty());
+        pipe.put(b"new").unwrap();
+        let mut seen = [0; 3];
+        assert_eq!((pipe.read(&mut seen), &seen), (Ok(3), b"new"));
     }
 
     #[test]

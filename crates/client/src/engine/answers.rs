@@ -172,14 +172,9 @@ impl Sink for Answers<'_> {
         let key = landing.key;
         self.core.landed += landing.len;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
-        let piped = match (&mut call.body, landing.target) {
-            (_, Target::Pipe(pipe, _)) => Some(pipe),
-            (Body::Read { target, .. }, memory) => {
-                *target = memory;
-                None
-            }
-            _ => None,
-        };
+        if let Body::Read { target, .. } = &mut call.body {
+            *target = landing.target;
+        }
         self.answered(key);
         // The head was decoded when the place was named; only the end of the file is asked for again.
         let mut reader = Reader::new(head);
@@ -188,9 +183,13 @@ impl Sink for Answers<'_> {
             .and_then(|_| read::Reply::decode(&mut reader).ok())
             .and_then(|reply| reply.into_result().ok())
             .is_some_and(|success| success.eof);
-        let answer = match piped {
-            Some(pipe) => Answer::Piped { pipe, eof },
-            None => Answer::Read { count: u32::try_from(landing.len).unwrap_or(u32::MAX), eof },
+        let target = match self.core.calls.0.get_mut(key).map(|call| &mut call.body) {
+            Some(Body::Read { target: target @ Target::Pipe(..), .. }) => std::mem::take(target),
+            _ => Target::default(),
+        };
+        let answer = match target {
+            Target::Pipe(pipe, _) => Answer::Piped { pipe, eof },
+            Target::Memory(_) => Answer::Read { count: u32::try_from(landing.len).unwrap_or(u32::MAX), eof },
         };
         self.core.finish(key, Ok(answer));
     }

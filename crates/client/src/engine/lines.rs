@@ -302,7 +302,7 @@ impl Engine {
         self.close(conn);
     }
 
-    /// Resets whatever is in a slot; a buffer that was being received into goes back to its call.
+    /// Resets whatever is in a slot; a buffer that was being received into goes back to its call, or a pipe, emptied.
     pub(super) fn close(&mut self, conn: ConnId) {
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
         line.proved = false;

@@ -2,7 +2,7 @@
 //!
 //! A thread that waits for requests of its own and hands each of them to a loop costs two changes of threads for each
 //! call, one to the loop and one with its answer. Such a thread can drive the loop itself while it waits: as an
-//! [`Attendant`] it comes after each request that it has taken, and leaves when the next can be had. The loop's own thread
+//! [`Attendant`] it comes after the requests that it has taken, and leaves when the next can be had. The loop's own thread
 //! stands in for it while it is away for long.
 //!
 //! Invariants: one thread drives at a time, the one that has the lock; nobody who attends is waited for longer than
@@ -18,8 +18,7 @@ use transport::poll::Interest;
 
 use super::{ATTENDANT_TOKEN, Driver, Inbox, Message};
 
-/// An attendant that is away for as long has lost its way: its request was taken back before it could take it, or it does
-/// something else. Shorter than a wait that anybody would notice, and long against the microseconds of a request.
+/// An attendant that is away for as long is busy with its requests, or does something else. Shorter than a wait that anybody would notice, and long against the microseconds of a request.
 const ABSENCE_MAX: Duration = Duration::from_millis(10);
 /// While it attends and never leaves, which is an idle mount, its presence is looked at as often as the loop ticks.
 const PRESENCE_LOOK: Duration = Duration::from_millis(50);
@@ -137,9 +136,10 @@ impl Attendant {
         }
     }
 
-    /// Sends what was submitted, and drives the loop until the descriptor is readable: true. It is false once the loop has ended,
-    /// as the mount was closed, which whoever waits for its calls is told. Requests that wait had better be taken one after the other, without this between them: their
-    /// calls then leave together.
+    /// Sends what was submitted and drives the loop until the descriptor is readable. False once the loop has ended, because the
+    /// mount was closed, which whoever waits for its calls is told: drop the attendant then. Take the requests that wait one
+    /// after the other before coming back, so that their calls leave together.
+    #[must_use]
     pub fn attend(&mut self) -> bool {
         // The loop's own thread sees for itself that the loop is to end.
         let attended = self.with_driver(|driver| {
@@ -147,14 +147,6 @@ impl Attendant {
             driver.attend()
         });
         attended.unwrap_or(false)
-    }
-
-    /// Leaves the loop to its own thread, at once, until [`Attendant::attend`].
-    fn leave(&self) {
-        self.seat.wanted.store(false, Ordering::SeqCst);
-        if let Some(thread) = &self.stand_in {
-            thread.unpark();
-        }
     }
 
     /// Does something with the loop once its own thread has left it; nothing where it has ended.
@@ -168,7 +160,11 @@ impl Attendant {
 impl Drop for Attendant {
     fn drop(&mut self) {
         self.with_driver(Driver::forget_attendant);
-        self.leave();
+        // The loop's own thread need not wait to see that nobody comes.
+        self.seat.wanted.store(false, Ordering::SeqCst);
+        if let Some(thread) = &self.stand_in {
+            thread.unpark();
+        }
     }
 }
 

@@ -78,6 +78,11 @@ impl Request {
         let _ = (&self.stream).write_all(bytes);
     }
 
+    /// Sends a byte of urgent data, which is no part of the stream.
+    pub fn urgent(&self) {
+        rustix::net::send(&self.stream, b"!", rustix::net::SendFlags::OOB).unwrap();
+    }
+
     /// Ends the connection.
     pub fn cut(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -142,8 +147,13 @@ impl Request {
 }
 
 pub fn read_results(data: &[u8]) -> Vec<u8> {
+    read_results_with(data, false)
+}
+
+/// The same, and whether the file ends with the data.
+pub fn read_results_with(data: &[u8], eof: bool) -> Vec<u8> {
     let count = u32::try_from(data.len()).unwrap();
-    let mut results = encoded(&read::Reply::Ok(read::ReplyHead { attributes: None, count, eof: false }));
+    let mut results = encoded(&read::Reply::Ok(read::ReplyHead { attributes: None, count, eof }));
     results.extend_from_slice(data);
     results.resize(results.len().next_multiple_of(4), 0);
     results

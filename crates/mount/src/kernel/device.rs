@@ -54,39 +54,45 @@ impl Device {
     pub(super) fn send(&self, unique: u64, error: i32, body: &[u8]) {
         let head = head(unique, error, body.len());
         let outcome = rustix::io::writev(&self.descriptor, &[IoSlice::new(&head), IoSlice::new(body)]);
-        tell(unique, outcome);
+        if !is_taken(unique, outcome) && error == 0 {
+            // Without any reply, whoever waits for it would do so for ever.
+            self.send(unique, -libc::EIO, &[]);
+        }
     }
 
-    /// Gives a reply whose body lies in a pipe. It goes by way of another, behind its head.
+    /// Sends a reply whose body is in a pipe: head and body are joined in a second one.
     pub(super) fn send_piped(&self, unique: u64, mut data: Pipe, pipes: &Pipes) {
         let (head, len) = (head(unique, 0, data.len()), data.len());
-        if let Some(mut carrier) = pipes.take() {
-            let all_in = carrier.put(&head) == Ok(head.len()) && data.move_to(&mut carrier).is_ok();
-            if all_in {
-                let outcome = carrier.give_to(self.as_fd(), head.len() + len);
-                tell(unique, outcome);
-                pipes.give_back(data);
-                // Whatever is left of a reply that was refused goes with its pipe.
-                if outcome.is_ok() {
-                    pipes.give_back(carrier);
-                }
-                return;
-            }
-            // It had no room for one piece more.
-            let mut body = vec![0; REPLY_HEAD_BYTES + len];
-            return match carrier.read(&mut body) {
-                Ok(begun) => self.send_from(unique, data, body, begun),
-                Err(error) => self.send(unique, -error.raw_os_error(), &[]),
-            };
+        let carrier = pipes.take().and_then(|mut carrier| {
+            let begun = carrier.put(&head) == Ok(head.len());
+            begun.then_some(carrier)
+        });
+        let Some(mut carrier) = carrier else { return self.send_from(unique, None, data, len) };
+        if data.move_to(&mut carrier).is_err() {
+            // It had no room for one piece more, and will not have for the next.
+            pipes.rest();
+            return self.send_from(unique, Some(carrier), data, len);
         }
-        self.send_from(unique, data, vec![0; REPLY_HEAD_BYTES + len], REPLY_HEAD_BYTES);
+        let outcome = carrier.give_to(self.as_fd(), head.len() + len);
+        pipes.give_back(data);
+        if is_taken(unique, outcome) {
+            pipes.give_back(carrier);
+        } else {
+            // Whatever is left of it goes with its pipe.
+            self.send(unique, -libc::EIO, &[]);
+        }
     }
 
-    /// Gives a reply by way of memory, where its head and more is, up to `begun`.
-    fn send_from(&self, unique: u64, mut data: Pipe, mut body: Vec<u8>, begun: usize) {
-        match data.read(body.get_mut(begun..).unwrap_or_default()) {
-            Ok(_) => self.send(unique, 0, body.get(REPLY_HEAD_BYTES..).unwrap_or_default()),
-            Err(error) => self.send(unique, -error.raw_os_error(), &[]),
+    /// Sends such a reply by way of memory; its head and a part of the body may be in the carrier already.
+    fn send_from(&self, unique: u64, carrier: Option<Pipe>, mut data: Pipe, len: usize) {
+        let mut all = vec![0; REPLY_HEAD_BYTES + len];
+        let begun = carrier.map_or(Ok(REPLY_HEAD_BYTES), |mut carrier| carrier.read(&mut all));
+        let read = begun.and_then(|begun| Ok(begun + data.read(all.get_mut(begun..).unwrap_or_default())?));
+        if read == Ok(all.len()) {
+            self.send(unique, 0, all.get(REPLY_HEAD_BYTES..).unwrap_or_default());
+        } else {
+            tracing::error!(unique, ?read, "what was read is lost in its pipe");
+            self.send(unique, -libc::EIO, &[]);
         }
     }
 }
@@ -101,12 +107,18 @@ fn head(unique: u64, error: i32, body_bytes: usize) -> SmallVec<[u8; REPLY_HEAD_
     head
 }
 
-/// How a reply was taken. The kernel may not want it any more: whoever asked was killed.
-fn tell(unique: u64, outcome: rustix::io::Result<usize>) {
+/// Whether a reply was taken, or is not wanted any more: whoever asked was killed.
+fn is_taken(unique: u64, outcome: rustix::io::Result<usize>) -> bool {
     match outcome {
-        Ok(_) => {}
-        Err(Errno::NOENT | Errno::NODEV) => tracing::debug!(unique, "nobody waits for a reply any more"),
-        Err(error) => tracing::error!(unique, %error, "the kernel refuses a reply"),
+        Ok(_) => true,
+        Err(Errno::NOENT | Errno::NODEV) => {
+            tracing::debug!(unique, "nobody waits for a reply any more");
+            true
+        }
+        Err(error) => {
+            tracing::error!(unique, %error, "the kernel refuses a reply");
+            false
+        }
     }
 }
 
@@ -131,9 +143,10 @@ pub(crate) enum Received<'a> {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     device: Arc<Device>,
-    /// What lies behind as many bytes as a write has before its data: those, in memory that can be given away.
+    /// The data of a write, or what another request has behind as many bytes as a write has before them. It is replaced
+    /// when it is given away.
     behind: Vec<u8>,
-    /// A request that is none, in one piece.
+    /// A request that is not a write, in one piece.
     whole: Vec<u8>,
     data_bytes_max: usize,
     buffers: Arc<Buffers>,
@@ -200,5 +213,98 @@ impl Data<'_> {
         let mut data = std::mem::replace(behind, buffers.take(*data_bytes_max));
         data.truncate(self.len);
         data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    const DATA_MAX: usize = 256 << 10;
+
+    /// The kernel's end, and ours.
+    fn receiver() -> (UnixStream, Receiver) {
+        let (kernel, ours) = UnixStream::pair().unwrap();
+        let device = Arc::new(Device::new(ours.as_fd()).unwrap());
+        (kernel, Receiver::new(&device, DATA_MAX, &Arc::default()))
+    }
+
+    fn write_request(data: &[u8]) -> Vec<u8> {
+        let mut request = vec![0; WRITE_HEAD_BYTES];
+        let len = u32::try_from(WRITE_HEAD_BYTES + data.len()).unwrap();
+        request[..4].copy_from_slice(&len.to_ne_bytes());
+        request[4..8].copy_from_slice(&16_u32.to_ne_bytes());
+        request[56..60].copy_from_slice(&u32::try_from(data.len()).unwrap().to_ne_bytes());
+        request.extend_from_slice(data);
+        request
+    }
+
+    fn take_write(receiver: &mut Receiver) -> Vec<u8> {
+        match receiver.receive().unwrap() {
+            Received::Write(_, write, data) => {
+                assert_eq!(data.as_slice().len(), write.bytes);
+                data.into_owned()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn nobody_waits_where_there_is_no_request() {
+        let (_kernel, mut receiver) = receiver();
+        assert!(matches!(receiver.receive().unwrap(), Received::Nothing));
+    }
+
+    #[test]
+    fn a_request_that_is_no_write_comes_in_one_piece() {
+        let (mut kernel, mut receiver) = receiver();
+        for len in [40, 79, 80, 81, 5000] {
+            let mut request = vec![7; len];
+            request[..4].copy_from_slice(&u32::try_from(len).unwrap().to_ne_bytes());
+            kernel.write_all(&request).unwrap();
+            let Received::Request(bytes) = receiver.receive().unwrap() else { panic!("{len} bytes") };
+            assert!(bytes == request, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn long_data_are_given_away_with_their_memory_and_short_ones_copied() {
+        let (mut kernel, mut receiver) = receiver();
+        for (len, given_away) in
+            [(100, false), (DATA_MAX / 2 - 1, false), (DATA_MAX / 2, true), (DATA_MAX, true)]
+        {
+            let place = receiver.behind.as_ptr();
+            // A socket takes so much only while it is read.
+            let sent = write_request(&vec![1; len]);
+            rustix::net::sockopt::set_socket_send_buffer_size(&kernel, 2 * DATA_MAX).unwrap();
+            kernel.write_all(&sent).unwrap();
+            let data = take_write(&mut receiver);
+            assert!(data == vec![1; len] && (data.as_ptr() == place) == given_away, "{len} bytes");
+            // The next request leaves it alone.
+            kernel.write_all(&write_request(&[2; 50])).unwrap();
+            assert!(take_write(&mut receiver) == [2; 50] && data == vec![1; len]);
+        }
+    }
+
+    /// A reply out of a pipe, as the kernel would have it: its head, and whether the data are right.
+    fn piped(mut data: Pipe, expected: &[u8]) {
+        use std::io::Read as _;
+        let (mut kernel, ours) = UnixStream::pair().unwrap();
+        let device = Device::of(ours.into());
+        data.put(expected).unwrap();
+        let pipes = Pipes::default();
+        let sending = std::thread::spawn(move || device.send_piped(77, data, &pipes));
+        let mut all = Vec::new();
+        kernel.read_to_end(&mut all).unwrap();
+        sending.join().unwrap();
+        assert!(all[..] == [&head(77, 0, expected.len())[..], expected].concat());
+    }
+
+    #[test]
+    fn a_reply_out_of_a_pipe_is_its_head_and_all_that_was_in_it() {
+        piped(Pipe::new().unwrap(), &[5; 100_000]);
+        piped(Pipe::new().unwrap(), &[]);
     }
 }

@@ -138,6 +138,8 @@ pub(crate) enum Operation<'a> {
     Destroy,
     /// What is not served here.
     Other,
+    /// Its arguments are not all there.
+    Malformed,
 }
 
 /// `struct fuse_write_in`.
@@ -175,15 +177,15 @@ impl Forgotten<'_> {
     }
 }
 
-/// Takes a request apart; nothing of what is none: too short for what it says it is.
+/// Takes a request apart; nothing of what is none: not as long as it says.
 pub(crate) fn parse(request: &[u8]) -> Option<(Head, Operation<'_>)> {
     let mut fields = Fields(request);
     let head = head(&mut fields)?;
     if head.len as usize != request.len() {
         return None;
     }
-    let operation = operation(head.opcode, &mut fields)?;
-    Some((head, operation))
+    let operation = operation(head.opcode, &mut fields);
+    Some((head, operation.unwrap_or(Operation::Malformed)))
 }
 
 /// The beginning of a request of `len` bytes, if it is a write: all but its data.
@@ -417,7 +419,7 @@ mod tests {
         let bytes = request(45, &[&9_u64.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4], b"a\0b\0"]);
         let rename = Operation::Rename { name: b"a", new_parent: 9, new_name: b"b", flags: 1 };
         assert_eq!(operation_of(&bytes), rename);
-        assert_eq!(parse(&request(1, &[b"no end"])), None);
+        assert_eq!(operation_of(&request(1, &[b"no end"])), Operation::Malformed);
     }
 
     #[test]
@@ -457,7 +459,38 @@ mod tests {
         let Operation::BatchForget(all) = operation_of(&bytes) else { panic!("{bytes:?}") };
         assert_eq!(all.iter().collect::<Vec<_>>(), [(7, 1), (8, 2)]);
         let torn = request(42, &[&3_u32.to_ne_bytes(), &[0; 4], &ones]);
-        assert_eq!(parse(&torn), None);
+        assert_eq!(operation_of(&torn), Operation::Malformed);
+    }
+
+    #[test]
+    fn what_lacks_arguments_is_known_as_such() {
+        // Each operation that has fixed arguments, with a byte less than the shortest has.
+        let fixed = [
+            (2, 8),
+            (3, 16),
+            (4, 84),
+            (8, 17),
+            (9, 9),
+            (12, 10),
+            (13, 9),
+            (14, 4),
+            (15, 20),
+            (18, 8),
+            (20, 8),
+            (25, 8),
+            (28, 20),
+            (29, 8),
+            (32, 36),
+            (35, 17),
+            (42, 8),
+            (44, 20),
+            (45, 18),
+        ];
+        for (opcode, len) in fixed {
+            let (whole, less) = (vec![0; len], vec![0; len - 1]);
+            assert_ne!(operation_of(&request(opcode, &[&whole])), Operation::Malformed, "{opcode}");
+            assert_eq!(operation_of(&request(opcode, &[&less])), Operation::Malformed, "{opcode}");
+        }
     }
 
     #[test]
