@@ -208,15 +208,18 @@ impl<L: Landing> Inbound<L> {
         let State::Payload { place, filled, .. } = &mut self.state else { return Ok((0, 0)) };
         let missing = place.len - *filled;
         if let Some(pipe) = place.landing.pipe() {
-            let got = match pipe.take_from(fd, missing) {
-                // splice(2) stops before urgent data for ever; a receive passes over them.
-                Err(Errno::AGAIN) if pipe.is_full() || has_bytes(fd) => {
+            let mut outcome = pipe.take_from(fd, missing);
+            if outcome == Err(Errno::AGAIN) && has_bytes(fd) {
+                // They have come meanwhile; or the pipe is full; or they lie behind urgent data, before which splice(2) stops for
+                // ever, and which a receive passes over.
+                outcome = pipe.take_from(fd, missing);
+                if outcome == Err(Errno::AGAIN) {
                     place.landing.leave_pipe()?;
                     // Nothing was received: once more, into memory.
                     return Ok((0, 0));
                 }
-                outcome => check(outcome, true)?,
-            };
+            }
+            let got = check(outcome, true)?;
             *filled += got;
             if got == missing {
                 self.finish_payload(&[], sink)?;
