@@ -2,9 +2,9 @@
 //!
 //! The FUSE crate mounts, negotiates and unmounts; from then on the device is read and written here, because that is the data
 //! path (docs/decisions/0007-fuse.md). `request` and `reply` know how things lie in memory, `device` moves them. Nothing here
-//! knows what a request is about.
+//! acts on a request.
 //!
-//! Shapes: `include/uapi/linux/fuse.h` of Linux, protocol 7.31 and later; numbers are in the machine's own order.
+//! Shapes: `include/uapi/linux/fuse.h` of Linux, as they have been since protocol 7.12; numbers are in the machine's own order.
 
 mod device;
 mod reply;

@@ -1,6 +1,7 @@
 //! A mounted export as an ordinary directory: FUSE in front of the client.
 //!
-//! A request of the kernel becomes a task (`executor`), which makes NFS calls as futures (`calls`) and replies.
+//! One thread takes the kernel's requests (`kernel`, `file_system`). Each becomes a task (`executor`), which makes NFS calls
+//! as futures (`calls`) and replies.
 //! What programs are promised, and what not, is in `docs/SEMANTICS.md`; a test executes it. Invariants: a thread that
 //! receives requests never waits for the server; a lock is never held over a call; data that were written are kept
 //! until the server has them or their loss was recorded for fsync(2) and close(2).

@@ -1,4 +1,4 @@
-//! Reading ahead of a program that reads on and on.
+//! Reading: from what was read ahead of a program that reads on and on, or from the server.
 //!
 //! The kernel reads ahead 128 KiB by default, which is nothing for a network. So each open file asks for whole READs
 //! beyond what was read, more and more of them as long as the program goes on. What was read ahead is given out only
