@@ -5,8 +5,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `struct fuse_in_header` and `struct fuse_write_in`: what a write has before its data.
 pub(crate) const WRITE_HEAD_BYTES: usize = 80;
-/// FUSE_WRITE.
-const WRITE: u32 = 16;
 /// `struct fuse_forget_one`.
 const FORGET_BYTES: usize = 16;
 
@@ -14,6 +12,42 @@ const FORGET_BYTES: usize = 16;
 const GETATTR_HANDLE: u32 = 1;
 /// FUSE_WRITE_CACHE: pages of a mapping, written when the kernel likes.
 const WRITE_OF_MAPPING: u32 = 1;
+
+/// `enum fuse_opcode`, as far as it is served here.
+mod opcode {
+    pub(super) const LOOKUP: u32 = 1;
+    pub(super) const FORGET: u32 = 2;
+    pub(super) const GETATTR: u32 = 3;
+    pub(super) const SETATTR: u32 = 4;
+    pub(super) const READLINK: u32 = 5;
+    pub(super) const SYMLINK: u32 = 6;
+    pub(super) const MKNOD: u32 = 8;
+    pub(super) const MKDIR: u32 = 9;
+    pub(super) const UNLINK: u32 = 10;
+    pub(super) const RMDIR: u32 = 11;
+    pub(super) const RENAME: u32 = 12;
+    pub(super) const LINK: u32 = 13;
+    pub(super) const OPEN: u32 = 14;
+    pub(super) const READ: u32 = 15;
+    pub(super) const WRITE: u32 = 16;
+    pub(super) const STATFS: u32 = 17;
+    pub(super) const RELEASE: u32 = 18;
+    pub(super) const FSYNC: u32 = 20;
+    pub(super) const FLUSH: u32 = 25;
+    pub(super) const OPENDIR: u32 = 27;
+    pub(super) const READDIR: u32 = 28;
+    pub(super) const RELEASEDIR: u32 = 29;
+    pub(super) const FSYNCDIR: u32 = 30;
+    pub(super) const GETLK: u32 = 31;
+    pub(super) const SETLK: u32 = 32;
+    pub(super) const SETLKW: u32 = 33;
+    pub(super) const CREATE: u32 = 35;
+    pub(super) const DESTROY: u32 = 38;
+    pub(super) const IOCTL: u32 = 39;
+    pub(super) const BATCH_FORGET: u32 = 42;
+    pub(super) const READDIRPLUS: u32 = 44;
+    pub(super) const RENAME2: u32 = 45;
+}
 
 /// What `struct fuse_setattr_in` holds, as its `valid` says.
 mod valid {
@@ -192,7 +226,7 @@ pub(crate) fn parse(request: &[u8]) -> Option<(Head, Operation<'_>)> {
 pub(crate) fn parse_write(beginning: &[u8; WRITE_HEAD_BYTES], len: usize) -> Option<(Head, Write)> {
     let mut fields = Fields(beginning);
     let head = head(&mut fields)?;
-    if head.opcode != WRITE || head.len as usize != len {
+    if head.opcode != opcode::WRITE || head.len as usize != len {
         return None;
     }
     let (handle, offset, bytes) = place(&mut fields)?;
@@ -209,52 +243,52 @@ fn head(fields: &mut Fields<'_>) -> Option<Head> {
     Some(Head { len, opcode, unique, ino, uid, gid, pid })
 }
 
-/// By `enum fuse_opcode`: what is asked of an object or a name.
+/// What is asked of an object or a name.
 fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(match opcode {
-        1 => Operation::Lookup { name: fields.name()? },
-        2 => Operation::Forget { lookups: fields.u64()? },
-        3 => {
+        opcode::LOOKUP => Operation::Lookup { name: fields.name()? },
+        opcode::FORGET => Operation::Forget { lookups: fields.u64()? },
+        opcode::GETATTR => {
             let flags = fields.u32()?;
             fields.skip(4)?;
             let handle = fields.u64()?;
             Operation::GetAttr { handle: (flags & GETATTR_HANDLE != 0).then_some(handle) }
         }
-        4 => Operation::SetAttr(set_attr(fields)?),
-        5 => Operation::ReadLink,
-        6 => Operation::SymLink { name: fields.name()?, target: fields.name()? },
-        8 => {
+        opcode::SETATTR => Operation::SetAttr(set_attr(fields)?),
+        opcode::READLINK => Operation::ReadLink,
+        opcode::SYMLINK => Operation::SymLink { name: fields.name()?, target: fields.name()? },
+        opcode::MKNOD => {
             let (mode, rdev) = (fields.u32()?, fields.u32()?);
             fields.skip(8)?;
             Operation::MkNod { name: fields.name()?, mode, rdev }
         }
-        9 => {
+        opcode::MKDIR => {
             let mode = fields.u32()?;
             fields.skip(4)?;
             Operation::MkDir { name: fields.name()?, mode }
         }
-        10 => Operation::Unlink { name: fields.name()? },
-        11 => Operation::RmDir { name: fields.name()? },
-        12 => {
+        opcode::UNLINK => Operation::Unlink { name: fields.name()? },
+        opcode::RMDIR => Operation::RmDir { name: fields.name()? },
+        opcode::RENAME => {
             let new_parent = fields.u64()?;
             Operation::Rename { name: fields.name()?, new_parent, new_name: fields.name()?, flags: 0 }
         }
-        45 => {
+        opcode::RENAME2 => {
             let (new_parent, flags) = (fields.u64()?, fields.u32()?);
             fields.skip(4)?;
             Operation::Rename { name: fields.name()?, new_parent, new_name: fields.name()?, flags }
         }
-        13 => Operation::Link { ino: fields.u64()?, name: fields.name()? },
-        14 => Operation::Open { flags: fields.i32()? },
-        17 => Operation::StatFs,
-        27 => Operation::OpenDir,
-        35 => {
+        opcode::LINK => Operation::Link { ino: fields.u64()?, name: fields.name()? },
+        opcode::OPEN => Operation::Open { flags: fields.i32()? },
+        opcode::STATFS => Operation::StatFs,
+        opcode::OPENDIR => Operation::OpenDir,
+        opcode::CREATE => {
             let (flags, mode) = (fields.i32()?, fields.u32()?);
             fields.skip(8)?;
             Operation::Create { name: fields.name()?, mode, flags }
         }
-        38 => Operation::Destroy,
-        42 => {
+        opcode::DESTROY => Operation::Destroy,
+        opcode::BATCH_FORGET => {
             let count = fields.u32()? as usize;
             fields.skip(4)?;
             Operation::BatchForget(Forgotten(fields.bytes(count.checked_mul(FORGET_BYTES)?)?))
@@ -266,29 +300,29 @@ fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> 
 /// What is asked of something that is open.
 fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(match opcode {
-        15 => {
+        opcode::READ => {
             let (handle, offset, size) = place(fields)?;
             Operation::Read { handle, offset, size }
         }
         // Whoever receives it knows it by its beginning.
-        WRITE => return None,
-        18 => Operation::Release { handle: fields.u64()? },
-        20 => Operation::FSync { handle: fields.u64()? },
-        25 => Operation::Flush { handle: fields.u64()? },
-        28 => {
+        opcode::WRITE => return None,
+        opcode::RELEASE => Operation::Release { handle: fields.u64()? },
+        opcode::FSYNC => Operation::FSync { handle: fields.u64()? },
+        opcode::FLUSH => Operation::Flush { handle: fields.u64()? },
+        opcode::READDIR => {
             let (handle, offset, size) = place(fields)?;
             Operation::ReadDir { handle, offset, size }
         }
-        29 => Operation::ReleaseDir { handle: fields.u64()? },
-        30 => Operation::FSyncDir,
-        31 => Operation::GetLk,
-        32 | 33 => {
+        opcode::RELEASEDIR => Operation::ReleaseDir { handle: fields.u64()? },
+        opcode::FSYNCDIR => Operation::FSyncDir,
+        opcode::GETLK => Operation::GetLk,
+        opcode::SETLK | opcode::SETLKW => {
             // Handle, owner, and where it begins and ends.
             fields.skip(32)?;
             Operation::SetLk { unlocks: fields.i32()? == libc::F_UNLCK }
         }
-        39 => Operation::IoCtl,
-        44 => {
+        opcode::IOCTL => Operation::IoCtl,
+        opcode::READDIRPLUS => {
             let (handle, offset, size) = place(fields)?;
             Operation::ReadDirPlus { handle, offset, size }
         }
@@ -406,32 +440,36 @@ mod tests {
 
     #[test]
     fn a_head_says_whose_request_it_is() {
-        let bytes = request(17, &[]);
+        let bytes = request(opcode::STATFS, &[]);
         let head = Head { len: 40, opcode: 17, unique: 77, ino: 5, uid: 1000, gid: 100, pid: 4711 };
         assert_eq!(parse(&bytes), Some((head, Operation::StatFs)));
     }
 
     #[test]
     fn names_end_with_a_zero_and_may_be_two() {
-        assert_eq!(operation_of(&request(1, &[b"a name\0"])), Operation::Lookup { name: b"a name" });
-        let bytes = request(6, &[b"link\0", b"../target\0"]);
+        assert_eq!(
+            operation_of(&request(opcode::LOOKUP, &[b"a name\0"])),
+            Operation::Lookup { name: b"a name" }
+        );
+        let bytes = request(opcode::SYMLINK, &[b"link\0", b"../target\0"]);
         assert_eq!(operation_of(&bytes), Operation::SymLink { name: b"link", target: b"../target" });
-        let bytes = request(45, &[&9_u64.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4], b"a\0b\0"]);
+        let bytes =
+            request(opcode::RENAME2, &[&9_u64.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4], b"a\0b\0"]);
         let rename = Operation::Rename { name: b"a", new_parent: 9, new_name: b"b", flags: 1 };
         assert_eq!(operation_of(&bytes), rename);
-        assert_eq!(operation_of(&request(1, &[b"no end"])), Operation::Malformed);
+        assert_eq!(operation_of(&request(opcode::LOOKUP, &[b"no end"])), Operation::Malformed);
     }
 
     #[test]
     fn a_write_has_its_data_behind_its_arguments() {
         let numbers = [3_u64.to_ne_bytes(), 4096_u64.to_ne_bytes()].concat();
         let sizes = [5_u32.to_ne_bytes(), 1_u32.to_ne_bytes()].concat();
-        let bytes = request(16, &[&numbers, &sizes, &[0; 16], b"hello"]);
+        let bytes = request(opcode::WRITE, &[&numbers, &sizes, &[0; 16], b"hello"]);
         let beginning = bytes.first_chunk().unwrap();
         let write = Write { handle: 3, offset: 4096, bytes: 5, of_mapping: true };
         assert_eq!(parse_write(beginning, bytes.len()).unwrap().1, write);
         assert_eq!(parse_write(beginning, bytes.len() - 1), None);
-        let read = request(15, &[&numbers, &sizes, &[0; 21]]);
+        let read = request(opcode::READ, &[&numbers, &sizes, &[0; 21]]);
         assert_eq!(parse_write(read.first_chunk().unwrap(), read.len()), None);
     }
 
@@ -449,16 +487,16 @@ mod tests {
             mtime: Some(TimeOrNow::SpecificTime(UNIX_EPOCH - Duration::from_millis(500))),
             ..SetAttr::default()
         };
-        assert_eq!(operation_of(&request(4, &[&args])), Operation::SetAttr(expected));
+        assert_eq!(operation_of(&request(opcode::SETATTR, &[&args])), Operation::SetAttr(expected));
     }
 
     #[test]
     fn many_are_forgotten_at_once() {
         let ones: Vec<u8> = [7_u64, 1, 8, 2].iter().flat_map(|number| number.to_ne_bytes()).collect();
-        let bytes = request(42, &[&2_u32.to_ne_bytes(), &[0; 4], &ones]);
+        let bytes = request(opcode::BATCH_FORGET, &[&2_u32.to_ne_bytes(), &[0; 4], &ones]);
         let Operation::BatchForget(all) = operation_of(&bytes) else { panic!("{bytes:?}") };
         assert_eq!(all.iter().collect::<Vec<_>>(), [(7, 1), (8, 2)]);
-        let torn = request(42, &[&3_u32.to_ne_bytes(), &[0; 4], &ones]);
+        let torn = request(opcode::BATCH_FORGET, &[&3_u32.to_ne_bytes(), &[0; 4], &ones]);
         assert_eq!(operation_of(&torn), Operation::Malformed);
     }
 
@@ -466,25 +504,25 @@ mod tests {
     fn what_lacks_arguments_is_known_as_such() {
         // Each operation that has fixed arguments, with a byte less than the shortest has.
         let fixed = [
-            (2, 8),
-            (3, 16),
-            (4, 84),
-            (8, 17),
-            (9, 9),
-            (12, 10),
-            (13, 9),
-            (14, 4),
-            (15, 20),
-            (18, 8),
-            (20, 8),
-            (25, 8),
-            (28, 20),
-            (29, 8),
-            (32, 36),
-            (35, 17),
-            (42, 8),
-            (44, 20),
-            (45, 18),
+            (opcode::FORGET, 8),
+            (opcode::GETATTR, 16),
+            (opcode::SETATTR, 84),
+            (opcode::MKNOD, 17),
+            (opcode::MKDIR, 9),
+            (opcode::RENAME, 10),
+            (opcode::LINK, 9),
+            (opcode::OPEN, 4),
+            (opcode::READ, 20),
+            (opcode::RELEASE, 8),
+            (opcode::FSYNC, 8),
+            (opcode::FLUSH, 8),
+            (opcode::READDIR, 20),
+            (opcode::RELEASEDIR, 8),
+            (opcode::SETLK, 36),
+            (opcode::CREATE, 17),
+            (opcode::BATCH_FORGET, 8),
+            (opcode::READDIRPLUS, 20),
+            (opcode::RENAME2, 18),
         ];
         for (opcode, len) in fixed {
             let (whole, less) = (vec![0; len], vec![0; len - 1]);
