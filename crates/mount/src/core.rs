@@ -8,12 +8,13 @@ use crate::executor::Executor;
 use crate::files::OpenFile;
 use crate::inode::{Inode, Inodes, Known};
 use crate::interrupts::Interrupts;
+use crate::kernel::Entry;
 use crate::pipes::Pipes;
 use crate::policy::Policy;
 use crate::write_back::Budget;
 use client::Mount;
 use fuser::{Errno, FileAttr, Generation, Notifier};
-use nfs3::{Fattr3, FileHandle, Verifier};
+use nfs3::{Fattr3, FileHandle, Sattr3, Verifier};
 use slab::Slab;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -49,16 +50,6 @@ pub(crate) struct Core {
     pub unique: AtomicU64,
 }
 
-/// An object as the kernel is told of it.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub attributes: FileAttr,
-    pub attributes_ttl: Duration,
-    pub name_ttl: Duration,
-    pub generation: Generation,
-    pub inode: Arc<Inode>,
-}
-
 impl Core {
     /// Bytes of one request: what a call moves at most, and what Linux allows by default.
     pub(crate) fn request_bytes_max(&self) -> u32 {
@@ -77,17 +68,22 @@ impl Core {
         attributes::to_fuse(ino, attributes, u32::try_from(read.min(write)).unwrap_or(u32::MAX))
     }
 
-    /// Tells the kernel of an object in a directory.
-    pub(crate) fn entry(&self, parent: &Inode, handle: FileHandle, attributes: &Fattr3) -> Entry {
+    /// An object in a directory as the kernel is told of it, which counts as a lookup.
+    pub(crate) fn entry(
+        &self,
+        parent: &Inode,
+        handle: FileHandle,
+        attributes: &Fattr3,
+    ) -> (Entry, Arc<Inode>) {
         let inode = self.inodes.remember(handle, attributes);
         let known = inode.learn(*attributes, None, &self.policy);
-        Entry {
+        let entry = Entry {
             attributes: self.to_fuse(inode.ino, &known.attributes),
-            attributes_ttl: known.ttl,
-            name_ttl: self.name_ttl(parent),
             generation: Generation(inode.generation),
-            inode,
-        }
+            name_ttl: self.name_ttl(parent),
+            attributes_ttl: known.ttl,
+        };
+        (entry, inode)
     }
 
     /// How long a name in a directory holds: as long as the directory's attributes.
@@ -123,6 +119,26 @@ impl Core {
     ) -> Result<Known, Errno> {
         match inode.known() {
             Some(known) => Ok(known),
+            None => self.attributes(caller, inode).await,
+        }
+    }
+
+    /// chmod(2), chown(2), truncate(2), utimes(2). What was written before comes before.
+    pub(crate) async fn set_attributes(
+        self: &Arc<Self>,
+        caller: &As,
+        inode: &Arc<Inode>,
+        new: Sattr3,
+    ) -> Result<Known, Errno> {
+        self.flush(inode).await;
+        let outcome = self.call_setattr(caller, inode.handle, new).await;
+        match new.size {
+            Some(size) if outcome.is_ok() => inode.resized(size),
+            _ => inode.changed(),
+        }
+        let asked = inode.changes();
+        match outcome? {
+            Some(attributes) => Ok(inode.learn(attributes, Some(asked), &self.policy)),
             None => self.attributes(caller, inode).await,
         }
     }

@@ -7,9 +7,9 @@
 use crate::attributes::kind;
 use crate::caller::As;
 use crate::calls::{Name, Page};
-use crate::core::{Core, Entry};
+use crate::core::Core;
 use crate::inode::Inode;
-use crate::kernel::{Names, Ttls};
+use crate::kernel::{Entry, Names};
 use crate::listing::Listing;
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use nfs3::{Fattr3, FileHandle, Verifier};
@@ -29,12 +29,6 @@ pub(crate) struct OpenDirectory {
     /// The page that was read last, with the cookie that it follows.
     page: Mutex<Option<(u64, Arc<Page>)>>,
     listing: Mutex<Listing>,
-}
-
-/// A name with what the kernel may keep of it.
-struct Listed {
-    name: Name,
-    entry: Entry,
 }
 
 impl OpenDirectory {
@@ -166,14 +160,18 @@ impl Core {
         from: u64,
         told: &mut Names,
     ) -> Result<(), Errno> {
-        let dot = self.attributes_of_dot(directory);
         // The kernel takes neither for a lookup.
-        let dot = (&dot, Generation(0), Ttls { name: Duration::ZERO, attributes: Duration::ZERO });
+        let dot = Entry {
+            attributes: self.attributes_of_dot(directory),
+            generation: Generation(0),
+            name_ttl: Duration::ZERO,
+            attributes_ttl: Duration::ZERO,
+        };
         let mut from = from;
-        if from == 0 && !told.add_plus(dot, AFTER_DOT, b".") {
+        if from == 0 && !told.add_plus(&dot, AFTER_DOT, b".") {
             return Ok(());
         }
-        if (from == 0 || from == AFTER_DOT) && !told.add_plus(dot, AFTER_DOT_DOT, b"..") {
+        if (from == 0 || from == AFTER_DOT) && !told.add_plus(&dot, AFTER_DOT_DOT, b"..") {
             return Ok(());
         }
         if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
@@ -185,11 +183,10 @@ impl Core {
             let Some(last) = names.last() else { return Ok(()) };
             from = last.cookie;
             let mut any = false;
-            for name in names.into_iter().filter(is_listed) {
-                let Some(listed) = self.look(directory, name).await? else { continue };
-                let Listed { name, entry } = listed;
-                let ttls = Ttls { name: entry.name_ttl, attributes: entry.attributes_ttl };
-                if !told.add_plus((&entry.attributes, entry.generation, ttls), name.cookie, &name.name) {
+            for name in names.iter().filter(|name| is_listed(name)) {
+                let Some((handle, attributes)) = self.whole_name(directory, name).await? else { continue };
+                let (entry, _) = self.entry(&directory.inode, handle, &attributes);
+                if !told.add_plus(&entry, name.cookie, &name.name) {
                     // It did not fit, so the kernel does not know of it.
                     self.inodes.forget(entry.attributes.ino.0, 1);
                     return Ok(());
@@ -203,13 +200,8 @@ impl Core {
         }
     }
 
-    /// What the kernel is told of a name; nothing of one that was removed meanwhile.
-    async fn look(&self, directory: &OpenDirectory, name: Name) -> Result<Option<Listed>, Errno> {
-        let Some((handle, attributes)) = self.whole_name(directory, &name).await? else { return Ok(None) };
-        Ok(Some(Listed { name, entry: self.entry(&directory.inode, handle, &attributes) }))
-    }
-
-    /// A server need not send attributes and handles along: then each name is looked up.
+    /// What a name stands for; nothing where it was removed meanwhile. A server need not send attributes and handles along:
+    /// then each name is looked up.
     async fn whole_name(
         &self,
         directory: &OpenDirectory,

@@ -3,21 +3,20 @@
 //! No request is waited for here: the thread that received it goes on to the next while the server works on it.
 
 use crate::caller::As;
-use crate::core::{Core, Entry};
+use crate::core::Core;
 use crate::directory::OpenDirectory;
-use crate::inode::{Inode, Known};
+use crate::inode::Inode;
 use crate::kernel::{
-    Data, Device, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Ttls, Write, parse,
+    Data, Device, Entry, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Write, parse,
 };
 use crate::names::Lookup;
 use client::Attendant;
 use client::options::DirectoryReads;
-use fuser::{Errno, FileAttr, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig};
+use fuser::{Errno, Filesystem, FopenFlags, InitFlags, KernelConfig};
 use nfs3::Sattr3;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// A reply of at most so many bytes is given by the thread that received them; a longer one would keep it from its
 /// connections for too long.
@@ -76,17 +75,6 @@ pub(crate) struct FileSystem {
     said_no_locks: AtomicBool,
 }
 
-fn give_entry(reply: Reply, entry: &Entry) {
-    let ttls = Ttls { name: entry.name_ttl, attributes: entry.attributes_ttl };
-    reply.entry(&entry.attributes, entry.generation, ttls);
-}
-
-/// Tells the kernel that there is no such name, for a time.
-fn give_nothing(reply: Reply, ttl: Duration, like: FileAttr) {
-    let nothing = FileAttr { ino: INodeNo(0), ..like };
-    reply.entry(&nothing, Generation(0), Ttls { name: ttl, attributes: Duration::ZERO });
-}
-
 impl FileSystem {
     pub(crate) fn new(core: Arc<Core>, device: Arc<Device>) -> Self {
         Self { core, device, said_no_locks: AtomicBool::new(false) }
@@ -129,146 +117,61 @@ impl FileSystem {
     }
 
     fn dispatch(&self, head: &Head, operation: Operation<'_>) {
-        let ino = head.ino;
-        match operation {
-            Operation::Forget { lookups } => return self.core.inodes.forget(ino, lookups),
-            Operation::BatchForget(all) => {
-                return all.iter().for_each(|(ino, lookups)| self.core.inodes.forget(ino, lookups));
-            }
-            _ => {}
-        }
         let reply = Reply::new(&self.device, head.unique);
         match operation {
             Operation::Lookup { name } => self.lookup(head, reply, name),
+            Operation::Forget { lookups } => {
+                reply.not_wanted();
+                self.core.inodes.forget(head.ino, lookups);
+            }
+            Operation::BatchForget(all) => {
+                reply.not_wanted();
+                all.iter().for_each(|(ino, lookups)| self.core.inodes.forget(ino, lookups));
+            }
             Operation::GetAttr { handle } => self.get_attributes(head, reply, handle),
             Operation::SetAttr(new) => self.set_attributes(head, reply, new),
             Operation::ReadLink => self.read_link(head, reply),
-            Operation::MkNod { .. }
-            | Operation::MkDir { .. }
-            | Operation::SymLink { .. }
-            | Operation::Link { .. }
-            | Operation::Unlink { .. }
-            | Operation::RmDir { .. }
-            | Operation::Rename { .. } => self.dispatch_name(head, reply, operation),
-            Operation::Open { flags } => {
-                let (core, caller) = self.acting(head);
-                let work = async move { core.open(caller, core.inode(ino)?, flags).await };
-                self.answer_aside(head, reply, work, |reply, (handle, flags)| reply.opened(handle, flags));
-            }
-            Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
-            Operation::StatFs => self.space(head, reply),
-            Operation::OpenDir => self.open_directory(head, reply),
-            Operation::Destroy => reply.ok(),
-            operation => self.dispatch_open(head, reply, operation),
-        }
-    }
-
-    /// What changes names: the head's object is the directory.
-    fn dispatch_name(&self, head: &Head, reply: Reply, operation: Operation<'_>) {
-        let ino = head.ino;
-        match operation {
-            Operation::MkNod { name, mode, rdev } => {
-                self.make(head, reply, name, move |core, caller, parent, name| async move {
-                    core.mknod(caller, parent, name, mode, rdev).await
-                });
-            }
-            Operation::MkDir { name, mode } => {
-                self.make(head, reply, name, move |core, caller, parent, name| async move {
-                    core.mkdir(caller, parent, name, mode).await
-                });
-            }
-            Operation::SymLink { name, target } => {
-                let target = target.to_vec();
-                self.make(head, reply, name, move |core, caller, parent, name| async move {
-                    core.symlink(caller, parent, name, target).await
-                });
-            }
-            Operation::Link { ino, name } => {
-                self.make(head, reply, name, move |core, caller, parent, name| async move {
-                    let inode = core.inode(ino)?;
-                    core.link(caller, inode, parent, name).await
-                });
-            }
-            Operation::Unlink { name } => {
-                let ((core, caller), name) = (self.acting(head), name.to_vec());
-                let work = async move { core.unlink(caller, core.inode(ino)?, name).await };
-                self.answer(head, reply, work, |reply, ()| reply.ok());
-            }
-            Operation::RmDir { name } => {
-                let ((core, caller), name) = (self.acting(head), name.to_vec());
-                let work = async move { core.rmdir(caller, core.inode(ino)?, name).await };
-                self.answer(head, reply, work, |reply, ()| reply.ok());
-            }
+            Operation::SymLink { name, target } => self.symlink(head, reply, name, target),
+            Operation::MkNod { name, mode, rdev } => self.mknod(head, reply, name, mode, rdev),
+            Operation::MkDir { name, mode } => self.mkdir(head, reply, name, mode),
+            Operation::Unlink { name } => self.unlink(head, reply, name),
+            Operation::RmDir { name } => self.rmdir(head, reply, name),
             // NFS version 3 cannot exchange names, nor leave one that is there alone.
             Operation::Rename { flags, .. } if flags != 0 => reply.error(Errno::EINVAL),
             Operation::Rename { name, new_parent, new_name, .. } => {
-                let ((core, caller), name, new_name) = (self.acting(head), name.to_vec(), new_name.to_vec());
-                let work = async move {
-                    let (from, to) = (core.inode(ino)?, core.inode(new_parent)?);
-                    core.rename(caller, (from, name), (to, new_name)).await
-                };
-                self.answer(head, reply, work, |reply, ()| reply.ok());
+                self.rename(head, reply, name, (new_parent, new_name));
             }
-            _ => reply.error(Errno::ENOSYS),
-        }
-    }
-
-    /// What is asked of something that is open.
-    fn dispatch_open(&self, head: &Head, reply: Reply, operation: Operation<'_>) {
-        match operation {
+            Operation::Link { ino, name } => self.link(head, reply, ino, name),
+            Operation::Open { flags } => self.open(head, reply, flags),
+            Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
             Operation::Read { handle, offset, size } => self.read(head, reply, (handle, offset, size)),
-            Operation::Flush { handle } => {
-                let core = Arc::clone(&self.core);
-                let work = async move { core.flush_and_tell(&*core.files.find(handle)?).await };
-                self.answer(head, reply, work, |reply, ()| reply.ok());
-            }
-            Operation::FSync { handle } => {
-                let core = Arc::clone(&self.core);
-                let work = async move { core.sync_and_tell(&*core.files.find(handle)?).await };
-                self.answer(head, reply, work, |reply, ()| reply.ok());
-            }
-            Operation::Release { handle } => {
-                let core = Arc::clone(&self.core);
-                // Nobody waits for this, and it must be done.
-                self.core.executor.spawn_short(async move {
-                    core.release(handle).await;
-                    reply.ok();
-                });
-            }
-            Operation::ReadDir { handle, offset, size } => {
-                self.list(head, reply, size, move |core, mut names| async move {
-                    core.list(&*core.directories.find(handle)?, offset, &mut names).await?;
-                    Ok(names)
-                });
-            }
+            Operation::StatFs => self.space(head, reply),
+            Operation::Flush { handle } => self.flush(head, reply, handle),
+            Operation::FSync { handle } => self.sync(head, reply, handle),
+            Operation::Release { handle } => self.release(reply, handle),
+            Operation::OpenDir => self.open_directory(head, reply),
+            Operation::ReadDir { handle, offset, size } => self.list(head, reply, (handle, offset, size)),
             Operation::ReadDirPlus { handle, offset, size } => {
-                self.list(head, reply, size, move |core, mut names| async move {
-                    core.list_plus(&*core.directories.find(handle)?, offset, &mut names).await?;
-                    Ok(names)
-                });
+                self.list_plus(head, reply, (handle, offset, size));
             }
             Operation::ReleaseDir { handle } => {
                 self.core.directories.remove(handle);
                 reply.ok();
             }
             // Changes of names are stable when they are answered. RFC 1813 s4.9
-            Operation::FSyncDir => reply.ok(),
-            Operation::GetLk => reply.error(self.no_locks()),
+            Operation::FSyncDir | Operation::Destroy => reply.ok(),
             // What was never locked is unlocked already; the kernel asks for it at every close.
             Operation::SetLk { unlocks: true } => reply.ok(),
-            Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
+            Operation::GetLk | Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
             // There are none on NFS. Programs ask whether a file is a terminal, and the kernel passes each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
+            // FUSE_INTERRUPT among them (`interrupts.rs`). The kernel remembers it for the mount's life.
+            Operation::Other => reply.error(Errno::ENOSYS),
             Operation::Malformed => {
-                tracing::error!(
-                    opcode = head.opcode,
-                    len = head.len,
-                    "a request lacks some of its arguments"
-                );
+                let Head { opcode, len, .. } = head;
+                tracing::error!(opcode, len, "a request lacks some of its arguments");
                 reply.error(Errno::EIO);
             }
-            // FUSE_INTERRUPT among them (`interrupts.rs`). The kernel remembers it for the mount's life.
-            _ => reply.error(Errno::ENOSYS),
         }
     }
 
@@ -338,14 +241,10 @@ impl FileSystem {
 
     fn lookup(&self, head: &Head, reply: Reply, name: &[u8]) {
         let ((core, caller), parent, name) = (self.looking(head), head.ino, name.to_vec());
-        let work = async move {
-            let parent = core.inode(parent)?;
-            let like = core.dummy();
-            Ok((core.lookup(caller, parent, name).await?, like))
-        };
-        self.answer(head, reply, work, |reply, (found, like)| match found {
-            Lookup::Found(entry) => give_entry(reply, &entry),
-            Lookup::Nothing(ttl) => give_nothing(reply, ttl, like),
+        let work = async move { core.lookup(caller, core.inode(parent)?, name).await };
+        self.answer(head, reply, work, |reply, found| match found {
+            Lookup::Found(entry) => reply.entry(&entry),
+            Lookup::Nothing(ttl) => reply.no_entry(ttl),
         });
     }
 
@@ -395,6 +294,32 @@ impl FileSystem {
         self.answer(head, reply, work, |reply, target| reply.data(&target));
     }
 
+    fn symlink(&self, head: &Head, reply: Reply, name: &[u8], target: &[u8]) {
+        let target = target.to_vec();
+        self.make(head, reply, name, move |core, caller, parent, name| async move {
+            core.symlink(caller, parent, name, target).await
+        });
+    }
+
+    fn mknod(&self, head: &Head, reply: Reply, name: &[u8], mode: u32, rdev: u32) {
+        self.make(head, reply, name, move |core, caller, parent, name| async move {
+            core.mknod(caller, parent, name, mode, rdev).await
+        });
+    }
+
+    fn mkdir(&self, head: &Head, reply: Reply, name: &[u8], mode: u32) {
+        self.make(head, reply, name, move |core, caller, parent, name| async move {
+            core.mkdir(caller, parent, name, mode).await
+        });
+    }
+
+    fn link(&self, head: &Head, reply: Reply, ino: u64, name: &[u8]) {
+        self.make(head, reply, name, move |core, caller, parent, name| async move {
+            let inode = core.inode(ino)?;
+            core.link(caller, inode, parent, name).await
+        });
+    }
+
     /// Makes something by a name in the directory that the head names.
     fn make<W>(
         &self,
@@ -410,16 +335,41 @@ impl FileSystem {
             let parent = core.inode(parent)?;
             work(core, caller, parent, name).await
         };
-        self.answer(head, reply, work, |reply, entry| give_entry(reply, &entry));
+        self.answer(head, reply, work, |reply, entry| reply.entry(&entry));
+    }
+
+    fn unlink(&self, head: &Head, reply: Reply, name: &[u8]) {
+        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let work = async move { core.unlink(caller, core.inode(parent)?, name).await };
+        self.answer(head, reply, work, |reply, ()| reply.ok());
+    }
+
+    fn rmdir(&self, head: &Head, reply: Reply, name: &[u8]) {
+        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let work = async move { core.rmdir(caller, core.inode(parent)?, name).await };
+        self.answer(head, reply, work, |reply, ()| reply.ok());
+    }
+
+    fn rename(&self, head: &Head, reply: Reply, name: &[u8], to: (u64, &[u8])) {
+        let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
+        let (new_parent, new_name) = (to.0, to.1.to_vec());
+        let work = async move {
+            let (from, to) = (core.inode(parent)?, core.inode(new_parent)?);
+            core.rename(caller, (from, name), (to, new_name)).await
+        };
+        self.answer(head, reply, work, |reply, ()| reply.ok());
+    }
+
+    fn open(&self, head: &Head, reply: Reply, flags: i32) {
+        let ((core, caller), ino) = (self.acting(head), head.ino);
+        let work = async move { core.open(caller, core.inode(ino)?, flags).await };
+        self.answer_aside(head, reply, work, |reply, (handle, flags)| reply.opened(handle, flags));
     }
 
     fn create(&self, head: &Head, reply: Reply, name: &[u8], mode: u32, flags: i32) {
         let ((core, caller), parent, name) = (self.acting(head), head.ino, name.to_vec());
         let work = async move { core.create(caller, core.inode(parent)?, name, mode, flags).await };
-        self.answer_aside(head, reply, work, |reply, (entry, handle)| {
-            let ttls = Ttls { name: entry.name_ttl, attributes: entry.attributes_ttl };
-            reply.created(&entry.attributes, entry.generation, ttls, handle);
-        });
+        self.answer_aside(head, reply, work, |reply, (entry, handle)| reply.created(&entry, handle));
     }
 
     fn read(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32)) {
@@ -452,6 +402,27 @@ impl FileSystem {
         let (core, data) = (Arc::clone(&self.core), data.into_owned());
         let work = async move { core.write(&file, offset, data, of_mapping).await };
         self.answer(head, reply, work, |reply, count| reply.written(count));
+    }
+
+    fn flush(&self, head: &Head, reply: Reply, handle: u64) {
+        let core = Arc::clone(&self.core);
+        let work = async move { core.flush_and_tell(&*core.files.find(handle)?).await };
+        self.answer(head, reply, work, |reply, ()| reply.ok());
+    }
+
+    fn sync(&self, head: &Head, reply: Reply, handle: u64) {
+        let core = Arc::clone(&self.core);
+        let work = async move { core.sync_and_tell(&*core.files.find(handle)?).await };
+        self.answer(head, reply, work, |reply, ()| reply.ok());
+    }
+
+    fn release(&self, reply: Reply, handle: u64) {
+        let core = Arc::clone(&self.core);
+        // Nobody waits for this, and it must be done.
+        self.core.executor.spawn_short(async move {
+            core.release(handle).await;
+            reply.ok();
+        });
     }
 
     fn space(&self, head: &Head, reply: Reply) {
@@ -488,38 +459,24 @@ impl FileSystem {
     }
 
     /// Gives a portion of a directory. A page of it takes long, so a worker does it.
-    fn list<W>(
-        &self,
-        head: &Head,
-        reply: Reply,
-        size: u32,
-        work: impl FnOnce(Arc<Core>, Names) -> W + Send + 'static,
-    ) where
-        W: Future<Output = Result<Names, Errno>> + Send + 'static,
-    {
-        let work = work(Arc::clone(&self.core), Names::new(size));
+    fn list(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32)) {
+        let core = Arc::clone(&self.core);
+        let work = async move {
+            let mut names = Names::new(size);
+            core.list(&*core.directories.find(handle)?, offset, &mut names).await?;
+            Ok(names)
+        };
         self.answer_aside(head, reply, work, |reply, names| reply.names(&names));
     }
-}
 
-impl Core {
-    /// chmod(2), chown(2), truncate(2), utimes(2). What was written before comes before.
-    pub(crate) async fn set_attributes(
-        self: &Arc<Self>,
-        caller: &As,
-        inode: &Arc<Inode>,
-        new: Sattr3,
-    ) -> Result<Known, Errno> {
-        self.flush(inode).await;
-        let outcome = self.call_setattr(caller, inode.handle, new).await;
-        match new.size {
-            Some(size) if outcome.is_ok() => inode.resized(size),
-            _ => inode.changed(),
-        }
-        let asked = inode.changes();
-        match outcome? {
-            Some(attributes) => Ok(inode.learn(attributes, Some(asked), &self.policy)),
-            None => self.attributes(caller, inode).await,
-        }
+    /// The same with all that is known of each name.
+    fn list_plus(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32)) {
+        let core = Arc::clone(&self.core);
+        let work = async move {
+            let mut names = Names::new(size);
+            core.list_plus(&*core.directories.find(handle)?, offset, &mut names).await?;
+            Ok(names)
+        };
+        self.answer_aside(head, reply, work, |reply, names| reply.names(&names));
     }
 }

@@ -11,5 +11,5 @@ mod reply;
 mod request;
 
 pub(crate) use device::{Data, Device, Received, Receiver};
-pub(crate) use reply::{Names, Reply, Space, Ttls};
+pub(crate) use reply::{Entry, Names, Reply, Space};
 pub(crate) use request::{Head, Operation, SetAttr, Write, parse};

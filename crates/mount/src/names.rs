@@ -5,8 +5,9 @@
 
 use crate::attributes::split_device;
 use crate::caller::As;
-use crate::core::{Core, Entry};
+use crate::core::Core;
 use crate::inode::{Hidden, Inode};
+use crate::kernel::Entry;
 use client::options::LookupCache;
 use fuser::Errno;
 use nfs3::proc::{create::How, mknod::What};
@@ -35,7 +36,9 @@ impl Core {
         name: Vec<u8>,
     ) -> Result<Lookup, Errno> {
         match self.call_lookup(&caller, parent.handle, &name).await {
-            Ok((handle, attributes)) => Ok(Lookup::Found(Box::new(self.entry(&parent, handle, &attributes)))),
+            Ok((handle, attributes)) => {
+                Ok(Lookup::Found(Box::new(self.entry(&parent, handle, &attributes).0)))
+            }
             Err(error) if error == Errno::ENOENT && self.policy.lookup_cache == LookupCache::All => {
                 let ttl = self.name_ttl(&parent);
                 if ttl.is_zero() { Err(error) } else { Ok(Lookup::Nothing(ttl)) }
@@ -63,8 +66,8 @@ impl Core {
         parent.changed();
         match made {
             Ok((handle, attributes)) => {
-                let entry = self.entry(&parent, handle, &attributes);
-                let number = self.hold(caller, Arc::clone(&entry.inode), flags);
+                let (entry, inode) = self.entry(&parent, handle, &attributes);
+                let number = self.hold(caller, inode, flags);
                 Ok((Box::new(entry), number))
             }
             // Somebody else was first, which is fine without O_EXCL.
@@ -74,18 +77,22 @@ impl Core {
                     // The kernel looks it up and opens it as what it is.
                     return Err(Errno::ESTALE);
                 }
-                let entry = self.entry(&parent, handle, &attributes);
-                let opened = self.open(caller.clone(), Arc::clone(&entry.inode), flags).await;
+                let (entry, inode) = self.entry(&parent, handle, &attributes);
+                let opened = self.open(caller.clone(), Arc::clone(&inode), flags).await;
                 let number = match opened {
                     Ok((number, _)) => number,
                     Err(error) => {
-                        self.inodes.forget(entry.inode.ino, 1);
+                        self.inodes.forget(inode.ino, 1);
                         return Err(error);
                     }
                 };
                 if flags & libc::O_TRUNC != 0 {
                     let cut = Sattr3 { size: Some(0), ..Sattr3::default() };
-                    self.set_attributes(&caller, &entry.inode, cut).await?;
+                    if let Err(error) = self.set_attributes(&caller, &inode, cut).await {
+                        self.release(number).await;
+                        self.inodes.forget(inode.ino, 1);
+                        return Err(error);
+                    }
                 }
                 Ok((Box::new(entry), number))
             }
@@ -147,7 +154,7 @@ impl Core {
     ) -> Result<Box<Entry>, Errno> {
         parent.changed();
         let (handle, attributes) = made?;
-        Ok(Box::new(self.entry(parent, handle, &attributes)))
+        Ok(Box::new(self.entry(parent, handle, &attributes).0))
     }
 
     pub(crate) async fn link(
@@ -162,7 +169,7 @@ impl Core {
         inode.changed();
         parent.changed();
         let (handle, attributes) = self.whole(&caller, inode.handle, linked?).await?;
-        Ok(Box::new(self.entry(&parent, handle, &attributes)))
+        Ok(Box::new(self.entry(&parent, handle, &attributes).0))
     }
 
     pub(crate) async fn unlink(&self, caller: As, parent: Arc<Inode>, name: Vec<u8>) -> Result<(), Errno> {

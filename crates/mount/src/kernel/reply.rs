@@ -25,6 +25,8 @@ pub(crate) struct Space {
 const NAME_BYTES_MAX: u32 = 255;
 /// Names in a directory are this far apart, or a multiple of it.
 const NAME_ALIGNMENT: usize = 8;
+/// `struct fuse_entry_out`.
+const ENTRY_BYTES: usize = 128;
 /// Bytes of a reply without data: the longest is that to a file's creation, 144.
 type Body = SmallVec<[u8; 160]>;
 
@@ -54,6 +56,11 @@ impl Reply {
         self.give(None, &[]);
     }
 
+    /// The request is one of those that want no answer.
+    pub(crate) fn not_wanted(mut self) {
+        self.given = true;
+    }
+
     /// What was read, or a link's target.
     pub(crate) fn data(self, data: &[u8]) {
         self.give(None, data);
@@ -65,9 +72,19 @@ impl Reply {
         self.device.send_piped(self.unique, data, pipes);
     }
 
-    /// `struct fuse_entry_out`; an inode of 0 says that there is no such name.
-    pub(crate) fn entry(self, attributes: &FileAttr, generation: Generation, ttls: Ttls) {
-        self.give(None, &entry(attributes, generation, ttls));
+    pub(crate) fn entry(self, entry: &Entry) {
+        self.give(None, &entry.body());
+    }
+
+    /// That there is no such name, which holds for a time: a `struct fuse_entry_out` whose inode is 0.
+    pub(crate) fn no_entry(self, ttl: Duration) {
+        let mut body = Body::new();
+        for number in [0, 0, ttl.as_secs(), 0] {
+            body.extend_from_slice(&number.to_ne_bytes());
+        }
+        body.extend_from_slice(&ttl.subsec_nanos().to_ne_bytes());
+        body.resize(ENTRY_BYTES, 0);
+        self.give(None, &body);
     }
 
     /// `struct fuse_attr_out`.
@@ -86,8 +103,8 @@ impl Reply {
     }
 
     /// `struct fuse_entry_out`, then `struct fuse_open_out`.
-    pub(crate) fn created(self, attributes: &FileAttr, generation: Generation, ttls: Ttls, handle: u64) {
-        let mut body = entry(attributes, generation, ttls);
+    pub(crate) fn created(self, entry: &Entry, handle: u64) {
+        let mut body = entry.body();
         body.extend_from_slice(&opened(handle, FopenFlags::empty()));
         self.give(None, &body);
     }
@@ -130,11 +147,27 @@ impl Drop for Reply {
     }
 }
 
-/// For how long the kernel may believe what it is told.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ttls {
-    pub name: Duration,
-    pub attributes: Duration,
+/// `struct fuse_entry_out`: an object by a name, and for how long the kernel may believe what it is told.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub attributes: FileAttr,
+    pub generation: Generation,
+    pub name_ttl: Duration,
+    pub attributes_ttl: Duration,
+}
+
+impl Entry {
+    fn body(&self) -> Body {
+        let Self { attributes, generation, name_ttl, attributes_ttl } = self;
+        let mut body = Body::new();
+        for number in [attributes.ino.0, generation.0, name_ttl.as_secs(), attributes_ttl.as_secs()] {
+            body.extend_from_slice(&number.to_ne_bytes());
+        }
+        body.extend_from_slice(&name_ttl.subsec_nanos().to_ne_bytes());
+        body.extend_from_slice(&attributes_ttl.subsec_nanos().to_ne_bytes());
+        push_attributes(&mut body, attributes);
+        body
+    }
 }
 
 /// A portion of a directory: names as long as there is room.
@@ -147,7 +180,7 @@ pub(crate) struct Names {
 impl Names {
     /// For a reply of so many bytes at most.
     pub(crate) fn new(room: u32) -> Self {
-        Self { bytes: Vec::new(), room: room as usize }
+        Self { bytes: Vec::with_capacity(room as usize), room: room as usize }
     }
 
     /// Adds a name, behind which a listing goes on at `cookie`; false where there is no room for it.
@@ -158,14 +191,9 @@ impl Names {
 
     /// The same with all that is known of it, which counts as a lookup.
     #[must_use]
-    pub(crate) fn add_plus(
-        &mut self,
-        (attributes, generation, ttls): (&FileAttr, Generation, Ttls),
-        cookie: u64,
-        name: &[u8],
-    ) -> bool {
-        let entry = entry(attributes, generation, ttls);
-        self.push(Some(&entry), attributes.ino.0, cookie, attributes.kind, name)
+    pub(crate) fn add_plus(&mut self, entry: &Entry, cookie: u64, name: &[u8]) -> bool {
+        let FileAttr { ino, kind, .. } = entry.attributes;
+        self.push(Some(&entry.body()), ino.0, cookie, kind, name)
     }
 
     /// `struct fuse_dirent`, behind a `struct fuse_entry_out` in `struct fuse_direntplus`.
@@ -185,17 +213,6 @@ impl Names {
         self.bytes.resize(start + len, 0);
         true
     }
-}
-
-fn entry(attributes: &FileAttr, generation: Generation, ttls: Ttls) -> Body {
-    let mut body = Body::new();
-    for number in [attributes.ino.0, generation.0, ttls.name.as_secs(), ttls.attributes.as_secs()] {
-        body.extend_from_slice(&number.to_ne_bytes());
-    }
-    body.extend_from_slice(&ttls.name.subsec_nanos().to_ne_bytes());
-    body.extend_from_slice(&ttls.attributes.subsec_nanos().to_ne_bytes());
-    push_attributes(&mut body, attributes);
-    body
 }
 
 fn opened(handle: u64, flags: FopenFlags) -> Body {
@@ -266,7 +283,16 @@ mod tests {
         }
     }
 
-    const TTLS: Ttls = Ttls { name: Duration::new(3, 30), attributes: Duration::new(4, 40) };
+    const TTL: Duration = Duration::new(4, 40);
+
+    fn entry() -> Entry {
+        Entry {
+            attributes: attributes(),
+            generation: Generation(1),
+            name_ttl: Duration::new(3, 30),
+            attributes_ttl: TTL,
+        }
+    }
 
     /// What the kernel would have been told: error and body, of the request 77.
     fn told(give: impl FnOnce(Reply)) -> (i32, Vec<u8>) {
@@ -285,10 +311,11 @@ mod tests {
     #[test]
     fn replies_are_as_long_as_the_kernel_has_them() {
         let lengths = [
-            (told(|reply| reply.entry(&attributes(), Generation(1), TTLS)), 128),
-            (told(|reply| reply.attributes(&attributes(), TTLS.attributes)), 104),
+            (told(|reply| reply.entry(&entry())), 128),
+            (told(|reply| reply.no_entry(TTL)), 128),
+            (told(|reply| reply.attributes(&attributes(), TTL)), 104),
             (told(|reply| reply.opened(7, FopenFlags::FOPEN_KEEP_CACHE)), 16),
-            (told(|reply| reply.created(&attributes(), Generation(1), TTLS, 7)), 144),
+            (told(|reply| reply.created(&entry(), 7)), 144),
             (told(|reply| reply.written(4096)), 8),
             (told(Reply::ok), 0),
         ];
@@ -310,12 +337,21 @@ mod tests {
 
     #[test]
     fn attributes_lie_where_the_kernel_looks() {
-        let (_, body) = told(|reply| reply.attributes(&attributes(), TTLS.attributes));
+        let (_, body) = told(|reply| reply.attributes(&attributes(), TTL));
         assert_eq!((&body[0..8], &body[8..12]), (&4_u64.to_ne_bytes()[..], &40_u32.to_ne_bytes()[..]));
         // Inode and size; the time of access; mode.
         assert_eq!(body[16..32], [9_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat());
         assert_eq!((&body[40..48], &body[64..68]), (&1_u64.to_ne_bytes()[..], &2_u32.to_ne_bytes()[..]));
         assert_eq!(body[76..80], (libc::S_IFREG | 0o640).to_ne_bytes());
+    }
+
+    #[test]
+    fn that_there_is_no_name_holds_for_a_time() {
+        let (_, some) = told(|reply| reply.entry(&Entry { name_ttl: TTL, ..entry() }));
+        let (_, none) = told(|reply| reply.no_entry(TTL));
+        assert_eq!(none[..8], [0; 8]);
+        assert_eq!((&none[16..24], &none[32..36]), (&some[16..24], &some[32..36]));
+        assert_eq!(none[16..24], 4_u64.to_ne_bytes());
     }
 
     #[test]
@@ -333,7 +369,7 @@ mod tests {
         assert_eq!(names.bytes.len(), 64);
         assert_eq!(names.bytes[32 + 16..32 + 24], [8_u32.to_ne_bytes(), 8_u32.to_ne_bytes()].concat());
         let mut plus = Names::new(160);
-        assert!(plus.add_plus((&attributes(), Generation(0), TTLS), 10, b"a name"));
+        assert!(plus.add_plus(&entry(), 10, b"a name"));
         assert_eq!(plus.bytes.len(), 160);
     }
 }
