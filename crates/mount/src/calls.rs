@@ -4,8 +4,8 @@ use crate::buffers::Buffer;
 use crate::caller::As;
 use crate::core::Core;
 use crate::errno;
-use crate::read_ahead::Bytes;
-use client::{Answer, FileRef, Op, Pipe};
+use crate::reads::Bytes;
+use client::{Answer, Done, FileRef, Op, Pipe};
 use fuser::Errno;
 use nfs3::proc::{access, create, fsstat, getattr, link, lookup, mkdir, mknod, readdir, readdirplus};
 use nfs3::proc::{readlink, remove, rename, rmdir, setattr, symlink};
@@ -326,14 +326,9 @@ impl Core {
         } else {
             self.mount.submit_as(op, caller).await
         };
-        let mut buffer = self.buffers.own(done.buffer);
-        match done.result {
-            Ok(Answer::Read { count, eof }) => {
-                buffer.truncate(count as usize);
-                Ok((buffer, eof))
-            }
-            Ok(Answer::Piped { .. } | Answer::Results(_) | Answer::Written) => Err(Errno::EIO),
-            Err(error) => Err(errno::of_error(&error)),
+        match self.answer_of_read(done)? {
+            (Bytes::Own(buffer), eof) => Ok((buffer, eof)),
+            (Bytes::Part(..) | Bytes::Piped(_), _) => Err(Errno::EIO),
         }
     }
 
@@ -346,11 +341,14 @@ impl Core {
         pipe: Pipe,
     ) -> Result<(Bytes, bool), Errno> {
         let op = Op::ReadToPipe { file, offset, len, pipe };
-        let done = self.mount.submit_as(op, caller.clone()).await;
+        self.answer_of_read(self.mount.submit_as(op, caller.clone()).await)
+    }
+
+    fn answer_of_read(&self, done: Done) -> Result<(Bytes, bool), Errno> {
+        let mut buffer = self.buffers.own(done.buffer);
         match done.result {
             Ok(Answer::Piped { pipe, eof }) => Ok((Bytes::Piped(pipe), eof)),
             Ok(Answer::Read { count, eof }) => {
-                let mut buffer = self.buffers.own(done.buffer);
                 buffer.truncate(count as usize);
                 Ok((Bytes::Own(buffer), eof))
             }

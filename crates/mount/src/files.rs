@@ -3,7 +3,7 @@
 use crate::caller::As;
 use crate::core::Core;
 use crate::inode::{Inode, Told, version};
-use crate::read_ahead::{Ahead, Bytes};
+use crate::read_ahead::Ahead;
 use client::FileRef;
 use fuser::{Errno, FopenFlags};
 use nfs3::proc::access;
@@ -100,27 +100,6 @@ impl Core {
                 tracing::warn!(name, errno = error.code(), "a file that was removed while open is left");
             }
         }
-    }
-
-    /// read(2). What was written here and is not on the server yet goes there first.
-    pub(crate) async fn read(
-        self: &Arc<Self>,
-        file: &Arc<OpenFile>,
-        offset: u64,
-        len: usize,
-    ) -> Result<Bytes, Errno> {
-        let range = offset..offset.saturating_add(len as u64);
-        if file.inode.lock().dirty.overlaps(&range) {
-            self.flush(&file.inode).await;
-        }
-        let bytes = self.read_on(file, offset, len).await?;
-        let end = offset + bytes.len() as u64;
-        if end >= range.end.min(file.inode.lock().known_end()) {
-            return Ok(bytes);
-        }
-        // Short, but data further on make it a hole; or the file was cut elsewhere, which the server knows.
-        self.flush(&file.inode).await;
-        Ok(Bytes::Own(self.read_now(file, offset, len).await?))
     }
 
     /// The kernel asks for the attributes again when they are wanted next.

@@ -28,6 +28,7 @@ mod names;
 mod pipes;
 mod policy;
 mod read_ahead;
+mod reads;
 mod session;
 mod write_back;
 

@@ -1,4 +1,4 @@
-//! Reading: from what was read ahead of a program that reads on and on, or from the server.
+//! Reading ahead of a program that reads on and on.
 //!
 //! The kernel reads ahead 128 KiB by default, which is nothing for a network. So each open file asks for whole READs
 //! beyond what was read, more and more of them as long as the program goes on. What was read ahead is given out only
@@ -7,9 +7,7 @@
 use crate::buffers::Buffer;
 use crate::core::Core;
 use crate::files::OpenFile;
-use crate::kernel::Reply;
-use crate::pipes::Pipes;
-use client::Pipe;
+use crate::reads::Bytes;
 use fuser::Errno;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -25,9 +23,6 @@ const WINDOW_MIN: usize = 512 << 10;
 const SLACK: u64 = 256 << 10;
 /// What was read is given out for this long: the least time for which attributes are believed by default.
 const AGE_MAX: Duration = Duration::from_secs(3);
-
-/// A shorter read costs less by way of memory: a pipe takes four system calls more.
-const PIPED_BYTES_MIN: usize = 128 << 10;
 
 /// What one open file has asked for in advance.
 #[derive(Debug, Default)]
@@ -75,34 +70,6 @@ impl Piece {
             }
         })
         .await
-    }
-}
-
-/// Bytes for a reader, without a copy where that can be.
-#[derive(Debug)]
-pub(crate) enum Bytes {
-    Own(Buffer),
-    Part(Arc<Buffer>, usize, usize),
-    /// They never came to our memory.
-    Piped(Pipe),
-}
-
-impl Bytes {
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Own(bytes) => bytes.len(),
-            Self::Part(_, from, to) => to - from,
-            Self::Piped(pipe) => pipe.len(),
-        }
-    }
-
-    /// Replies with them.
-    pub(crate) fn give(self, reply: Reply, pipes: &Pipes) {
-        match self {
-            Self::Own(bytes) => reply.data(&bytes),
-            Self::Part(bytes, from, to) => reply.data(bytes.get(from..to).unwrap_or_default()),
-            Self::Piped(pipe) => reply.piped(pipe, pipes),
-        }
     }
 }
 
@@ -163,19 +130,13 @@ impl Ahead {
 }
 
 impl Core {
-    /// Reads from what was read ahead, or from the server; short only at the end of the file.
-    pub(crate) async fn read_on(
+    /// Gives what was read ahead of a program, and reads further ahead; nothing where it is not at hand.
+    pub(crate) async fn read_what_is_ahead(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
         offset: u64,
         len: usize,
-    ) -> Result<Bytes, Errno> {
-        if file.is_direct || !self.policy.reads_ahead() {
-            return match self.read_piped(file, offset, len).await {
-                Some(outcome) => outcome,
-                None => Ok(Bytes::Own(self.read_now(file, offset, len).await?)),
-            };
-        }
+    ) -> Option<Result<Bytes, Errno>> {
         let version = file.inode.version.load(Ordering::Acquire);
         let file_end = file.inode.lock().known_end();
         let (asked, covering) = {
@@ -185,23 +146,24 @@ impl Core {
         for piece in asked {
             self.fill(file, piece);
         }
-        let Some(pieces) = covering else {
-            return Ok(Bytes::Own(self.read_now(file, offset, len).await?));
-        };
+        let pieces = covering?;
         let mut all = Vec::new();
         for piece in &pieces {
-            let data = piece.data().await?;
+            let data = match piece.data().await {
+                Ok(data) => data,
+                Err(error) => return Some(Err(error)),
+            };
             let from = (offset + all.len() as u64).saturating_sub(piece.offset) as usize;
             let to = (from + len - all.len()).min(data.len());
             if pieces.len() == 1 {
-                return Ok(Bytes::Part(data, from.min(to), to));
+                return Some(Ok(Bytes::Part(data, from.min(to), to)));
             }
             all.extend_from_slice(data.get(from..to).unwrap_or_default());
             if data.len() < piece.len {
                 break;
             }
         }
-        Ok(Bytes::Own(self.buffers.own(all)))
+        Some(Ok(Bytes::Own(self.buffers.own(all))))
     }
 
     fn fill(self: &Arc<Self>, file: &Arc<OpenFile>, piece: Arc<Piece>) {
@@ -214,48 +176,6 @@ impl Core {
             drop(state);
             waiting.into_iter().for_each(Waker::wake);
         });
-    }
-
-    /// Reads from the server; short only at the end of the file.
-    pub(crate) async fn read_now(&self, file: &OpenFile, offset: u64, len: usize) -> Result<Buffer, Errno> {
-        let mut all = self.buffers.own(Vec::new());
-        loop {
-            let at = offset + all.len() as u64;
-            let wanted = (len - all.len()).min(self.sizes.0);
-            let (bytes, eof) = self.call_read(&file.caller, file.file, at, wanted).await?;
-            let ended = eof || bytes.is_empty();
-            if all.is_empty() {
-                all = bytes;
-            } else {
-                all.extend_from_slice(&bytes);
-            }
-            if ended || all.len() >= len {
-                return Ok(all);
-            }
-        }
-    }
-
-    /// The same without a copy, for a long read of which nothing is kept; nothing where that cannot be.
-    async fn read_piped(&self, file: &OpenFile, offset: u64, len: usize) -> Option<Result<Bytes, Errno>> {
-        if !(PIPED_BYTES_MIN..=self.sizes.0).contains(&len) || self.mount.uses_rdma() {
-            return None;
-        }
-        let pipe = self.pipes.take_for_read()?;
-        let outcome = self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await;
-        match outcome {
-            Ok((Bytes::Own(bytes), _)) if bytes.len() == len => {
-                // It did not fit.
-                self.pipes.rest();
-                Some(Ok(Bytes::Own(bytes)))
-            }
-            Ok((bytes, eof)) if eof || bytes.len() == len => Some(Ok(bytes)),
-            Ok(_) => {
-                // A server may give less than it is asked for: then all is read once more, by way of memory.
-                self.pipes.rest();
-                None
-            }
-            Err(error) => Some(Err(error)),
-        }
     }
 }
 

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Room that is asked for, and what there must be: 1,024 pieces and 256, as many as it has pages. The first fits 1 MiB even in segments of an
-/// Ethernet frame each, and wants CAP_SYS_RESOURCE; the second is what anybody may have by default. pipe(7)
+/// Room that is asked for, and what there must be: 1,024 pieces and 256, as many as it has pages. The first fits 1 MiB
+/// even in segments of an Ethernet frame each, and wants CAP_SYS_RESOURCE; the second is what anybody may have by
+/// default. pipe(7)
 const ROOM_BYTES: [usize; 2] = [4 << 20, 1 << 20];
 
 /// See the module's documentation.
