@@ -16,6 +16,8 @@ use suites::{SUITES, Suite, Tier};
 
 /// Between two looks at whether a suite has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A test program that is asked to end has so long to say what it was at.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Which suites, and whether packages may be installed.
 #[derive(Debug, clap::Args)]
@@ -163,8 +165,8 @@ fn run_suite(suite: &Suite) -> Result<Outcome> {
     })
 }
 
-/// Waits so long at most; then ends the child with all its descendants. They stay in our process group, so
-/// that an interrupt from the terminal reaches all.
+/// Waits so long at most; then ends the child with all its descendants, once the test program has said what it was at.
+/// They stay in our process group, so that an interrupt from the terminal reaches all.
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     while start.elapsed() < limit {
@@ -173,6 +175,14 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
         }
         std::thread::sleep(LOOK_EVERY);
     }
+    let family = machine::family(child.id());
+    machine::ask_children_to_end(child.id());
+    let asked = Instant::now();
+    while asked.elapsed() < LAST_WORDS && child.try_wait()?.is_none() {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    // Some may have lost their parent meanwhile.
+    machine::kill(&family);
     machine::kill_family(child.id());
     child.wait()?;
     Ok(None)
@@ -238,5 +248,20 @@ mod tests {
         let ended = wait(&mut child, Duration::from_millis(200)).expect("it can be waited for");
         assert!(ended.is_none());
         assert!(machine::family(child.id()).is_empty());
+    }
+
+    #[test]
+    fn a_test_program_whose_time_is_over_has_the_last_word() {
+        let place = std::env::temp_dir().join(format!("trunkline-last-word-{}", std::process::id()));
+        let program = "trap 'echo hung > \"$0\"; exit 1' TERM; sleep 1000 & wait";
+        // Not `exec`ed, as cargo is not replaced by the test program.
+        let script = "sh -c \"$1\" \"$0\"; exit 1";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(&place).arg(program);
+        let mut child = command.spawn().expect("there is a shell");
+        wait(&mut child, Duration::from_secs(1)).expect("it can be waited for");
+        let said = std::fs::read_to_string(&place).expect("it has said something");
+        std::fs::remove_file(&place).expect("it is there");
+        assert_eq!(said, "hung\n");
     }
 }

@@ -11,6 +11,7 @@ mod deadline;
 mod ports;
 mod process;
 mod program;
+mod witness;
 
 pub use counters::{open_fds, open_fds_of, resident_bytes_of, threads_of};
 pub use cpu::stay_on_one_cpu;

@@ -6,6 +6,7 @@
 //! and a test's thread ends with the test, so one thread that lives as long as the program spawns for all.
 
 use crate::program::find_program;
+use crate::witness;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -38,7 +39,7 @@ struct Output {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     output: Mutex<Output>,
     changed: Condvar,
 }
@@ -46,6 +47,10 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Output> {
         self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn all_output(&self) -> String {
+        text(&self.lock(), None)
     }
 }
 
@@ -75,6 +80,7 @@ impl Process {
             Err(error) => panic!("cannot start {name}: {error}"),
         };
         let shared = Arc::new(Shared::default());
+        witness::started(&name, child.id(), Arc::downgrade(&shared));
         if let Some(out) = child.stdout.take() {
             collect(&shared, Stream::Out, out);
         }
@@ -128,7 +134,7 @@ impl Process {
     /// Everything printed so far, both streams, in the order it was read.
     #[must_use]
     pub fn all_output(&self) -> String {
-        text(&self.shared.lock(), None)
+        self.shared.all_output()
     }
 
     /// Sends a signal to the child alone.

@@ -42,15 +42,28 @@ pub(super) fn is_root() -> bool {
 pub(super) fn kill_family(pid: u32) {
     loop {
         let descendants = family(pid);
-        for member in descendants.iter().copied().chain([pid]) {
-            // An error means that it has ended meanwhile.
-            let _ =
-                i32::try_from(member).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, Signal::KILL));
-        }
+        kill(&descendants);
+        kill(&[pid]);
         if descendants.is_empty() {
             return;
         }
     }
+}
+
+/// Kills them, as far as they are still there.
+pub(super) fn kill(all: &[u32]) {
+    all.iter().for_each(|pid| signal(*pid, Signal::KILL));
+}
+
+/// Sends SIGTERM to those that a process has started itself.
+pub(super) fn ask_children_to_end(pid: u32) {
+    let children = family(pid).into_iter().filter(|child| parent_of(*child) == Some(pid));
+    children.for_each(|child| signal(child, Signal::TERM));
+}
+
+fn signal(pid: u32, signal: Signal) {
+    // An error means that it has ended meanwhile.
+    let _ = i32::try_from(pid).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, signal));
 }
 
 /// The living descendants of a process.

@@ -103,6 +103,15 @@ impl Ganesha {
     }
 }
 
+impl Drop for Ganesha {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let state = if self.daemon.is_running() { "is running" } else { "has ended" };
+            eprintln!("nfs-ganesha {state}; its log:\n{}", self.log());
+        }
+    }
+}
+
 fn configuration(place: &TempDir, port: u16, mount_port: u16) -> String {
     let export = place.path().join("export");
     let (export, plugins) = (export.display(), plugins());
