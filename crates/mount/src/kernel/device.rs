@@ -288,23 +288,33 @@ mod tests {
         }
     }
 
-    /// A reply out of a pipe, as the kernel would have it: its head, and whether the data are right.
-    fn piped(mut data: Pipe, expected: &[u8]) {
+    /// Replies with as much of `data` as a pipe holds, as the kernel would have it; gives the pipes that are left.
+    fn reply_piped(data: &[u8]) -> Pipes {
         use std::io::Read as _;
         let (mut kernel, ours) = UnixStream::pair().unwrap();
         let device = Device::of(ours.into());
-        data.put(expected).unwrap();
-        let pipes = Pipes::default();
-        let sending = std::thread::spawn(move || device.send_piped(77, data, &pipes));
+        let mut pipe = Pipe::new().unwrap();
+        let held = if data.is_empty() { 0 } else { pipe.put(data).unwrap() };
+        let sending = std::thread::spawn(move || {
+            let pipes = Pipes::default();
+            device.send_piped(77, pipe, &pipes);
+            pipes
+        });
         let mut all = Vec::new();
         kernel.read_to_end(&mut all).unwrap();
-        sending.join().unwrap();
-        assert!(all[..] == [&head(77, 0, expected.len())[..], expected].concat());
+        assert!(all[..] == [&head(77, 0, held)[..], &data[..held]].concat());
+        sending.join().unwrap()
     }
 
     #[test]
     fn a_reply_out_of_a_pipe_is_its_head_and_all_that_was_in_it() {
-        piped(Pipe::new().unwrap(), &[5; 100_000]);
-        piped(Pipe::new().unwrap(), &[]);
+        assert!(reply_piped(&[5; 100_000]).take_for_read().is_some());
+        assert!(reply_piped(&[]).take_for_read().is_some());
+    }
+
+    #[test]
+    fn a_reply_for_which_no_pipe_has_room_goes_by_memory_and_pipes_rest() {
+        let data: Vec<u8> = (0..8_u32 << 18).flat_map(u32::to_ne_bytes).collect();
+        assert!(reply_piped(&data).take_for_read().is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! docs/SEMANTICS.md, promise by promise.
 
-use crate::rig::{Server, mounted, shell, text, try_shell};
+use crate::rig::{Mounted, Server, mounted, shell, text, try_shell};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -89,12 +89,21 @@ fn direct_reads_and_writes_pass_the_caches_and_agree_with_others() {
     assert!(seen == pattern(8192, 9));
 }
 
+/// How many pipes its process has.
+fn pipes_of(mount: &Mounted) -> usize {
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", mount.process.id())).unwrap().flatten();
+    let links = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    let pipes = links.filter(|link| link.to_string_lossy().starts_with("pipe:"));
+    pipes.collect::<std::collections::HashSet<_>>().len()
+}
+
 #[test]
 fn long_direct_reads_have_what_was_written_and_end_with_the_file() {
     let (_server, mount) = mounted();
     let (data, tail) = (pattern(3 * MIB, 1), pattern(5000, 2));
     fs::write(mount.path("f"), [&data[..], &tail].concat()).unwrap();
     let file = flags(OFlags::DIRECT).open(mount.path("f")).unwrap();
+    let pipes_before = pipes_of(&mount);
     for (at, len) in [(0, MIB), (MIB, 2 * MIB), (4096, 300 << 10), (0, 128 << 10), (512, 700_001)] {
         let mut seen = vec![0; len];
         file.read_exact_at(&mut seen, at as u64).unwrap();
@@ -105,6 +114,8 @@ fn long_direct_reads_have_what_was_written_and_end_with_the_file() {
     assert!(seen[..tail.len()] == tail);
     assert_eq!(file.read_at(&mut seen, 2 * MIB as u64 + 5000).unwrap(), MIB);
     assert_eq!(file.read_at(&mut seen, 4 * MIB as u64).unwrap(), 0);
+    // They came by one pipe, and their replies went by another.
+    assert!(pipes_of(&mount) >= pipes_before + 2, "{pipes_before} and {}", pipes_of(&mount));
     // Data that are not on the server yet go there first; a hole reads as zeros.
     file.set_len(5 * MIB as u64).unwrap();
     flags(OFlags::empty()).open(mount.path("f")).unwrap().write_all_at(&pattern(MIB, 3), 100).unwrap();
