@@ -3,11 +3,16 @@
 //! The kernel reads ahead 128 KiB by default, which is nothing for a network. So each open file asks for whole READs
 //! beyond what was read, more and more of them as long as the program goes on. What was read ahead is given out only
 //! if the file was not changed from here since, and not long after it was read.
+//!
+//! A kernel that reads ahead so far itself asks for whole READs, each once. Then each waits in the pipe by which it came and
+//! goes on from there, through no memory of ours.
 
-use crate::buffers::Buffer;
+use crate::buffers::{Buffer, Buffers};
 use crate::core::Core;
 use crate::files::OpenFile;
+use crate::pipes::Pipes;
 use crate::reads::Bytes;
+use client::Pipe;
 use fuser::Errno;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -40,13 +45,48 @@ pub(crate) struct Piece {
     len: usize,
     version: u64,
     at: Instant,
+    /// The kernel asks for such pieces as a whole: what comes need not pass through memory.
+    is_as_asked: bool,
     state: Mutex<PieceState>,
 }
 
 #[derive(Debug, Default)]
 struct PieceState {
-    outcome: Option<Result<Arc<Buffer>, Errno>>,
+    outcome: Option<Result<Content, Errno>>,
     waiting: Vec<Waker>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Memory(Arc<Buffer>),
+    Pipe(Pipe),
+    /// It came by a pipe, and was given out with it.
+    Gone,
+}
+
+impl Content {
+    /// What is in a pipe, in memory.
+    fn out_of(mut pipe: Pipe, buffers: &Arc<Buffers>, pipes: &Pipes) -> Self {
+        let mut bytes = buffers.own(buffers.take(pipe.len()));
+        let read = pipe.read(&mut bytes);
+        pipes.give_back(pipe);
+        if read == Ok(bytes.len()) {
+            Self::Memory(Arc::new(bytes))
+        } else {
+            tracing::error!(?read, "what was read ahead is lost in its pipe; it is read again");
+            Self::Gone
+        }
+    }
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Self {
+        match bytes {
+            Bytes::Own(buffer) => Self::Memory(Arc::new(buffer)),
+            Bytes::Part(buffer, ..) => Self::Memory(buffer),
+            Bytes::Piped(pipe) => Self::Pipe(pipe),
+        }
+    }
 }
 
 impl Piece {
@@ -58,18 +98,47 @@ impl Piece {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn data(&self) -> Result<Arc<Buffer>, Errno> {
+    /// Waits until it is there.
+    async fn arrival(&self) {
         std::future::poll_fn(|context| {
             let mut state = self.lock();
-            match &state.outcome {
-                Some(outcome) => Poll::Ready(outcome.clone()),
-                None => {
-                    state.waiting.push(context.waker().clone());
-                    Poll::Pending
-                }
+            if state.outcome.is_some() {
+                return Poll::Ready(());
             }
+            state.waiting.push(context.waker().clone());
+            Poll::Pending
         })
-        .await
+        .await;
+    }
+
+    /// All of it out of the pipe that it came by; nothing where it is in memory, or was given out before.
+    fn take_pipe(&self) -> Option<Pipe> {
+        let mut state = self.lock();
+        let Some(Ok(content)) = &mut state.outcome else { return None };
+        match std::mem::replace(content, Content::Gone) {
+            Content::Pipe(pipe) => Some(pipe),
+            other => {
+                *content = other;
+                None
+            }
+        }
+    }
+
+    /// All of it in memory, for parts of it; nothing where it was given out before.
+    fn in_memory(&self, buffers: &Arc<Buffers>, pipes: &Pipes) -> Option<Result<Arc<Buffer>, Errno>> {
+        let mut state = self.lock();
+        let content = match state.outcome.as_mut()? {
+            Ok(content) => content,
+            Err(error) => return Some(Err(*error)),
+        };
+        *content = match std::mem::replace(content, Content::Gone) {
+            Content::Pipe(pipe) => Content::out_of(pipe, buffers, pipes),
+            other => other,
+        };
+        match content {
+            Content::Memory(buffer) => Some(Ok(Arc::clone(buffer))),
+            Content::Pipe(_) | Content::Gone => None,
+        }
     }
 }
 
@@ -93,6 +162,7 @@ impl Ahead {
             self.pieces.clear();
         }
         self.pieces.retain(|piece| piece.version == version && piece.at.elapsed() < AGE_MAX);
+        let is_as_asked = len == piece_max && offset.is_multiple_of(piece_max as u64);
         let mut asked = Vec::new();
         if self.streak >= STREAK_MIN {
             let until = (self.next + self.window as u64).min(file_end);
@@ -101,8 +171,8 @@ impl Ahead {
                 // READs begin at multiples of their size, as far as that is possible.
                 let boundary = (from / piece_max as u64 + 1) * piece_max as u64;
                 let len = (boundary - from) as usize;
-                let state = Mutex::default();
-                let piece = Arc::new(Piece { offset: from, len, version, at: Instant::now(), state });
+                let (at, state) = (Instant::now(), Mutex::default());
+                let piece = Arc::new(Piece { offset: from, len, version, at, is_as_asked, state });
                 self.pieces.push_back(Arc::clone(&piece));
                 asked.push(piece);
                 from = boundary;
@@ -147,9 +217,18 @@ impl Core {
             self.fill(file, piece);
         }
         let pieces = covering?;
+        for piece in &pieces {
+            piece.arrival().await;
+        }
+        if let [piece] = &pieces[..]
+            && (piece.offset, piece.len) == (offset, len)
+            && let Some(pipe) = piece.take_pipe()
+        {
+            return Some(Ok(Bytes::Piped(pipe)));
+        }
         let mut all = Vec::new();
         for piece in &pieces {
-            let data = match piece.data().await {
+            let data = match piece.in_memory(&self.buffers, &self.pipes)? {
                 Ok(data) => data,
                 Err(error) => return Some(Err(error)),
             };
@@ -169,9 +248,17 @@ impl Core {
     fn fill(self: &Arc<Self>, file: &Arc<OpenFile>, piece: Arc<Piece>) {
         let (core, file) = (Arc::clone(self), Arc::clone(file));
         self.executor.spawn_short(async move {
-            let outcome = core.read_now(&file, piece.offset, piece.len).await.map(Arc::new);
+            let outcome = if piece.is_as_asked && Pipe::are_plenty() {
+                core.read_piped(&file, piece.offset, piece.len).await
+            } else {
+                None
+            };
+            let outcome = match outcome {
+                Some(outcome) => outcome,
+                None => core.read_now(&file, piece.offset, piece.len).await.map(Bytes::Own),
+            };
             let mut state = piece.lock();
-            state.outcome = Some(outcome);
+            state.outcome = Some(outcome.map(Content::from));
             let waiting = std::mem::take(&mut state.waiting);
             drop(state);
             waiting.into_iter().for_each(Waker::wake);
@@ -182,6 +269,49 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A piece that came by a pipe.
+    fn piped(data: &[u8]) -> Piece {
+        let mut pipe = Pipe::new().unwrap();
+        pipe.put(data).unwrap();
+        let state = PieceState { outcome: Some(Ok(Content::Pipe(pipe))), ..PieceState::default() };
+        Piece {
+            offset: 0,
+            len: data.len(),
+            version: 0,
+            at: Instant::now(),
+            is_as_asked: true,
+            state: state.into(),
+        }
+    }
+
+    #[test]
+    fn what_came_by_a_pipe_is_given_out_once() {
+        let piece = piped(b"data");
+        assert_eq!(piece.take_pipe().unwrap().len(), 4);
+        assert!(piece.take_pipe().is_none());
+        assert!(piece.in_memory(&Arc::default(), &Pipes::default()).is_none());
+    }
+
+    #[test]
+    fn what_came_by_a_pipe_is_in_memory_once_a_part_of_it_is_wanted() {
+        let (piece, pipes) = (piped(b"data"), Pipes::default());
+        for _ in 0..2 {
+            let data = piece.in_memory(&Arc::default(), &pipes).unwrap().unwrap();
+            assert_eq!(**data, b"data");
+        }
+        assert!(piece.take_pipe().is_none());
+    }
+
+    #[test]
+    fn pieces_stay_in_pipes_only_while_the_kernel_asks_for_whole_ones() {
+        let mut ahead = Ahead::default();
+        let mut ask = |offset, len| ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END).0;
+        let whole: Vec<_> = (0..5).flat_map(|at| ask(at * MIB, 1 << 20)).collect();
+        assert!(!whole.is_empty() && whole.iter().all(|piece| piece.is_as_asked));
+        let parts: Vec<_> = (40..50).flat_map(|at| ask(at * MIB / 8, 128 << 10)).collect();
+        assert!(!parts.is_empty() && parts.iter().all(|piece| !piece.is_as_asked));
+    }
 
     const MIB: u64 = 1 << 20;
     const END: u64 = 64 * MIB;

@@ -100,7 +100,12 @@ impl Core {
     }
 
     /// The same without a copy, for a long read of which nothing is kept; nothing where that cannot be.
-    async fn read_piped(&self, file: &OpenFile, offset: u64, len: usize) -> Option<Result<Bytes, Errno>> {
+    pub(crate) async fn read_piped(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+    ) -> Option<Result<Bytes, Errno>> {
         if !(PIPED_BYTES_MIN..=self.sizes.0).contains(&len) || self.mount.uses_rdma() {
             return None;
         }

@@ -64,6 +64,12 @@ impl Pipe {
         Ok(Self { from, into, held: 0, _one: one })
     }
 
+    /// Whether more than half of those that this process may have are left: enough to put some by for later.
+    #[must_use]
+    pub fn are_plenty() -> bool {
+        PIPES.load(Ordering::Relaxed) < PIPES_MAX / 2
+    }
+
     /// Bytes in it.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -61,6 +61,36 @@ fn names_made_elsewhere_are_seen_without_lookup_cache() {
 }
 
 #[test]
+fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
+    let (_server, mount) = mounted();
+    let data = pattern(24 * MIB + 5000, 1);
+    fs::write(mount.path("f"), &data).unwrap();
+    let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
+    let forget_pages = || rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let read = |at: usize, len: usize| {
+        let mut seen = vec![0; len];
+        file.read_exact_at(&mut seen, at as u64).unwrap();
+        assert!(seen == data[at..at + len], "{len} bytes at {at}");
+    };
+    forget_pages();
+    let pipes_before = pipes_of(&mount);
+    (0..8).for_each(|at| read(at * MIB, MIB));
+    assert!(pipes_of(&mount) > pipes_before + 2, "{pipes_before} and {}", pipes_of(&mount));
+    // The kernel now asks for what is wanted and no more: parts of what waits in pipes, and of what was given out.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    for (at, len) in [(9 * MIB + 4096, 4096), (9 * MIB + 8192, MIB), (8 * MIB, 2 * MIB), (11 * MIB - 1, 2)] {
+        read(at, len);
+        forget_pages();
+        read(at, len);
+    }
+    forget_pages();
+    read(4 * MIB, 8 * MIB);
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential).unwrap();
+    forget_pages();
+    assert!(fs::read(mount.path("f")).unwrap() == data);
+}
+
+#[test]
 fn data_are_where_they_were_written_whatever_the_size() {
     let (_server, mount) = mounted();
     for (at, len) in
