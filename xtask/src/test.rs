@@ -10,6 +10,7 @@ mod suites;
 use crate::error::Result;
 use crate::workspace::{Metadata, cargo};
 use machine::Need;
+use rustix::process::Signal;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use suites::{SUITES, Suite, Tier};
@@ -175,14 +176,12 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    let family = machine::family(child.id());
-    machine::ask_children_to_end(child.id());
-    let asked = Instant::now();
-    while asked.elapsed() < LAST_WORDS && child.try_wait()?.is_none() {
-        std::thread::sleep(LOOK_EVERY);
-    }
-    // Some may have lost their parent meanwhile.
-    machine::kill(&family);
+    // Those that lose their parent meanwhile are in no family any more.
+    let family = machine::Held::all(&machine::family(child.id()));
+    let programs = machine::Held::all(&machine::children(child.id()));
+    programs.signal(Signal::TERM);
+    programs.wait(LAST_WORDS);
+    family.signal(Signal::KILL);
     machine::kill_family(child.id());
     child.wait()?;
     Ok(None)
@@ -252,16 +251,18 @@ mod tests {
 
     #[test]
     fn a_test_program_whose_time_is_over_has_the_last_word() {
-        let place = std::env::temp_dir().join(format!("trunkline-last-word-{}", std::process::id()));
-        let program = "trap 'echo hung > \"$0\"; exit 1' TERM; sleep 1000 & wait";
-        // Not `exec`ed, as cargo is not replaced by the test program.
-        let script = "sh -c \"$1\" \"$0\"; exit 1";
+        let place = tempfile::tempdir().expect("there is room");
+        let (ready, said) = (place.path().join("ready"), place.path().join("said"));
+        let program = "trap 'echo hung > said; exit 1' TERM; echo > ready; sleep 1000 & wait";
+        // The shell stays, as cargo does beside the test program.
         let mut command = Command::new("sh");
-        command.args(["-c", script]).arg(&place).arg(program);
+        command.args(["-c", "sh -c \"$0\"; exit 1", program]).current_dir(place.path());
         let mut child = command.spawn().expect("there is a shell");
-        wait(&mut child, Duration::from_secs(1)).expect("it can be waited for");
-        let said = std::fs::read_to_string(&place).expect("it has said something");
-        std::fs::remove_file(&place).expect("it is there");
-        assert_eq!(said, "hung\n");
+        while !ready.exists() {
+            assert!(child.try_wait().expect("it can be waited for").is_none(), "it has ended");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        wait(&mut child, Duration::ZERO).expect("it can be waited for");
+        assert_eq!(std::fs::read_to_string(said).expect("it has said something"), "hung\n");
     }
 }

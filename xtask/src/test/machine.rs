@@ -1,8 +1,11 @@
 //! What this machine lets us do, and ending what we started.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Something besides packages that a suite needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,28 +45,51 @@ pub(super) fn is_root() -> bool {
 pub(super) fn kill_family(pid: u32) {
     loop {
         let descendants = family(pid);
-        kill(&descendants);
-        kill(&[pid]);
+        for member in descendants.iter().copied().chain([pid]) {
+            // An error means that it has ended meanwhile.
+            let _ = to_pid(member).map(|pid| kill_process(pid, Signal::KILL));
+        }
         if descendants.is_empty() {
             return;
         }
     }
 }
 
-/// Kills them, as far as they are still there.
-pub(super) fn kill(all: &[u32]) {
-    all.iter().for_each(|pid| signal(*pid, Signal::KILL));
+/// Those that a process has started itself.
+pub(super) fn children(pid: u32) -> Vec<u32> {
+    family(pid).into_iter().filter(|child| parent_of(*child) == Some(pid)).collect()
 }
 
-/// Sends SIGTERM to those that a process has started itself.
-pub(super) fn ask_children_to_end(pid: u32) {
-    let children = family(pid).into_iter().filter(|child| parent_of(*child) == Some(pid));
-    children.for_each(|child| signal(child, Signal::TERM));
+/// Processes, and not those that get their numbers when they have ended.
+pub(super) struct Held(Vec<OwnedFd>);
+
+impl Held {
+    /// As many of them as are there.
+    pub(super) fn all(pids: &[u32]) -> Self {
+        let hold = |pid: &u32| pidfd_open(to_pid(*pid)?, PidfdFlags::empty()).ok();
+        Self(pids.iter().filter_map(hold).collect())
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        for process in &self.0 {
+            // An error means that it has ended meanwhile.
+            let _ = pidfd_send_signal(process, signal);
+        }
+    }
+
+    /// Waits until all have ended, so long at most.
+    pub(super) fn wait(&self, limit: Duration) {
+        let start = Instant::now();
+        for process in &self.0 {
+            let left = Timespec::try_from(limit.saturating_sub(start.elapsed())).ok();
+            // In vain as well: they are killed next.
+            let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref());
+        }
+    }
 }
 
-fn signal(pid: u32, signal: Signal) {
-    // An error means that it has ended meanwhile.
-    let _ = i32::try_from(pid).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, signal));
+fn to_pid(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
 /// The living descendants of a process.
