@@ -4,7 +4,7 @@ use crate::buffers::Buffer;
 use crate::caller::As;
 use crate::core::Core;
 use crate::errno;
-use crate::reads::Bytes;
+use crate::reads::Fresh;
 use client::{Answer, Done, FileRef, Op, Pipe};
 use fuser::Errno;
 use nfs3::proc::{access, create, fsstat, getattr, link, lookup, mkdir, mknod, readdir, readdirplus};
@@ -327,8 +327,8 @@ impl Core {
             self.mount.submit_as(op, caller).await
         };
         match self.answer_of_read(done)? {
-            (Bytes::Own(buffer), eof) => Ok((buffer, eof)),
-            (Bytes::Part(..) | Bytes::Piped(_), _) => Err(Errno::EIO),
+            (Fresh::Memory(buffer), eof) => Ok((buffer, eof)),
+            (Fresh::Pipe(_), _) => Err(Errno::EIO),
         }
     }
 
@@ -339,18 +339,18 @@ impl Core {
         file: FileRef,
         (offset, len): (u64, usize),
         pipe: Pipe,
-    ) -> Result<(Bytes, bool), Errno> {
+    ) -> Result<(Fresh, bool), Errno> {
         let op = Op::ReadToPipe { file, offset, len, pipe };
         self.answer_of_read(self.mount.submit_as(op, caller.clone()).await)
     }
 
-    fn answer_of_read(&self, done: Done) -> Result<(Bytes, bool), Errno> {
+    fn answer_of_read(&self, done: Done) -> Result<(Fresh, bool), Errno> {
         let mut buffer = self.buffers.own(done.buffer);
         match done.result {
-            Ok(Answer::Piped { pipe, eof }) => Ok((Bytes::Piped(pipe), eof)),
+            Ok(Answer::Piped { pipe, eof }) => Ok((Fresh::Pipe(pipe), eof)),
             Ok(Answer::Read { count, eof }) => {
                 buffer.truncate(count as usize);
-                Ok((Bytes::Own(buffer), eof))
+                Ok((Fresh::Memory(buffer), eof))
             }
             Ok(Answer::Results(_) | Answer::Written) => Err(Errno::EIO),
             Err(error) => Err(errno::of_error(&error)),

@@ -174,6 +174,11 @@ impl<T> Handles<T> {
         usize::try_from(number).ok().and_then(|key| open.get(key).cloned()).ok_or(Errno::EBADF)
     }
 
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter().map(|(_, thing)| Arc::clone(thing)).collect()
+    }
+
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<T>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.try_remove(usize::try_from(number).ok()?)

@@ -159,7 +159,9 @@ impl FileSystem {
                 reply.ok();
             }
             // Changes of names are stable when they are answered. RFC 1813 s4.9
-            Operation::FSyncDir | Operation::Destroy => reply.ok(),
+            Operation::FSyncDir => reply.ok(),
+            // What is not on the server yet goes there when the session ends.
+            Operation::Destroy => reply.ok(),
             // What was never locked is unlocked already; the kernel asks for it at every close.
             Operation::SetLk { unlocks: true } => reply.ok(),
             Operation::GetLk | Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),

@@ -4,14 +4,14 @@
 //! beyond what was read, more and more of them as long as the program goes on. What was read ahead is given out only
 //! if the file was not changed from here since, and not long after it was read.
 //!
-//! A kernel that reads ahead so far itself asks for whole READs, each once. Then each waits in the pipe by which it came and
-//! goes on from there, through no memory of ours.
+//! A kernel that reads ahead so far itself asks for whole READs, mostly once for each. Then each waits in the pipe by
+//! which it came and goes on from there, through no memory of ours.
 
 use crate::buffers::{Buffer, Buffers};
 use crate::core::Core;
 use crate::files::OpenFile;
-use crate::pipes::Pipes;
-use crate::reads::Bytes;
+use crate::pipes::{Pipes, PutBy};
+use crate::reads::{Bytes, Fresh};
 use client::Pipe;
 use fuser::Errno;
 use std::collections::VecDeque;
@@ -28,6 +28,12 @@ const WINDOW_MIN: usize = 512 << 10;
 const SLACK: u64 = 256 << 10;
 /// What was read is given out for this long: the least time for which attributes are believed by default.
 const AGE_MAX: Duration = Duration::from_secs(3);
+/// Less is not worth one of the few pipes.
+const PIPED_BYTES_MIN: usize = 512 << 10;
+/// Taking more than this out of a pipe is long: not for a reader who wants as little itself.
+const SHORT_BYTES_MAX: usize = 64 << 10;
+/// READs begin at multiples of this, and each at a multiple of its size behind the first where that is possible.
+const GRID: u64 = 64 << 10;
 
 /// What one open file has asked for in advance.
 #[derive(Debug, Default)]
@@ -35,6 +41,8 @@ pub(crate) struct Ahead {
     next: u64,
     streak: u32,
     window: usize,
+    /// Where the kernel's whole READs begin, behind multiples of their size: its own read-ahead grew up to them.
+    phase: u64,
     pieces: VecDeque<Arc<Piece>>,
 }
 
@@ -59,8 +67,11 @@ struct PieceState {
 #[derive(Debug)]
 enum Content {
     Memory(Arc<Buffer>),
-    Pipe(Pipe),
-    /// It came by a pipe, and was given out with it.
+    Pipe {
+        pipe: Pipe,
+        _put_by: PutBy,
+    },
+    /// It came by a pipe, and is not there any more.
     Gone,
 }
 
@@ -75,16 +86,6 @@ impl Content {
         } else {
             tracing::error!(?read, "what was read ahead is lost in its pipe; it is read again");
             Self::Gone
-        }
-    }
-}
-
-impl From<Bytes> for Content {
-    fn from(bytes: Bytes) -> Self {
-        match bytes {
-            Bytes::Own(buffer) => Self::Memory(Arc::new(buffer)),
-            Bytes::Part(buffer, ..) => Self::Memory(buffer),
-            Bytes::Piped(pipe) => Self::Pipe(pipe),
         }
     }
 }
@@ -116,7 +117,7 @@ impl Piece {
         let mut state = self.lock();
         let Some(Ok(content)) = &mut state.outcome else { return None };
         match std::mem::replace(content, Content::Gone) {
-            Content::Pipe(pipe) => Some(pipe),
+            Content::Pipe { pipe, .. } => Some(pipe),
             other => {
                 *content = other;
                 None
@@ -124,20 +125,27 @@ impl Piece {
         }
     }
 
-    /// All of it in memory, for parts of it; nothing where it was given out before.
-    fn in_memory(&self, buffers: &Arc<Buffers>, pipes: &Pipes) -> Option<Result<Arc<Buffer>, Errno>> {
+    /// All of it in memory, of which `wanted` bytes are asked for; nothing where it was given out before, or is too much to
+    /// move for these.
+    fn in_memory(
+        &self,
+        wanted: usize,
+        buffers: &Arc<Buffers>,
+        pipes: &Pipes,
+    ) -> Option<Result<Arc<Buffer>, Errno>> {
         let mut state = self.lock();
         let content = match state.outcome.as_mut()? {
             Ok(content) => content,
             Err(error) => return Some(Err(*error)),
         };
+        let is_too_much = |pipe: &Pipe| wanted <= SHORT_BYTES_MAX && pipe.len() > SHORT_BYTES_MAX;
         *content = match std::mem::replace(content, Content::Gone) {
-            Content::Pipe(pipe) => Content::out_of(pipe, buffers, pipes),
+            Content::Pipe { pipe, .. } if !is_too_much(&pipe) => Content::out_of(pipe, buffers, pipes),
             other => other,
         };
         match content {
             Content::Memory(buffer) => Some(Ok(Arc::clone(buffer))),
-            Content::Pipe(_) | Content::Gone => None,
+            Content::Pipe { .. } | Content::Gone => None,
         }
     }
 }
@@ -162,15 +170,18 @@ impl Ahead {
             self.pieces.clear();
         }
         self.pieces.retain(|piece| piece.version == version && piece.at.elapsed() < AGE_MAX);
-        let is_as_asked = len == piece_max && offset.is_multiple_of(piece_max as u64);
+        let asks_for_whole = len == piece_max && offset.is_multiple_of(GRID);
+        if asks_for_whole {
+            self.phase = offset % piece_max as u64;
+        }
         let mut asked = Vec::new();
         if self.streak >= STREAK_MIN {
             let until = (self.next + self.window as u64).min(file_end);
             let mut from = self.pieces.back().map_or(offset, |piece| piece.end());
             while from < until {
-                // READs begin at multiples of their size, as far as that is possible.
-                let boundary = (from / piece_max as u64 + 1) * piece_max as u64;
+                let boundary = next_boundary(from, self.phase, piece_max as u64);
                 let len = (boundary - from) as usize;
+                let is_as_asked = asks_for_whole && len == piece_max;
                 let (at, state) = (Instant::now(), Mutex::default());
                 let piece = Arc::new(Piece { offset: from, len, version, at, is_as_asked, state });
                 self.pieces.push_back(Arc::clone(&piece));
@@ -186,6 +197,11 @@ impl Ahead {
         (asked, covering)
     }
 
+    /// What will not be given out any more need not be kept.
+    fn drop_old(&mut self) {
+        self.pieces.retain(|piece| piece.at.elapsed() < AGE_MAX);
+    }
+
     /// The pieces that together have a range.
     fn covering(&self, offset: u64, end: u64) -> Option<Vec<Arc<Piece>>> {
         let (mut at, mut found) = (offset, Vec::new());
@@ -199,7 +215,41 @@ impl Ahead {
     }
 }
 
+/// The first place behind `from` that is `phase` behind a multiple of `size`.
+const fn next_boundary(from: u64, phase: u64, size: u64) -> u64 {
+    let shift = (size - phase) % size;
+    ((from + shift) / size + 1) * size - shift
+}
+
+/// Leaves no piece without an outcome: somebody may wait for it.
+struct Filling(Arc<Piece>);
+
+impl Filling {
+    fn end(&self, outcome: Result<Content, Errno>) {
+        let mut state = self.0.lock();
+        state.outcome.get_or_insert(outcome);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.end(Err(Errno::EIO));
+    }
+}
+
 impl Core {
+    /// Lets go of what was read ahead in files whose programs have paused.
+    pub(crate) fn drop_old_ahead(&self) {
+        if self.pipes.are_put_by() {
+            for file in self.files.all() {
+                file.ahead.lock().unwrap_or_else(PoisonError::into_inner).drop_old();
+            }
+        }
+    }
+
     /// Gives what was read ahead of a program, and reads further ahead; nothing where it is not at hand.
     pub(crate) async fn read_what_is_ahead(
         self: &Arc<Self>,
@@ -224,11 +274,11 @@ impl Core {
             && (piece.offset, piece.len) == (offset, len)
             && let Some(pipe) = piece.take_pipe()
         {
-            return Some(Ok(Bytes::Piped(pipe)));
+            return Some(Ok(Bytes::Fresh(Fresh::Pipe(pipe))));
         }
         let mut all = Vec::new();
         for piece in &pieces {
-            let data = match piece.in_memory(&self.buffers, &self.pipes)? {
+            let data = match piece.in_memory(len, &self.buffers, &self.pipes)? {
                 Ok(data) => data,
                 Err(error) => return Some(Err(error)),
             };
@@ -242,26 +292,31 @@ impl Core {
                 break;
             }
         }
-        Some(Ok(Bytes::Own(self.buffers.own(all))))
+        Some(Ok(self.buffers.own(all).into()))
     }
 
     fn fill(self: &Arc<Self>, file: &Arc<OpenFile>, piece: Arc<Piece>) {
         let (core, file) = (Arc::clone(self), Arc::clone(file));
         self.executor.spawn_short(async move {
-            let outcome = if piece.is_as_asked && Pipe::are_plenty() {
-                core.read_piped(&file, piece.offset, piece.len).await
-            } else {
-                None
+            let filling = Filling(Arc::clone(&piece));
+            let put_by =
+                if piece.is_as_asked && piece.len >= PIPED_BYTES_MIN { core.pipes.put_by() } else { None };
+            let piped = match put_by {
+                Some(put_by) => {
+                    let fresh = core.read_piped(&file, piece.offset, piece.len).await;
+                    fresh.map(|fresh| (fresh, put_by))
+                }
+                None => None,
             };
-            let outcome = match outcome {
-                Some(outcome) => outcome,
-                None => core.read_now(&file, piece.offset, piece.len).await.map(Bytes::Own),
-            };
-            let mut state = piece.lock();
-            state.outcome = Some(outcome.map(Content::from));
-            let waiting = std::mem::take(&mut state.waiting);
-            drop(state);
-            waiting.into_iter().for_each(Waker::wake);
+            filling.end(match piped {
+                Some((Ok(Fresh::Pipe(pipe)), put_by)) => Ok(Content::Pipe { pipe, _put_by: put_by }),
+                Some((Ok(Fresh::Memory(buffer)), _)) => Ok(Content::Memory(Arc::new(buffer))),
+                Some((Err(error), _)) => Err(error),
+                None => {
+                    let read = core.read_now(&file, piece.offset, piece.len).await;
+                    read.map(|buffer| Content::Memory(Arc::new(buffer)))
+                }
+            });
         });
     }
 }
@@ -271,36 +326,55 @@ mod tests {
     use super::*;
 
     /// A piece that came by a pipe.
-    fn piped(data: &[u8]) -> Piece {
-        let mut pipe = Pipe::new().unwrap();
+    fn piped(data: &[u8], pipes: &Pipes) -> Piece {
+        let mut pipe = pipes.take().unwrap();
         pipe.put(data).unwrap();
-        let state = PieceState { outcome: Some(Ok(Content::Pipe(pipe))), ..PieceState::default() };
-        Piece {
-            offset: 0,
-            len: data.len(),
-            version: 0,
-            at: Instant::now(),
-            is_as_asked: true,
-            state: state.into(),
-        }
+        let outcome = Some(Ok(Content::Pipe { pipe, _put_by: pipes.put_by().unwrap() }));
+        let state = PieceState { outcome, ..PieceState::default() };
+        let (len, at, state) = (data.len(), Instant::now(), state.into());
+        Piece { offset: 0, len, version: 0, at, is_as_asked: true, state }
     }
 
     #[test]
     fn what_came_by_a_pipe_is_given_out_once() {
-        let piece = piped(b"data");
+        let pipes = Pipes::default();
+        let piece = piped(b"data", &pipes);
+        assert!(pipes.are_put_by());
         assert_eq!(piece.take_pipe().unwrap().len(), 4);
+        assert!(!pipes.are_put_by());
         assert!(piece.take_pipe().is_none());
-        assert!(piece.in_memory(&Arc::default(), &Pipes::default()).is_none());
+        assert!(piece.in_memory(4, &Arc::default(), &pipes).is_none());
     }
 
     #[test]
     fn what_came_by_a_pipe_is_in_memory_once_a_part_of_it_is_wanted() {
-        let (piece, pipes) = (piped(b"data"), Pipes::default());
+        let pipes = Pipes::default();
+        let piece = piped(b"data", &pipes);
         for _ in 0..2 {
-            let data = piece.in_memory(&Arc::default(), &pipes).unwrap().unwrap();
+            let data = piece.in_memory(2, &Arc::default(), &pipes).unwrap().unwrap();
             assert_eq!(**data, b"data");
         }
-        assert!(piece.take_pipe().is_none());
+        assert!(piece.take_pipe().is_none() && !pipes.are_put_by());
+    }
+
+    #[test]
+    fn much_is_not_moved_for_a_little() {
+        let pipes = Pipes::default();
+        let piece = piped(&[1; SHORT_BYTES_MAX + 1], &pipes);
+        assert!(piece.in_memory(SHORT_BYTES_MAX, &Arc::default(), &pipes).is_none());
+        let data = piece.in_memory(SHORT_BYTES_MAX + 1, &Arc::default(), &pipes).unwrap().unwrap();
+        assert_eq!(**data, [1; SHORT_BYTES_MAX + 1]);
+        assert!(piece.in_memory(1, &Arc::default(), &pipes).is_some(), "now it is there");
+    }
+
+    #[test]
+    fn a_piece_whose_read_panics_is_an_error_to_who_waits_for_it() {
+        let mut ahead = Ahead::default();
+        let piece =
+            (0..4).flat_map(|at| ahead.advance((at * MIB, 1 << 20), (1 << 20, 8 << 20), 0, END).0).next();
+        let piece = piece.unwrap();
+        drop(Filling(Arc::clone(&piece)));
+        assert!(matches!(piece.lock().outcome, Some(Err(_))));
     }
 
     #[test]
@@ -311,6 +385,27 @@ mod tests {
         assert!(!whole.is_empty() && whole.iter().all(|piece| piece.is_as_asked));
         let parts: Vec<_> = (40..50).flat_map(|at| ask(at * MIB / 8, 128 << 10)).collect();
         assert!(!parts.is_empty() && parts.iter().all(|piece| !piece.is_as_asked));
+    }
+
+    #[test]
+    fn whole_pieces_lie_as_the_kernel_asks_for_them() {
+        // Its own read-ahead grows with a program that reads on, and stays at the size of a READ from then on.
+        let mut asked = vec![(0, 256 << 10), (256 << 10, 512 << 10)];
+        asked.extend((0..30).map(|at| ((768 << 10) + at * MIB, 1 << 20)));
+        let (mut ahead, mut as_asked) = (Ahead::default(), 0);
+        for (offset, len) in asked {
+            let (_, covering) = ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END);
+            if let Some([piece]) = covering.as_deref() {
+                as_asked += usize::from(piece.is_as_asked && (piece.offset, piece.len) == (offset, len));
+            }
+        }
+        assert!(as_asked > 15, "{as_asked}");
+    }
+
+    #[test]
+    fn boundaries_are_behind_where_one_is() {
+        assert_eq!([0, 1, 99, 100].map(|from| next_boundary(from, 0, 100)), [100, 100, 100, 200]);
+        assert_eq!([0, 29, 30, 130].map(|from| next_boundary(from, 30, 100)), [30, 30, 130, 230]);
     }
 
     const MIB: u64 = 1 << 20;

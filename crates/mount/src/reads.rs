@@ -12,30 +12,50 @@ use std::sync::Arc;
 /// A shorter read costs less by way of memory: a pipe takes four system calls more.
 const PIPED_BYTES_MIN: usize = 128 << 10;
 
+/// What a READ brought.
+#[derive(Debug)]
+pub(crate) enum Fresh {
+    Memory(Buffer),
+    /// It never came to our memory.
+    Pipe(Pipe),
+}
+
+impl Fresh {
+    fn len(&self) -> usize {
+        match self {
+            Self::Memory(bytes) => bytes.len(),
+            Self::Pipe(pipe) => pipe.len(),
+        }
+    }
+}
+
 /// Bytes for a reader, without a copy where that can be.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    Own(Buffer),
+    Fresh(Fresh),
     Part(Arc<Buffer>, usize, usize),
-    /// They never came to our memory.
-    Piped(Pipe),
+}
+
+impl From<Buffer> for Bytes {
+    fn from(bytes: Buffer) -> Self {
+        Self::Fresh(Fresh::Memory(bytes))
+    }
 }
 
 impl Bytes {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Own(bytes) => bytes.len(),
+            Self::Fresh(fresh) => fresh.len(),
             Self::Part(_, from, to) => to - from,
-            Self::Piped(pipe) => pipe.len(),
         }
     }
 
     /// Replies with them.
     pub(crate) fn give(self, reply: Reply, pipes: &Pipes) {
         match self {
-            Self::Own(bytes) => reply.data(&bytes),
+            Self::Fresh(Fresh::Memory(bytes)) => reply.data(&bytes),
+            Self::Fresh(Fresh::Pipe(pipe)) => reply.piped(pipe, pipes),
             Self::Part(bytes, from, to) => reply.data(bytes.get(from..to).unwrap_or_default()),
-            Self::Piped(pipe) => reply.piped(pipe, pipes),
         }
     }
 }
@@ -59,7 +79,7 @@ impl Core {
         }
         // Short, but data further on make it a hole; or the file was cut elsewhere, which the server knows.
         self.flush(&file.inode).await;
-        Ok(Bytes::Own(self.read_now(file, offset, len).await?))
+        Ok(self.read_now(file, offset, len).await?.into())
     }
 
     /// The same, once; short only at what the server says is the end.
@@ -70,13 +90,13 @@ impl Core {
         len: usize,
     ) -> Result<Bytes, Errno> {
         let outcome = if file.is_direct || !self.policy.reads_ahead() {
-            self.read_piped(file, offset, len).await
+            self.read_piped(file, offset, len).await.map(|outcome| outcome.map(Bytes::Fresh))
         } else {
             self.read_what_is_ahead(file, offset, len).await
         };
         match outcome {
             Some(outcome) => outcome,
-            None => Ok(Bytes::Own(self.read_now(file, offset, len).await?)),
+            None => Ok(self.read_now(file, offset, len).await?.into()),
         }
     }
 
@@ -99,25 +119,24 @@ impl Core {
         }
     }
 
-    /// The same without a copy, for a long read of which nothing is kept; nothing where that cannot be.
+    /// The same without a copy, for a long read of which all is wanted, once; nothing where that cannot be.
     pub(crate) async fn read_piped(
         &self,
         file: &OpenFile,
         offset: u64,
         len: usize,
-    ) -> Option<Result<Bytes, Errno>> {
+    ) -> Option<Result<Fresh, Errno>> {
         if !(PIPED_BYTES_MIN..=self.sizes.0).contains(&len) || self.mount.uses_rdma() {
             return None;
         }
         let pipe = self.pipes.take_for_read()?;
         let outcome = self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await;
         match outcome {
-            Ok((Bytes::Own(bytes), _)) if bytes.len() == len => {
-                // It did not fit.
-                self.pipes.rest();
-                Some(Ok(Bytes::Own(bytes)))
+            Ok((Fresh::Memory(bytes), _)) if bytes.len() == len => {
+                self.pipes.did_not_fit();
+                Some(Ok(Fresh::Memory(bytes)))
             }
-            Ok((bytes, eof)) if eof || bytes.len() == len => Some(Ok(bytes)),
+            Ok((fresh, eof)) if eof || fresh.len() == len => Some(Ok(fresh)),
             Ok(_) => {
                 // A server may give less than it is asked for: then all is read once more, by way of memory.
                 self.pipes.rest();

@@ -161,6 +161,7 @@ impl Mounted {
                 while let Some(core) = ticking.upgrade() {
                     core.interrupts.tick();
                     core.send_old();
+                    core.drop_old_ahead();
                     drop(core);
                     std::thread::sleep(TICK);
                 }

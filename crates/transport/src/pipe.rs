@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Room that is asked for, and what there must be: 1,024 pieces and 256, as many as it has pages. The first fits 1 MiB
-/// even in segments of an Ethernet frame each, and wants CAP_SYS_RESOURCE; the second is what anybody may have by
-/// default. pipe(7)
-const ROOM_BYTES: [usize; 2] = [4 << 20, 1 << 20];
+/// Room for 256 pieces, as many as it has pages: what anybody may have by default, 64 times. pipe(7)
+const ROOM_BYTES: usize = 1 << 20;
+/// Room for 1,024 pieces: 1 MiB even in segments of an Ethernet frame each. Needs CAP_SYS_RESOURCE by default.
+const LARGE_ROOM_BYTES: usize = 4 << 20;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub struct Pipe {
     from: OwnedFd,
     into: OwnedFd,
     held: usize,
+    is_large: bool,
     _one: Counted,
 }
 
@@ -50,24 +51,34 @@ impl Drop for Counted {
 }
 
 impl Pipe {
-    /// Makes one.
+    /// Makes one with room for 256 pieces.
     ///
     /// # Errors
-    /// When this process has as many as it may, the system has no descriptor left, or lets this user have no pipe of the size.
+    /// When this process has as many as it may, the system has no descriptor left, or lets this user have no pipe of the
+    /// size.
     pub fn new() -> io::Result<Self> {
-        let one = Counted::one()?;
-        let (from, into) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
-        let [wished, needed] = ROOM_BYTES;
-        if fcntl_setpipe_size(&into, wished).is_err() {
-            fcntl_setpipe_size(&into, needed)?;
-        }
-        Ok(Self { from, into, held: 0, _one: one })
+        Self::with_room(ROOM_BYTES)
     }
 
-    /// Whether more than half of those that this process may have are left: enough to put some by for later.
+    /// Makes one with room for 1,024 pieces.
+    ///
+    /// # Errors
+    /// As [`Pipe::new`].
+    pub fn large() -> io::Result<Self> {
+        Self::with_room(LARGE_ROOM_BYTES)
+    }
+
+    fn with_room(bytes: usize) -> io::Result<Self> {
+        let one = Counted::one()?;
+        let (from, into) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+        fcntl_setpipe_size(&into, bytes)?;
+        Ok(Self { from, into, held: 0, is_large: bytes == LARGE_ROOM_BYTES, _one: one })
+    }
+
+    /// Whether it was made with room for 1,024 pieces.
     #[must_use]
-    pub fn are_plenty() -> bool {
-        PIPES.load(Ordering::Relaxed) < PIPES_MAX / 2
+    pub const fn is_large(&self) -> bool {
+        self.is_large
     }
 
     /// Bytes in it.

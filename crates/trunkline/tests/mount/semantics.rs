@@ -73,6 +73,7 @@ fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
         assert!(seen == data[at..at + len], "{len} bytes at {at}");
     };
     forget_pages();
+    assert_eq!(kernel_read_ahead_kib(&mount), "1024", "the mount can't have more in this environment");
     let pipes_before = pipes_of(&mount);
     (0..8).for_each(|at| read(at * MIB, MIB));
     assert!(pipes_of(&mount) > pipes_before + 2, "{pipes_before} and {}", pipes_of(&mount));
@@ -117,6 +118,13 @@ fn direct_reads_and_writes_pass_the_caches_and_agree_with_others() {
     let mut seen = vec![0; 8192];
     direct.read_exact_at(&mut seen, 4096).unwrap();
     assert!(seen == pattern(8192, 9));
+}
+
+/// How far the kernel reads ahead in it by itself.
+fn kernel_read_ahead_kib(mount: &Mounted) -> String {
+    let device = fs::metadata(&mount.directory).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap().trim().to_owned()
 }
 
 /// How many pipes its process has.
