@@ -51,12 +51,14 @@ impl Pipes {
 
     /// An empty one; none where there may be no more.
     pub(crate) fn take(&self) -> Option<Pipe> {
-        let mut free = self.lock();
-        if let Some(pipe) = free.pipes.pop() {
-            return Some(pipe);
+        let (kept, are_large) = {
+            let mut free = self.lock();
+            (free.pipes.pop(), free.are_large)
+        };
+        if kept.is_some() {
+            return kept;
         }
-        let made = if free.are_large { Pipe::large() } else { Pipe::new() };
-        drop(free);
+        let made = if are_large { Pipe::large() } else { Pipe::new() };
         made.map_err(|error| {
             if !self.said.swap(true, Ordering::Relaxed) {
                 tracing::debug!(%error, "no pipe for a payload; it goes through memory");
@@ -84,22 +86,28 @@ impl Pipes {
     }
 
     /// Whether any holds what was read ahead.
+    #[cfg(test)]
     pub(crate) fn are_put_by(&self) -> bool {
         self.ahead.load(Ordering::Relaxed) > 0
     }
 
-    /// A payload came in more pieces than its pipe had room for, as the next ones will: they have larger pipes, or none.
-    pub(crate) fn did_not_fit(&self) {
-        let mut free = self.lock();
-        if !free.are_large
-            && let Ok(pipe) = Pipe::large()
-        {
-            free.are_large = true;
-            free.pipes = vec![pipe];
+    /// A payload came in more pieces than its pipe had room for, as the next ones will: they have larger pipes, or none. One
+    /// that was begun before that was known says nothing of the larger ones.
+    pub(crate) fn did_not_fit(&self, was_large: bool) {
+        if was_large {
+            return self.rest();
+        }
+        if self.lock().are_large {
             return;
         }
-        drop(free);
-        self.rest();
+        match Pipe::large() {
+            Ok(pipe) => {
+                // The small ones are closed behind the lock.
+                let _small =
+                    std::mem::replace(&mut *self.lock(), Free { pipes: vec![pipe], are_large: true });
+            }
+            Err(_) => self.rest(),
+        }
     }
 
     /// A read was begun in vain, as the next ones would be: there is no pipe, or the server gives less than it is asked
@@ -149,12 +157,14 @@ mod tests {
         let pipes = Pipes::default();
         let small = pipes.take().unwrap();
         assert!(!small.is_large());
-        pipes.did_not_fit();
+        pipes.did_not_fit(small.is_large());
         pipes.give_back(small);
+        // Others were under way.
+        pipes.did_not_fit(false);
         let next = pipes.take_for_read();
         assert_eq!(next.as_ref().map(Pipe::is_large), Pipe::large().ok().map(|_| true));
         // Nothing is larger still.
-        pipes.did_not_fit();
+        pipes.did_not_fit(true);
         assert!(pipes.take_for_read().is_none());
     }
 

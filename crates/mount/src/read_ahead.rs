@@ -32,8 +32,8 @@ const AGE_MAX: Duration = Duration::from_secs(3);
 const PIPED_BYTES_MIN: usize = 512 << 10;
 /// Taking more than this out of a pipe is long: not for a reader who wants as little itself.
 const SHORT_BYTES_MAX: usize = 64 << 10;
-/// READs begin at multiples of this, and each at a multiple of its size behind the first where that is possible.
-const GRID: u64 = 64 << 10;
+/// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows some may lie elsewhere.
+const STEADY_MIN: u32 = 4;
 
 /// What one open file has asked for in advance.
 #[derive(Debug, Default)]
@@ -41,8 +41,10 @@ pub(crate) struct Ahead {
     next: u64,
     streak: u32,
     window: usize,
-    /// Where the kernel's whole READs begin, behind multiples of their size: its own read-ahead grew up to them.
+    /// Where pieces begin, behind multiples of their size: where the kernel's whole READs do.
     phase: u64,
+    /// The phase of its last whole READ, and how many had it in a row.
+    seen: (u64, u32),
     pieces: VecDeque<Arc<Piece>>,
 }
 
@@ -99,6 +101,17 @@ impl Piece {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes that it will have in a file that ends there.
+    fn expected(&self, file_end: u64) -> u64 {
+        self.end().min(file_end).saturating_sub(self.offset)
+    }
+
+    /// Whether so few bytes had better be read for themselves than be taken out of what is, or will be, in a pipe.
+    fn is_too_much_for(&self, len: usize, file_end: u64) -> bool {
+        let is_much = len <= SHORT_BYTES_MAX && self.expected(file_end) > SHORT_BYTES_MAX as u64;
+        is_much && self.is_as_asked && !matches!(self.lock().outcome, Some(Ok(Content::Memory(_))))
+    }
+
     /// Waits until it is there.
     async fn arrival(&self) {
         std::future::poll_fn(|context| {
@@ -125,22 +138,15 @@ impl Piece {
         }
     }
 
-    /// All of it in memory, of which `wanted` bytes are asked for; nothing where it was given out before, or is too much to
-    /// move for these.
-    fn in_memory(
-        &self,
-        wanted: usize,
-        buffers: &Arc<Buffers>,
-        pipes: &Pipes,
-    ) -> Option<Result<Arc<Buffer>, Errno>> {
+    /// All of it in memory; nothing where it was given out before.
+    fn in_memory(&self, buffers: &Arc<Buffers>, pipes: &Pipes) -> Option<Result<Arc<Buffer>, Errno>> {
         let mut state = self.lock();
         let content = match state.outcome.as_mut()? {
             Ok(content) => content,
             Err(error) => return Some(Err(*error)),
         };
-        let is_too_much = |pipe: &Pipe| wanted <= SHORT_BYTES_MAX && pipe.len() > SHORT_BYTES_MAX;
         *content = match std::mem::replace(content, Content::Gone) {
-            Content::Pipe { pipe, .. } if !is_too_much(&pipe) => Content::out_of(pipe, buffers, pipes),
+            Content::Pipe { pipe, .. } => Content::out_of(pipe, buffers, pipes),
             other => other,
         };
         match content {
@@ -170,9 +176,9 @@ impl Ahead {
             self.pieces.clear();
         }
         self.pieces.retain(|piece| piece.version == version && piece.at.elapsed() < AGE_MAX);
-        let asks_for_whole = len == piece_max && offset.is_multiple_of(GRID);
+        let asks_for_whole = len == piece_max;
         if asks_for_whole {
-            self.phase = offset % piece_max as u64;
+            self.follow(offset % piece_max as u64);
         }
         let mut asked = Vec::new();
         if self.streak >= STREAK_MIN {
@@ -195,6 +201,15 @@ impl Ahead {
             self.pieces.pop_front();
         }
         (asked, covering)
+    }
+
+    /// The kernel's whole READs lie so by now.
+    fn follow(&mut self, phase: u64) {
+        let in_a_row = if self.seen.0 == phase { self.seen.1.saturating_add(1) } else { 1 };
+        self.seen = (phase, in_a_row);
+        if phase == 0 || in_a_row >= STEADY_MIN {
+            self.phase = phase;
+        }
     }
 
     /// What will not be given out any more need not be kept.
@@ -243,10 +258,8 @@ impl Drop for Filling {
 impl Core {
     /// Lets go of what was read ahead in files whose programs have paused.
     pub(crate) fn drop_old_ahead(&self) {
-        if self.pipes.are_put_by() {
-            for file in self.files.all() {
-                file.ahead.lock().unwrap_or_else(PoisonError::into_inner).drop_old();
-            }
+        for file in self.files.all() {
+            file.ahead.lock().unwrap_or_else(PoisonError::into_inner).drop_old();
         }
     }
 
@@ -267,18 +280,22 @@ impl Core {
             self.fill(file, piece);
         }
         let pieces = covering?;
+        if pieces.iter().any(|piece| piece.is_too_much_for(len, file_end)) {
+            return None;
+        }
         for piece in &pieces {
             piece.arrival().await;
         }
         if let [piece] = &pieces[..]
-            && (piece.offset, piece.len) == (offset, len)
+            && piece.offset == offset
+            && len as u64 >= piece.expected(file_end)
             && let Some(pipe) = piece.take_pipe()
         {
             return Some(Ok(Bytes::Fresh(Fresh::Pipe(pipe))));
         }
         let mut all = Vec::new();
         for piece in &pieces {
-            let data = match piece.in_memory(len, &self.buffers, &self.pipes)? {
+            let data = match piece.in_memory(&self.buffers, &self.pipes)? {
                 Ok(data) => data,
                 Err(error) => return Some(Err(error)),
             };
@@ -343,7 +360,7 @@ mod tests {
         assert_eq!(piece.take_pipe().unwrap().len(), 4);
         assert!(!pipes.are_put_by());
         assert!(piece.take_pipe().is_none());
-        assert!(piece.in_memory(4, &Arc::default(), &pipes).is_none());
+        assert!(piece.in_memory(&Arc::default(), &pipes).is_none());
     }
 
     #[test]
@@ -351,7 +368,7 @@ mod tests {
         let pipes = Pipes::default();
         let piece = piped(b"data", &pipes);
         for _ in 0..2 {
-            let data = piece.in_memory(2, &Arc::default(), &pipes).unwrap().unwrap();
+            let data = piece.in_memory(&Arc::default(), &pipes).unwrap().unwrap();
             assert_eq!(**data, b"data");
         }
         assert!(piece.take_pipe().is_none() && !pipes.are_put_by());
@@ -360,11 +377,12 @@ mod tests {
     #[test]
     fn much_is_not_moved_for_a_little() {
         let pipes = Pipes::default();
-        let piece = piped(&[1; SHORT_BYTES_MAX + 1], &pipes);
-        assert!(piece.in_memory(SHORT_BYTES_MAX, &Arc::default(), &pipes).is_none());
-        let data = piece.in_memory(SHORT_BYTES_MAX + 1, &Arc::default(), &pipes).unwrap().unwrap();
-        assert_eq!(**data, [1; SHORT_BYTES_MAX + 1]);
-        assert!(piece.in_memory(1, &Arc::default(), &pipes).is_some(), "now it is there");
+        let piece = piped(&[1; 2 * SHORT_BYTES_MAX], &pipes);
+        assert!(piece.is_too_much_for(SHORT_BYTES_MAX, END));
+        assert!(!piece.is_too_much_for(SHORT_BYTES_MAX + 1, END));
+        assert!(!piece.is_too_much_for(SHORT_BYTES_MAX, SHORT_BYTES_MAX as u64), "the file ends within it");
+        assert!(piece.in_memory(&Arc::default(), &pipes).is_some());
+        assert!(!piece.is_too_much_for(1, END), "it is in memory");
     }
 
     #[test]
@@ -387,19 +405,33 @@ mod tests {
         assert!(!parts.is_empty() && parts.iter().all(|piece| !piece.is_as_asked));
     }
 
+    /// How many of the whole READs that a kernel asks for are pieces as they are.
+    fn as_asked(growing: &[(u64, usize)], steady_from: u64) -> usize {
+        let steady = (0..30).map(|at| (steady_from + at * MIB, 1 << 20));
+        let mut ahead = Ahead::default();
+        let asked = growing.iter().copied().chain(steady);
+        asked.fold(0, |count, (offset, len)| {
+            let (_, covering) = ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END);
+            let Some([piece]) = covering.as_deref() else { return count };
+            count + usize::from(piece.is_as_asked && (piece.offset, piece.len) == (offset, len))
+        })
+    }
+
     #[test]
     fn whole_pieces_lie_as_the_kernel_asks_for_them() {
-        // Its own read-ahead grows with a program that reads on, and stays at the size of a READ from then on.
-        let mut asked = vec![(0, 256 << 10), (256 << 10, 512 << 10)];
-        asked.extend((0..30).map(|at| ((768 << 10) + at * MIB, 1 << 20)));
-        let (mut ahead, mut as_asked) = (Ahead::default(), 0);
-        for (offset, len) in asked {
-            let (_, covering) = ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END);
-            if let Some([piece]) = covering.as_deref() {
-                as_asked += usize::from(piece.is_as_asked && (piece.offset, piece.len) == (offset, len));
-            }
-        }
-        assert!(as_asked > 15, "{as_asked}");
+        const KIB: u64 = 1 << 10;
+        // Its own read-ahead doubles, and goes on from where it has reached its size.
+        assert!(as_asked(&[(0, 256 << 10), (256 * KIB, 512 << 10)], 768 * KIB) > 15);
+        assert!(as_asked(&[(0, 16 << 10), (16 * KIB, 64 << 10), (80 * KIB, 512 << 10)], 592 * KIB) > 15);
+        // Or it is led back to multiples of its size, some whole READs later.
+        let growing = [
+            (0, 256 << 10),
+            (256 * KIB, 512 << 10),
+            (768 * KIB, 1 << 20),
+            (1792 * KIB, 1 << 20),
+            (2816 * KIB, 256 << 10),
+        ];
+        assert!(as_asked(&growing, 3 * MIB) > 20);
     }
 
     #[test]

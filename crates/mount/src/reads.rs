@@ -130,13 +130,16 @@ impl Core {
             return None;
         }
         let pipe = self.pipes.take_for_read()?;
+        let is_large = pipe.is_large();
         let outcome = self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await;
         match outcome {
-            Ok((Fresh::Memory(bytes), _)) if bytes.len() == len => {
-                self.pipes.did_not_fit();
-                Some(Ok(Fresh::Memory(bytes)))
+            Ok((fresh, eof)) if eof || fresh.len() == len => {
+                // Less comes to memory in any case, with what else came.
+                if matches!(&fresh, Fresh::Memory(bytes) if bytes.len() >= PIPED_BYTES_MIN) {
+                    self.pipes.did_not_fit(is_large);
+                }
+                Some(Ok(fresh))
             }
-            Ok((fresh, eof)) if eof || fresh.len() == len => Some(Ok(fresh)),
             Ok(_) => {
                 // A server may give less than it is asked for: then all is read once more, by way of memory.
                 self.pipes.rest();

@@ -27,6 +27,8 @@ use std::sync::{Arc, OnceLock};
 const WORKERS_MAX: usize = 4;
 /// Bytes that are read ahead at least, and at most, however many connections there are.
 const AHEAD_BYTES: (usize, usize) = (4 << 20, 16 << 20);
+/// What was read ahead in any file is looked at once in so many ticks.
+const TICKS_OF_AHEAD: u32 = 5;
 /// What the kernel reads ahead, where we may say so. Its own default, 128 KiB, makes small requests.
 const KERNEL_READ_AHEAD_KIB: u32 = 1024;
 
@@ -158,10 +160,13 @@ impl Mounted {
         std::thread::Builder::new()
             .name("tl-fuse-tick".into())
             .spawn(move || {
+                let mut ticks = (0..TICKS_OF_AHEAD).cycle();
                 while let Some(core) = ticking.upgrade() {
                     core.interrupts.tick();
                     core.send_old();
-                    core.drop_old_ahead();
+                    if ticks.next() == Some(0) {
+                        core.drop_old_ahead();
+                    }
                     drop(core);
                     std::thread::sleep(TICK);
                 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Room for 256 pieces, as many as it has pages: what anybody may have by default, 64 times. pipe(7)
+/// Room for 256 pieces where pages have 4 KiB, one for each: what anybody may have by default, 64 times. pipe(7)
 const ROOM_BYTES: usize = 1 << 20;
 /// Room for 1,024 pieces: 1 MiB even in segments of an Ethernet frame each. Needs CAP_SYS_RESOURCE by default.
 const LARGE_ROOM_BYTES: usize = 4 << 20;

@@ -70,7 +70,7 @@ impl Device {
         let Some(mut carrier) = carrier else { return self.send_from(unique, None, data, len) };
         if data.move_to(&mut carrier).is_err() {
             // It had no room for one piece more, and will not have for the next.
-            pipes.did_not_fit();
+            pipes.did_not_fit(carrier.is_large());
             return self.send_from(unique, Some(carrier), data, len);
         }
         let outcome = carrier.give_to(self.as_fd(), head.len() + len);
