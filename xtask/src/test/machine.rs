@@ -60,6 +60,11 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
     family(pid).into_iter().filter(|child| parent_of(*child) == Some(pid)).collect()
 }
 
+#[cfg(test)]
+pub(super) fn is_there(pid: u32) -> bool {
+    parent_of(pid).is_some()
+}
+
 /// Processes, and not those that get their numbers when they have ended.
 pub(super) struct Held(Vec<OwnedFd>);
 

@@ -177,7 +177,7 @@ pub(crate) const SUITES: &[Suite] = &[
         name: "mount-suites",
         about: "pjdfstest and fsx on mounts of our server and of nfs-ganesha; they are built from the registry first",
         tier: Tier::Full,
-        minutes: 55,
+        minutes: 15,
         command: &["test", "--package", "trunkline", "--test", "mount_suites"],
         packages: &[
             "git",
