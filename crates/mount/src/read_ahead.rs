@@ -125,12 +125,13 @@ impl Piece {
         .await;
     }
 
-    /// All of it out of the pipe that it came by; nothing where it is in memory, or was given out before.
-    fn take_pipe(&self) -> Option<Pipe> {
+    /// All of it out of the pipe that it came by; nothing where it is in memory, was given out before, or is more than `len`
+    /// bytes: a file may have grown behind the end that the kernel knows.
+    fn take_pipe(&self, len: usize) -> Option<Pipe> {
         let mut state = self.lock();
         let Some(Ok(content)) = &mut state.outcome else { return None };
         match std::mem::replace(content, Content::Gone) {
-            Content::Pipe { pipe, .. } => Some(pipe),
+            Content::Pipe { pipe, .. } if pipe.len() <= len => Some(pipe),
             other => {
                 *content = other;
                 None
@@ -289,7 +290,7 @@ impl Core {
         if let [piece] = &pieces[..]
             && piece.offset == offset
             && len as u64 >= piece.expected(file_end)
-            && let Some(pipe) = piece.take_pipe()
+            && let Some(pipe) = piece.take_pipe(len)
         {
             return Some(Ok(Bytes::Fresh(Fresh::Pipe(pipe))));
         }
@@ -357,9 +358,10 @@ mod tests {
         let pipes = Pipes::default();
         let piece = piped(b"data", &pipes);
         assert!(pipes.are_put_by());
-        assert_eq!(piece.take_pipe().unwrap().len(), 4);
+        assert!(piece.take_pipe(3).is_none(), "never more than was asked for");
+        assert_eq!(piece.take_pipe(4).unwrap().len(), 4);
         assert!(!pipes.are_put_by());
-        assert!(piece.take_pipe().is_none());
+        assert!(piece.take_pipe(4).is_none());
         assert!(piece.in_memory(&Arc::default(), &pipes).is_none());
     }
 
@@ -371,7 +373,7 @@ mod tests {
             let data = piece.in_memory(&Arc::default(), &pipes).unwrap().unwrap();
             assert_eq!(**data, b"data");
         }
-        assert!(piece.take_pipe().is_none() && !pipes.are_put_by());
+        assert!(piece.take_pipe(4).is_none() && !pipes.are_put_by());
     }
 
     #[test]

@@ -92,6 +92,25 @@ fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
 }
 
 #[test]
+fn a_file_that_grows_elsewhere_while_it_is_read_ahead_is_read_to_the_end_that_was_known() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", "nolock"), server.mount("other", "nolock"));
+    let data = pattern(4 * MIB + 5000, 1);
+    fs::write(other.path("f"), &data).unwrap();
+    let mut file = File::open(one.path("f")).unwrap();
+    let mut growing = OpenOptions::new().append(true).open(other.path("f")).unwrap();
+    growing.write_all(&pattern(600_000, 2)).unwrap();
+    growing.sync_all().unwrap();
+    let mut seen = vec![0; data.len()];
+    seen.chunks_mut(MIB).for_each(|part| file.read_exact(part).unwrap());
+    assert!(seen == data);
+    drop(file);
+    assert_eq!(fs::read(one.path("f")).unwrap().len(), data.len() + 600_000);
+    // The kernel asks again where it was given more than it had asked for.
+    assert_eq!(one.process.output(testkit::Stream::Err), "");
+}
+
+#[test]
 fn data_are_where_they_were_written_whatever_the_size() {
     let (_server, mount) = mounted();
     for (at, len) in
