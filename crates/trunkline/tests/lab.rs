@@ -248,6 +248,20 @@ fn in_namespace<T: Send>(net: &Net, namespace: &str, work: impl FnOnce() -> T + 
     std::thread::scope(|scope| scope.spawn(asking).join().expect("the call is answered"))
 }
 
+#[test]
+fn a_lab_is_removed_by_a_thread_that_is_in_it() {
+    let net = start(&spec(1));
+    let lab = net.state().id().to_owned();
+    let place = Path::new("/run/netns").join(net.state().full_name("client"));
+    let place = File::open(place).expect("the namespace is there");
+    let removing = std::thread::spawn(move || {
+        move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
+        net.stop()
+    });
+    removing.join().expect("no panic").expect("it is removed");
+    assert_eq!(namespaces_of(&lab), Vec::<String>::new());
+}
+
 /// A server in the namespace `client` of a lab, where links to several hosts end.
 fn serve_in(net: &Net, arguments: &[&str]) -> Process {
     let command = net.exec_in("client", &trunkline(arguments)).expect("the namespace is there");

@@ -5,6 +5,7 @@ use super::{Error, system};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a process in a lab may take to end when asked; then it is killed.
@@ -120,7 +121,9 @@ fn processes(names: &[String]) -> Vec<Pid> {
         // A namespace that has just gone has no processes.
         let listed = system::ip(&["netns", "pids", name]).unwrap_or_default();
         let pids = listed.lines().filter_map(|line| line.trim().parse().ok());
-        found.extend(pids.filter(|pid| Some(*pid) != own).filter_map(Pid::from_raw));
+        // Asked by a thread that is in it, the list has the program that made it.
+        let lives = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
+        found.extend(pids.filter(|pid| Some(*pid) != own && lives(pid)).filter_map(Pid::from_raw));
     }
     found
 }
