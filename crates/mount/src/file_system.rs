@@ -10,6 +10,7 @@ use crate::kernel::{
     Data, Device, Entry, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Write, parse,
 };
 use crate::names::Lookup;
+use crate::reads::is_short;
 use client::Attendant;
 use client::options::DirectoryReads;
 use fuser::{Errno, Filesystem, FopenFlags, InitFlags, KernelConfig};
@@ -18,9 +19,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A reply of at most so many bytes is given by the thread that received them; a longer one would keep it from its
-/// connections for too long.
-const SHORT_READ_BYTES_MAX: u32 = 64 << 10;
 /// So many requests are taken one after the other before their calls are sent, as long as there are more: they leave
 /// together. More would keep the first of them waiting.
 const TAKEN_MAX: usize = 16;
@@ -150,9 +148,11 @@ impl FileSystem {
             Operation::FSync { handle } => self.sync(head, reply, handle),
             Operation::Release { handle } => self.release(reply, handle),
             Operation::OpenDir => self.open_directory(head, reply),
-            Operation::ReadDir { handle, offset, size } => self.list(head, reply, (handle, offset, size)),
+            Operation::ReadDir { handle, offset, size } => {
+                self.list(head, reply, (handle, offset, size), false);
+            }
             Operation::ReadDirPlus { handle, offset, size } => {
-                self.list_plus(head, reply, (handle, offset, size));
+                self.list(head, reply, (handle, offset, size), true);
             }
             Operation::ReleaseDir { handle } => {
                 self.core.directories.remove(handle);
@@ -382,7 +382,7 @@ impl FileSystem {
         };
         let pipes = Arc::clone(&self.core.pipes);
         let task = self.answering(head, reply, work, move |reply, bytes| bytes.give(reply, &pipes));
-        if size <= SHORT_READ_BYTES_MAX {
+        if is_short(size as usize) {
             self.core.executor.spawn_short(task);
         } else {
             self.core.executor.spawn(task);
@@ -460,23 +460,17 @@ impl FileSystem {
         self.answer(head, reply, work, |reply, handle| reply.opened(handle, FopenFlags::empty()));
     }
 
-    /// Gives a portion of a directory. A page of it takes long, so a worker does it.
-    fn list(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32)) {
+    /// Gives a portion of a directory, with all that is known of each name if `plus`. A page of it takes long, so a worker
+    /// does it.
+    fn list(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32), plus: bool) {
         let core = Arc::clone(&self.core);
         let work = async move {
-            let mut names = Names::new(size);
-            core.list(&*core.directories.find(handle)?, offset, &mut names).await?;
-            Ok(names)
-        };
-        self.answer_aside(head, reply, work, |reply, names| reply.names(&names));
-    }
-
-    /// The same with all that is known of each name.
-    fn list_plus(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32)) {
-        let core = Arc::clone(&self.core);
-        let work = async move {
-            let mut names = Names::new(size);
-            core.list_plus(&*core.directories.find(handle)?, offset, &mut names).await?;
+            let (directory, mut names) = (core.directories.find(handle)?, Names::new(size));
+            if plus {
+                core.list_plus(&directory, offset, &mut names).await?;
+            } else {
+                core.list(&directory, offset, &mut names).await?;
+            }
             Ok(names)
         };
         self.answer_aside(head, reply, work, |reply, names| reply.names(&names));

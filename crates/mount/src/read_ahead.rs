@@ -11,7 +11,7 @@ use crate::buffers::{Buffer, Buffers};
 use crate::core::Core;
 use crate::files::OpenFile;
 use crate::pipes::{Pipes, PutBy};
-use crate::reads::{Bytes, Fresh};
+use crate::reads::{Bytes, Fresh, is_short};
 use client::Pipe;
 use fuser::Errno;
 use std::collections::VecDeque;
@@ -29,9 +29,7 @@ const SLACK: u64 = 256 << 10;
 /// What was read is given out for this long: the least time for which attributes are believed by default.
 const AGE_MAX: Duration = Duration::from_secs(3);
 /// Less is not worth one of the few pipes.
-const PIPED_BYTES_MIN: usize = 512 << 10;
-/// Taking more than this out of a pipe is long: not for a reader who wants as little itself.
-const SHORT_BYTES_MAX: usize = 64 << 10;
+const PUT_BY_BYTES_MIN: usize = 512 << 10;
 /// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows some may lie elsewhere.
 const STEADY_MIN: u32 = 4;
 
@@ -108,7 +106,8 @@ impl Piece {
 
     /// Whether so few bytes had better be read for themselves than be taken out of what is, or will be, in a pipe.
     fn is_too_much_for(&self, len: usize, file_end: u64) -> bool {
-        let is_much = len <= SHORT_BYTES_MAX && self.expected(file_end) > SHORT_BYTES_MAX as u64;
+        // Taking much out of a pipe takes long.
+        let is_much = is_short(len) && !is_short(self.expected(file_end) as usize);
         is_much && self.is_as_asked && !matches!(self.lock().outcome, Some(Ok(Content::Memory(_))))
     }
 
@@ -318,7 +317,7 @@ impl Core {
         self.executor.spawn_short(async move {
             let filling = Filling(Arc::clone(&piece));
             let put_by =
-                if piece.is_as_asked && piece.len >= PIPED_BYTES_MIN { core.pipes.put_by() } else { None };
+                if piece.is_as_asked && piece.len >= PUT_BY_BYTES_MIN { core.pipes.put_by() } else { None };
             let piped = match put_by {
                 Some(put_by) => {
                     let fresh = core.read_piped(&file, piece.offset, piece.len).await;
@@ -342,6 +341,11 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const END: u64 = 64 * MIB;
+    /// Longer than what is read where nothing may take long.
+    const LONG: usize = 128 << 10;
 
     /// A piece that came by a pipe.
     fn piped(data: &[u8], pipes: &Pipes) -> Piece {
@@ -379,10 +383,10 @@ mod tests {
     #[test]
     fn much_is_not_moved_for_a_little() {
         let pipes = Pipes::default();
-        let piece = piped(&[1; 2 * SHORT_BYTES_MAX], &pipes);
-        assert!(piece.is_too_much_for(SHORT_BYTES_MAX, END));
-        assert!(!piece.is_too_much_for(SHORT_BYTES_MAX + 1, END));
-        assert!(!piece.is_too_much_for(SHORT_BYTES_MAX, SHORT_BYTES_MAX as u64), "the file ends within it");
+        let piece = piped(&[1; LONG], &pipes);
+        assert!(piece.is_too_much_for(4096, END));
+        assert!(!piece.is_too_much_for(LONG, END));
+        assert!(!piece.is_too_much_for(4096, 5000), "the file ends within it");
         assert!(piece.in_memory(&Arc::default(), &pipes).is_some());
         assert!(!piece.is_too_much_for(1, END), "it is in memory");
     }
@@ -441,9 +445,6 @@ mod tests {
         assert_eq!([0, 1, 99, 100].map(|from| next_boundary(from, 0, 100)), [100, 100, 100, 200]);
         assert_eq!([0, 29, 30, 130].map(|from| next_boundary(from, 30, 100)), [30, 30, 130, 230]);
     }
-
-    const MIB: u64 = 1 << 20;
-    const END: u64 = 64 * MIB;
 
     fn step(ahead: &mut Ahead, offset: u64, len: usize, version: u64) -> (usize, bool) {
         let (asked, covering) = ahead.advance((offset, len), (1 << 20, 8 << 20), version, END);

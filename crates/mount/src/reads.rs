@@ -9,8 +9,17 @@ use client::Pipe;
 use fuser::Errno;
 use std::sync::Arc;
 
+/// A reply of at most so many bytes is given by the thread that received them; a longer one would keep it from its
+/// connections for too long.
+const SHORT_BYTES_MAX: usize = 64 << 10;
+
 /// A shorter read costs less by way of memory: a pipe takes four system calls more.
 const PIPED_BYTES_MIN: usize = 128 << 10;
+
+/// Whether so many bytes may be read and given where nothing may take long.
+pub(crate) const fn is_short(bytes: usize) -> bool {
+    bytes <= SHORT_BYTES_MAX
+}
 
 /// What a READ brought.
 #[derive(Debug)]
