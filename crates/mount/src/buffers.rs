@@ -1,21 +1,50 @@
-//! Memory for long READs and WRITEs, used again: fresh memory would have to be mapped and zeroed for each.
+//! Memory for READs and WRITEs, used again: fresh memory would have to be mapped and zeroed for each long one, and to be
+//! found and zeroed for each short one.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A shorter one costs less in fresh memory.
+/// A shorter one is of no use to anybody else.
+const SHORT_BYTES_MIN: usize = 1 << 10;
+/// What a short one has, whatever is asked for.
+const SHORT_BYTES: usize = 16 << 10;
 const LONG_BYTES_MIN: usize = 64 << 10;
 /// What is kept for the next ones at most.
-const KEPT_BYTES_MAX: usize = 32 << 20;
+const KEPT_SHORT_BYTES_MAX: usize = 2 << 20;
+const KEPT_LONG_BYTES_MAX: usize = 32 << 20;
 
 /// Memory that is not in use.
 #[derive(Debug, Default)]
-pub(crate) struct Buffers(Mutex<Kept>);
+pub(crate) struct Buffers {
+    short: Shelf<KEPT_SHORT_BYTES_MAX>,
+    long: Shelf<KEPT_LONG_BYTES_MAX>,
+}
+
+/// Memory of one kind, so many bytes at most.
+#[derive(Debug, Default)]
+struct Shelf<const BYTES_MAX: usize>(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
     free: Vec<Vec<u8>>,
     bytes: usize,
+}
+
+impl<const BYTES_MAX: usize> Shelf<BYTES_MAX> {
+    fn take(&self) -> Option<Vec<u8>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = kept.free.pop()?;
+        kept.bytes -= bytes.capacity();
+        Some(bytes)
+    }
+
+    fn put(&self, bytes: Vec<u8>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.bytes + bytes.capacity() <= BYTES_MAX {
+            kept.bytes += bytes.capacity();
+            kept.free.push(bytes);
+        }
+    }
 }
 
 /// Bytes whose memory goes back when they are dropped.
@@ -26,31 +55,24 @@ pub(crate) struct Buffer {
 }
 
 impl Buffers {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Memory of so many bytes, whatever they hold.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
-        if len < LONG_BYTES_MIN {
-            return vec![0; len];
-        }
-        let mut kept = self.lock();
-        let Some(mut bytes) = kept.free.pop() else {
-            drop(kept);
-            return vec![0; len];
+        let mut bytes = match len {
+            SHORT_BYTES_MIN..=SHORT_BYTES => {
+                self.short.take().unwrap_or_else(|| Vec::with_capacity(SHORT_BYTES))
+            }
+            LONG_BYTES_MIN.. => match self.long.take() {
+                Some(bytes) => bytes,
+                None => return vec![0; len],
+            },
+            _ => return vec![0; len],
         };
-        kept.bytes -= bytes.capacity();
-        drop(kept);
         bytes.resize(len, 0);
         bytes
     }
 
     /// The same bytes, in memory of their own.
     pub(crate) fn copy_of(&self, bytes: &[u8]) -> Vec<u8> {
-        if bytes.len() < LONG_BYTES_MIN {
-            return bytes.to_vec();
-        }
         let mut copy = self.take(bytes.len());
         copy.copy_from_slice(bytes);
         copy
@@ -78,14 +100,11 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let capacity = self.bytes.capacity();
-        if capacity < LONG_BYTES_MIN {
-            return;
-        }
-        let mut kept = self.home.lock();
-        if kept.bytes + capacity <= KEPT_BYTES_MAX {
-            kept.bytes += capacity;
-            kept.free.push(std::mem::take(&mut self.bytes));
+        let bytes = std::mem::take(&mut self.bytes);
+        match bytes.capacity() {
+            SHORT_BYTES..LONG_BYTES_MIN => self.home.short.put(bytes),
+            LONG_BYTES_MIN.. => self.home.long.put(bytes),
+            _ => {}
         }
     }
 }
@@ -104,8 +123,23 @@ mod tests {
         assert_eq!((again.as_ptr(), again.len()), (place, 100_000));
         let all: Vec<Buffer> = (0..64).map(|_| buffers.own(buffers.take(1 << 20))).collect();
         drop(all);
-        assert!(buffers.lock().bytes <= KEPT_BYTES_MAX);
-        assert_eq!(buffers.lock().free.len(), KEPT_BYTES_MAX >> 20);
+        assert_eq!(buffers.long.0.lock().unwrap().free.len(), KEPT_LONG_BYTES_MAX >> 20);
+    }
+
+    #[test]
+    fn short_ones_are_kept_by_themselves() {
+        let buffers = Arc::new(Buffers::default());
+        let bytes = buffers.take(4096);
+        let place = bytes.as_ptr();
+        drop(buffers.own(bytes));
+        let long = buffers.take(LONG_BYTES_MIN);
+        assert_ne!(long.as_ptr(), place);
+        drop(buffers.own(long));
+        let again = buffers.take(SHORT_BYTES);
+        assert_eq!((again.as_ptr(), again.len()), (place, SHORT_BYTES));
+        let all: Vec<Buffer> = (0..1000).map(|_| buffers.own(buffers.take(4096))).collect();
+        drop(all);
+        assert_eq!(buffers.short.0.lock().unwrap().free.len(), KEPT_SHORT_BYTES_MAX / SHORT_BYTES);
     }
 
     #[test]
