@@ -11,6 +11,7 @@ mod deadline;
 mod ports;
 mod process;
 mod program;
+pub mod records;
 mod witness;
 
 pub use counters::{open_fds, open_fds_of, resident_bytes_of, threads_of};

@@ -13,6 +13,8 @@ mod check;
 mod cuts;
 #[path = "faults/figures.rs"]
 mod figures;
+#[path = "faults/frames.rs"]
+mod frames;
 #[path = "faults/ground.rs"]
 #[allow(dead_code, reason = "the soak uses the rest")]
 mod ground;

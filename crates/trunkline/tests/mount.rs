@@ -16,6 +16,8 @@ mod mounts;
 mod ordinary_user;
 #[path = "mount/programs.rs"]
 mod programs;
+#[path = "mount/refusals.rs"]
+mod refusals;
 #[path = "mount/rig.rs"]
 mod rig;
 #[path = "mount/semantics.rs"]
@@ -31,6 +33,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/model.rs"),
         include_str!("mount/ordinary_user.rs"),
         include_str!("mount/programs.rs"),
+        include_str!("mount/refusals.rs"),
         include_str!("mount/semantics.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");

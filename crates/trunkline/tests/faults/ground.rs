@@ -267,6 +267,25 @@ impl Ground {
         self.run_in("client", &line);
     }
 
+    /// From now on the links carry no more than a frame at once, as a network card without offloads does.
+    pub fn send_single_frames(&self) {
+        for link in self.net.links() {
+            for namespace in ["nodes", "client"] {
+                self.run_in(namespace, &format!("ip link set dev {} gso_max_segs 1", link.name));
+            }
+        }
+    }
+
+    /// Bytes and packets that have come to the client over all links.
+    pub fn received(&self) -> (u64, u64) {
+        let counted = |what: &str| {
+            let of = |link: &lab::net::Link| format!("cat /sys/class/net/{}/statistics/{what}", link.name);
+            let told = self.net.links().iter().map(|link| self.run_in("client", &of(link)));
+            told.map(|text| text.trim().parse::<u64>().expect("a number")).sum()
+        };
+        (counted("rx_bytes"), counted("rx_packets"))
+    }
+
     fn in_nodes(&self, line: &str) -> String {
         self.run_in("nodes", line)
     }

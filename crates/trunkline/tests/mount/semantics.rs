@@ -1,21 +1,22 @@
 //! docs/SEMANTICS.md, promise by promise.
 
-use crate::rig::{Mounted, Server, mounted, shell, text, try_shell};
+use crate::rig::{Mounted, PATIENCE, Server, mounted, shell, text, try_shell};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
+use testkit::Deadline;
 
 const MIB: usize = 1 << 20;
 
 /// Data that tell their place.
-fn pattern(len: usize, seed: u8) -> Vec<u8> {
+pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at / 7) as u8 ^ (at >> 11) as u8 ^ seed).collect()
 }
 
-fn flags(flags: OFlags) -> OpenOptions {
+pub(crate) fn flags(flags: OFlags) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).custom_flags(flags.bits() as i32);
     options
@@ -77,6 +78,12 @@ fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
     let pipes_before = pipes_of(&mount);
     (0..8).for_each(|at| read(at * MIB, MIB));
     assert!(pipes_of(&mount) > pipes_before + 2, "{pipes_before} and {}", pipes_of(&mount));
+    // A program that pauses keeps no pipes.
+    let waiting = pipes_of(&mount);
+    Deadline::wait_until("the pipes of what nobody reads to be let go", PATIENCE, || {
+        (pipes_of(&mount) < waiting).then_some(())
+    });
+    read(8 * MIB, MIB);
     // The kernel now asks for what is wanted and no more: parts of what waits in pipes, and of what was given out.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     for (at, len) in [(9 * MIB + 4096, 4096), (9 * MIB + 8192, MIB), (8 * MIB, 2 * MIB), (11 * MIB - 1, 2)] {

@@ -1,15 +1,14 @@
 //! A proxy before each node that knows records and calls, and loses a connection at a chosen point between the sending
 //! of a call and the arrival of its answer; or keeps a call back, and delivers it when all is over.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Longer records are nobody's here.
-const RECORD_BYTES_MAX: usize = 4 << 20;
+use testkit::records::{called, read_record, word};
 
 /// Where between sending and answer a call's connection is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,32 +193,6 @@ fn accept(listener: &TcpListener, node: SocketAddr, shared: &Arc<Shared>, silent
     }
 }
 
-/// One record with its marks, as it came. RFC 5531 s11
-fn read_record(from: &mut TcpStream) -> Option<Vec<u8>> {
-    let mut record = Vec::new();
-    loop {
-        let mut mark = [0; 4];
-        from.read_exact(&mut mark).ok()?;
-        let word = u32::from_be_bytes(mark);
-        let (start, bytes) = (record.len() + 4, (word & 0x7fff_ffff) as usize);
-        if start + bytes > RECORD_BYTES_MAX {
-            return None;
-        }
-        record.extend(mark);
-        record.resize(start + bytes, 0);
-        from.read_exact(&mut record[start..]).ok()?;
-        if word >> 31 == 1 {
-            return Some(record);
-        }
-    }
-}
-
-/// A word of a record's first fragment, counted from its xid.
-fn word(record: &[u8], index: usize) -> u32 {
-    let at = 4 + 4 * index;
-    record.get(at..at + 4).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
-}
-
 fn end(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Both);
 }
@@ -229,11 +202,10 @@ fn forward_calls(mut client: TcpStream, mut server: TcpStream, line: &Line) {
         if line.silent.load(Ordering::SeqCst) {
             continue;
         }
-        // xid, CALL, RPC version, program, version, procedure. RFC 5531 s9
-        let nfs = word(&record, 3) == nfs3::PROGRAM && word(&record, 4) == nfs3::VERSION;
         let mut state = lock(&line.shared.state);
-        let cut =
-            state.armed.take_if(|(procedure, _)| nfs && *procedure == word(&record, 5)).map(|(_, cut)| cut);
+        let is_armed =
+            |(procedure, _): &mut (u32, Cut)| called(&record) == (nfs3::PROGRAM, nfs3::VERSION, *procedure);
+        let cut = state.armed.take_if(is_armed).map(|(_, cut)| cut);
         match cut {
             Some(Cut::BeforeCall) => break,
             Some(Cut::DuringCall) => {

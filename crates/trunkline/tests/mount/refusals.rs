@@ -1,0 +1,176 @@
+//! A server that refuses what it is told to refuse: a proxy before one of ours that knows records, and gives another
+//! answer to calls of one procedure.
+
+use crate::rig::{Mounted, PATIENCE, Server};
+use crate::semantics::{flags, pattern};
+use nfs3::{Procedure, Status};
+use rustix::fs::OFlags;
+use std::io::Write;
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use testkit::Deadline;
+use testkit::records::{called, read_record, word};
+
+#[derive(Default)]
+struct State {
+    refused: Option<(Procedure, Status)>,
+    /// Answers that were replaced.
+    count: u32,
+    /// All that there is, so that it can be ended.
+    streams: Vec<TcpStream>,
+    ended: bool,
+}
+
+/// See the module's documentation.
+pub struct Refusals {
+    state: Arc<Mutex<State>>,
+    pub port: u16,
+}
+
+impl Refusals {
+    /// A proxy before the server's first node, on a port of its own.
+    pub fn start(server: &Server) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let refusals = Self { state: Arc::default(), port: listener.local_addr().unwrap().port() };
+        let (state, to) = (Arc::clone(&refusals.state), server.port);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else { continue };
+                let mut locked = lock(&state);
+                if locked.ended {
+                    return;
+                }
+                locked.streams.extend([&client, &server].map(|stream| stream.try_clone().unwrap()));
+                forward(client, server, &state);
+            }
+        });
+        refusals
+    }
+
+    /// From now on calls of this procedure have this answer; the server does them all the same.
+    pub fn refuse(&self, procedure: Procedure, status: Status) {
+        let mut state = lock(&self.state);
+        (state.refused, state.count) = (Some((procedure, status)), 0);
+    }
+
+    /// How many calls had it so far.
+    pub fn refused(&self) -> u32 {
+        lock(&self.state).count
+    }
+
+    /// From now on all calls have the server's answer; gives how many had another.
+    pub fn relent(&self) -> u32 {
+        let mut state = lock(&self.state);
+        state.refused = None;
+        state.count
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Both directions of a connection, until it ends.
+fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
+    let (mut from_client, mut to_client) = (client.try_clone().unwrap(), client);
+    let (mut from_server, mut to_server) = (server.try_clone().unwrap(), server);
+    let noted: Arc<Mutex<Vec<(u32, Status)>>> = Arc::default();
+    let (of_calls, state) = (Arc::clone(&noted), Arc::clone(state));
+    std::thread::spawn(move || {
+        while let Some(record) = read_record(&mut from_client) {
+            let mut state = lock(&state);
+            if let Some((procedure, status)) = state.refused
+                && called(&record) == (nfs3::PROGRAM, nfs3::VERSION, procedure.number())
+            {
+                state.count += 1;
+                of_calls.lock().unwrap().push((word(&record, 0), status));
+            }
+            drop(state);
+            if to_server.write_all(&record).is_err() {
+                break;
+            }
+        }
+        let _ = to_server.shutdown(Shutdown::Both);
+    });
+    std::thread::spawn(move || {
+        while let Some(mut record) = read_record(&mut from_server) {
+            let xid = word(&record, 0);
+            let mut noted = noted.lock().unwrap();
+            if let Some(at) = noted.iter().position(|(other, _)| *other == xid) {
+                record = refusal(xid, noted.swap_remove(at).1);
+            }
+            drop(noted);
+            if to_client.write_all(&record).is_err() {
+                break;
+            }
+        }
+        let _ = to_client.shutdown(Shutdown::Both);
+    });
+}
+
+/// xid, REPLY, MSG_ACCEPTED, AUTH_NONE without a body, SUCCESS (RFC 5531 s9), the status, and no attributes: two absent
+/// ones suit a READ too, which has one, as nothing reads beyond it.
+fn refusal(xid: u32, status: Status) -> Vec<u8> {
+    let words = [xid, 1, 0, 0, 0, 0, status.0, 0, 0];
+    let mark = (1 << 31) | (4 * words.len() as u32);
+    [mark].iter().chain(&words).flat_map(|word| word.to_be_bytes()).collect()
+}
+
+impl Drop for Refusals {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        state.ended = true;
+        for stream in state.streams.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        // Ends the accepts.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+#[test]
+fn what_the_server_refuses_is_the_error_that_a_program_sees() {
+    let server = Server::start(1);
+    let refusals = Refusals::start(&server);
+    let options = format!("port={},nconnect=1,nolock", refusals.port);
+    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
+    let direct = flags(OFlags::DIRECT).open(mount.path("f")).unwrap();
+    let mut data = pattern(8192, 1);
+    for (status, errno) in [
+        (Status::DQUOT, 122),
+        (Status::FBIG, 27),
+        (Status::NOSPC, 28),
+        (Status::IO, 5),
+        (Status::ROFS, 30),
+        (Status::ACCES, 13),
+    ] {
+        refusals.refuse(Procedure::Write, status);
+        let told = direct.write_all_at(&data, 0).unwrap_err();
+        assert_eq!(told.raw_os_error(), Some(errno), "{status} for a direct write");
+        // What write(2) has taken fails behind the program's back, and fsync tells it, to each handle.
+        file.write_all_at(&data, 0).unwrap();
+        for handle in [&file, &direct] {
+            assert_eq!(handle.sync_all().unwrap_err().raw_os_error(), Some(errno), "{status} at fsync");
+        }
+        assert!(refusals.relent() >= 2, "{status}");
+        file.write_all_at(&data, 0).unwrap();
+        file.sync_all().unwrap();
+        refusals.refuse(Procedure::Read, status);
+        let told = direct.read_exact_at(&mut data, 0).unwrap_err();
+        assert_eq!(told.raw_os_error(), Some(errno), "{status} for a read");
+        assert!(refusals.relent() >= 1, "{status}");
+        direct.read_exact_at(&mut data, 0).unwrap();
+        assert!(data == pattern(8192, 1), "{status}");
+    }
+    // A server that asks for patience gets it: nobody is told.
+    refusals.refuse(Procedure::Read, Status::JUKEBOX);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| direct.read_exact_at(&mut data, 0).map(|()| data));
+        Deadline::wait_until("a READ that is put off", PATIENCE, || (refusals.refused() > 0).then_some(()));
+        assert!(refusals.relent() >= 1);
+        assert!(reading.join().unwrap().unwrap() == pattern(8192, 1));
+    });
+}
