@@ -4,10 +4,11 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A shorter one is of no use to anybody else.
+/// One that is shorter still costs less in fresh memory.
 const SHORT_BYTES_MIN: usize = 1 << 10;
-/// What a short one has, whatever is asked for.
+/// What a short one has at least, whatever is asked for, so that it suits the next too.
 const SHORT_BYTES: usize = 16 << 10;
+/// Longer ones than short are fresh up to here, and serve as short ones afterwards.
 const LONG_BYTES_MIN: usize = 64 << 10;
 /// What is kept for the next ones at most.
 const KEPT_SHORT_BYTES_MAX: usize = 2 << 20;

@@ -32,7 +32,7 @@ pub fn word(record: &[u8], index: usize) -> u32 {
     bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// The words of a call from its xid to its procedure: the program, its version and the procedure. RFC 5531 s9
+/// What a call is for: program, version and procedure. RFC 5531 s9
 #[must_use]
 pub fn called(record: &[u8]) -> (u32, u32, u32) {
     (word(record, 3), word(record, 4), word(record, 5))

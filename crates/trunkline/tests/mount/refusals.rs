@@ -15,7 +15,7 @@ use testkit::records::{called, read_record, word};
 #[derive(Default)]
 struct State {
     refused: Option<(Procedure, Status)>,
-    /// Answers that were replaced.
+    /// Calls whose answers are replaced.
     count: u32,
     /// All that there is, so that it can be ended.
     streams: Vec<TcpStream>,
