@@ -431,11 +431,19 @@ impl Engine {
         let late = |call: &Call| {
             !matches!(call.owner, Owner::Engine) && now.saturating_sub(call.submitted_at) > patience
         };
-        let expired: Vec<CallKey> =
+        let mut expired: Vec<CallKey> =
             self.core.calls.0.iter().filter(|(_, call)| late(call)).map(|(key, _)| key).collect();
         if expired.is_empty() {
             return;
         }
+        for at in 0..expired.len() {
+            let key = expired.get(at).copied().unwrap_or_default();
+            if let Some(Call { body: Body::Write { file, buffer, .. }, .. }) = self.core.calls.0.get(key) {
+                // Nobody waits for a COMMIT that speaks for no write.
+                expired.extend(self.core.groups.forget(file, key, buffer.len()));
+            }
+        }
+        expired.sort_unstable();
         let mut lines: Vec<ConnId> = Vec::new();
         for &key in &expired {
             lines.extend(self.core.calls.0.get(key).and_then(|call| call.line));
@@ -456,11 +464,6 @@ impl Engine {
         self.starved.iter_mut().for_each(|starved| starved.retain(stays));
         self.core.again.retain(stays);
         self.core.delayed.retain(|(_, key)| stays(key));
-        for &key in &expired {
-            if let Some(Call { body: Body::Write { file, buffer, .. }, .. }) = self.core.calls.0.get(key) {
-                self.core.groups.forget(file, key, buffer.len());
-            }
-        }
         for &key in &expired {
             if let Some(call) = self.core.calls.0.get(key) {
                 let error = Error::TimedOut { operation: call.operation(), waited: patience };

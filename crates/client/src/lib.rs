@@ -34,7 +34,7 @@ pub use call::{Answer, Caller, Done, FileRef, Op};
 pub use error::{Error, MountError, Result, status_words};
 pub use file::File;
 pub use given::{GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
-pub use listing::{DirectoryEntry, Pages};
+pub use listing::{DIRECTORY_ENTRIES_MAX, DirectoryEntry, Pages};
 pub use mount::Mount;
 pub use settings::Settings;
 pub use shard::{Attendant, Io, Task};

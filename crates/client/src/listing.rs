@@ -16,7 +16,7 @@ use crate::tree::{accept, encode};
 /// What a READDIRPLUS asks for: names and cookies, and all in all.
 const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
 /// Names in one directory at most: a server that never ends its listing must not keep us for ever.
-const DIRECTORY_ENTRIES_MAX: usize = 16_000_000;
+pub const DIRECTORY_ENTRIES_MAX: usize = 16_000_000;
 
 /// One name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

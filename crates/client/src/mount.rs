@@ -23,6 +23,9 @@ use crate::shard::{Attendant, Shard, Task};
 use crate::slot::Pending;
 use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 
+/// A server that says that one call moves less than so many bytes says nothing; Linux has 512.
+const SIZE_TOLD_MIN: u32 = 1024;
+
 /// A mount waits this long for all of its paths; those that come later are used when they do.
 const PATHS_PATIENCE: Duration = Duration::from_millis(1500);
 /// One path must come, and a mount waits longer for that: its server has answered, and whoever is busy takes time.
@@ -215,7 +218,7 @@ impl Mount {
     #[must_use]
     pub fn transfer_sizes(&self) -> (u32, u32) {
         let (info, settings) = (&self.inner.root.info, &self.inner.settings);
-        (settings.rsize.min(info.read_max).max(1), settings.wsize.min(info.write_max).max(1))
+        (transfer_size(settings.rsize, info.read_max), transfer_size(settings.wsize, info.write_max))
     }
 
     /// Names a file for reads and writes, and places it on the node with the least load.
@@ -476,6 +479,12 @@ fn path_ends(settings: &Settings) -> Vec<PathEnd> {
         .collect()
 }
 
+/// What one call moves: what was wished for, or less if the server says so. What it says below [`SIZE_TOLD_MIN`] does not count:
+/// nothing could be moved in pieces of a byte or none. RFC 1813 s3.3.19
+fn transfer_size(wished: u32, told: u32) -> u32 {
+    if told < SIZE_TOLD_MIN { wished } else { wished.min(told) }
+}
+
 /// Which connections each loop owns. Connection i goes to remote i mod R from local (i div R) mod L; whole
 /// rounds over the remotes go to one loop, so that each loop reaches every node where there are enough.
 fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
@@ -509,6 +518,16 @@ fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
 mod tests {
     use super::*;
     use rpc::replay::loop_of;
+
+    #[test]
+    fn a_server_may_lower_what_a_call_moves_but_not_to_nothing() {
+        assert_eq!(transfer_size(1 << 20, 65536), 65536);
+        assert_eq!(transfer_size(4096, 65536), 4096);
+        assert_eq!(transfer_size(1 << 20, SIZE_TOLD_MIN), SIZE_TOLD_MIN);
+        for told in [0, 1, SIZE_TOLD_MIN - 1] {
+            assert_eq!(transfer_size(1 << 20, told), 1 << 20);
+        }
+    }
 
     #[test]
     fn the_loops_of_a_mount_are_told_apart_and_one_alone_is_like_no_other() {

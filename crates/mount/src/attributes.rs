@@ -1,14 +1,31 @@
 //! Attributes and times between NFS and FUSE.
 
-use fuser::{FileAttr, FileType as FuseType, INodeNo, TimeOrNow};
+use fuser::{Errno, FileAttr, FileType as FuseType, INodeNo, TimeOrNow};
 use nfs3::types::{SetTime, SpecData};
 use nfs3::{Fattr3, FileType, NfsTime};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// The longest file that Linux has.
+pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
+
+/// Attributes that the kernel would take. What it refuses it does not forget either, and a size beyond its own would be
+/// counted on here.
+pub(crate) fn usable(attributes: Fattr3) -> Result<Fattr3, Errno> {
+    if attributes.size > FILE_BYTES_MAX {
+        tracing::warn!(
+            fileid = attributes.fileid,
+            size = attributes.size,
+            "the server tells a size that no file can have"
+        );
+        return Err(Errno::EIO);
+    }
+    Ok(attributes)
+}
+
 /// Attributes as the kernel takes them.
-pub(crate) fn to_fuse(ino: u64, attributes: &Fattr3, block_bytes: u32) -> FileAttr {
+pub(crate) fn to_fuse(number: u64, attributes: &Fattr3, block_bytes: u32) -> FileAttr {
     FileAttr {
-        ino: INodeNo(ino),
+        ino: INodeNo(number),
         size: attributes.size,
         blocks: attributes.used.div_ceil(512),
         atime: time(attributes.atime),
@@ -72,6 +89,29 @@ pub(crate) const fn split_device(device: u32) -> SpecData {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_that_linux_has_not_is_an_error() {
+        let of = |size| Fattr3 {
+            file_type: FileType::Regular,
+            mode: 0,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size,
+            used: 0,
+            rdev: SpecData { major: 0, minor: 0 },
+            fsid: 0,
+            fileid: 0,
+            atime: NfsTime { seconds: 0, nanoseconds: 0 },
+            mtime: NfsTime { seconds: 0, nanoseconds: 0 },
+            ctime: NfsTime { seconds: 0, nanoseconds: 0 },
+        };
+        assert!(usable(of(FILE_BYTES_MAX)).is_ok());
+        for size in [FILE_BYTES_MAX + 1, u64::MAX] {
+            assert_eq!(usable(of(size)).map_err(Errno::code).err(), Some(libc::EIO));
+        }
+    }
 
     #[test]
     fn device_numbers_survive_the_round_trip() {

@@ -1,5 +1,6 @@
 //! NFS calls as futures: arguments in, results or errno out.
 
+use crate::attributes::usable;
 use crate::buffers::Buffer;
 use crate::caller::As;
 use crate::core::Core;
@@ -16,6 +17,9 @@ use xdr::{Reader, Writer};
 
 /// What a directory page asks for: names and cookies, and all in all.
 const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
+
+/// The longest name of a directory that the kernel takes from FUSE. FUSE_NAME_MAX
+const NAME_BYTES_MAX: usize = 1024;
 
 /// A READ of so many bytes costs less than to hand it to another thread; longer ones are spread over all loops.
 const ATTENDED_READ_BYTES_MAX: usize = 16 << 10;
@@ -64,6 +68,15 @@ fn is_bad_cookie(results: &[u8]) -> bool {
     Status::decode(&mut Reader::new(results)) == Ok(Status::BAD_COOKIE)
 }
 
+/// A name that the kernel takes in a directory. Where it refuses one it drops the names behind it too, and forgets none.
+fn usable_name(name: &[u8]) -> Result<Vec<u8>, Errno> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        tracing::warn!(name = %name.escape_ascii(), "the server tells a name that no file can have");
+        return Err(Errno::EIO);
+    }
+    Ok(name.to_vec())
+}
+
 fn place(directory: FileHandle, name: &[u8]) -> DirOpArgs<'_> {
     DirOpArgs { directory, name }
 }
@@ -89,7 +102,7 @@ impl Core {
 
     pub(crate) async fn call_getattr(&self, caller: &As, object: FileHandle) -> Result<Fattr3, Errno> {
         let args = encode(&getattr::Args { object });
-        Ok(self.call::<getattr::Success>(caller, Procedure::GetAttr, args).await?.attributes)
+        usable(self.call::<getattr::Success>(caller, Procedure::GetAttr, args).await?.attributes)
     }
 
     /// Which of the wished rights the server grants.
@@ -110,7 +123,8 @@ impl Core {
         new: Sattr3,
     ) -> Result<PostOpAttr, Errno> {
         let args = encode(&setattr::Args { object, new_attributes: new, guard: None });
-        Ok(self.call::<setattr::Success>(caller, Procedure::SetAttr, args).await?.after)
+        let after = self.call::<setattr::Success>(caller, Procedure::SetAttr, args).await?.after;
+        after.map(usable).transpose()
     }
 
     pub(crate) async fn call_lookup(
@@ -132,7 +146,7 @@ impl Core {
         attributes: PostOpAttr,
     ) -> Result<(FileHandle, Fattr3), Errno> {
         match attributes {
-            Some(attributes) => Ok((handle, attributes)),
+            Some(attributes) => Ok((handle, usable(attributes)?)),
             None => Ok((handle, self.call_getattr(caller, handle).await?)),
         }
     }
@@ -287,13 +301,13 @@ impl Core {
                 return Ok(None);
             }
             let page = accept::<readdirplus::Success<'_>>(Procedure::ReadDirPlus, &results)?;
-            let names = page.entries.iter().map(|entry| Name {
-                name: entry.name.to_vec(),
-                cookie: entry.cookie,
-                attributes: entry.attributes,
-                handle: entry.handle,
+            let names = page.entries.iter().map(|entry| {
+                let (cookie, handle) = (entry.cookie, entry.handle);
+                let attributes = entry.attributes.map(usable).transpose()?;
+                Ok(Name { name: usable_name(entry.name)?, cookie, attributes, handle })
             });
-            Ok(Some(Page { names: names.collect(), verifier: page.verifier, eof: page.eof }))
+            let names = names.collect::<Result<_, Errno>>()?;
+            Ok(Some(Page { names, verifier: page.verifier, eof: page.eof }))
         } else {
             let args = encode(&readdir::Args { directory, cookie, verifier, count: maxcount });
             let results = self.results(caller, Procedure::ReadDir, args).await?;
@@ -301,13 +315,12 @@ impl Core {
                 return Ok(None);
             }
             let page = accept::<readdir::Success<'_>>(Procedure::ReadDir, &results)?;
-            let names = page.entries.iter().map(|entry| Name {
-                name: entry.name.to_vec(),
-                cookie: entry.cookie,
-                attributes: None,
-                handle: None,
+            let names = page.entries.iter().map(|entry| {
+                let name = usable_name(entry.name)?;
+                Ok(Name { name, cookie: entry.cookie, attributes: None, handle: None })
             });
-            Ok(Some(Page { names: names.collect(), verifier: page.verifier, eof: page.eof }))
+            let names = names.collect::<Result<_, Errno>>()?;
+            Ok(Some(Page { names, verifier: page.verifier, eof: page.eof }))
         }
     }
 
@@ -367,13 +380,14 @@ impl Core {
     ) -> Result<(), Errno> {
         let (others, _counted) = UnderWay::count(&self.writes_under_way);
         let way = Way::of_write(others, buffer.len());
+        let bytes = buffer.len();
         let (op, caller) = (Op::Write { file, offset, buffer }, caller.clone());
         let pending = match way {
             Way::Attended => self.mount.submit_attended(op, caller),
             Way::Beside => self.mount.submit_beside(op, caller),
             Way::ByFile => self.mount.submit_as(op, caller),
         };
-        let done = pending.await;
+        let done = self.charged(bytes, pending).done().await;
         // Its memory is for the next one.
         drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))
@@ -418,6 +432,16 @@ impl Drop for UnderWay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_no_file_can_have_is_an_error() {
+        for name in [&b"a"[..], b".", b"\xff\n", &[b'x'; NAME_BYTES_MAX]] {
+            assert_eq!(usable_name(name).ok().as_deref(), Some(name));
+        }
+        for name in [&b""[..], b"a/b", b"/", b"a\0", &[b'x'; NAME_BYTES_MAX + 1]] {
+            assert!(usable_name(name).is_err(), "{}", name.escape_ascii());
+        }
+    }
 
     #[test]
     fn a_write_that_is_alone_stays_and_a_long_one_beside_others_leaves_the_receiving_thread() {

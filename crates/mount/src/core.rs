@@ -9,11 +9,12 @@ use crate::files::OpenFile;
 use crate::inode::{Inode, Inodes, Known};
 use crate::interrupts::Interrupts;
 use crate::kernel::Entry;
+use crate::notices::Notices;
 use crate::pipes::Pipes;
 use crate::policy::Policy;
 use crate::write_back::Budget;
 use client::Mount;
-use fuser::{Errno, FileAttr, Generation, Notifier};
+use fuser::{Errno, FileAttr, Notifier};
 use nfs3::{Fattr3, FileHandle, Sattr3, Verifier};
 use slab::Slab;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,10 +35,11 @@ pub(crate) struct Core {
     pub callers: Callers,
     pub executor: Executor,
     pub interrupts: Interrupts,
-    pub budget: Budget,
+    pub budget: Arc<Budget>,
     pub buffers: Arc<Buffers>,
     pub pipes: Arc<Pipes>,
     pub notifier: OnceLock<Notifier>,
+    pub notices: Notices,
     /// Files that are open: while there are none, nothing has to be hidden when it is removed.
     pub open_files: AtomicUsize,
     /// WRITEs that programs wait for.
@@ -63,9 +65,10 @@ impl Core {
     }
 
     /// Attributes as the kernel takes them.
-    pub(crate) fn to_fuse(&self, ino: u64, attributes: &Fattr3) -> FileAttr {
+    pub(crate) fn to_fuse(&self, attributes: &Fattr3) -> FileAttr {
         let (read, write) = self.sizes;
-        attributes::to_fuse(ino, attributes, u32::try_from(read.min(write)).unwrap_or(u32::MAX))
+        let number = self.inodes.number(attributes);
+        attributes::to_fuse(number, attributes, u32::try_from(read.min(write)).unwrap_or(u32::MAX))
     }
 
     /// An object in a directory as the kernel is told of it, which counts as a lookup.
@@ -78,8 +81,8 @@ impl Core {
         let inode = self.inodes.remember(handle, attributes);
         let known = inode.learn(*attributes, None, &self.policy);
         let entry = Entry {
-            attributes: self.to_fuse(inode.ino, &known.attributes),
-            generation: Generation(inode.generation),
+            ino: inode.ino,
+            attributes: self.to_fuse(&known.attributes),
             name_ttl: self.name_ttl(parent),
             attributes_ttl: known.ttl,
         };

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::inode::Inode;
 use crate::kernel::{Entry, Names};
 use crate::listing::Listing;
-use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
+use fuser::{Errno, FileAttr, FileType, INodeNo};
 use nfs3::{Fattr3, FileHandle, Verifier};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -21,6 +21,10 @@ use std::time::{Duration, UNIX_EPOCH};
 const AFTER_DOT: u64 = 0x7fff_ffff_ffff_fff1;
 const AFTER_DOT_DOT: u64 = 0x7fff_ffff_ffff_fff2;
 
+/// Pages one after the other without a name to tell. Names that were removed meanwhile are none, but so many pages of them
+/// are a server's that never ends.
+const PAGES_IN_VAIN_MAX: usize = 1000;
+
 /// A directory that is being read.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
@@ -29,6 +33,19 @@ pub(crate) struct OpenDirectory {
     /// The page that was read last, with the cookie that it follows.
     page: Mutex<Option<(u64, Arc<Page>)>>,
     listing: Mutex<Listing>,
+}
+
+/// Names of a page, from one on.
+#[derive(Debug)]
+struct Rest {
+    page: Arc<Page>,
+    from: usize,
+}
+
+impl Rest {
+    fn names(&self) -> &[Name] {
+        self.page.names.get(self.from..).unwrap_or_default()
+    }
 }
 
 impl OpenDirectory {
@@ -41,16 +58,15 @@ impl OpenDirectory {
     }
 
     /// What the page at hand has behind a cookie.
-    fn rest_of_page(&self, cookie: u64) -> Option<(Vec<Name>, bool)> {
+    fn rest_of_page(&self, cookie: u64) -> Option<Rest> {
         let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         let (follows, page) = page.as_ref()?;
-        let skip = if *follows == cookie {
+        let from = if *follows == cookie {
             0
         } else {
             page.names.iter().position(|name| name.cookie == cookie)? + 1
         };
-        let rest: Vec<Name> = page.names.get(skip..).unwrap_or_default().to_vec();
-        (!rest.is_empty() || page.eof).then_some((rest, page.eof))
+        (from < page.names.len() || page.eof).then(|| Rest { page: Arc::clone(page), from })
     }
 
     fn verifier(&self) -> Verifier {
@@ -64,9 +80,12 @@ impl OpenDirectory {
 
 impl Core {
     /// Names behind a cookie of the server's; none at the end.
-    async fn names(&self, directory: &OpenDirectory, cookie: u64) -> Result<Vec<Name>, Errno> {
-        if let Some((names, _)) = directory.rest_of_page(cookie) {
-            return Ok(names);
+    async fn names(&self, directory: &OpenDirectory, cookie: u64) -> Result<Rest, Errno> {
+        if let Some(rest) = directory.rest_of_page(cookie) {
+            return Ok(rest);
+        }
+        if directory.listing().is_endless() {
+            return Err(endless());
         }
         let mut from = if cookie == 0 { (0, [0; 8]) } else { (cookie, directory.verifier()) };
         // How many names that the program has may still come again.
@@ -97,10 +116,10 @@ impl Core {
             again = again.checked_sub(all).ok_or(Errno::EIO)?;
             from = (last, page.verifier);
         };
-        let names = page.names.clone();
-        let page = Some((cookie, Arc::new(page)));
-        *directory.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
-        Ok(names)
+        let page = Arc::new(page);
+        let kept = Some((cookie, Arc::clone(&page)));
+        *directory.page.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        Ok(Rest { page, from: 0 })
     }
 
     /// A page of the server's; none where it refuses the cookie.
@@ -120,7 +139,7 @@ impl Core {
         from: u64,
         told: &mut Names,
     ) -> Result<(), Errno> {
-        let own = directory.inode.ino;
+        let own = directory.inode.number;
         let mut from = from;
         if from == 0 && !told.add(own, AFTER_DOT, FileType::Directory, b".") {
             return Ok(());
@@ -133,12 +152,12 @@ impl Core {
         }
         directory.listing().goes_on_at(from);
         // One portion may take several pages; the end is an answer without names.
-        loop {
-            let names = self.names(directory, from).await?;
-            let Some(last) = names.last() else { return Ok(()) };
-            from = last.cookie;
+        for _ in 0..PAGES_IN_VAIN_MAX {
+            let rest = self.names(directory, from).await?;
+            let Some(last) = rest.names().last() else { return Ok(()) };
+            from = behind(from, last)?;
             let mut any = false;
-            for name in names.iter().filter(|name| is_listed(name)) {
+            for name in rest.names().iter().filter(|name| is_listed(name)) {
                 let Some((_, attributes)) = self.whole_name(directory, name).await? else { continue };
                 let (ino, kind) = (self.inodes.number(&attributes), kind(attributes.file_type));
                 if !told.add(ino, name.cookie, kind, &name.name) {
@@ -151,6 +170,7 @@ impl Core {
                 return Ok(());
             }
         }
+        Err(endless())
     }
 
     /// readdir(3) with attributes: each name that is told counts as looked up.
@@ -162,8 +182,8 @@ impl Core {
     ) -> Result<(), Errno> {
         // The kernel takes neither for a lookup.
         let dot = Entry {
+            ino: directory.inode.ino,
             attributes: self.attributes_of_dot(directory),
-            generation: Generation(0),
             name_ttl: Duration::ZERO,
             attributes_ttl: Duration::ZERO,
         };
@@ -178,17 +198,17 @@ impl Core {
             from = 0;
         }
         directory.listing().goes_on_at(from);
-        loop {
-            let names = self.names(directory, from).await?;
-            let Some(last) = names.last() else { return Ok(()) };
-            from = last.cookie;
+        for _ in 0..PAGES_IN_VAIN_MAX {
+            let rest = self.names(directory, from).await?;
+            let Some(last) = rest.names().last() else { return Ok(()) };
+            from = behind(from, last)?;
             let mut any = false;
-            for name in names.iter().filter(|name| is_listed(name)) {
+            for name in rest.names().iter().filter(|name| is_listed(name)) {
                 let Some((handle, attributes)) = self.whole_name(directory, name).await? else { continue };
                 let (entry, _) = self.entry(&directory.inode, handle, &attributes);
                 if !told.add_plus(&entry, name.cookie, &name.name) {
                     // It did not fit, so the kernel does not know of it.
-                    self.inodes.forget(entry.attributes.ino.0, 1);
+                    self.inodes.forget(entry.ino, 1);
                     return Ok(());
                 }
                 directory.listing().tells(name.cookie, &name.name);
@@ -198,6 +218,7 @@ impl Core {
                 return Ok(());
             }
         }
+        Err(endless())
     }
 
     /// What a name stands for; nothing where it was removed meanwhile. A server need not send attributes and handles along:
@@ -221,8 +242,8 @@ impl Core {
     fn attributes_of_dot(&self, directory: &OpenDirectory) -> FileAttr {
         let inode = &directory.inode;
         match inode.known() {
-            Some(known) => self.to_fuse(inode.ino, &known.attributes),
-            None => FileAttr { ino: INodeNo(inode.ino), ..self.dummy() },
+            Some(known) => self.to_fuse(&known.attributes),
+            None => FileAttr { ino: INodeNo(inode.number), ..self.dummy() },
         }
     }
 
@@ -246,6 +267,16 @@ impl Core {
             flags: 0,
         }
     }
+}
+
+/// The cookie that a listing goes on at; an error where it is where it was.
+fn behind(from: u64, last: &Name) -> Result<u64, Errno> {
+    if last.cookie == from { Err(endless()) } else { Ok(last.cookie) }
+}
+
+fn endless() -> Errno {
+    tracing::warn!("the server's listing of a directory gets nowhere");
+    Errno::EIO
 }
 
 fn is_listed(name: &Name) -> bool {

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
+/// What an extent takes besides its data: its places here, a task and a call.
+pub(crate) const EXTENT_BYTES: usize = 1 << 10;
+
 /// Data that were not sent yet.
 #[derive(Debug)]
 pub(crate) struct Extent {
@@ -69,6 +72,13 @@ pub(crate) enum Which {
     OlderThan(Instant),
 }
 
+impl Extent {
+    /// What holding it takes.
+    pub(crate) fn cost(&self) -> usize {
+        self.data.len() + EXTENT_BYTES
+    }
+}
+
 impl Dirty {
     /// Nothing waits and nothing is on its way.
     pub(crate) fn is_clean(&self) -> bool {
@@ -87,7 +97,7 @@ impl Dirty {
         before.is_some_and(|(_, sent)| sent.end > range.start)
     }
 
-    /// Takes data; gives how many bytes more are held than before.
+    /// Takes data; gives what holding them takes more than before.
     pub(crate) fn write(
         &mut self,
         offset: u64,
@@ -136,7 +146,7 @@ impl Dirty {
                     if count >= max {
                         self.make_due(at);
                     }
-                    more += count;
+                    more += count + EXTENT_BYTES;
                     count
                 }
             };
@@ -322,7 +332,7 @@ mod tests {
             let mut land = |sending: Sending, dirty: &mut Dirty, held: &mut usize| {
                 let at = sending.offset as usize;
                 server[at..at + sending.extent.data.len()].copy_from_slice(&sending.extent.data);
-                *held -= sending.extent.data.len();
+                *held -= sending.extent.cost();
                 dirty.sent(sending.offset);
             };
             for (offset, len, byte, flush, index) in steps {

@@ -1,8 +1,9 @@
 //! The objects that the kernel knows, and what is known of each.
 //!
-//! The kernel names an object by a number, which is also what stat(2) shows: the file's number on the server, but 1
-//! for the root. The server names it by a handle. When a number comes back with another handle, it is another file
-//! that has got a removed one's number: it gets a new generation, and the kernel fails what still uses the old one.
+//! The server names an object by a handle, and nothing else tells two apart: a file's number may be another's too, where
+//! file systems lie below the export, or where a removed file's was given away. The kernel names it by a number of ours:
+//! the file's, as long as no other object that the kernel knows has it, and 1 for the root. What stat(2) shows is the
+//! file's number in any case, as on a kernel mount.
 
 use crate::caller::As;
 use crate::dirty::Dirty;
@@ -21,8 +22,10 @@ pub(crate) const ROOT: u64 = 1;
 /// One object.
 #[derive(Debug)]
 pub(crate) struct Inode {
+    /// By which the kernel knows it.
     pub ino: u64,
-    pub generation: u64,
+    /// The file's number, which stat(2) shows.
+    pub number: u64,
     pub handle: FileHandle,
     pub file_type: FileType,
     mount: Mount,
@@ -257,47 +260,87 @@ pub(crate) const fn version(attributes: &Fattr3) -> DataVersion {
     (attributes.size, attributes.mtime, attributes.ctime)
 }
 
+/// Objects by the kernel's numbers.
+#[derive(Debug, Default)]
+struct Table {
+    known: HashMap<u64, Arc<Inode>>,
+    /// Those whose own number was another's when they came.
+    displaced: HashMap<FileHandle, u64>,
+    /// What was given to one of them last.
+    last_given: u64,
+}
+
+impl Table {
+    /// The object of a handle, if the kernel knows it.
+    fn find(&self, handle: FileHandle, file_type: FileType, number: u64) -> Option<&Arc<Inode>> {
+        let is_it = |inode: &&Arc<Inode>| inode.handle == handle && inode.file_type == file_type;
+        self.known.get(&number).filter(is_it).or_else(|| {
+            let given = self.displaced.get(&handle)?;
+            self.known.get(given).filter(is_it)
+        })
+    }
+
+    /// A number for one that is new here.
+    fn give(&mut self, handle: FileHandle, number: u64) -> u64 {
+        if !self.known.contains_key(&number) {
+            return number;
+        }
+        // From the end, where the numbers of files are the least likely to be.
+        let mut given = self.last_given;
+        loop {
+            given = given.wrapping_sub(1);
+            if given > ROOT && !self.known.contains_key(&given) {
+                break;
+            }
+        }
+        self.last_given = given;
+        self.displaced.insert(handle, given);
+        given
+    }
+
+    fn remove(&mut self, ino: u64) {
+        if let Some(inode) = self.known.remove(&ino)
+            && self.displaced.get(&inode.handle) == Some(&ino)
+        {
+            self.displaced.remove(&inode.handle);
+        }
+    }
+}
+
 /// All objects that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Inodes {
-    table: Mutex<HashMap<u64, Arc<Inode>>>,
-    root_fileid: u64,
+    table: Mutex<Table>,
     fsid: u64,
     mount: Mount,
 }
 
 impl Inodes {
     pub(crate) fn new(mount: Mount, root: &Fattr3) -> Self {
-        let inodes = Self { table: Mutex::default(), root_fileid: root.fileid, fsid: root.fsid, mount };
+        let inodes = Self { table: Mutex::default(), fsid: root.fsid, mount };
         let handle = inodes.mount.root();
-        inodes.lock().insert(ROOT, inodes.make(ROOT, 0, handle, root.file_type, 1));
+        let inode = inodes.make(ROOT, handle, root, 1);
+        inodes.lock().known.insert(ROOT, inode);
         inodes
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Inode>>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make(
-        &self,
-        ino: u64,
-        generation: u64,
-        handle: FileHandle,
-        file_type: FileType,
-        lookups: u64,
-    ) -> Arc<Inode> {
+    fn make(&self, ino: u64, handle: FileHandle, attributes: &Fattr3, lookups: u64) -> Arc<Inode> {
         Arc::new(Inode {
             ino,
-            generation,
+            number: self.number(attributes),
             handle,
-            file_type,
+            file_type: attributes.file_type,
             mount: self.mount.clone(),
             version: AtomicU64::new(0),
             state: Mutex::new(State { lookups, ..State::default() }),
         })
     }
 
-    /// The number by which the kernel knows an object.
+    /// What stat(2) shows as an object's number.
     pub(crate) fn number(&self, attributes: &Fattr3) -> u64 {
         let fileid = if attributes.fsid == self.fsid {
             attributes.fileid
@@ -305,61 +348,60 @@ impl Inodes {
             // Another file system below the mount has numbers of its own.
             attributes.fileid ^ attributes.fsid.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         };
-        // The root's number is the kernel's choice; a file that has it on the server gets the root's. Zero would say
-        // that there is no object.
-        match fileid {
-            number if number == self.root_fileid => ROOT,
-            ROOT => self.root_fileid,
-            0 => u64::MAX,
-            number => number,
-        }
+        // Zero would say that there is no object.
+        if fileid == 0 { u64::MAX } else { fileid }
     }
 
-    /// What the kernel knows by a number.
+    /// What the kernel knows by a number of its own.
     pub(crate) fn find(&self, ino: u64) -> Option<Arc<Inode>> {
-        self.lock().get(&ino).cloned()
+        self.lock().known.get(&ino).cloned()
     }
 
     /// What the kernel knows by a handle, without it being looked up.
     pub(crate) fn peek(&self, handle: FileHandle, attributes: &Fattr3) -> Option<Arc<Inode>> {
-        self.find(self.number(attributes)).filter(|inode| inode.handle == handle)
+        let table = self.lock();
+        self.find_in(&table, handle, attributes).cloned()
+    }
+
+    fn find_in<'a>(
+        &self,
+        table: &'a Table,
+        handle: FileHandle,
+        attributes: &Fattr3,
+    ) -> Option<&'a Arc<Inode>> {
+        let number = if handle == self.mount.root() { ROOT } else { self.number(attributes) };
+        table.find(handle, attributes.file_type, number)
     }
 
     /// An object that the kernel is told of: it counts as looked up once more.
     pub(crate) fn remember(&self, handle: FileHandle, attributes: &Fattr3) -> Arc<Inode> {
-        let ino = self.number(attributes);
         let mut table = self.lock();
-        let (mut lookups, mut generation) = (0, 0);
-        if let Some(inode) = table.get(&ino) {
-            let mut state = inode.lock();
-            if inode.handle == handle && inode.file_type == attributes.file_type {
-                state.lookups += 1;
-                drop(state);
-                return Arc::clone(inode);
-            }
-            (lookups, generation) = (state.lookups, inode.generation + 1);
+        if let Some(inode) = self.find_in(&table, handle, attributes) {
+            inode.lock().lookups += 1;
+            return Arc::clone(inode);
         }
-        let inode = self.make(ino, generation, handle, attributes.file_type, lookups + 1);
-        table.insert(ino, Arc::clone(&inode));
+        let ino = table.give(handle, self.number(attributes));
+        let inode = self.make(ino, handle, attributes, 1);
+        table.known.insert(ino, Arc::clone(&inode));
         inode
     }
 
     /// The kernel has forgotten some lookups.
     pub(crate) fn forget(&self, ino: u64, lookups: u64) {
         let mut table = self.lock();
-        let Some(inode) = table.get(&ino) else { return };
+        let Some(inode) = table.known.get(&ino) else { return };
         let mut state = inode.lock();
         state.lookups = state.lookups.saturating_sub(lookups);
         let gone = state.lookups == 0 && ino != ROOT;
         drop(state);
         if gone {
-            table.remove(&ino);
+            table.remove(ino);
         }
     }
 
     /// All that have data which the server does not have yet.
     pub(crate) fn unclean(&self) -> Vec<Arc<Inode>> {
-        self.lock().values().filter(|inode| !inode.lock().dirty.is_clean()).cloned().collect()
+        self.lock().known.values().filter(|inode| !inode.lock().dirty.is_clean()).cloned().collect()
     }
 }
 

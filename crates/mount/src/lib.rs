@@ -25,6 +25,7 @@ mod interrupts;
 mod kernel;
 mod listing;
 mod names;
+mod notices;
 mod pipes;
 mod policy;
 mod read_ahead;

@@ -7,8 +7,12 @@
 //! Pure: the calls are its owner's.
 
 use crate::calls::Name;
-use client::{GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
+use client::{DIRECTORY_ENTRIES_MAX, GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
 use std::collections::HashSet;
+
+/// Names that are told of a directory at most, as a server that never ends its listing must not keep a program for ever.
+/// Some are told twice, as the kernel did not take them.
+const NAMES_MAX: usize = 2 * DIRECTORY_ENTRIES_MAX;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -22,13 +26,15 @@ pub(crate) struct Listing {
     left_out: HashSet<u128>,
     /// It began anew so often since a name was told.
     anew: u32,
+    /// Names told since the beginning, those that came twice too.
+    count: usize,
 }
 
 impl Listing {
     /// The kernel goes on at a cookie; 0 is the beginning.
     pub fn goes_on_at(&mut self, cookie: u64) {
         if cookie == 0 {
-            (self.partial, self.anew) = (false, 0);
+            (self.partial, self.anew, self.count) = (false, 0, 0);
             self.told.clear();
             self.left_out.clear();
             return;
@@ -40,9 +46,15 @@ impl Listing {
         }
     }
 
+    /// Whether no directory has as many names as were told.
+    pub const fn is_endless(&self) -> bool {
+        self.count > NAMES_MAX
+    }
+
     /// The kernel is told a name.
     pub fn tells(&mut self, cookie: u64, name: &[u8]) {
         self.anew = 0;
+        self.count += 1;
         if self.told.len() < GIVEN_NAMES_MAX {
             self.told.push((cookie, self.marks.of(name)));
         } else {
@@ -118,6 +130,17 @@ mod tests {
         assert_eq!(listing.begin_anew(), None);
         listing.goes_on_at(0);
         assert_eq!(listing.begin_anew(), Some(0), "the beginning mends that");
+    }
+
+    #[test]
+    fn a_listing_has_an_end() {
+        let mut listing = told(&[(1, b"a")]);
+        listing.count = NAMES_MAX;
+        assert!(!listing.is_endless());
+        listing.tells(2, b"b");
+        assert!(listing.is_endless());
+        listing.goes_on_at(0);
+        assert!(!listing.is_endless());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::kernel::Entry;
 use client::options::LookupCache;
 use fuser::Errno;
 use nfs3::proc::{create::How, mknod::What};
-use nfs3::{FileHandle, FileType, Sattr3};
+use nfs3::{Fattr3, FileHandle, FileType, Sattr3};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,6 +26,17 @@ pub(crate) enum Lookup {
 
 fn mode_of(mode: u32) -> Sattr3 {
     Sattr3 { mode: Some(mode & 0o7777), ..Sattr3::default() }
+}
+
+/// What a server says it has made, if it is of the type that was asked for. The kernel refuses what is of another, and
+/// does not forget it.
+fn of_type(made: (FileHandle, Fattr3), wanted: FileType) -> Result<(FileHandle, Fattr3), Errno> {
+    let found = made.1.file_type;
+    if found != wanted {
+        tracing::warn!(?wanted, ?found, "the server has made something else than it was asked for");
+        return Err(Errno::EIO);
+    }
+    Ok(made)
 }
 
 impl Core {
@@ -65,7 +76,8 @@ impl Core {
         };
         parent.changed();
         match made {
-            Ok((handle, attributes)) => {
+            Ok(made) => {
+                let (handle, attributes) = of_type(made, FileType::Regular)?;
                 let (entry, inode) = self.entry(&parent, handle, &attributes);
                 let number = self.hold(caller, inode, flags);
                 Ok((Box::new(entry), number))
@@ -108,7 +120,7 @@ impl Core {
         mode: u32,
     ) -> Result<Box<Entry>, Errno> {
         let made = self.call_mkdir(&caller, (parent.handle, &name), mode_of(mode)).await;
-        self.made(&parent, made)
+        self.made(&parent, made, FileType::Directory)
     }
 
     pub(crate) async fn symlink(
@@ -119,7 +131,7 @@ impl Core {
         target: Vec<u8>,
     ) -> Result<Box<Entry>, Errno> {
         let made = self.call_symlink(&caller, (parent.handle, &name), &target).await;
-        self.made(&parent, made)
+        self.made(&parent, made, FileType::Symlink)
     }
 
     pub(crate) async fn mknod(
@@ -132,28 +144,29 @@ impl Core {
     ) -> Result<Box<Entry>, Errno> {
         let (at, attributes, device) =
             ((parent.handle, name.as_slice()), mode_of(mode), split_device(device));
-        let what = match mode & libc::S_IFMT {
+        let (what, file_type) = match mode & libc::S_IFMT {
             libc::S_IFREG | 0 => {
                 let made = self.call_create(&caller, at, How::Guarded(attributes)).await;
-                return self.made(&parent, made);
+                return self.made(&parent, made, FileType::Regular);
             }
-            libc::S_IFCHR => What::CharacterDevice(attributes, device),
-            libc::S_IFBLK => What::BlockDevice(attributes, device),
-            libc::S_IFIFO => What::Fifo(attributes),
-            libc::S_IFSOCK => What::Socket(attributes),
+            libc::S_IFCHR => (What::CharacterDevice(attributes, device), FileType::CharacterDevice),
+            libc::S_IFBLK => (What::BlockDevice(attributes, device), FileType::BlockDevice),
+            libc::S_IFIFO => (What::Fifo(attributes), FileType::Fifo),
+            libc::S_IFSOCK => (What::Socket(attributes), FileType::Socket),
             _ => return Err(Errno::EINVAL),
         };
         let made = self.call_mknod(&caller, at, what).await;
-        self.made(&parent, made)
+        self.made(&parent, made, file_type)
     }
 
     fn made(
         &self,
         parent: &Inode,
-        made: Result<(FileHandle, nfs3::Fattr3), Errno>,
+        made: Result<(FileHandle, Fattr3), Errno>,
+        file_type: FileType,
     ) -> Result<Box<Entry>, Errno> {
         parent.changed();
-        let (handle, attributes) = made?;
+        let (handle, attributes) = of_type(made?, file_type)?;
         Ok(Box::new(self.entry(parent, handle, &attributes).0))
     }
 
@@ -168,7 +181,8 @@ impl Core {
         let linked = self.call_link(&caller, inode.handle, (parent.handle, &name)).await;
         inode.changed();
         parent.changed();
-        let (handle, attributes) = self.whole(&caller, inode.handle, linked?).await?;
+        let whole = self.whole(&caller, inode.handle, linked?).await?;
+        let (handle, attributes) = of_type(whole, inode.file_type)?;
         Ok(Box::new(self.entry(&parent, handle, &attributes).0))
     }
 

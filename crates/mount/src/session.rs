@@ -8,8 +8,8 @@ use crate::fusermount;
 use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::kernel::Device;
+use crate::notices::Notices;
 use crate::policy::Policy;
-use crate::write_back::Budget;
 use client::options::MountOptions;
 use client::{Mount, Settings};
 use fuser::{Config, MountOption, Session, SessionACL};
@@ -141,6 +141,11 @@ impl Mounted {
         };
         // The first notifier stays: there is one session to a core.
         let _ = core.notifier.set(session.notifier());
+        let (telling, notifier) = (Arc::clone(&core), session.notifier());
+        std::thread::Builder::new()
+            .name("tl-fuse-notify".into())
+            .spawn(move || telling.notices.tell(&notifier))
+            .map_err(Error::Threads)?;
         // Room for both that may end it, so that neither waits.
         let (end, ended) = std::sync::mpsc::sync_channel(2);
         let file_system = FileSystem::new(Arc::clone(&core), device);
@@ -190,6 +195,7 @@ impl Mounted {
         let outcome = self.ended.recv().unwrap_or(Ok(()));
         self.unmounter.write_all();
         self.unmounter.core.executor.close();
+        self.unmounter.core.notices.close();
         let directory = self.unmounter.directory.clone();
         if outcome.is_err() {
             // Nobody serves it any more.
@@ -255,10 +261,11 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         callers: Callers::new(rustix::process::geteuid().is_root()),
         executor: Executor::start(workers()).map_err(Error::Threads)?,
         interrupts: Interrupts::default(),
-        budget: Budget::default(),
+        budget: Arc::default(),
         buffers: Arc::default(),
         pipes: Arc::default(),
         notifier: OnceLock::new(),
+        notices: Notices::default(),
         open_files: AtomicUsize::new(0),
         writes_under_way: AtomicUsize::new(0),
         sizes,

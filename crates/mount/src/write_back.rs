@@ -1,18 +1,21 @@
 //! Writing: at once for O_DIRECT, O_SYNC and `sync`, else behind the program's back, with errors told at fsync(2), write(2)
 //! and close(2).
 
+use crate::attributes::FILE_BYTES_MAX;
 use crate::caller::As;
 use crate::core::Core;
 use crate::dirty::{Sending, Which};
+use crate::executor::Executor;
 use crate::files::OpenFile;
 use crate::inode::Inode;
+use client::{Done, Pending};
 use fuser::Errno;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Bytes that a mount holds for the server at most; then write(2) waits.
+/// Bytes that a mount holds for the server at most, those of writes that programs wait for among them; then write(2) waits.
 const DIRTY_BYTES_MAX: usize = 64 << 20;
 /// Data wait this long for more to come that could go with them.
 pub(crate) const DIRTY_AGE: Duration = Duration::from_secs(1);
@@ -53,7 +56,46 @@ impl Budget {
     }
 }
 
+/// A WRITE that counts as held until the server has answered it, even if whoever waited for it was killed.
+#[derive(Debug)]
+pub(crate) struct Charged {
+    pending: Option<Pending>,
+    bytes: usize,
+    budget: Arc<Budget>,
+    executor: Executor,
+}
+
+impl Charged {
+    pub(crate) async fn done(mut self) -> Done {
+        let done = match &mut self.pending {
+            Some(pending) => pending.await,
+            None => std::future::pending().await,
+        };
+        self.pending = None;
+        done
+    }
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        let bytes = self.bytes;
+        let Some(pending) = self.pending.take() else { return self.budget.give_back(bytes) };
+        let budget = Arc::clone(&self.budget);
+        self.executor.spawn_short(async move {
+            pending.await;
+            budget.give_back(bytes);
+        });
+    }
+}
+
 impl Core {
+    /// A WRITE that was submitted, and whose data are held until it is done.
+    pub(crate) fn charged(&self, bytes: usize, pending: Pending) -> Charged {
+        self.budget.take(bytes);
+        let (budget, executor) = (Arc::clone(&self.budget), self.executor.clone());
+        Charged { pending: Some(pending), bytes, budget, executor }
+    }
+
     /// write(2), or pages that a mapping has dirtied. With O_APPEND the data go to the end of the file as it is known
     /// here.
     pub(crate) async fn write(
@@ -66,6 +108,7 @@ impl Core {
         let inode = &file.inode;
         if file.writes_through || self.policy.synchronous {
             self.flush(inode).await;
+            self.budget.room().await;
             let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
             self.write_through(file, offset, data).await?;
             return Ok(count);
@@ -107,14 +150,18 @@ impl Core {
         }
         // Pages of a mapping have their place, whichever handle carries them.
         let at = if file.appends && !of_mapping { offset.max(state.known_end()) } else { offset };
+        let end = at.saturating_add(data.len() as u64);
+        if end > FILE_BYTES_MAX {
+            return Err(Errno::EFBIG);
+        }
         let held = state.dirty.write(at, data, &file.caller, self.sizes.1, Instant::now());
         self.budget.take(held);
-        inode.written(&mut state, at + data.len() as u64);
+        inode.written(&mut state, end);
         drop(state);
         self.send(inode, Which::Due);
         if at != offset {
             // The kernel holds these data where the file used to end.
-            self.invalidate(inode);
+            self.notices.wish(inode.ino);
         }
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
@@ -129,12 +176,13 @@ impl Core {
             let pieces = (0_u64..).zip(data.chunks(max)).map(|(index, chunk)| {
                 let at = offset + index * max as u64;
                 let op = client::Op::Write { file: file.file, offset: at, buffer: chunk.to_vec() };
-                self.mount.submit_as(op, file.caller.clone())
+                self.charged(chunk.len(), self.mount.submit_as(op, file.caller.clone()))
             });
-            let pieces: Vec<client::Pending> = pieces.collect();
+            let pieces: Vec<Charged> = pieces.collect();
             let mut outcome = Ok(());
             for piece in pieces {
-                let done = piece.await.result.map(|_| ()).map_err(|error| crate::errno::of_error(&error));
+                let done =
+                    piece.done().await.result.map(|_| ()).map_err(|error| crate::errno::of_error(&error));
                 outcome = outcome.and(done);
             }
             outcome
@@ -153,7 +201,7 @@ impl Core {
         let all = state.dirty.take(which);
         drop(state);
         for Sending { offset, extent } in all {
-            let bytes = extent.data.len();
+            let (bytes, cost) = (extent.data.len(), extent.cost());
             let call = self.call_write_owned(extent.caller, file, offset, extent.data);
             let (core, inode) = (Arc::clone(self), Arc::clone(inode));
             self.executor.spawn_short(async move {
@@ -167,7 +215,7 @@ impl Core {
                 inode.written(&mut state, 0);
                 let waiting = state.dirty.sent(offset);
                 drop(state);
-                core.budget.give_back(bytes);
+                core.budget.give_back(cost);
                 // Others may have waited behind it.
                 core.send(&inode, Which::Due);
                 waiting.into_iter().for_each(Waker::wake);
@@ -230,23 +278,6 @@ impl Core {
         let Some(before) = before else { return };
         for inode in self.inodes.unclean() {
             self.send(&inode, Which::OlderThan(before));
-        }
-    }
-
-    /// Has the kernel drop its pages and attributes of a file. Not on a thread that a request waits for: the kernel
-    /// may first have to finish a read, which waits for us.
-    fn invalidate(&self, inode: &Arc<Inode>) {
-        if let Some(notifier) = self.notifier.get().cloned() {
-            let ino = inode.ino;
-            // A rare case, so a thread for each is cheap enough.
-            let spawned = std::thread::Builder::new().name("tl-fuse-notify".into()).spawn(move || {
-                if let Err(error) = notifier.inval_inode(fuser::INodeNo(ino), 0, 0) {
-                    tracing::debug!(ino, %error, "the kernel dropped no pages");
-                }
-            });
-            if let Err(error) = spawned {
-                tracing::warn!(%error, "the kernel is not told that an append went elsewhere");
-            }
         }
     }
 }

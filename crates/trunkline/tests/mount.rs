@@ -6,6 +6,8 @@
 mod fio;
 #[path = "mount/group.rs"]
 mod group;
+#[path = "mount/hostile.rs"]
+mod hostile;
 #[path = "mount/life.rs"]
 mod life;
 #[path = "mount/model.rs"]

@@ -102,8 +102,9 @@ impl Groups {
         }
     }
 
-    /// A write is given up: no COMMIT speaks for it any more.
-    pub(super) fn forget(&mut self, file: &FileRef, key: CallKey, bytes: usize) {
+    /// A write is given up: no COMMIT speaks for it any more. Gives the COMMIT that spoke for it alone, and now for none.
+    pub(super) fn forget(&mut self, file: &FileRef, key: CallKey, bytes: usize) -> Option<CallKey> {
+        let mut idle = None;
         for group in self.files.get_mut(&file.number).into_iter().flat_map(|writes| &mut writes.groups) {
             let before = group.held.len();
             group.held.retain(|held| *held != key);
@@ -113,7 +114,11 @@ impl Groups {
             if let Some(commit) = &mut group.commit {
                 commit.covers.retain(|covered| *covered != key);
             }
+            if let Some(commit) = group.commit.take_if(|commit| commit.covers.is_empty()) {
+                idle = Some(commit.key);
+            }
         }
+        idle
     }
 
     fn recycle(&mut self, mut list: Vec<CallKey>) {

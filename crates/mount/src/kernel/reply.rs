@@ -3,7 +3,7 @@
 use super::Device;
 use crate::pipes::Pipes;
 use client::Pipe;
-use fuser::{Errno, FileAttr, FileType, FopenFlags, Generation};
+use fuser::{Errno, FileAttr, FileType, FopenFlags};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -150,17 +150,19 @@ impl Drop for Reply {
 /// `struct fuse_entry_out`: an object by a name, and for how long the kernel may believe what it is told.
 #[derive(Debug)]
 pub(crate) struct Entry {
+    /// By which the kernel shall know it; what it shows is in the attributes.
+    pub ino: u64,
     pub attributes: FileAttr,
-    pub generation: Generation,
     pub name_ttl: Duration,
     pub attributes_ttl: Duration,
 }
 
 impl Entry {
     fn body(&self) -> Body {
-        let Self { attributes, generation, name_ttl, attributes_ttl } = self;
+        let Self { ino, attributes, name_ttl, attributes_ttl } = self;
         let mut body = Body::new();
-        for number in [attributes.ino.0, generation.0, name_ttl.as_secs(), attributes_ttl.as_secs()] {
+        // A number of ours is one object's as long as the kernel knows it, so there is one generation.
+        for number in [*ino, 0, name_ttl.as_secs(), attributes_ttl.as_secs()] {
             body.extend_from_slice(&number.to_ne_bytes());
         }
         body.extend_from_slice(&name_ttl.subsec_nanos().to_ne_bytes());
@@ -286,12 +288,7 @@ mod tests {
     const TTL: Duration = Duration::new(4, 40);
 
     fn entry() -> Entry {
-        Entry {
-            attributes: attributes(),
-            generation: Generation(1),
-            name_ttl: Duration::new(3, 30),
-            attributes_ttl: TTL,
-        }
+        Entry { ino: 8, attributes: attributes(), name_ttl: Duration::new(3, 30), attributes_ttl: TTL }
     }
 
     /// What the kernel would have been told: error and body, of the request 77.
@@ -343,6 +340,12 @@ mod tests {
         assert_eq!(body[16..32], [9_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat());
         assert_eq!((&body[40..48], &body[64..68]), (&1_u64.to_ne_bytes()[..], &2_u32.to_ne_bytes()[..]));
         assert_eq!(body[76..80], (libc::S_IFREG | 0o640).to_ne_bytes());
+    }
+
+    #[test]
+    fn an_entry_is_known_by_one_number_and_shows_another() {
+        let (_, body) = told(|reply| reply.entry(&entry()));
+        assert_eq!((&body[..8], &body[40..48]), (&8_u64.to_ne_bytes()[..], &9_u64.to_ne_bytes()[..]));
     }
 
     #[test]

@@ -12,9 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use testkit::Deadline;
 use testkit::records::{called, read_record, word};
 
+/// What becomes of the server's answer, a record with its mark.
+type Replace = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
+
 #[derive(Default)]
 struct State {
-    refused: Option<(Procedure, Status)>,
+    refused: Option<(Procedure, Replace)>,
     /// Calls whose answers are replaced.
     count: u32,
     /// All that there is, so that it can be ended.
@@ -50,8 +53,14 @@ impl Refusals {
 
     /// From now on calls of this procedure have this answer; the server does them all the same.
     pub fn refuse(&self, procedure: Procedure, status: Status) {
-        let mut state = lock(&self.state);
-        (state.refused, state.count) = (Some((procedure, status)), 0);
+        // No attributes: two absent ones suit a READ too, which has one, as nothing reads beyond it.
+        self.replace(procedure, move |record| answer(word(&record, 0), &[status.0, 0, 0]));
+    }
+
+    /// From now on answers to calls of this procedure become others.
+    pub fn replace(&self, procedure: Procedure, with: impl Fn(Vec<u8>) -> Vec<u8> + Send + Sync + 'static) {
+        let (with, mut state): (Replace, _) = (Arc::new(with), lock(&self.state));
+        (state.refused, state.count) = (Some((procedure, with)), 0);
     }
 
     /// How many calls had it so far.
@@ -75,16 +84,16 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
     let (mut from_client, mut to_client) = (client.try_clone().unwrap(), client);
     let (mut from_server, mut to_server) = (server.try_clone().unwrap(), server);
-    let noted: Arc<Mutex<Vec<(u32, Status)>>> = Arc::default();
+    let noted: Arc<Mutex<Vec<(u32, Replace)>>> = Arc::default();
     let (of_calls, state) = (Arc::clone(&noted), Arc::clone(state));
     std::thread::spawn(move || {
         while let Some(record) = read_record(&mut from_client) {
             let mut state = lock(&state);
-            if let Some((procedure, status)) = state.refused
+            if let Some((procedure, with)) = state.refused.clone()
                 && called(&record) == (nfs3::PROGRAM, nfs3::VERSION, procedure.number())
             {
                 state.count += 1;
-                of_calls.lock().unwrap().push((word(&record, 0), status));
+                of_calls.lock().unwrap().push((word(&record, 0), with));
             }
             drop(state);
             if to_server.write_all(&record).is_err() {
@@ -98,7 +107,7 @@ fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
             let xid = word(&record, 0);
             let mut noted = noted.lock().unwrap();
             if let Some(at) = noted.iter().position(|(other, _)| *other == xid) {
-                record = refusal(xid, noted.swap_remove(at).1);
+                record = noted.swap_remove(at).1(record);
             }
             drop(noted);
             if to_client.write_all(&record).is_err() {
@@ -109,10 +118,9 @@ fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
     });
 }
 
-/// xid, REPLY, MSG_ACCEPTED, AUTH_NONE without a body, SUCCESS (RFC 5531 s9), the status, and no attributes: two absent
-/// ones suit a READ too, which has one, as nothing reads beyond it.
-fn refusal(xid: u32, status: Status) -> Vec<u8> {
-    let words = [xid, 1, 0, 0, 0, 0, status.0, 0, 0];
+/// xid, REPLY, MSG_ACCEPTED, AUTH_NONE without a body, SUCCESS (RFC 5531 s9), and the results.
+pub fn answer(xid: u32, results: &[u32]) -> Vec<u8> {
+    let words: Vec<u32> = [xid, 1, 0, 0, 0, 0].iter().chain(results).copied().collect();
     let mark = (1 << 31) | (4 * words.len() as u32);
     [mark].iter().chain(&words).flat_map(|word| word.to_be_bytes()).collect()
 }
