@@ -56,13 +56,7 @@ fn under_a_mount(faults: Vec<Fault>) {
         let place = tempfile::tempdir().expect("made");
         let (directory, stop) = (place.path().join("mnt"), place.path().join("stop"));
         std::fs::create_dir(&directory).expect("made");
-        let nodes = ground.addresses();
-        let remotes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-        let options = format!("port={PORT},nconnect=8,nolock,remoteports={}", remotes.join("~"));
-        let mut mount = ground.trunkline_beside();
-        mount.args(["mount", "-f", &format!("{}:/export", nodes[0])]).arg(&directory).args(["-o", &options]);
-        let mounted = Mounted { process: Process::spawn(mount), directory };
-        mounted.process.wait_for_line("mounted", SOON);
+        let mounted = mount_beside(&ground, directory, 8);
         let mut command = Command::new(std::env::current_exe().expect("it has a path"));
         command.args(["--exact", "--nocapture", NAME]).env(DIRECTORY, &mounted.directory).env(STOP, &stop);
         let mut program = Process::spawn(command);
@@ -87,6 +81,18 @@ fn under_a_mount(faults: Vec<Fault>) {
         println!("{}", said.lines().find(|line| line.contains("nothing was lost")).unwrap_or_default());
     });
     struck.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// Mounts what the ground's servers serve, in the client's namespace and over all paths.
+pub fn mount_beside(ground: &Ground, directory: PathBuf, connections: u8) -> Mounted {
+    let nodes = ground.addresses();
+    let remotes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    let options = format!("port={PORT},nconnect={connections},nolock,remoteports={}", remotes.join("~"));
+    let mut mount = ground.trunkline_beside();
+    mount.args(["mount", "-f", &format!("{}:/export", nodes[0])]).arg(&directory).args(["-o", &options]);
+    let mounted = Mounted { process: Process::spawn(mount), directory };
+    mounted.process.wait_for_line("mounted", SOON);
+    mounted
 }
 
 /// A file of the directory, past the kernel's cache, and what it may hold.

@@ -1,6 +1,7 @@
 //! Directories that are mounted, whatever server is behind them, and what tests do in them.
 
 use rustix::mount::UnmountFlags;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -31,6 +32,26 @@ impl Mounted {
 
     pub fn names(&self) -> Vec<String> {
         names_in(&self.directory)
+    }
+
+    /// How many pipes its process has.
+    pub fn pipes(&self) -> usize {
+        self.rooms_of_pipes().len()
+    }
+
+    /// The pipes of its process: how many bytes each has room for.
+    pub fn rooms_of_pipes(&self) -> Vec<usize> {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().flatten();
+        let mut pipes = HashMap::new();
+        for path in descriptors.map(|descriptor| descriptor.path()) {
+            // Both ends of a pipe have its name.
+            let link =
+                std::fs::read_link(&path).ok().filter(|link| link.to_string_lossy().starts_with("pipe:"));
+            // One that was closed meanwhile is none any more.
+            let room = || rustix::pipe::fcntl_getpipe_size(std::fs::File::open(&path).ok()?).ok();
+            pipes.extend(link.and_then(|link| Some((link, room()?))));
+        }
+        pipes.into_values().collect()
     }
 }
 

@@ -75,15 +75,16 @@ fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
     };
     forget_pages();
     assert_eq!(kernel_read_ahead_kib(&mount), "1024", "the mount can't have more in this environment");
-    let pipes_before = pipes_of(&mount);
-    (0..8).for_each(|at| read(at * MIB, MIB));
-    assert!(pipes_of(&mount) > pipes_before + 2, "{pipes_before} and {}", pipes_of(&mount));
-    // A program that pauses keeps no pipes.
-    let waiting = pipes_of(&mount);
-    Deadline::wait_until("the pipes of what nobody reads to be let go", PATIENCE, || {
-        (pipes_of(&mount) < waiting).then_some(())
+    let pipes_before = mount.pipes();
+    (0..7).for_each(|at| read(at * MIB, MIB));
+    assert!(mount.pipes() > pipes_before + 2, "{pipes_before} and {}", mount.pipes());
+    // A program that pauses keeps no pipes, and has new ones when it goes on.
+    let waiting = mount.pipes();
+    let few = Deadline::wait_until("the pipes of what nobody reads to be let go", PATIENCE, || {
+        Some(mount.pipes()).filter(|now| *now < waiting)
     });
-    read(8 * MIB, MIB);
+    read(7 * MIB, MIB);
+    Deadline::wait_until("pipes that hold what comes next", PATIENCE, || (mount.pipes() > few).then_some(()));
     // The kernel now asks for what is wanted and no more: parts of what waits in pipes, and of what was given out.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     for (at, len) in [(9 * MIB + 4096, 4096), (9 * MIB + 8192, MIB), (8 * MIB, 2 * MIB), (11 * MIB - 1, 2)] {
@@ -153,21 +154,13 @@ fn kernel_read_ahead_kib(mount: &Mounted) -> String {
     fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).unwrap().trim().to_owned()
 }
 
-/// How many pipes its process has.
-fn pipes_of(mount: &Mounted) -> usize {
-    let descriptors = fs::read_dir(format!("/proc/{}/fd", mount.process.id())).unwrap().flatten();
-    let links = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-    let pipes = links.filter(|link| link.to_string_lossy().starts_with("pipe:"));
-    pipes.collect::<std::collections::HashSet<_>>().len()
-}
-
 #[test]
 fn long_direct_reads_have_what_was_written_and_end_with_the_file() {
     let (_server, mount) = mounted();
     let (data, tail) = (pattern(3 * MIB, 1), pattern(5000, 2));
     fs::write(mount.path("f"), [&data[..], &tail].concat()).unwrap();
     let file = flags(OFlags::DIRECT).open(mount.path("f")).unwrap();
-    let pipes_before = pipes_of(&mount);
+    let pipes_before = mount.pipes();
     for (at, len) in [(0, MIB), (MIB, 2 * MIB), (4096, 300 << 10), (0, 128 << 10), (512, 700_001)] {
         let mut seen = vec![0; len];
         file.read_exact_at(&mut seen, at as u64).unwrap();
@@ -179,7 +172,7 @@ fn long_direct_reads_have_what_was_written_and_end_with_the_file() {
     assert_eq!(file.read_at(&mut seen, 2 * MIB as u64 + 5000).unwrap(), MIB);
     assert_eq!(file.read_at(&mut seen, 4 * MIB as u64).unwrap(), 0);
     // They came by one pipe, and their replies went by another.
-    assert!(pipes_of(&mount) >= pipes_before + 2, "{pipes_before} and {}", pipes_of(&mount));
+    assert!(mount.pipes() >= pipes_before + 2, "{pipes_before} and {}", mount.pipes());
     // Data that are not on the server yet go there first; a hole reads as zeros.
     file.set_len(5 * MIB as u64).unwrap();
     flags(OFlags::empty()).open(mount.path("f")).unwrap().write_all_at(&pattern(MIB, 3), 100).unwrap();
