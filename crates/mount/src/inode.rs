@@ -114,31 +114,8 @@ impl Inode {
     /// Takes attributes from the server, and gives what is to be shown. `asked` is the count of changes when they
     /// were asked for, nothing when they came along with something else.
     pub(crate) fn learn(&self, attributes: Fattr3, asked: Option<u64>, policy: &Policy) -> Known {
-        let (min, max) = policy.bounds(attributes.file_type == FileType::Directory);
-        let mut state = self.lock();
-        let state = &mut *state;
-        let exact = asked == Some(state.changes) && state.dirty.is_clean();
-        if exact {
-            state.written_end = 0;
-        }
-        let now = Instant::now();
-        let ttl = match state.attributes {
-            Some(old) if now.duration_since(old.at) < old.ttl => {
-                if attributes.ctime < old.attributes.ctime {
-                    // An answer that was overtaken by a newer one.
-                    let left = old.ttl.saturating_sub(now.duration_since(old.at));
-                    return Known { attributes: state.shown(old.attributes), ttl: left };
-                }
-                if version(&old.attributes) == version(&attributes) { old.ttl } else { min }
-            }
-            // Unchanged for as long as it was believed: it is believed for longer.
-            Some(old) if version(&old.attributes) == version(&attributes) => (old.ttl * 2).clamp(min, max),
-            _ => min,
-        };
-        // What does not tell all that was written here is asked for again soon.
-        let ttl = if asked.is_some() && !exact { Duration::ZERO } else { ttl };
-        state.attributes = Some(Cached { attributes, at: now, ttl });
-        Known { attributes: state.shown(attributes), ttl }
+        let bounds = policy.bounds(attributes.file_type == FileType::Directory);
+        self.lock().learn(attributes, asked, bounds, Instant::now())
     }
 
     /// What is known holds no longer.
@@ -204,6 +181,37 @@ impl Inode {
 impl State {
     pub(crate) const fn is_open(&self) -> bool {
         self.opens > 0
+    }
+
+    /// [`Inode::learn`], with the shortest and longest time for which attributes are believed.
+    fn learn(
+        &mut self,
+        attributes: Fattr3,
+        asked: Option<u64>,
+        (min, max): (Duration, Duration),
+        now: Instant,
+    ) -> Known {
+        let exact = asked == Some(self.changes) && self.dirty.is_clean();
+        if exact {
+            self.written_end = 0;
+        }
+        let ttl = match self.attributes {
+            Some(old) if now.duration_since(old.at) < old.ttl => {
+                if attributes.ctime < old.attributes.ctime {
+                    // An answer that was overtaken by a newer one.
+                    let left = old.ttl.saturating_sub(now.duration_since(old.at));
+                    return Known { attributes: self.shown(old.attributes), ttl: left };
+                }
+                if version(&old.attributes) == version(&attributes) { old.ttl } else { min }
+            }
+            // Unchanged for as long as it was believed: it is believed for longer.
+            Some(old) if version(&old.attributes) == version(&attributes) => (old.ttl * 2).clamp(min, max),
+            _ => min,
+        };
+        // What does not tell all that was written here is asked for again soon.
+        let ttl = if asked.is_some() && !exact { Duration::ZERO } else { ttl };
+        self.attributes = Some(Cached { attributes, at: now, ttl });
+        Known { attributes: self.shown(attributes), ttl }
     }
 
     /// The server's attributes, with what it does not know yet.
@@ -408,10 +416,67 @@ impl Inodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nfs3::types::SpecData;
 
     /// What fsync(2) says, by the number of the error.
     fn sync(state: &mut State, told: &Told) -> Option<i32> {
         state.tell(told).err().map(Errno::code)
+    }
+
+    const BOUNDS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(60));
+
+    fn attributes(mtime: u32) -> Fattr3 {
+        let time = |seconds| NfsTime { seconds, nanoseconds: 0 };
+        Fattr3 {
+            file_type: FileType::Regular,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 1,
+            used: 0,
+            rdev: SpecData { major: 0, minor: 0 },
+            fsid: 1,
+            fileid: 2,
+            atime: time(0),
+            mtime: time(mtime),
+            ctime: time(mtime),
+        }
+    }
+
+    /// For how many seconds attributes are believed that were asked for each time when the last ones were so old.
+    fn believed(state: &mut State, bounds: (Duration, Duration), answers: &[(u64, u32)]) -> Vec<u64> {
+        let mut now = Instant::now();
+        let asked = answers.iter().map(|(after_s, mtime)| {
+            now += Duration::from_secs(*after_s);
+            state.learn(attributes(*mtime), Some(0), bounds, now).ttl.as_secs()
+        });
+        asked.collect()
+    }
+
+    #[test]
+    fn attributes_are_believed_for_longer_each_time_that_nothing_has_changed() {
+        let mut state = State::default();
+        // Each is asked for when the last one holds no longer; the eighth tells of a change.
+        let answers = [(0, 1), (3, 1), (6, 1), (12, 1), (24, 1), (48, 1), (60, 1), (60, 2), (3, 2)];
+        assert_eq!(believed(&mut state, BOUNDS, &answers), [3, 6, 12, 24, 48, 60, 60, 3, 6]);
+        // What comes along while they hold makes them no older, and a change makes them young.
+        assert_eq!(believed(&mut State::default(), BOUNDS, &[(0, 1), (3, 1), (1, 1), (1, 2)]), [3, 6, 6, 3]);
+        let fixed = (Duration::from_secs(7), Duration::from_secs(7));
+        assert_eq!(believed(&mut State::default(), fixed, &[(0, 1), (7, 1), (7, 2)]), [7, 7, 7]);
+        let none = (Duration::ZERO, Duration::ZERO);
+        assert_eq!(believed(&mut State::default(), none, &[(0, 1), (0, 1)]), [0, 0]);
+    }
+
+    #[test]
+    fn an_answer_from_before_a_change_is_not_believed_and_one_that_was_overtaken_changes_nothing() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.changes = 1;
+        assert_eq!(state.learn(attributes(1), Some(0), BOUNDS, now).ttl, Duration::ZERO);
+        assert_eq!(state.learn(attributes(5), Some(1), BOUNDS, now).ttl, BOUNDS.0);
+        let later = now + Duration::from_secs(1);
+        let overtaken = state.learn(attributes(4), Some(1), BOUNDS, later);
+        assert_eq!((overtaken.attributes.mtime.seconds, overtaken.ttl.as_secs()), (5, 2));
     }
 
     #[test]
