@@ -82,7 +82,7 @@ impl Core {
             appends: flags & libc::O_APPEND != 0,
             is_direct,
             writes_through: is_direct || flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
-            ahead: Mutex::default(),
+            ahead: Mutex::new(Ahead::new(self.policy.ahead_age_max())),
             told,
         })
     }

@@ -3,6 +3,9 @@
 use client::options::{AttributeCache, DirectoryReads, LookupCache, MountOptions};
 use std::time::Duration;
 
+/// What was read ahead is given out for this long at most: the least time for which attributes are believed by default.
+const AHEAD_AGE_MAX: Duration = Duration::from_secs(3);
+
 /// What stays on this host of the locks that programs ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalLocks {
@@ -62,9 +65,14 @@ impl Policy {
         (Duration::from_secs(min.into()), Duration::from_secs(max.into()))
     }
 
+    /// How long what was read before it was asked for may be given out.
+    pub(crate) fn ahead_age_max(&self) -> Duration {
+        self.bounds(false).1.min(AHEAD_AGE_MAX)
+    }
+
     /// Whether data may be read before they are asked for.
     pub(crate) fn reads_ahead(&self) -> bool {
-        self.attribute_cache.enabled && self.attribute_cache.regular_max_s > 0
+        !self.ahead_age_max().is_zero()
     }
 }
 
@@ -101,5 +109,15 @@ mod tests {
         assert_eq!((seconds("noac", false), seconds("noac", true)), ((0, 0), (0, 0)));
         assert!(policy("noac").synchronous && !policy("").synchronous && policy("sync").synchronous);
         assert!(!policy("nocto").close_to_open && !policy("noac").reads_ahead());
+    }
+
+    #[test]
+    fn what_was_read_ahead_is_believed_no_longer_than_attributes() {
+        let seconds = |options| policy(options).ahead_age_max().as_secs();
+        assert_eq!(
+            ["", "acregmin=1,acregmax=2", "actimeo=1", "actimeo=0", "noac"].map(seconds),
+            [3, 2, 1, 0, 0]
+        );
+        assert!(policy("actimeo=1").reads_ahead() && !policy("actimeo=0").reads_ahead());
     }
 }

@@ -26,8 +26,6 @@ const STREAK_MIN: u32 = 2;
 const WINDOW_MIN: usize = 512 << 10;
 /// Reads this far from the expected place still count as going on: the kernel sends its own in any order.
 const SLACK: u64 = 256 << 10;
-/// What was read is given out for this long: the least time for which attributes are believed by default.
-const AGE_MAX: Duration = Duration::from_secs(3);
 /// Less is not worth one of the few pipes.
 const PUT_BY_BYTES_MIN: usize = 512 << 10;
 /// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows some may lie elsewhere.
@@ -36,6 +34,8 @@ const STEADY_MIN: u32 = 4;
 /// What one open file has asked for in advance.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
+    /// What was read is given out for this long.
+    age_max: Duration,
     next: u64,
     streak: u32,
     window: usize,
@@ -157,6 +157,11 @@ impl Piece {
 }
 
 impl Ahead {
+    /// Gives out what was read for so long.
+    pub(crate) fn new(age_max: Duration) -> Self {
+        Self { age_max, ..Self::default() }
+    }
+
     /// A program reads a range: which READs are to be made now, and the pieces that have the range, if they do.
     fn advance(
         &mut self,
@@ -175,7 +180,7 @@ impl Ahead {
             (self.streak, self.window, self.next) = (0, 0, end);
             self.pieces.clear();
         }
-        self.pieces.retain(|piece| piece.version == version && piece.at.elapsed() < AGE_MAX);
+        self.pieces.retain(|piece| piece.version == version && piece.at.elapsed() < self.age_max);
         let asks_for_whole = len == piece_max;
         if asks_for_whole {
             self.follow(offset % piece_max as u64);
@@ -214,7 +219,7 @@ impl Ahead {
 
     /// What will not be given out any more need not be kept.
     fn drop_old(&mut self) {
-        self.pieces.retain(|piece| piece.at.elapsed() < AGE_MAX);
+        self.pieces.retain(|piece| piece.at.elapsed() < self.age_max);
     }
 
     /// The pieces that together have a range.
@@ -393,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_piece_whose_read_panics_is_an_error_to_who_waits_for_it() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(Duration::MAX);
         let piece =
             (0..4).flat_map(|at| ahead.advance((at * MIB, 1 << 20), (1 << 20, 8 << 20), 0, END).0).next();
         let piece = piece.unwrap();
@@ -403,7 +408,7 @@ mod tests {
 
     #[test]
     fn pieces_stay_in_pipes_only_while_the_kernel_asks_for_whole_ones() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(Duration::MAX);
         let mut ask = |offset, len| ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END).0;
         let whole: Vec<_> = (0..5).flat_map(|at| ask(at * MIB, 1 << 20)).collect();
         assert!(!whole.is_empty() && whole.iter().all(|piece| piece.is_as_asked));
@@ -414,7 +419,7 @@ mod tests {
     /// How many of the whole READs that a kernel asks for are pieces as they are.
     fn as_asked(growing: &[(u64, usize)], steady_from: u64) -> usize {
         let steady = (0..30).map(|at| (steady_from + at * MIB, 1 << 20));
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(Duration::MAX);
         let asked = growing.iter().copied().chain(steady);
         asked.fold(0, |count, (offset, len)| {
             let (_, covering) = ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END);
@@ -453,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_goes_on_is_read_ahead_of_further_and_further() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(Duration::MAX);
         let len = 128 << 10;
         let mut asked = 0;
         for at in 0..64_u64 {
@@ -468,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_reader_waits_for_the_pieces_that_it_reads_and_for_no_others() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(Duration::MAX);
         (0..8).for_each(|at| {
             step(&mut ahead, at * 4096, 4096, 0);
         });
@@ -480,7 +485,7 @@ mod tests {
 
     #[test]
     fn random_reads_ask_for_nothing_in_advance() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(Duration::MAX);
         for at in [7, 40, 3, 55, 21, 60, 2] {
             assert_eq!(step(&mut ahead, at * MIB, 4096, 0), (0, false));
         }
@@ -488,7 +493,7 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_for_beyond_the_end() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(Duration::MAX);
         (0..4).for_each(|at| {
             step(&mut ahead, END - MIB + at * 1024, 1024, 0);
         });
@@ -496,8 +501,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_old_is_not_given_out() {
+        for (age_max, is_given_out) in [(Duration::MAX, true), (Duration::ZERO, false)] {
+            let mut ahead = Ahead::new(age_max);
+            (0..4).for_each(|at| {
+                step(&mut ahead, at * 4096, 4096, 0);
+            });
+            let given_out: Vec<_> = ahead.covering(4 * 4096, 5 * 4096).into_iter().flatten().collect();
+            let (_, covering) = ahead.advance((4 * 4096, 4096), (1 << 20, 8 << 20), 0, END);
+            let again = covering.is_some_and(|pieces| Arc::ptr_eq(&pieces[0], &given_out[0]));
+            assert_eq!(again, is_given_out, "{age_max:?}");
+            ahead.drop_old();
+            assert_eq!(!ahead.pieces.is_empty(), is_given_out, "{age_max:?}");
+        }
+    }
+
+    #[test]
     fn a_write_makes_what_was_read_ahead_useless() {
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::new(Duration::MAX);
         (0..4).for_each(|at| {
             step(&mut ahead, at * 4096, 4096, 0);
         });
