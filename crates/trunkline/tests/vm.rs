@@ -19,6 +19,8 @@ mod kernel_over_rdma;
 mod kernel_server;
 #[path = "vm/lifetime.rs"]
 mod lifetime;
+#[path = "vm/mounted_over_rdma.rs"]
+mod mounted_over_rdma;
 #[path = "vm/rdma_counts.rs"]
 mod rdma_counts;
 #[path = "vm/soft_roce.rs"]
