@@ -117,9 +117,7 @@ fn strike(ground: &mut Ground, random: &mut Rng) -> (String, bool) {
         let path = random.usize(..usize::from(NODES));
         // Not a wait for anything: this is how long it lasts, and what comes after it.
         let (lasts, then) = (random.u64(100..2500), random.u64(..1000));
-        ground.strike(fault, path);
-        pass(Duration::from_millis(lasts));
-        ground.heal(fault, path);
+        ground.apply(fault, path, Duration::from_millis(lasts));
         pass(Duration::from_millis(then));
         killed |= matches!(fault, Fault::Kill | Fault::KillAll);
         told.push(format!("{}, path {}, {lasts} ms", fault.name(), path + 1));

@@ -45,18 +45,7 @@ fn try_once(ground: &mut Ground, fault: Fault, round: u64, schedule: &Schedule) 
     let loaded = Instant::now();
     pass(schedule.before);
     let struck = Instant::now();
-    if fault == Fault::Flap {
-        while struck.elapsed() < schedule.fault {
-            ground.strike(fault, path);
-            pass(Duration::from_millis(500));
-            ground.heal(fault, path);
-            pass(Duration::from_millis(500));
-        }
-    } else {
-        ground.strike(fault, path);
-        pass(schedule.fault.saturating_sub(struck.elapsed()));
-        ground.heal(fault, path);
-    }
+    ground.apply(fault, path, schedule.fault);
     let healed = Instant::now();
     pass(schedule.after);
     let ended = Instant::now();

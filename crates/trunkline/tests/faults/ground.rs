@@ -10,7 +10,8 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread::park_timeout as pass;
+use std::time::{Duration, Instant};
 use testkit::{Process, TempDir, require_program};
 
 pub const NODES: u8 = 4;
@@ -18,6 +19,8 @@ pub const PORT: u16 = 2049;
 /// Each link's speed: together they are far below what two processors can move, so that it is the links that bind.
 const RATE: &str = "200mbit";
 const SLOW_RATE: &str = "20mbit";
+/// A link that flaps is silent for so long, and carries for as long, by turns.
+const FLAP: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_secs(60);
 
 /// What happens to a path, a server, or all paths.
@@ -198,8 +201,25 @@ impl Ground {
         Arc::new(Mount::with_settings(settings).expect("it mounts"))
     }
 
+    /// Lets it happen for so long, and undoes it. Nothing is waited for: this is how long it lasts.
+    pub fn apply(&mut self, fault: Fault, path: usize, lasts: Duration) {
+        let struck = Instant::now();
+        if fault == Fault::Flap {
+            while struck.elapsed() < lasts {
+                self.strike(fault, path);
+                pass(FLAP);
+                self.heal(fault, path);
+                pass(FLAP);
+            }
+        } else {
+            self.strike(fault, path);
+            pass(lasts.saturating_sub(struck.elapsed()));
+            self.heal(fault, path);
+        }
+    }
+
     /// Lets it happen. For [`Fault::Flap`] this is one failure of many.
-    pub fn strike(&mut self, fault: Fault, path: usize) {
+    fn strike(&mut self, fault: Fault, path: usize) {
         match fault {
             Fault::Kill => self.kill(path),
             Fault::KillAll => {
@@ -216,7 +236,7 @@ impl Ground {
     }
 
     /// Undoes it.
-    pub fn heal(&mut self, fault: Fault, path: usize) {
+    fn heal(&mut self, fault: Fault, path: usize) {
         match fault {
             Fault::LinkDown | Fault::AllGone | Fault::Flap => {
                 self.each(fault, path, |net, link| net.restore(link));

@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::park_timeout as pass;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::Process;
 
 const NAME: &str = "mounted::a_program_in_a_mounted_directory_notices_no_fault";
@@ -28,8 +28,7 @@ const STOP: &str = "TRUNKLINE_FAULTS_STOP";
 const WRITERS: usize = 4;
 const BLOCKS: usize = 32;
 const SOON: Duration = Duration::from_secs(120);
-/// How long each fault lasts, and how long nothing is wrong before and after it.
-const FAULT: Duration = Duration::from_millis(1500);
+/// How long nothing is wrong before and after each fault.
 const CALM: Duration = Duration::from_millis(700);
 
 #[test]
@@ -46,6 +45,14 @@ fn a_program_in_a_mounted_directory_notices_no_fault() {
 fn a_program_in_a_mounted_directory_notices_none_of_all_faults_on_any_path() {
     let every = Fault::ALL.into_iter().flat_map(|fault| [fault; NODES as usize]);
     under_a_mount(every.collect());
+}
+
+/// How long a fault lasts. Where nothing goes on meanwhile, long enough that the system has stopped to send again often.
+const fn lasts(fault: Fault) -> Duration {
+    match fault {
+        Fault::AllGone => Duration::from_secs(10),
+        _ => Duration::from_millis(1500),
+    }
 }
 
 /// Runs the program in a mounted directory while one fault comes after the other.
@@ -66,10 +73,7 @@ fn under_a_mount(faults: Vec<Fault>) {
             let path = number % usize::from(NODES);
             // Not a wait for anything, here and below: this is how long each part lasts.
             pass(CALM);
-            let struck = Instant::now();
-            ground.strike(fault, path);
-            pass(FAULT.saturating_sub(struck.elapsed()));
-            ground.heal(fault, path);
+            ground.apply(fault, path, lasts(fault));
             assert!(program.is_running(), "{}: {}", fault.name(), program.all_output());
         }
         pass(CALM);
