@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock};
 
@@ -105,6 +105,8 @@ pub struct Unmounter {
     core: Arc<Core>,
     directory: PathBuf,
     end: SyncSender<Ended>,
+    /// Nobody waits for the server any more.
+    given_up: Arc<AtomicBool>,
 }
 
 impl Mounted {
@@ -178,7 +180,7 @@ impl Mounted {
             })
             .map_err(Error::Threads)?;
         raise_kernel_read_ahead(&directory);
-        Ok(Self { ended, unmounter: Unmounter { core, directory, end } })
+        Ok(Self { ended, unmounter: Unmounter { core, directory, end, given_up: Arc::default() } })
     }
 
     /// What ends it.
@@ -193,7 +195,9 @@ impl Mounted {
     /// The kernel's, when it stops talking to us in another way.
     pub fn wait(self) -> Result<(), Error> {
         let outcome = self.ended.recv().unwrap_or(Ok(()));
-        self.unmounter.write_all();
+        if !self.unmounter.given_up.load(Ordering::Acquire) {
+            self.unmounter.write_all();
+        }
         self.unmounter.core.executor.close();
         self.unmounter.core.notices.close();
         let directory = self.unmounter.directory.clone();
@@ -212,6 +216,13 @@ impl Unmounter {
     /// # Errors
     /// [`Error::Unmount`].
     pub fn unmount(&self) -> Result<(), Error> {
+        let files = self.core.inodes.unclean().len();
+        if files > 0 {
+            tracing::warn!(
+                files,
+                "what was written goes to the server before the unmount; a second signal gives that up"
+            );
+        }
         self.write_all();
         match unmount(&self.directory, false) {
             Err(Error::Unmount { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {
@@ -223,6 +234,20 @@ impl Unmounter {
             }
             outcome => outcome,
         }
+    }
+
+    /// Unmounts without the server: data that it does not have are lost.
+    ///
+    /// # Errors
+    /// [`Error::Unmount`].
+    pub fn give_up(&self) -> Result<(), Error> {
+        let files = self.core.inodes.unclean().len();
+        tracing::warn!(directory = %self.directory.display(), files, "unmounted; what these files lack on the server is lost");
+        self.given_up.store(true, Ordering::Release);
+        let outcome = unmount(&self.directory, true);
+        // There is room for one from here and one from the thread that serves; more say nothing new.
+        let _ = self.end.try_send(Ok(()));
+        outcome
     }
 
     fn write_all(&self) {

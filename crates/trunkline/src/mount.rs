@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::output;
 use clap::Args;
 use client::options::Target;
-use mount::{Mounted, Request};
+use mount::{Mounted, Request, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -23,7 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Tells the processes of a mount apart.
 const ROLE: &str = "TRUNKLINE_MOUNT_ROLE";
@@ -135,20 +135,35 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         leave_terminal(args.log_file.as_deref(), &directory);
     }
     let (handle, unmounter) = (signals.handle(), mounted.unmounter());
-    let attending = std::thread::spawn(move || {
-        for _ in &mut signals {
-            if let Err(error) = unmounter.unmount() {
-                tracing::error!(%error, "it stays mounted");
-            }
-        }
-    });
+    let attending = std::thread::spawn(move || attend_to(&mut signals, &unmounter));
     let outcome = mounted.wait();
     handle.close();
     // It only waited for signals.
-    let _ = attending.join();
+    let ended_by = attending.join().unwrap_or_default();
     dismiss(watcher);
     outcome?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ended_by.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal)))
+}
+
+/// Unmounts at the first signal, and at the second without waiting for the server: gives that one.
+fn attend_to(signals: &mut Signals, unmounter: &Unmounter) -> Option<u8> {
+    let unmounting = Arc::new(AtomicBool::new(false));
+    for signal in signals {
+        if unmounting.swap(true, Ordering::AcqRel) {
+            if let Err(error) = unmounter.give_up() {
+                tracing::error!(%error, "it is left as it is");
+            }
+            return u8::try_from(signal).ok();
+        }
+        let (unmounter, unmounting) = (unmounter.clone(), Arc::clone(&unmounting));
+        std::thread::spawn(move || {
+            if let Err(error) = unmounter.unmount() {
+                tracing::error!(%error, "it stays mounted");
+                unmounting.store(false, Ordering::Release);
+            }
+        });
+    }
+    None
 }
 
 /// Starts the serving process, and waits until it has mounted or failed. It tells errors itself: it has our standard

@@ -117,6 +117,24 @@ fn sigterm_unmounts_and_what_was_written_is_on_the_server() {
 }
 
 #[test]
+fn a_second_signal_unmounts_without_the_server() {
+    let server = Server::start(1);
+    let mut mount = server.mount("mnt", "");
+    let mut open = File::create(mount.path("f")).unwrap();
+    server.process.signal(Signal::STOP);
+    open.write_all(b"never to arrive").unwrap();
+    mount.process.signal(Signal::TERM);
+    mount.process.wait_for_line("a second signal gives that up", PATIENCE);
+    assert!(mount.process.is_running() && is_mounted(&mount.directory));
+    mount.process.signal(Signal::INT);
+    let status = mount.process.wait(PATIENCE);
+    assert_eq!(status.code(), Some(128 + Signal::INT.as_raw()));
+    assert!(!is_mounted(&mount.directory));
+    assert!(mount.process.all_output().contains("is lost"));
+    server.process.signal(Signal::CONT);
+}
+
+#[test]
 fn a_killed_mount_leaves_no_dead_directory() {
     let server = Server::start(1);
     let mut mount = server.mount("mnt", "");
