@@ -159,6 +159,10 @@ pub struct MountOptions {
     pub lookup_cache: LookupCache,
     /// `forcerdirplus`, `nordirplus`.
     pub directory_reads: DirectoryReads,
+    /// `retry`: minutes that mounting is tried; what nobody said is up to who mounts.
+    pub retry_minutes: Option<u32>,
+    /// `bg`: a mount that does not succeed at once is tried in the background.
+    pub background: bool,
     /// Options that are accepted without any effect, with their values, by name.
     pub noted: BTreeMap<String, Option<String>>,
 }
@@ -190,6 +194,8 @@ impl Default for MountOptions {
             attribute_cache: AttributeCache::default(),
             lookup_cache: LookupCache::All,
             directory_reads: DirectoryReads::Auto,
+            retry_minutes: None,
+            background: false,
             noted: BTreeMap::new(),
         }
     }

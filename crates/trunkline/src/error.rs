@@ -179,8 +179,24 @@ impl Error {
         }
     }
 
+    /// What happened and why, without what to do about it.
+    pub fn in_a_line(&self) -> String {
+        let told = self.chain();
+        let parts: Vec<_> =
+            std::iter::once(&told.sentence).chain(&told.causes).map(|it| printable(it)).collect();
+        parts.join(": ")
+    }
+
     /// The whole message.
     fn render(&self) -> String {
+        let mut told = self.chain();
+        if told.advice.is_none() {
+            told.advice = self.advice();
+        }
+        told.render()
+    }
+
+    fn chain(&self) -> Told {
         let mut told = Told::default();
         let mut said = String::new();
         let mut next: Option<&dyn std::error::Error> = Some(self);
@@ -194,10 +210,7 @@ impl Error {
             next = if text.contains(CAUSE) { None } else { error.source() };
             said = text;
         }
-        if told.advice.is_none() {
-            told.advice = self.advice();
-        }
-        told.render()
+        told
     }
 
     /// What to do about it, where the error's own text does not say so.

@@ -18,6 +18,8 @@ mod ordinary_user;
 mod programs;
 #[path = "mount/refusals.rs"]
 mod refusals;
+#[path = "mount/retry.rs"]
+mod retry;
 #[path = "mount/rig.rs"]
 mod rig;
 #[path = "mount/semantics.rs"]
@@ -34,6 +36,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/ordinary_user.rs"),
         include_str!("mount/programs.rs"),
         include_str!("mount/refusals.rs"),
+        include_str!("mount/retry.rs"),
         include_str!("mount/semantics.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");

@@ -68,14 +68,16 @@ pub enum Group {
     Behaviour,
     /// Caches.
     Caching,
+    /// What only a mounted directory heeds.
+    Directory,
     /// What fstab and /proc/mounts carry besides.
     Others,
 }
 
 impl Group {
     /// All groups, in order.
-    pub const ALL: [Self; 5] =
-        [Self::Transport, Self::Multipath, Self::Behaviour, Self::Caching, Self::Others];
+    pub const ALL: [Self; 6] =
+        [Self::Transport, Self::Multipath, Self::Behaviour, Self::Caching, Self::Directory, Self::Others];
 
     /// Its heading.
     #[must_use]
@@ -85,6 +87,7 @@ impl Group {
             Self::Multipath => "Connections and paths",
             Self::Behaviour => "Sizes, times and recovery",
             Self::Caching => "Caches",
+            Self::Directory => "The mounted directory",
             Self::Others => "What else fstab and /proc/mounts carry",
         }
     }

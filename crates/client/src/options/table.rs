@@ -585,6 +585,31 @@ pub static OPTIONS: &[OptionSpec] = &[
             LookupCache::None => Some("none".to_owned()),
         }
     ),
+    value!(
+        Directory,
+        "retry",
+        Kind::Number { min: 0, max: u32::MAX, unit: "minutes" },
+        "2 for mount(8), 0 for `trunkline mount`, 10000 with `bg`",
+        "How long mounting is tried while the server is not there: nobody answers, MOUNT is not registered, its name cannot be asked for. What a server refuses is not tried again. 0 tries once.",
+        |draft, value| draft.options.retry_minutes = Some(value.number()),
+        |options| options.retry_minutes.map(|minutes| minutes.to_string())
+    ),
+    flag!(
+        Directory,
+        "bg",
+        "no",
+        "Where the first try fails like that, or the directory is not there yet, the command says so and ends with 0, and a process in the background goes on. systemd ends such a process: give it `nofail`, `retry` and `x-systemd.mount-timeout` instead.",
+        |draft| draft.options.background = true,
+        |options| flag(options.background)
+    ),
+    flag!(
+        Directory,
+        "fg",
+        "yes",
+        "The command waits until it is mounted or `retry` is over. Of `bg` and `fg` the last counts.",
+        |draft| draft.options.background = false,
+        hidden
+    ),
     noted("cto", Kind::Flag, "it holds anyway: an open asks the server"),
     noted("nocto", Kind::Flag, "in a mounted directory, an open believes attributes that are kept"),
     noted("fsc", Kind::Flag, "nothing is cached on local disks"),
@@ -617,9 +642,6 @@ pub static OPTIONS: &[OptionSpec] = &[
     noted("intr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
     noted("nointr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
     noted("posix", Kind::Flag, "the server is asked what it can do"),
-    noted("bg", Kind::Flag, MOUNT_8),
-    noted("fg", Kind::Flag, MOUNT_8),
-    noted("retry", Kind::Number { min: 0, max: u32::MAX, unit: "minutes" }, MOUNT_8),
     noted("sloppy", Kind::Flag, "options that are not known are errors here"),
     noted(
         "fatal_neterrors",

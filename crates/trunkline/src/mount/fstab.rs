@@ -14,10 +14,18 @@ pub enum Call {
     Nothing,
 }
 
+/// Whether this process was called as a mount helper.
+pub fn is_helper() -> bool {
+    std::env::args_os().next().is_some_and(|name| names_a_helper(&name))
+}
+
+fn names_a_helper(program: &OsStr) -> bool {
+    Path::new(program).file_name().unwrap_or_default().as_bytes().starts_with(b"mount.")
+}
+
 /// The arguments as `trunkline mount` takes them, where the program was called as a mount helper.
 pub fn arguments(args: Vec<OsString>) -> Call {
-    let name = args.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
-    if !name.as_bytes().starts_with(b"mount.") {
+    if !args.first().is_some_and(|name| names_a_helper(name)) {
         return Call::Ours(args);
     }
     let mut ours: Vec<OsString> = vec!["trunkline".into(), "mount".into()];
