@@ -241,6 +241,15 @@ impl MountOptions {
         self.mountport.unwrap_or(nfs_over_tcp)
     }
 
+    /// The options that were given, in order of their names, and change nothing: neither do they do anything here, nor does
+    /// what they ask for hold anyway.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<&str> {
+        let is_idle =
+            |name: &&str| spec::find(name).is_some_and(|spec| matches!(spec.effect, Effect::Noted(_)));
+        self.noted.keys().map(String::as_str).filter(is_idle).collect()
+    }
+
     /// Connections for reads and writes when there are so many remote addresses: `nconnect`, or else one for
     /// each of them, as far as `mdconnect` leaves room.
     #[must_use]

@@ -11,7 +11,7 @@ mod retry;
 use crate::error::Error;
 use crate::output;
 use clap::Args;
-use client::options::Target;
+use client::options::{MountOptions, Target};
 use mount::{Mounted, Request};
 use retry::{Events, Patience};
 use rustix::fs::{Mode, OFlags};
@@ -115,6 +115,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let options = args.options();
     let target = Target::parse(&args.target).map_err(client::Error::from)?;
     let parsed = target.mount_options(&options).map_err(client::Error::from)?;
+    tell_what_is_idle(&parsed);
     let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
     if role == Role::Background {
         // Out of the caller's session and directory. A process that leads one already stays where it is.
@@ -173,6 +174,14 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     dismiss(watcher);
     outcome?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Nobody should believe in an option that does nothing.
+fn tell_what_is_idle(options: &MountOptions) {
+    let idle = options.without_effect();
+    if !idle.is_empty() {
+        tracing::warn!(options = idle.join(","), "some mount options have no effect here");
+    }
 }
 
 /// Whether mount(8) called, this process or the one that started it.

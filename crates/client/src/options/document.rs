@@ -18,8 +18,11 @@ pub fn markdown() -> String {
         let _ = write!(out, "\n## {}\n\n", group.title());
         let others = group == Group::Others;
         if others {
-            out.push_str("Accepted, so that existing lines work as they are; none has an effect here.\n\n");
-            out.push_str("| option | value | why it has no effect |\n|---|---|---|\n");
+            out.push_str(
+                "Accepted, so that existing lines work as they are. `trunkline mount` warns of those that have no effect\n\
+                 here; for the others nothing is to be done.\n\n\
+                 | option | value | warns | why |\n|---|---|---|---|\n",
+            );
         } else {
             out.push_str("| option | value | default | meaning |\n|---|---|---|---|\n");
         }
@@ -27,7 +30,7 @@ pub fn markdown() -> String {
             let value = cell(&spec.kind.expected());
             let meaning = cell(&meaning(spec));
             let _ = match others {
-                true => writeln!(out, "| `{}` | {value} | {meaning} |", spec.name),
+                true => writeln!(out, "| `{}` | {value} | {} | {meaning} |", spec.name, warns(spec.effect)),
                 false => writeln!(out, "| `{}` | {value} | {} | {meaning} |", spec.name, cell(spec.default)),
             };
         }
@@ -49,9 +52,17 @@ fn meaning(spec: &OptionSpec) -> String {
     let space = if spec.doc.is_empty() { "" } else { " " };
     match spec.effect {
         Effect::Works => spec.doc.to_owned(),
-        Effect::Noted(why) if spec.group == Group::Others => why.to_owned(),
+        Effect::Noted(why) | Effect::Holds(why) if spec.group == Group::Others => why.to_owned(),
+        Effect::Holds(why) => format!("{}{space}It holds anyway: {why}.", spec.doc),
         Effect::Noted(why) => format!("{}{space}No effect here: {why}.", spec.doc),
         Effect::Refused(why) => format!("{}{space}Refused: {why}.", spec.doc),
+    }
+}
+
+const fn warns(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Noted(_) => "yes",
+        Effect::Works | Effect::Holds(_) | Effect::Refused(_) => "",
     }
 }
 

@@ -51,6 +51,11 @@ const fn noted(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec 
     OptionSpec { name, kind, default, doc, effect: Effect::Noted(why), group, set: Set::Note, show: hidden }
 }
 
+/// Accepted, kept as given; nothing is to be done for it.
+const fn holds(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec {
+    noted(name, kind, why).but(Effect::Holds(why))
+}
+
 const fn refused(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec {
     OptionSpec { effect: Effect::Refused(why), ..noted(name, kind, why) }
 }
@@ -300,6 +305,18 @@ pub static OPTIONS: &[OptionSpec] = &[
         |_, value| check_security(value.text()),
         hidden,
     ),
+    works(
+        Group::Transport,
+        "xprtsec",
+        Kind::Choice(&["none", "tls", "mtls"]),
+        "none",
+        "Protection of what is sent. `tls` and `mtls` are refused until RPC with TLS is built.",
+        |_, value| match value.text() {
+            "none" => Ok(()),
+            _ => Err(Fault::Refused("RPC with TLS is not built; leave it out on networks that you trust")),
+        },
+        hidden,
+    ),
     flag!(
         Transport,
         "resvport",
@@ -377,7 +394,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         |draft| draft.options.locals_failover = true,
         |options| flag(options.locals_failover)
     )
-    .but(Effect::Noted("calls and connections always go to any path that lives")),
+    .but(Effect::Holds("calls and connections always go to any path that lives")),
     flag!(
         Multipath,
         "spread_reads",
@@ -400,7 +417,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "it bounds the session trunking of NFSv4.1; use remoteports",
     )
     .says("", "Addresses of one NFSv4.1 server that may be used.", Group::Multipath),
-    noted("noidlexprt", Kind::Flag, "connections are never closed for being idle").says(
+    holds("noidlexprt", Kind::Flag, "connections are never closed for being idle").says(
         "yes",
         "Keep idle connections.",
         Group::Multipath,
@@ -454,7 +471,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Behaviour,
         "hard",
         "yes",
-        "Calls wait until they are answered. Of `hard` and `soft` the last counts.",
+        "Calls wait until they are answered. Of `hard`, `soft` and `softerr` the last counts.",
         |draft| draft.options.soft = false,
         hidden
     ),
@@ -462,10 +479,11 @@ pub static OPTIONS: &[OptionSpec] = &[
         Behaviour,
         "soft",
         "no",
-        "Calls fail once `timeo` has passed `retrans` + 1 times without a path that answers; a write may or may not have happened then.",
+        "Calls fail once `timeo` has passed `retrans` + 1 times without a path that answers; a write may or may not have happened then. In a mounted directory the error is ETIMEDOUT.",
         |draft| draft.options.soft = true,
         |options| flag(options.soft)
     ),
+    flag!(Behaviour, "softerr", "no", "The same as `soft`.", |draft| draft.options.soft = true, hidden),
     flag!(
         Behaviour,
         "ro",
@@ -613,17 +631,17 @@ pub static OPTIONS: &[OptionSpec] = &[
     noted("cto", Kind::Flag, "it holds anyway: an open asks the server"),
     noted("nocto", Kind::Flag, "in a mounted directory, an open believes attributes that are kept"),
     noted("fsc", Kind::Flag, "nothing is cached on local disks"),
-    noted("nofsc", Kind::Flag, "nothing is cached on local disks"),
+    holds("nofsc", Kind::Flag, "nothing is cached on local disks"),
     noted("sharecache", Kind::Flag, "each mount stands alone"),
-    noted("nosharecache", Kind::Flag, "each mount stands alone"),
+    holds("nosharecache", Kind::Flag, "each mount stands alone"),
     noted("sharetransport", Kind::Any, "each mount has connections of its own"),
-    noted("nosharetransport", Kind::Flag, "each mount has connections of its own"),
+    holds("nosharetransport", Kind::Flag, "each mount has connections of its own"),
     noted("addr", HOST, "/proc/mounts reports with it where the first connection goes"),
     noted("clientaddr", HOST, "it is for NFSv4 callbacks"),
     noted("mountaddr", HOST, MOUNT_OVER_TCP),
     noted("mounthost", HOST, MOUNT_OVER_TCP),
     noted("mountproto", PROTOS, MOUNT_OVER_TCP),
-    noted(
+    holds(
         "mountvers",
         Kind::Number { min: 3, max: 3, unit: "a version" },
         "MOUNT version 3 goes with NFS version 3",
@@ -635,13 +653,12 @@ pub static OPTIONS: &[OptionSpec] = &[
     ),
     noted("local_lock", Kind::Choice(&["all", "flock", "posix", "none"]), NO_LOCKS),
     noted("acl", Kind::Flag, "the NFSACL protocol is not built"),
-    noted("noacl", Kind::Flag, "the NFSACL protocol is not built"),
+    holds("noacl", Kind::Flag, "the NFSACL protocol is not built"),
     noted("softreval", Kind::Flag, "what is no longer fresh is asked for"),
-    noted("nosoftreval", Kind::Flag, "what is no longer fresh is asked for"),
-    noted("softerr", Kind::Flag, "calls wait, or fail with `soft`"),
+    holds("nosoftreval", Kind::Flag, "what is no longer fresh is asked for"),
     noted("intr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
     noted("nointr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
-    noted("posix", Kind::Flag, "the server is asked what it can do"),
+    holds("posix", Kind::Flag, "the server is asked what it can do"),
     noted("sloppy", Kind::Flag, "options that are not known are errors here"),
     noted(
         "fatal_neterrors",
@@ -649,47 +666,42 @@ pub static OPTIONS: &[OptionSpec] = &[
         "any path that lives is used",
     ),
     noted("trunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
-    noted("notrunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
+    holds("notrunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
     noted("migration", Kind::Flag, "it is for NFSv4"),
-    noted("nomigration", Kind::Flag, "it is for NFSv4"),
+    holds("nomigration", Kind::Flag, "it is for NFSv4"),
     noted("minorversion", Kind::Number { min: 0, max: 2, unit: "a minor version" }, "it is for NFSv4"),
     noted(
         "pconnect",
         Kind::Number { min: 1, max: 64, unit: "connections" },
         "one client has all connections here",
     ),
-    noted("relmtime", Kind::Flag, "stat never waits for writes here"),
+    holds("relmtime", Kind::Flag, "stat never waits for writes here"),
     noted("optlockflush", Kind::Flag, NO_LOCKS),
-    noted("noextend", Kind::Flag, "writes are never extended to whole pages here"),
-    refused(
-        "xprtsec",
-        Kind::Choice(&["none", "tls", "mtls"]),
-        "RPC with TLS is not built; leave it out on networks that you trust",
-    ),
+    holds("noextend", Kind::Flag, "writes are never extended to whole pages here"),
     noted(
         "allow_other",
         Kind::Flag,
         "in a directory that root mounted it holds anyway; in anybody else's it lets others in, who act with the \
          mounting user's rights, and needs user_allow_other in /etc/fuse.conf",
     ),
-    noted("defaults", Kind::Flag, "it stands for what holds anyway"),
-    noted("auto", Kind::Flag, MOUNT_8),
-    noted("noauto", Kind::Flag, MOUNT_8),
-    noted("nofail", Kind::Flag, MOUNT_8),
-    noted("_netdev", Kind::Flag, MOUNT_8),
-    noted("user", Kind::Any, MOUNT_8),
-    noted("nouser", Kind::Flag, MOUNT_8),
-    noted("users", Kind::Flag, MOUNT_8),
-    noted("owner", Kind::Flag, MOUNT_8),
-    noted("group", Kind::Flag, MOUNT_8),
-    noted("comment", Kind::Any, MOUNT_8),
-    noted("x-*", Kind::Any, MOUNT_8),
-    noted("X-*", Kind::Any, MOUNT_8),
+    holds("defaults", Kind::Flag, "it stands for what holds anyway"),
+    holds("auto", Kind::Flag, MOUNT_8),
+    holds("noauto", Kind::Flag, MOUNT_8),
+    holds("nofail", Kind::Flag, MOUNT_8),
+    holds("_netdev", Kind::Flag, MOUNT_8),
+    holds("user", Kind::Any, MOUNT_8),
+    holds("nouser", Kind::Flag, MOUNT_8),
+    holds("users", Kind::Flag, MOUNT_8),
+    holds("owner", Kind::Flag, MOUNT_8),
+    holds("group", Kind::Flag, MOUNT_8),
+    holds("comment", Kind::Any, MOUNT_8),
+    holds("x-*", Kind::Any, MOUNT_8),
+    holds("X-*", Kind::Any, MOUNT_8),
     noted("atime", Kind::Flag, "access times are kept by the server"),
     noted("noatime", Kind::Flag, "access times are kept by the server"),
-    noted("diratime", Kind::Flag, "access times are kept by the server"),
+    holds("diratime", Kind::Flag, "access times are kept by the server"),
     noted("nodiratime", Kind::Flag, "access times are kept by the server"),
-    noted("relatime", Kind::Flag, "access times are kept by the server"),
+    holds("relatime", Kind::Flag, "access times are kept by the server"),
     noted("norelatime", Kind::Flag, "access times are kept by the server"),
     noted("strictatime", Kind::Flag, "access times are kept by the server"),
     noted("lazytime", Kind::Flag, "access times are kept by the server"),
@@ -703,7 +715,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag,
         "in a mounted directory it holds anyway: data are stable after fsync and close",
     ),
-    noted("dirsync", Kind::Flag, "changes of directories are synchronous in NFS version 3"),
+    holds("dirsync", Kind::Flag, "changes of directories are synchronous in NFS version 3"),
     noted("dev", Kind::Flag, "devices are only listed"),
     noted("nodev", Kind::Flag, "the kernel holds it for a mounted directory"),
     noted("exec", Kind::Flag, "nothing is executed through the library"),
@@ -711,9 +723,9 @@ pub static OPTIONS: &[OptionSpec] = &[
     noted("suid", Kind::Flag, "nothing is executed through the library"),
     noted("nosuid", Kind::Flag, "the kernel holds it for a mounted directory"),
     noted("mand", Kind::Flag, NO_LOCKS),
-    noted("nomand", Kind::Flag, NO_LOCKS),
+    holds("nomand", Kind::Flag, NO_LOCKS),
     noted("iversion", Kind::Flag, "it is for file systems of the kernel"),
-    noted("noiversion", Kind::Flag, "it is for file systems of the kernel"),
+    holds("noiversion", Kind::Flag, "it is for file systems of the kernel"),
     noted("seclabel", Kind::Flag, "labels are not carried by NFS version 3"),
     noted("context", Kind::Text("a security context"), "labels are not carried by NFS version 3"),
     refused("remount", Kind::Flag, "mount anew instead"),
