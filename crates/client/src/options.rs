@@ -10,6 +10,7 @@ pub mod document;
 mod error;
 mod fstab;
 mod nearest;
+mod opposites;
 mod spec;
 mod table;
 mod target;
@@ -163,7 +164,8 @@ pub struct MountOptions {
     pub retry_minutes: Option<u32>,
     /// `bg`: a mount that does not succeed at once is tried in the background.
     pub background: bool,
-    /// Options that are accepted without any effect, with their values, by name.
+    /// Options that are kept as they were given, with their values, by name: those of a mounted directory, and those
+    /// without any effect. Of opposites it has the last.
     pub noted: BTreeMap<String, Option<String>>,
 }
 
@@ -312,6 +314,9 @@ impl Draft {
         };
         match spec.set {
             Set::Note => {
+                for other in opposites::family(name) {
+                    self.options.noted.remove(*other);
+                }
                 self.options.noted.insert(name.to_owned(), value.map(str::to_owned));
             }
             Set::With(set) => set(self, parsed).map_err(bad)?,

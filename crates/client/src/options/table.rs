@@ -51,6 +51,17 @@ const fn noted(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec 
     OptionSpec { name, kind, default, doc, effect: Effect::Noted(why), group, set: Set::Note, show: hidden }
 }
 
+/// Kept as given, for the mounted directory.
+const fn kept(
+    group: Group,
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { default, doc, group, effect: Effect::Works, ..noted(name, kind, "") }
+}
+
 /// Accepted, kept as given; nothing is to be done for it.
 const fn holds(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec {
     noted(name, kind, why).but(Effect::Holds(why))
@@ -517,8 +528,41 @@ pub static OPTIONS: &[OptionSpec] = &[
         |draft| draft.options.directory_reads = DirectoryReads::NeverPlus,
         |options| flag(options.directory_reads == DirectoryReads::NeverPlus)
     ),
-    noted("nolock", Kind::Flag, NO_LOCKS).says("yes", "Locks stay on this host.", Group::Behaviour),
-    noted("lock", Kind::Flag, NO_LOCKS).says("no", "Locks are the server's.", Group::Behaviour),
+    kept(
+        Group::Behaviour,
+        "lock",
+        Kind::Flag,
+        "yes",
+        "Locks are the server's. The NLM protocol is not built: in a mounted directory they answer ENOLCK.",
+    ),
+    kept(
+        Group::Behaviour,
+        "nolock",
+        Kind::Flag,
+        "no",
+        "Locks stay on this host. Of `lock`, `nolock` and `local_lock` the last counts.",
+    ),
+    kept(
+        Group::Behaviour,
+        "local_lock",
+        Kind::Choice(&["all", "flock", "posix", "none"]),
+        "none",
+        "Which locks stay on this host: those of flock(2), those of fcntl(2), all, or none. The others are the server's.",
+    ),
+    kept(
+        Group::Behaviour,
+        "async",
+        Kind::Flag,
+        "yes",
+        "What was written is stable after fsync(2) and close(2).",
+    ),
+    kept(
+        Group::Behaviour,
+        "sync",
+        Kind::Flag,
+        "no",
+        "write(2) returns when its data are stable. Of `async` and `sync` the last counts; with `noac` it holds in any case.",
+    ),
     flag!(
         Caching,
         "ac",
@@ -603,6 +647,14 @@ pub static OPTIONS: &[OptionSpec] = &[
             LookupCache::None => Some("none".to_owned()),
         }
     ),
+    kept(Group::Caching, "cto", Kind::Flag, "yes", "An open asks the server for the file's attributes."),
+    kept(
+        Group::Caching,
+        "nocto",
+        Kind::Flag,
+        "no",
+        "An open believes attributes that are kept. Of `cto` and `nocto` the last counts.",
+    ),
     value!(
         Directory,
         "retry",
@@ -628,8 +680,46 @@ pub static OPTIONS: &[OptionSpec] = &[
         |draft| draft.options.background = false,
         hidden
     ),
-    noted("cto", Kind::Flag, "it holds anyway: an open asks the server"),
-    noted("nocto", Kind::Flag, "in a mounted directory, an open believes attributes that are kept"),
+    kept(
+        Group::Directory,
+        "allow_other",
+        Kind::Flag,
+        "yes for root",
+        "Others than who mounts may enter. In an ordinary user's directory they act with that user's rights, and root \
+         must have written user_allow_other into /etc/fuse.conf.",
+    ),
+    kept(
+        Group::Directory,
+        "dev",
+        Kind::Flag,
+        "yes for root",
+        "Device files can be used; in root's mounts only.",
+    ),
+    kept(Group::Directory, "nodev", Kind::Flag, "yes for others", "Device files cannot be used."),
+    kept(
+        Group::Directory,
+        "suid",
+        Kind::Flag,
+        "yes for root",
+        "Set-uid programs are that; in root's mounts only.",
+    ),
+    kept(Group::Directory, "nosuid", Kind::Flag, "yes for others", "Set-uid programs run as anybody else's."),
+    kept(Group::Directory, "exec", Kind::Flag, "yes", "Programs can be run."),
+    kept(Group::Directory, "noexec", Kind::Flag, "no", "No program can be run."),
+    kept(
+        Group::Directory,
+        "atime",
+        Kind::Flag,
+        "yes",
+        "Access times are the server's, which keeps them as it likes.",
+    ),
+    kept(
+        Group::Directory,
+        "noatime",
+        Kind::Flag,
+        "no",
+        "Shown in /proc/mounts, where programs look for it; access times are the server's as before.",
+    ),
     noted("fsc", Kind::Flag, "nothing is cached on local disks"),
     holds("nofsc", Kind::Flag, "nothing is cached on local disks"),
     noted("sharecache", Kind::Flag, "each mount stands alone"),
@@ -651,7 +741,6 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Number { min: 0, max: 65_535, unit: "bytes" },
         "the server says how long names may be",
     ),
-    noted("local_lock", Kind::Choice(&["all", "flock", "posix", "none"]), NO_LOCKS),
     noted("acl", Kind::Flag, "the NFSACL protocol is not built"),
     holds("noacl", Kind::Flag, "the NFSACL protocol is not built"),
     noted("softreval", Kind::Flag, "what is no longer fresh is asked for"),
@@ -678,12 +767,6 @@ pub static OPTIONS: &[OptionSpec] = &[
     holds("relmtime", Kind::Flag, "stat never waits for writes here"),
     noted("optlockflush", Kind::Flag, NO_LOCKS),
     holds("noextend", Kind::Flag, "writes are never extended to whole pages here"),
-    noted(
-        "allow_other",
-        Kind::Flag,
-        "in a directory that root mounted it holds anyway; in anybody else's it lets others in, who act with the \
-         mounting user's rights, and needs user_allow_other in /etc/fuse.conf",
-    ),
     holds("defaults", Kind::Flag, "it stands for what holds anyway"),
     holds("auto", Kind::Flag, MOUNT_8),
     holds("noauto", Kind::Flag, MOUNT_8),
@@ -697,31 +780,13 @@ pub static OPTIONS: &[OptionSpec] = &[
     holds("comment", Kind::Any, MOUNT_8),
     holds("x-*", Kind::Any, MOUNT_8),
     holds("X-*", Kind::Any, MOUNT_8),
-    noted("atime", Kind::Flag, "access times are kept by the server"),
-    noted("noatime", Kind::Flag, "access times are kept by the server"),
     holds("diratime", Kind::Flag, "access times are kept by the server"),
     noted("nodiratime", Kind::Flag, "access times are kept by the server"),
     holds("relatime", Kind::Flag, "access times are kept by the server"),
     noted("norelatime", Kind::Flag, "access times are kept by the server"),
     noted("strictatime", Kind::Flag, "access times are kept by the server"),
     noted("lazytime", Kind::Flag, "access times are kept by the server"),
-    noted(
-        "sync",
-        Kind::Flag,
-        "in a mounted directory a write returns when its data are stable; in the library it does anyway",
-    ),
-    noted(
-        "async",
-        Kind::Flag,
-        "in a mounted directory it holds anyway: data are stable after fsync and close",
-    ),
     holds("dirsync", Kind::Flag, "changes of directories are synchronous in NFS version 3"),
-    noted("dev", Kind::Flag, "devices are only listed"),
-    noted("nodev", Kind::Flag, "the kernel holds it for a mounted directory"),
-    noted("exec", Kind::Flag, "nothing is executed through the library"),
-    noted("noexec", Kind::Flag, "the kernel holds it for a mounted directory"),
-    noted("suid", Kind::Flag, "nothing is executed through the library"),
-    noted("nosuid", Kind::Flag, "the kernel holds it for a mounted directory"),
     noted("mand", Kind::Flag, NO_LOCKS),
     holds("nomand", Kind::Flag, NO_LOCKS),
     noted("iversion", Kind::Flag, "it is for file systems of the kernel"),

@@ -168,6 +168,37 @@ fn of_what_is_given_twice_the_last_counts() {
     assert_eq!(parse("actimeo=5,acregmax=9").to_string(), "acregmin=5,acregmax=9,acdirmin=5,acdirmax=5");
 }
 
+/// Each name with its opposite, and others that exclude each other.
+#[test]
+fn of_opposites_the_last_counts_in_either_order() {
+    let is_option = |name: &&str| OPTIONS.iter().any(|spec| spec.name == *name);
+    let mut pairs: Vec<(&str, &str)> = OPTIONS
+        .iter()
+        .filter_map(|spec| Some((spec.name, spec.name.strip_prefix("no").filter(is_option)?)))
+        .collect();
+    assert!(pairs.len() >= 20, "{pairs:?}");
+    pairs.extend([
+        ("sync", "async"),
+        ("bg", "fg"),
+        ("hard", "soft"),
+        ("hard", "softerr"),
+        ("ro", "rw"),
+        ("local_lock=posix", "nolock"),
+        ("local_lock=flock", "lock"),
+        ("local_lock=all", "local_lock=none"),
+        ("noatime", "strictatime"),
+        ("rdirplus", "forcerdirplus"),
+        ("forcerdirplus", "nordirplus"),
+    ]);
+    for (one, other) in pairs {
+        for (first, last) in [(one, other), (other, one)] {
+            assert_eq!(parse(&format!("{first},{last}")), parse(last), "{first},{last}");
+        }
+        let (with_one, with_other) = (parse(one), parse(other));
+        assert!(with_one != with_other, "{one} and {other} are no opposites");
+    }
+}
+
 #[test]
 fn an_error_of_a_soft_mount_is_asked_for_in_two_ways() {
     assert!(parse("softerr").soft && !parse("softerr,hard").soft && parse("hard,softerr").soft);
