@@ -11,7 +11,7 @@ mod retry;
 use crate::error::Error;
 use crate::output;
 use clap::Args;
-use client::options::{MountOptions, Target};
+use client::options::{MountOptions, Target, document};
 use mount::{Mounted, Request};
 use retry::{Events, Patience};
 use rustix::fs::{Mode, OFlags};
@@ -44,7 +44,7 @@ const GOODBYE: &[u8] = b"bye\n";
 /// the process that serves it unmount; so does `trunkline umount DIR`. What programs may rely on is in
 /// docs/SEMANTICS.md, the options in docs/MOUNT-OPTIONS.md.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = long_help())]
 pub struct MountArgs {
     /// What to mount: SERVER:/EXPORT or nfs://SERVER/EXPORT.
     #[arg(value_name = "SERVER:/EXPORT")]
@@ -52,7 +52,7 @@ pub struct MountArgs {
     /// Where: an existing directory.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Mount options, joined by commas; may be repeated.
+    /// Mount options, joined by commas; may be repeated. --help lists them.
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
     /// Stay in the foreground, and log to standard error.
@@ -68,6 +68,11 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline mount -f -v nas:/data /mnt -o ro,soft\n\n\
     In /etc/fstab, with a link /sbin/mount.trunkline to this program:\n  \
     nas:/data  /mnt  trunkline  nconnect=8,_netdev,nofail  0 0";
+
+/// With the mount options, which `-h` leaves out.
+fn long_help() -> String {
+    format!("Mount options:\n\n{}\n{EXAMPLES}", document::help())
+}
 
 /// Which of the processes this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
