@@ -17,7 +17,6 @@ use retry::{Events, Patience};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -208,7 +207,10 @@ fn hold_directory(directory: &Path) -> Result<(), Error> {
 /// Starts the serving process, and waits until it has mounted or failed, or goes on trying without us. It tells errors
 /// itself: it has our standard error until then.
 fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let arguments = match fstab::arguments(std::env::args_os().collect()) {
+        fstab::Call::Ours(arguments) => arguments,
+        fstab::Call::Nothing => Vec::new(),
+    };
     let mut command = Command::new("/proc/self/exe");
     if fstab::is_helper() {
         command.env(FOR_MOUNT_8, "yes");
