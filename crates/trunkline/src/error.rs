@@ -16,12 +16,13 @@ use crate::names;
 use crate::output;
 use client::{MountError, RdmaError, VerbsError};
 use std::io;
-use std::process::ExitCode;
 
 /// Status of a command that failed.
 const FAILED: u8 = 1;
 /// Status of a command line that makes no sense, as clap has it.
-const BAD_USAGE: u8 = 2;
+pub const BAD_USAGE: u8 = 2;
+/// From here on it is a signal's number that is added to this, as shells have it.
+pub const INTERRUPTED: u8 = 128;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -167,15 +168,15 @@ const RECORD_ADVICE: &str = "trunkline bench        to make a record; it says wh
 
 impl Error {
     /// Prints the error and gives the status to end with. A reader of standard output that left is no error.
-    pub fn tell(&self) -> ExitCode {
+    pub fn tell(&self) -> u8 {
         match self {
-            Self::Print(cause) if cause.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Self::Print(cause) if cause.kind() == io::ErrorKind::BrokenPipe => return 0,
             _ => output::tell(&self.render()),
         }
         match self {
-            Self::Usage { .. } => ExitCode::from(BAD_USAGE),
-            Self::Interrupted { signal, .. } => ExitCode::from(128_u8.saturating_add(*signal)),
-            _ => ExitCode::from(FAILED),
+            Self::Usage { .. } => BAD_USAGE,
+            Self::Interrupted { signal, .. } => INTERRUPTED.saturating_add(*signal),
+            _ => FAILED,
         }
     }
 

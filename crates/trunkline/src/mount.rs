@@ -235,7 +235,7 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
     }
     let status = child.wait().map_err(Error::Background)?;
     match status.code().and_then(|code| u8::try_from(code).ok()) {
-        Some(code) if code > 0 => Ok(ExitCode::from(code)),
+        Some(code) if code > 0 => Ok(ExitCode::from(fstab::status(code))),
         _ => Err(Error::Background(io::Error::other(format!("it ended with {status}")))),
     }
 }

@@ -1,6 +1,7 @@
 //! Called as `mount.trunkline`: mount(8) gives arguments of its own, `SPEC DIR [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]`.
 
 use super::MountArgs;
+use crate::error::{BAD_USAGE, INTERRUPTED};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -21,6 +22,21 @@ pub fn is_helper() -> bool {
 
 fn names_a_helper(program: &OsStr) -> bool {
     Path::new(program).file_name().unwrap_or_default().as_bytes().starts_with(b"mount.")
+}
+
+/// The status to end with: our own, or as mount(8) has it where it called.
+pub fn status(own: u8) -> u8 {
+    if is_helper() { for_mount_8(own) } else { own }
+}
+
+/// mount(8): 1 incorrect invocation, 8 user interrupt, 32 mount failure.
+const fn for_mount_8(own: u8) -> u8 {
+    match own {
+        0 => 0,
+        BAD_USAGE => 1,
+        INTERRUPTED.. => 8,
+        _ => 32,
+    }
 }
 
 /// The arguments as `trunkline mount` takes them, where the program was called as a mount helper.
@@ -99,6 +115,12 @@ mod tests {
 
     fn ours(args: &str) -> Call {
         Call::Ours(args.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn a_mount_helper_ends_with_the_statuses_of_mount_8() {
+        assert_eq!([0, 1, 2, 128 + 2, 128 + 15].map(for_mount_8), [0, 32, 1, 8, 8]);
+        assert_eq!([0, 1, 2, 130].map(status), [0, 1, 2, 130], "this program is no mount helper");
     }
 
     fn own(given: &str) -> String {
