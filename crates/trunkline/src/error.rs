@@ -87,6 +87,16 @@ pub enum Error {
     /// A directory cannot be mounted on, or unmounted.
     #[error(transparent)]
     Mount(#[from] mount::Error),
+    /// What is mounted on a directory, if anything is, is not for us to unmount.
+    #[error("{sentence}\n  cause: {cause}\n  try:   {advice}")]
+    Unmountable {
+        /// What cannot be done.
+        sentence: String,
+        /// Why.
+        cause: String,
+        /// What to do.
+        advice: String,
+    },
     /// The mount's process in the background ended before it mounted anything; it has said why.
     #[error("cannot start the mount in the background")]
     Background(#[source] io::Error),
@@ -218,7 +228,7 @@ impl Error {
     fn advice(&self) -> Option<String> {
         let advice = match self {
             // Their texts have it.
-            Self::CopiedInPart { .. } | Self::Interrupted { .. } => return None,
+            Self::CopiedInPart { .. } | Self::Interrupted { .. } | Self::Unmountable { .. } => return None,
             Self::Copy { cause, .. } => return Some(of_copy(cause)),
             Self::Usage { .. } | Self::NoText { .. } | Self::Server(_) | Self::Config(_) => return None,
             Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,

@@ -24,6 +24,8 @@ mod retry;
 mod rig;
 #[path = "mount/semantics.rs"]
 mod semantics;
+#[path = "mount/umount.rs"]
+mod umount;
 
 /// Each promise of the document names the test that holds it, and there is such a test.
 #[test]
@@ -38,6 +40,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/refusals.rs"),
         include_str!("mount/retry.rs"),
         include_str!("mount/semantics.rs"),
+        include_str!("mount/umount.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");
     let mut named = 0;
