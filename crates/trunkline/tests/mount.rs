@@ -4,6 +4,8 @@
 
 #[path = "mount/fio.rs"]
 mod fio;
+#[path = "mount/fstab.rs"]
+mod fstab;
 #[path = "mount/group.rs"]
 mod group;
 #[path = "mount/life.rs"]
@@ -32,6 +34,7 @@ mod umount;
 fn every_promise_has_its_test() {
     let sources = [
         include_str!("mount/fio.rs"),
+        include_str!("mount/fstab.rs"),
         include_str!("mount/group.rs"),
         include_str!("mount/life.rs"),
         include_str!("mount/model.rs"),
