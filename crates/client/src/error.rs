@@ -202,6 +202,52 @@ pub enum MountError {
     NoPath(Duration),
 }
 
+impl MountError {
+    /// Whether the same mount may succeed later: the server is not up yet, or not within reach. What a server said
+    /// stays said.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        use transport::rdma::Error as Rdma;
+        match self {
+            Self::Connect { source, .. } => is_away(source),
+            Self::Resolve { source, .. } => is_for_now(source),
+            Self::Silent { .. } | Self::NoMountProgram { .. } | Self::NoPath(_) => true,
+            Self::Rdma { cause, .. } => {
+                matches!(cause, Rdma::NotListening(_) | Rdma::Unreachable(_) | Rdma::Closed | Rdma::Broken(_))
+            }
+            Self::NoRdma { .. }
+            | Self::Local(_)
+            | Self::Refused { .. }
+            | Self::NoExport { .. }
+            | Self::Protocol { .. }
+            | Self::OtherFileSystem { .. } => false,
+        }
+    }
+}
+
+/// Whether a server, or the way to it, is away; what this machine refuses is something else.
+fn is_away(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
+            | ErrorKind::AddrNotAvailable
+            | ErrorKind::TimedOut
+    )
+}
+
+/// Whether no name server answered (EAI_AGAIN), rather than said that there is no such name. The standard library keeps
+/// the resolver's words alone: glibc's, then musl's.
+fn is_for_now(error: &std::io::Error) -> bool {
+    let said = error.to_string();
+    ["Temporary failure in name resolution", "Try again"].iter().any(|words| said.contains(words))
+}
+
 /// The result of an operation of a mount.
 pub type Result<T> = std::result::Result<T, Error>;
 

@@ -10,6 +10,7 @@ pub mod document;
 mod error;
 mod fstab;
 mod nearest;
+mod opposites;
 mod spec;
 mod table;
 mod target;
@@ -159,7 +160,12 @@ pub struct MountOptions {
     pub lookup_cache: LookupCache,
     /// `forcerdirplus`, `nordirplus`.
     pub directory_reads: DirectoryReads,
-    /// Options that are accepted without any effect, with their values, by name.
+    /// `retry`: minutes that mounting is tried; what nobody said is up to who mounts.
+    pub retry_minutes: Option<u32>,
+    /// `bg`: a mount that does not succeed at once is tried in the background.
+    pub background: bool,
+    /// Options that are kept as they were given, with their values, by name: those of a mounted directory, and those
+    /// without any effect. Of opposites it has the last.
     pub noted: BTreeMap<String, Option<String>>,
 }
 
@@ -190,6 +196,8 @@ impl Default for MountOptions {
             attribute_cache: AttributeCache::default(),
             lookup_cache: LookupCache::All,
             directory_reads: DirectoryReads::Auto,
+            retry_minutes: None,
+            background: false,
             noted: BTreeMap::new(),
         }
     }
@@ -233,6 +241,15 @@ impl MountOptions {
     pub fn mount_port(&self) -> u16 {
         let nfs_over_tcp = if self.proto == Proto::Tcp { self.nfs_port() } else { PORT_TCP };
         self.mountport.unwrap_or(nfs_over_tcp)
+    }
+
+    /// The options that were given, in order of their names, and change nothing: neither do they do anything here, nor does
+    /// what they ask for hold anyway.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<&str> {
+        let is_idle =
+            |name: &&str| spec::find(name).is_some_and(|spec| matches!(spec.effect, Effect::Noted(_)));
+        self.noted.keys().map(String::as_str).filter(is_idle).collect()
     }
 
     /// Connections for reads and writes when there are so many remote addresses: `nconnect`, or else one for
@@ -297,6 +314,9 @@ impl Draft {
         };
         match spec.set {
             Set::Note => {
+                for other in opposites::family(name) {
+                    self.options.noted.remove(*other);
+                }
                 self.options.noted.insert(name.to_owned(), value.map(str::to_owned));
             }
             Set::With(set) => set(self, parsed).map_err(bad)?,

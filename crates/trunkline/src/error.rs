@@ -16,12 +16,13 @@ use crate::names;
 use crate::output;
 use client::{MountError, RdmaError, VerbsError};
 use std::io;
-use std::process::ExitCode;
 
 /// Status of a command that failed.
 const FAILED: u8 = 1;
 /// Status of a command line that makes no sense, as clap has it.
-const BAD_USAGE: u8 = 2;
+pub const BAD_USAGE: u8 = 2;
+/// From here on it is a signal's number that is added to this, as shells have it.
+pub const INTERRUPTED: u8 = 128;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +87,16 @@ pub enum Error {
     /// A directory cannot be mounted on, or unmounted.
     #[error(transparent)]
     Mount(#[from] mount::Error),
+    /// What is mounted on a directory, if anything is, is not for us to unmount.
+    #[error("{sentence}\n  cause: {cause}\n  try:   {advice}")]
+    Unmountable {
+        /// What cannot be done.
+        sentence: String,
+        /// Why.
+        cause: String,
+        /// What to do.
+        advice: String,
+    },
     /// The mount's process in the background ended before it mounted anything; it has said why.
     #[error("cannot start the mount in the background")]
     Background(#[source] io::Error),
@@ -167,20 +178,36 @@ const RECORD_ADVICE: &str = "trunkline bench        to make a record; it says wh
 
 impl Error {
     /// Prints the error and gives the status to end with. A reader of standard output that left is no error.
-    pub fn tell(&self) -> ExitCode {
+    pub fn tell(&self) -> u8 {
         match self {
-            Self::Print(cause) if cause.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Self::Print(cause) if cause.kind() == io::ErrorKind::BrokenPipe => return 0,
             _ => output::tell(&self.render()),
         }
         match self {
-            Self::Usage { .. } => ExitCode::from(BAD_USAGE),
-            Self::Interrupted { signal, .. } => ExitCode::from(128_u8.saturating_add(*signal)),
-            _ => ExitCode::from(FAILED),
+            Self::Usage { .. } => BAD_USAGE,
+            Self::Interrupted { signal, .. } => INTERRUPTED.saturating_add(*signal),
+            _ => FAILED,
         }
+    }
+
+    /// What happened and why, without what to do about it.
+    pub fn in_a_line(&self) -> String {
+        let told = self.chain();
+        let parts: Vec<_> =
+            std::iter::once(&told.sentence).chain(&told.causes).map(|it| printable(it)).collect();
+        parts.join(": ")
     }
 
     /// The whole message.
     fn render(&self) -> String {
+        let mut told = self.chain();
+        if told.advice.is_none() {
+            told.advice = self.advice();
+        }
+        told.render()
+    }
+
+    fn chain(&self) -> Told {
         let mut told = Told::default();
         let mut said = String::new();
         let mut next: Option<&dyn std::error::Error> = Some(self);
@@ -194,17 +221,14 @@ impl Error {
             next = if text.contains(CAUSE) { None } else { error.source() };
             said = text;
         }
-        if told.advice.is_none() {
-            told.advice = self.advice();
-        }
-        told.render()
+        told
     }
 
     /// What to do about it, where the error's own text does not say so.
     fn advice(&self) -> Option<String> {
         let advice = match self {
             // Their texts have it.
-            Self::CopiedInPart { .. } | Self::Interrupted { .. } => return None,
+            Self::CopiedInPart { .. } | Self::Interrupted { .. } | Self::Unmountable { .. } => return None,
             Self::Copy { cause, .. } => return Some(of_copy(cause)),
             Self::Usage { .. } | Self::NoText { .. } | Self::Server(_) | Self::Config(_) => return None,
             Self::Plan(_) | Self::PlanFile { .. } | Self::NoPlanText { .. } => return None,

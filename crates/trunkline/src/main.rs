@@ -1,7 +1,7 @@
 //! The `trunkline` program: reads the command line, runs one command, and tells how it ended.
 //!
-//! Each command is a file with its arguments and a `run`. Exit status: 0 done, 1 failed, 2 bad usage. What is
-//! asked for goes to standard output, everything else (errors, logs, progress) to standard error.
+//! Each command is a file with its arguments and a `run`. Exit status: 0 done, 1 failed, 2 bad usage; for mount(8) its
+//! own. What is asked for goes to standard output, everything else (errors, logs, progress) to standard error.
 
 mod attributes;
 mod bench;
@@ -23,6 +23,7 @@ mod umount;
 
 use clap::{Parser, Subcommand};
 use error::Error;
+use mount::fstab;
 use std::process::ExitCode;
 
 /// Network storage that uses every path at once: serve, mount, measure.
@@ -55,15 +56,24 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Bad usage, --help and --version end here, with clap's own message and status.
-    // As mount.trunkline it is called by mount(8), with arguments of its own.
-    let cli = match mount::fstab::arguments(std::env::args_os().collect()) {
-        mount::fstab::Call::Ours(args) => Cli::parse_from(args),
-        mount::fstab::Call::Nothing => return ExitCode::SUCCESS,
+    // As mount.trunkline it is called by mount(8), with arguments and statuses of its own.
+    let args = match fstab::arguments(std::env::args_os().collect()) {
+        fstab::Call::Ours(args) => args,
+        fstab::Call::Nothing => return ExitCode::SUCCESS,
+    };
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        // Bad usage, --help and --version end here, with clap's own message and status.
+        Err(error) => {
+            // Where it cannot be printed nobody is left to be told.
+            let _ = error.print();
+            let status = u8::try_from(error.exit_code()).unwrap_or(error::BAD_USAGE);
+            return ExitCode::from(fstab::status(status));
+        }
     };
     match logging::start(&cli.logging).and_then(|()| run(cli.command)) {
         Ok(status) => status,
-        Err(error) => error.tell(),
+        Err(error) => ExitCode::from(fstab::status(error.tell())),
     }
 }
 

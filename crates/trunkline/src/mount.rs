@@ -3,19 +3,20 @@
 //! Up to three processes: the one that was called, which waits until the mount answers; the one that serves it, in the
 //! background unless `-f`; and a watcher, which unmounts the directory when the serving one was killed, so that
 //! nobody is left with a directory that only gives errors. They are all this program: [`Role`] tells them apart.
+//! Where the server is not there yet the serving process goes on trying, as [`retry`] has it.
 
 pub mod fstab;
+mod retry;
 
 use crate::error::Error;
 use crate::output;
 use clap::Args;
-use client::options::Target;
+use client::options::{MountOptions, Target, document};
 use mount::{Mounted, Request, Unmounter};
+use retry::{Events, Patience};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -23,12 +24,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Tells the processes of a mount apart.
 const ROLE: &str = "TRUNKLINE_MOUNT_ROLE";
+/// Says that mount(8) called, to the process that serves.
+const FOR_MOUNT_8: &str = "TRUNKLINE_MOUNT_FOR_MOUNT_8";
 /// What the serving process says once programs can use the directory.
 const MOUNTED: &str = "mounted ";
+/// What it says when it goes on trying and nobody need wait for it.
+const WAITING: &str = "waiting for ";
 /// What the watcher reads when the mount ends as it should.
 const GOODBYE: &[u8] = b"bye\n";
 
@@ -38,7 +43,7 @@ const GOODBYE: &[u8] = b"bye\n";
 /// the process that serves it unmount; so does `trunkline umount DIR`. What programs may rely on is in
 /// docs/SEMANTICS.md, the options in docs/MOUNT-OPTIONS.md.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = long_help())]
 pub struct MountArgs {
     /// What to mount: SERVER:/EXPORT or nfs://SERVER/EXPORT.
     #[arg(value_name = "SERVER:/EXPORT")]
@@ -46,7 +51,7 @@ pub struct MountArgs {
     /// Where: an existing directory.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Mount options, joined by commas; may be repeated.
+    /// Mount options, joined by commas; may be repeated. --help lists them.
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
     /// Stay in the foreground, and log to standard error.
@@ -62,6 +67,11 @@ const EXAMPLES: &str = "Examples:\n  \
     trunkline mount -f -v nas:/data /mnt -o ro,soft\n\n\
     In /etc/fstab, with a link /sbin/mount.trunkline to this program:\n  \
     nas:/data  /mnt  trunkline  nconnect=8,_netdev,nofail  0 0";
+
+/// With the mount options, which `-h` leaves out.
+fn long_help() -> String {
+    format!("Mount options:\n\n{}\n{EXAMPLES}", document::help())
+}
 
 /// Which of the processes this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,55 +115,80 @@ impl MountArgs {
 /// Serves the mount in this process until it is unmounted.
 fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     // Before anything is mounted, so that no signal finds us unprepared.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
+    let events = Events::catch()?;
     let options = args.options();
     let target = Target::parse(&args.target).map_err(client::Error::from)?;
     let parsed = target.mount_options(&options).map_err(client::Error::from)?;
+    tell_what_is_idle(&parsed);
     let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
     if role == Role::Background {
         // Out of the caller's session and directory. A process that leads one already stays where it is.
         let _ = rustix::process::setsid();
         let _ = rustix::process::chdir("/");
+        events.watch_caller();
+    }
+    let patience = Patience::new(&parsed, is_for_mount_8());
+    if !patience.is_background() {
+        hold_directory(&directory)?;
     }
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
     // Before the mount: it must not have the mount's own descriptors.
     let watcher = start_watcher(args, &directory);
     client::raise_descriptor_limit();
-    let started = client::Settings::from_options(&args.target, &options)
-        .and_then(|settings| client::Mount::with_settings(mount::settings(settings)))
-        .map_err(Error::from)
-        .and_then(|mount| Mounted::start(mount, &request).map_err(Error::from));
-    let mounted = match started {
+    let attempt = move || {
+        let settings = client::Settings::from_options(&request.source, &options)?;
+        let mount = client::Mount::with_settings(mount::settings(settings))?;
+        Ok(Mounted::start(mount, &request)?)
+    };
+    let leaves = role == Role::Background && patience.is_background();
+    let mut has_left = false;
+    let mounted = events.persist(patience, attempt, |told| {
+        output::tell(told);
+        if leaves {
+            output::print(&format!("{WAITING}{}\n", args.target))?;
+            leave_terminal(args.log_file.as_deref(), &directory);
+            has_left = true;
+        }
+        Ok(!leaves)
+    });
+    let mounted = match mounted {
         Ok(mounted) => mounted,
+        Err(error @ Error::Interrupted { .. }) => {
+            // A try may be about to mount. So it learns of our end as of any other, and looks at what we leave.
+            std::mem::forget(watcher);
+            return Err(error);
+        }
         Err(error) => {
             dismiss(watcher);
             return Err(error);
         }
     };
     output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display()))?;
-    if role == Role::Background {
+    if role == Role::Background && !has_left {
         leave_terminal(args.log_file.as_deref(), &directory);
     }
-    let (handle, unmounter) = (signals.handle(), mounted.unmounter());
-    let attending = std::thread::spawn(move || attend_to(&mut signals, &unmounter));
+    let ended_by = Arc::new(AtomicU8::new(0));
+    let attending = events.at_signals(attend_to(mounted.unmounter(), Arc::clone(&ended_by)));
     let outcome = mounted.wait();
-    handle.close();
-    // It only waited for signals.
-    let ended_by = attending.join().unwrap_or_default();
+    attending.end();
     dismiss(watcher);
     outcome?;
-    Ok(ended_by.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal)))
+    Ok(match ended_by.load(Ordering::Acquire) {
+        0 => ExitCode::SUCCESS,
+        signal => ExitCode::from(128 + signal),
+    })
 }
 
-/// Unmounts at the first signal, and at the second without waiting for the server: gives that one.
-fn attend_to(signals: &mut Signals, unmounter: &Unmounter) -> Option<u8> {
+/// Unmounts at the first signal, and at the second without waiting for the server: notes that one.
+fn attend_to(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) + Send + 'static {
     let unmounting = Arc::new(AtomicBool::new(false));
-    for signal in signals {
+    move |signal| {
         if unmounting.swap(true, Ordering::AcqRel) {
+            ended_by.store(u8::try_from(signal).unwrap_or_default(), Ordering::Release);
             if let Err(error) = unmounter.give_up() {
                 tracing::error!(%error, "it is left as it is");
             }
-            return u8::try_from(signal).ok();
+            return;
         }
         let (unmounter, unmounting) = (unmounter.clone(), Arc::clone(&unmounting));
         std::thread::spawn(move || {
@@ -163,14 +198,44 @@ fn attend_to(signals: &mut Signals, unmounter: &Unmounter) -> Option<u8> {
             }
         });
     }
-    None
 }
 
-/// Starts the serving process, and waits until it has mounted or failed. It tells errors itself: it has our standard
-/// error until then.
+/// Nobody should believe in an option that does nothing.
+fn tell_what_is_idle(options: &MountOptions) {
+    let idle = options.without_effect();
+    if !idle.is_empty() {
+        tracing::warn!(options = idle.join(","), "some mount options have no effect here");
+    }
+}
+
+/// Whether mount(8) called, this process or the one that started it.
+fn is_for_mount_8() -> bool {
+    std::env::var_os(FOR_MOUNT_8).is_some() || fstab::is_helper()
+}
+
+/// A directory that is not there is told of before a server is waited for.
+fn hold_directory(directory: &Path) -> Result<(), Error> {
+    match rustix::fs::lstat(directory) {
+        Err(error @ (Errno::NOENT | Errno::NOTDIR)) => {
+            let directory = directory.to_owned();
+            Err(Error::Mount(mount::Error::Fuse { directory, source: error.into() }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Starts the serving process, and waits until it has mounted or failed, or goes on trying without us. It tells errors
+/// itself: it has our standard error until then.
 fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let mut child = Command::new("/proc/self/exe")
+    let arguments = match fstab::arguments(std::env::args_os().collect()) {
+        fstab::Call::Ours(arguments) => arguments,
+        fstab::Call::Nothing => Vec::new(),
+    };
+    let mut command = Command::new("/proc/self/exe");
+    if fstab::is_helper() {
+        command.env(FOR_MOUNT_8, "yes");
+    }
+    let mut child = command
         .args(fstab::own_arguments(args, arguments))
         .env(ROLE, "background")
         .stdin(Stdio::null())
@@ -185,12 +250,12 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
             said.push(char::from(byte[0]));
         }
     }
-    if said.starts_with(MOUNTED) {
+    if said.starts_with(MOUNTED) || said.starts_with(WAITING) {
         return Ok(ExitCode::SUCCESS);
     }
     let status = child.wait().map_err(Error::Background)?;
     match status.code().and_then(|code| u8::try_from(code).ok()) {
-        Some(code) if code > 0 => Ok(ExitCode::from(code)),
+        Some(code) if code > 0 => Ok(ExitCode::from(fstab::status(code))),
         _ => Err(Error::Background(io::Error::other(format!("it ended with {status}")))),
     }
 }

@@ -366,7 +366,7 @@ fn a_reader_that_leaves_is_no_error() {
 
 #[test]
 fn help_tells_every_option_of_a_command() {
-    let options: [(&[&str], &[&str]); 8] = [
+    let options: [(&[&str], &[&str]); 9] = [
         (
             &["--help"],
             &["serve", "report", "lab", "--verbose", "--log-level", "--version", "TRUNKLINE_LOG", "NO_COLOR"],
@@ -385,6 +385,10 @@ fn help_tells_every_option_of_a_command() {
                 "--loops",
                 "SIGUSR1",
             ],
+        ),
+        (
+            &["mount", "--help"],
+            &["--foreground", "--log-file", "remoteports", "nolock", "allow_other", "retry"],
         ),
         (&["report", "--help"], &["RECORD", "--html", "--markdown", "--csv", "--explain"]),
         (&["lab", "--help"], &["net", "cut", "restore", "list", "exec"]),

@@ -4,6 +4,8 @@
 
 #[path = "mount/fio.rs"]
 mod fio;
+#[path = "mount/fstab.rs"]
+mod fstab;
 #[path = "mount/group.rs"]
 mod group;
 #[path = "mount/hostile.rs"]
@@ -20,23 +22,30 @@ mod ordinary_user;
 mod programs;
 #[path = "mount/refusals.rs"]
 mod refusals;
+#[path = "mount/retry.rs"]
+mod retry;
 #[path = "mount/rig.rs"]
 mod rig;
 #[path = "mount/semantics.rs"]
 mod semantics;
+#[path = "mount/umount.rs"]
+mod umount;
 
 /// Each promise of the document names the test that holds it, and there is such a test.
 #[test]
 fn every_promise_has_its_test() {
     let sources = [
         include_str!("mount/fio.rs"),
+        include_str!("mount/fstab.rs"),
         include_str!("mount/group.rs"),
         include_str!("mount/life.rs"),
         include_str!("mount/model.rs"),
         include_str!("mount/ordinary_user.rs"),
         include_str!("mount/programs.rs"),
         include_str!("mount/refusals.rs"),
+        include_str!("mount/retry.rs"),
         include_str!("mount/semantics.rs"),
+        include_str!("mount/umount.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");
     let mut named = 0;

@@ -53,6 +53,8 @@ pub enum Effect {
     Works,
     /// It is accepted, and has no effect, for this reason.
     Noted(&'static str),
+    /// It is accepted, and nothing is to be done for it: it holds anyway, or is for somebody else. This is why.
+    Holds(&'static str),
     /// It is known, and refused, for this reason.
     Refused(&'static str),
 }
@@ -68,14 +70,16 @@ pub enum Group {
     Behaviour,
     /// Caches.
     Caching,
+    /// What only a mounted directory heeds.
+    Directory,
     /// What fstab and /proc/mounts carry besides.
     Others,
 }
 
 impl Group {
     /// All groups, in order.
-    pub const ALL: [Self; 5] =
-        [Self::Transport, Self::Multipath, Self::Behaviour, Self::Caching, Self::Others];
+    pub const ALL: [Self; 6] =
+        [Self::Transport, Self::Multipath, Self::Behaviour, Self::Caching, Self::Directory, Self::Others];
 
     /// Its heading.
     #[must_use]
@@ -85,6 +89,7 @@ impl Group {
             Self::Multipath => "Connections and paths",
             Self::Behaviour => "Sizes, times and recovery",
             Self::Caching => "Caches",
+            Self::Directory => "The mounted directory",
             Self::Others => "What else fstab and /proc/mounts carry",
         }
     }

@@ -51,6 +51,22 @@ const fn noted(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec 
     OptionSpec { name, kind, default, doc, effect: Effect::Noted(why), group, set: Set::Note, show: hidden }
 }
 
+/// Kept as given, for the mounted directory.
+const fn kept(
+    group: Group,
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { default, doc, group, effect: Effect::Works, ..noted(name, kind, "") }
+}
+
+/// Accepted, kept as given; nothing is to be done for it.
+const fn holds(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec {
+    noted(name, kind, why).but(Effect::Holds(why))
+}
+
 const fn refused(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec {
     OptionSpec { effect: Effect::Refused(why), ..noted(name, kind, why) }
 }
@@ -300,6 +316,18 @@ pub static OPTIONS: &[OptionSpec] = &[
         |_, value| check_security(value.text()),
         hidden,
     ),
+    works(
+        Group::Transport,
+        "xprtsec",
+        Kind::Choice(&["none", "tls", "mtls"]),
+        "none",
+        "Protection of what is sent. `tls` and `mtls` are refused until RPC with TLS is built.",
+        |_, value| match value.text() {
+            "none" => Ok(()),
+            _ => Err(Fault::Refused("RPC with TLS is not built; leave it out on networks that you trust")),
+        },
+        hidden,
+    ),
     flag!(
         Transport,
         "resvport",
@@ -377,7 +405,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         |draft| draft.options.locals_failover = true,
         |options| flag(options.locals_failover)
     )
-    .but(Effect::Noted("calls and connections always go to any path that lives")),
+    .but(Effect::Holds("calls and connections always go to any path that lives")),
     flag!(
         Multipath,
         "spread_reads",
@@ -400,7 +428,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "it bounds the session trunking of NFSv4.1; use remoteports",
     )
     .says("", "Addresses of one NFSv4.1 server that may be used.", Group::Multipath),
-    noted("noidlexprt", Kind::Flag, "connections are never closed for being idle").says(
+    holds("noidlexprt", Kind::Flag, "connections are never closed for being idle").says(
         "yes",
         "Keep idle connections.",
         Group::Multipath,
@@ -454,7 +482,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Behaviour,
         "hard",
         "yes",
-        "Calls wait until they are answered. Of `hard` and `soft` the last counts.",
+        "Calls wait until they are answered. Of `hard`, `soft` and `softerr` the last counts.",
         |draft| draft.options.soft = false,
         hidden
     ),
@@ -462,10 +490,11 @@ pub static OPTIONS: &[OptionSpec] = &[
         Behaviour,
         "soft",
         "no",
-        "Calls fail once `timeo` has passed `retrans` + 1 times without a path that answers; a write may or may not have happened then.",
+        "Calls fail once `timeo` has passed `retrans` + 1 times without a path that answers; a write may or may not have happened then. In a mounted directory the error is ETIMEDOUT.",
         |draft| draft.options.soft = true,
         |options| flag(options.soft)
     ),
+    flag!(Behaviour, "softerr", "no", "The same as `soft`.", |draft| draft.options.soft = true, hidden),
     flag!(
         Behaviour,
         "ro",
@@ -499,8 +528,41 @@ pub static OPTIONS: &[OptionSpec] = &[
         |draft| draft.options.directory_reads = DirectoryReads::NeverPlus,
         |options| flag(options.directory_reads == DirectoryReads::NeverPlus)
     ),
-    noted("nolock", Kind::Flag, NO_LOCKS).says("yes", "Locks stay on this host.", Group::Behaviour),
-    noted("lock", Kind::Flag, NO_LOCKS).says("no", "Locks are the server's.", Group::Behaviour),
+    kept(
+        Group::Behaviour,
+        "lock",
+        Kind::Flag,
+        "yes",
+        "Locks are the server's. The NLM protocol is not built: in a mounted directory they answer ENOLCK.",
+    ),
+    kept(
+        Group::Behaviour,
+        "nolock",
+        Kind::Flag,
+        "no",
+        "Locks stay on this host. Of `lock`, `nolock` and `local_lock` the last counts.",
+    ),
+    kept(
+        Group::Behaviour,
+        "local_lock",
+        Kind::Choice(&["all", "flock", "posix", "none"]),
+        "none",
+        "Which locks stay on this host: those of flock(2), those of fcntl(2), all, or none. The others are the server's.",
+    ),
+    kept(
+        Group::Behaviour,
+        "async",
+        Kind::Flag,
+        "yes",
+        "What was written is stable after fsync(2) and close(2).",
+    ),
+    kept(
+        Group::Behaviour,
+        "sync",
+        Kind::Flag,
+        "no",
+        "write(2) returns when its data are stable. Of `async` and `sync` the last counts; with `noac` it holds in any case.",
+    ),
     flag!(
         Caching,
         "ac",
@@ -585,20 +647,91 @@ pub static OPTIONS: &[OptionSpec] = &[
             LookupCache::None => Some("none".to_owned()),
         }
     ),
-    noted("cto", Kind::Flag, "it holds anyway: an open asks the server"),
-    noted("nocto", Kind::Flag, "in a mounted directory, an open believes attributes that are kept"),
+    kept(Group::Caching, "cto", Kind::Flag, "yes", "An open asks the server for the file's attributes."),
+    kept(
+        Group::Caching,
+        "nocto",
+        Kind::Flag,
+        "no",
+        "An open believes attributes that are kept. Of `cto` and `nocto` the last counts.",
+    ),
+    value!(
+        Directory,
+        "retry",
+        Kind::Number { min: 0, max: u32::MAX, unit: "minutes" },
+        "2 for mount(8), 0 for `trunkline mount`, 10000 with `bg`",
+        "How long mounting is tried while the server is not there: nobody answers, MOUNT is not registered, its name cannot be asked for. What a server refuses is not tried again. 0 tries once.",
+        |draft, value| draft.options.retry_minutes = Some(value.number()),
+        |options| options.retry_minutes.map(|minutes| minutes.to_string())
+    ),
+    flag!(
+        Directory,
+        "bg",
+        "no",
+        "Where the first try fails like that, or the directory is not there yet, the command says so and ends with 0, and a process in the background goes on. systemd ends such a process: give it `nofail`, `retry` and `x-systemd.mount-timeout` instead.",
+        |draft| draft.options.background = true,
+        |options| flag(options.background)
+    ),
+    flag!(
+        Directory,
+        "fg",
+        "yes",
+        "The command waits until it is mounted or `retry` is over. Of `bg` and `fg` the last counts.",
+        |draft| draft.options.background = false,
+        hidden
+    ),
+    kept(
+        Group::Directory,
+        "allow_other",
+        Kind::Flag,
+        "yes for root",
+        "Others than who mounts may enter. In an ordinary user's directory they act with that user's rights, and root \
+         must have written user_allow_other into /etc/fuse.conf.",
+    ),
+    kept(
+        Group::Directory,
+        "dev",
+        Kind::Flag,
+        "yes for root",
+        "Device files can be used; in root's mounts only.",
+    ),
+    kept(Group::Directory, "nodev", Kind::Flag, "yes for others", "Device files cannot be used."),
+    kept(
+        Group::Directory,
+        "suid",
+        Kind::Flag,
+        "yes for root",
+        "Set-uid programs are that; in root's mounts only.",
+    ),
+    kept(Group::Directory, "nosuid", Kind::Flag, "yes for others", "Set-uid programs run as anybody else's."),
+    kept(Group::Directory, "exec", Kind::Flag, "yes", "Programs can be run."),
+    kept(Group::Directory, "noexec", Kind::Flag, "no", "No program can be run."),
+    kept(
+        Group::Directory,
+        "atime",
+        Kind::Flag,
+        "yes",
+        "Access times are the server's, which keeps them as it likes.",
+    ),
+    kept(
+        Group::Directory,
+        "noatime",
+        Kind::Flag,
+        "no",
+        "Shown in /proc/mounts, where programs look for it; access times are the server's as before.",
+    ),
     noted("fsc", Kind::Flag, "nothing is cached on local disks"),
-    noted("nofsc", Kind::Flag, "nothing is cached on local disks"),
+    holds("nofsc", Kind::Flag, "nothing is cached on local disks"),
     noted("sharecache", Kind::Flag, "each mount stands alone"),
-    noted("nosharecache", Kind::Flag, "each mount stands alone"),
+    holds("nosharecache", Kind::Flag, "each mount stands alone"),
     noted("sharetransport", Kind::Any, "each mount has connections of its own"),
-    noted("nosharetransport", Kind::Flag, "each mount has connections of its own"),
+    holds("nosharetransport", Kind::Flag, "each mount has connections of its own"),
     noted("addr", HOST, "/proc/mounts reports with it where the first connection goes"),
     noted("clientaddr", HOST, "it is for NFSv4 callbacks"),
     noted("mountaddr", HOST, MOUNT_OVER_TCP),
     noted("mounthost", HOST, MOUNT_OVER_TCP),
     noted("mountproto", PROTOS, MOUNT_OVER_TCP),
-    noted(
+    holds(
         "mountvers",
         Kind::Number { min: 3, max: 3, unit: "a version" },
         "MOUNT version 3 goes with NFS version 3",
@@ -608,18 +741,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Number { min: 0, max: 65_535, unit: "bytes" },
         "the server says how long names may be",
     ),
-    noted("local_lock", Kind::Choice(&["all", "flock", "posix", "none"]), NO_LOCKS),
     noted("acl", Kind::Flag, "the NFSACL protocol is not built"),
-    noted("noacl", Kind::Flag, "the NFSACL protocol is not built"),
+    holds("noacl", Kind::Flag, "the NFSACL protocol is not built"),
     noted("softreval", Kind::Flag, "what is no longer fresh is asked for"),
-    noted("nosoftreval", Kind::Flag, "what is no longer fresh is asked for"),
-    noted("softerr", Kind::Flag, "calls wait, or fail with `soft`"),
+    holds("nosoftreval", Kind::Flag, "what is no longer fresh is asked for"),
     noted("intr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
     noted("nointr", Kind::Flag, "the kernel has ignored it since 2.6.25"),
-    noted("posix", Kind::Flag, "the server is asked what it can do"),
-    noted("bg", Kind::Flag, MOUNT_8),
-    noted("fg", Kind::Flag, MOUNT_8),
-    noted("retry", Kind::Number { min: 0, max: u32::MAX, unit: "minutes" }, MOUNT_8),
+    holds("posix", Kind::Flag, "the server is asked what it can do"),
     noted("sloppy", Kind::Flag, "options that are not known are errors here"),
     noted(
         "fatal_neterrors",
@@ -627,71 +755,42 @@ pub static OPTIONS: &[OptionSpec] = &[
         "any path that lives is used",
     ),
     noted("trunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
-    noted("notrunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
+    holds("notrunkdiscovery", Kind::Flag, "it is for NFSv4.1; use remoteports"),
     noted("migration", Kind::Flag, "it is for NFSv4"),
-    noted("nomigration", Kind::Flag, "it is for NFSv4"),
+    holds("nomigration", Kind::Flag, "it is for NFSv4"),
     noted("minorversion", Kind::Number { min: 0, max: 2, unit: "a minor version" }, "it is for NFSv4"),
     noted(
         "pconnect",
         Kind::Number { min: 1, max: 64, unit: "connections" },
         "one client has all connections here",
     ),
-    noted("relmtime", Kind::Flag, "stat never waits for writes here"),
+    holds("relmtime", Kind::Flag, "stat never waits for writes here"),
     noted("optlockflush", Kind::Flag, NO_LOCKS),
-    noted("noextend", Kind::Flag, "writes are never extended to whole pages here"),
-    refused(
-        "xprtsec",
-        Kind::Choice(&["none", "tls", "mtls"]),
-        "RPC with TLS is not built; leave it out on networks that you trust",
-    ),
-    noted(
-        "allow_other",
-        Kind::Flag,
-        "in a directory that root mounted it holds anyway; in anybody else's it lets others in, who act with the \
-         mounting user's rights, and needs user_allow_other in /etc/fuse.conf",
-    ),
-    noted("defaults", Kind::Flag, "it stands for what holds anyway"),
-    noted("auto", Kind::Flag, MOUNT_8),
-    noted("noauto", Kind::Flag, MOUNT_8),
-    noted("nofail", Kind::Flag, MOUNT_8),
-    noted("_netdev", Kind::Flag, MOUNT_8),
-    noted("user", Kind::Any, MOUNT_8),
-    noted("nouser", Kind::Flag, MOUNT_8),
-    noted("users", Kind::Flag, MOUNT_8),
-    noted("owner", Kind::Flag, MOUNT_8),
-    noted("group", Kind::Flag, MOUNT_8),
-    noted("comment", Kind::Any, MOUNT_8),
-    noted("x-*", Kind::Any, MOUNT_8),
-    noted("X-*", Kind::Any, MOUNT_8),
-    noted("atime", Kind::Flag, "access times are kept by the server"),
-    noted("noatime", Kind::Flag, "access times are kept by the server"),
-    noted("diratime", Kind::Flag, "access times are kept by the server"),
+    holds("noextend", Kind::Flag, "writes are never extended to whole pages here"),
+    holds("defaults", Kind::Flag, "it stands for what holds anyway"),
+    holds("auto", Kind::Flag, MOUNT_8),
+    holds("noauto", Kind::Flag, MOUNT_8),
+    holds("nofail", Kind::Flag, MOUNT_8),
+    holds("_netdev", Kind::Flag, MOUNT_8),
+    holds("user", Kind::Any, MOUNT_8),
+    holds("nouser", Kind::Flag, MOUNT_8),
+    holds("users", Kind::Flag, MOUNT_8),
+    holds("owner", Kind::Flag, MOUNT_8),
+    holds("group", Kind::Flag, MOUNT_8),
+    holds("comment", Kind::Any, MOUNT_8),
+    holds("x-*", Kind::Any, MOUNT_8),
+    holds("X-*", Kind::Any, MOUNT_8),
+    holds("diratime", Kind::Flag, "access times are kept by the server"),
     noted("nodiratime", Kind::Flag, "access times are kept by the server"),
-    noted("relatime", Kind::Flag, "access times are kept by the server"),
+    holds("relatime", Kind::Flag, "access times are kept by the server"),
     noted("norelatime", Kind::Flag, "access times are kept by the server"),
     noted("strictatime", Kind::Flag, "access times are kept by the server"),
     noted("lazytime", Kind::Flag, "access times are kept by the server"),
-    noted(
-        "sync",
-        Kind::Flag,
-        "in a mounted directory a write returns when its data are stable; in the library it does anyway",
-    ),
-    noted(
-        "async",
-        Kind::Flag,
-        "in a mounted directory it holds anyway: data are stable after fsync and close",
-    ),
-    noted("dirsync", Kind::Flag, "changes of directories are synchronous in NFS version 3"),
-    noted("dev", Kind::Flag, "devices are only listed"),
-    noted("nodev", Kind::Flag, "the kernel holds it for a mounted directory"),
-    noted("exec", Kind::Flag, "nothing is executed through the library"),
-    noted("noexec", Kind::Flag, "the kernel holds it for a mounted directory"),
-    noted("suid", Kind::Flag, "nothing is executed through the library"),
-    noted("nosuid", Kind::Flag, "the kernel holds it for a mounted directory"),
+    holds("dirsync", Kind::Flag, "changes of directories are synchronous in NFS version 3"),
     noted("mand", Kind::Flag, NO_LOCKS),
-    noted("nomand", Kind::Flag, NO_LOCKS),
+    holds("nomand", Kind::Flag, NO_LOCKS),
     noted("iversion", Kind::Flag, "it is for file systems of the kernel"),
-    noted("noiversion", Kind::Flag, "it is for file systems of the kernel"),
+    holds("noiversion", Kind::Flag, "it is for file systems of the kernel"),
     noted("seclabel", Kind::Flag, "labels are not carried by NFS version 3"),
     noted("context", Kind::Text("a security context"), "labels are not carried by NFS version 3"),
     refused("remount", Kind::Flag, "mount anew instead"),

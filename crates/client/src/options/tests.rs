@@ -21,11 +21,12 @@ fn samples(spec: &OptionSpec) -> Vec<Option<String>> {
         (_, Kind::Number { min, max, .. }) => return vec![Some(min.to_string()), Some(max.to_string())],
         ("vers" | "nfsvers", _) => &["3"],
         ("proto", _) => &["tcp", "tcp6", "rdma", "rdma6"],
-        (_, Kind::Choice(choices)) => choices,
         (_, Kind::Size) => &["0", "1", "1024", "2047", "5000", "65536", "1048576", "4294967295"],
         ("remoteports", _) => &["dns", "10.0.0.1", "fd00::1-fd00::9~10.1.0.0-10.1.0.3"],
         ("localports", _) => &["eth0", "10.0.0.1-10.0.0.2~br-lan", "fd00::5"],
         ("sec", _) => &["sys", "krb5:sys"],
+        ("xprtsec", _) => &["none"],
+        (_, Kind::Choice(choices)) => choices,
         ("congestion", _) => &["cubic", "bbr"],
         (_, Kind::Any) => return vec![None, Some("x=y".to_owned())],
         (_, Kind::Text(_)) => &["10.0.0.1"],
@@ -167,6 +168,53 @@ fn of_what_is_given_twice_the_last_counts() {
     assert_eq!(parse("actimeo=5,acregmax=9").to_string(), "acregmin=5,acregmax=9,acdirmin=5,acdirmax=5");
 }
 
+/// Each name with its opposite, and others that exclude each other.
+#[test]
+fn of_opposites_the_last_counts_in_either_order() {
+    let is_option = |name: &&str| OPTIONS.iter().any(|spec| spec.name == *name);
+    let mut pairs: Vec<(&str, &str)> = OPTIONS
+        .iter()
+        .filter_map(|spec| Some((spec.name, spec.name.strip_prefix("no").filter(is_option)?)))
+        .collect();
+    assert!(pairs.len() >= 20, "{pairs:?}");
+    pairs.extend([
+        ("sync", "async"),
+        ("bg", "fg"),
+        ("hard", "soft"),
+        ("hard", "softerr"),
+        ("ro", "rw"),
+        ("local_lock=posix", "nolock"),
+        ("local_lock=flock", "lock"),
+        ("local_lock=all", "local_lock=none"),
+        ("noatime", "strictatime"),
+        ("rdirplus", "forcerdirplus"),
+        ("forcerdirplus", "nordirplus"),
+    ]);
+    for (one, other) in pairs {
+        for (first, last) in [(one, other), (other, one)] {
+            assert_eq!(parse(&format!("{first},{last}")), parse(last), "{first},{last}");
+        }
+        let (with_one, with_other) = (parse(one), parse(other));
+        assert!(with_one != with_other, "{one} and {other} are no opposites");
+    }
+}
+
+#[test]
+fn an_error_of_a_soft_mount_is_asked_for_in_two_ways() {
+    assert!(parse("softerr").soft && !parse("softerr,hard").soft && parse("hard,softerr").soft);
+    assert_eq!(parse("softerr").to_string(), "soft");
+}
+
+#[test]
+fn what_changes_nothing_is_known_and_is_neither_mount_8s_nor_what_holds_anyway() {
+    let idle = |text: &str| parse(text).without_effect().join(",");
+    assert_eq!(idle("fsc,ro,nolock,intr,max_connect=4,hard"), "fsc,intr,max_connect");
+    assert_eq!(idle("context=system_u:object_r:nfs_t:s0"), "context");
+    assert_eq!(idle("defaults,noauto,user,nofail,_netdev,x-systemd.automount,X-mount.mkdir,comment=hi"), "");
+    assert_eq!(idle("relatime,nofsc,nosharecache,noacl,noidlexprt,localports=lo,localports_failover"), "");
+    assert_eq!(idle("bg,retry=3,softerr,xprtsec=none"), "");
+}
+
 #[test]
 fn unknown_options_are_refused_by_name_with_the_nearest() {
     assert_eq!(refusal("ro,nconect=4"), "unknown mount option \"nconect\"; did you mean \"nconnect\"?");
@@ -211,6 +259,10 @@ fn what_is_not_built_is_refused_with_what_to_do() {
         (
             "proto=udp",
             "mount option \"proto=udp\" is not offered: NFS runs over TCP or RDMA here; use proto=tcp",
+        ),
+        (
+            "xprtsec=mtls",
+            "mount option \"xprtsec=mtls\" is not offered: RPC with TLS is not built; leave it out on networks that you trust",
         ),
         ("sec=krb5p", "mount option \"sec=krb5p\" is not offered: only AUTH_SYS is built; use sec=sys"),
     ];

@@ -1,6 +1,7 @@
 //! Called as `mount.trunkline`: mount(8) gives arguments of its own, `SPEC DIR [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]`.
 
 use super::MountArgs;
+use crate::error::{BAD_USAGE, INTERRUPTED};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,10 +15,33 @@ pub enum Call {
     Nothing,
 }
 
+/// Whether this process was called as a mount helper.
+pub fn is_helper() -> bool {
+    std::env::args_os().next().is_some_and(|name| names_a_helper(&name))
+}
+
+fn names_a_helper(program: &OsStr) -> bool {
+    Path::new(program).file_name().unwrap_or_default().as_bytes().starts_with(b"mount.")
+}
+
+/// The status to end with: our own, or as mount(8) has it where it called.
+pub fn status(own: u8) -> u8 {
+    if is_helper() { for_mount_8(own) } else { own }
+}
+
+/// mount(8): 1 incorrect invocation, 8 user interrupt, 32 mount failure.
+const fn for_mount_8(own: u8) -> u8 {
+    match own {
+        0 => 0,
+        BAD_USAGE => 1,
+        INTERRUPTED.. => 8,
+        _ => 32,
+    }
+}
+
 /// The arguments as `trunkline mount` takes them, where the program was called as a mount helper.
 pub fn arguments(args: Vec<OsString>) -> Call {
-    let name = args.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
-    if !name.as_bytes().starts_with(b"mount.") {
+    if !args.first().is_some_and(|name| names_a_helper(name)) {
         return Call::Ours(args);
     }
     let mut ours: Vec<OsString> = vec!["trunkline".into(), "mount".into()];
@@ -49,10 +73,15 @@ pub fn arguments(args: Vec<OsString>) -> Call {
 /// The arguments for the process in the background, whatever name this one was called by.
 pub fn own_arguments(args: &MountArgs, given: Vec<OsString>) -> Vec<OsString> {
     let mut own: Vec<OsString> = vec!["mount".into()];
-    // How much is logged stands anywhere on the command line.
-    own.extend(given.iter().filter(|arg| is_verbosity(arg)).cloned());
-    if let Some(at) = given.iter().position(|arg| arg == "--log-level") {
-        own.extend(given.iter().skip(at).take(2).cloned());
+    // What is logged, and how, stands anywhere on the command line.
+    let mut given = given.into_iter();
+    while let Some(arg) = given.next() {
+        if is_of_logging(&arg) {
+            own.push(arg);
+        } else if LOGGING.iter().any(|name| arg == *name) {
+            own.push(arg);
+            own.extend(given.next());
+        }
     }
     if let Some(file) = &args.log_file {
         own.push("--log-file".into());
@@ -64,10 +93,16 @@ pub fn own_arguments(args: &MountArgs, given: Vec<OsString>) -> Vec<OsString> {
     own
 }
 
-fn is_verbosity(arg: &OsStr) -> bool {
+/// Options of the log that have a value.
+const LOGGING: [&str; 2] = ["--log-level", "--log-format"];
+
+/// One that stands alone, or with its value.
+fn is_of_logging(arg: &OsStr) -> bool {
     let bytes = arg.as_bytes();
+    let with_value =
+        |name: &&str| bytes.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
     let short = bytes.len() > 1 && bytes.first() == Some(&b'-') && bytes.iter().skip(1).all(|b| *b == b'v');
-    short || bytes == b"--verbose" || bytes.starts_with(b"--log-level=")
+    short || bytes == b"--verbose" || LOGGING.iter().any(with_value)
 }
 
 #[cfg(test)]
@@ -80,6 +115,40 @@ mod tests {
 
     fn ours(args: &str) -> Call {
         Call::Ours(args.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn a_mount_helper_ends_with_the_statuses_of_mount_8() {
+        assert_eq!([0, 1, 2, 128 + 2, 128 + 15].map(for_mount_8), [0, 32, 1, 8, 8]);
+        assert_eq!([0, 1, 2, 130].map(status), [0, 1, 2, 130], "this program is no mount helper");
+    }
+
+    fn own(given: &str) -> String {
+        let args = MountArgs {
+            target: "nas:/data".to_owned(),
+            directory: "/mnt".into(),
+            options: vec!["ro".to_owned(), "nolock".to_owned()],
+            foreground: false,
+            log_file: Some("/var/log/mnt".into()),
+        };
+        let own = own_arguments(&args, given.split(' ').map(OsString::from).collect());
+        own.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_process_in_the_background_logs_as_it_was_asked_for() {
+        let rest = "--log-file /var/log/mnt -o ro,nolock -- nas:/data /mnt";
+        assert_eq!(own("mount nas:/data /mnt"), format!("mount {rest}"));
+        for logging in [
+            "--log-format json",
+            "--log-format=json --log-level=debug",
+            "-vv --log-format json",
+            "--verbose",
+            "--log-level trace --log-format text",
+        ] {
+            assert_eq!(own(&format!("{logging} mount nas:/data /mnt")), format!("mount {logging} {rest}"));
+            assert_eq!(own(&format!("mount nas:/data {logging} /mnt")), format!("mount {logging} {rest}"));
+        }
     }
 
     #[test]

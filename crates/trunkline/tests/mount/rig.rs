@@ -15,7 +15,12 @@ pub struct Server {
 
 impl Server {
     pub fn start(nodes: u8) -> Self {
-        let (directory, port) = (tempfile::tempdir().unwrap(), testkit::free_port());
+        Self::start_at(nodes, testkit::free_port())
+    }
+
+    /// One whose port is known before it is there.
+    pub fn start_at(nodes: u8, port: u16) -> Self {
+        let directory = tempfile::tempdir().unwrap();
         let mut config = String::new();
         for node in 1..=nodes {
             config.push_str(&format!(

@@ -1,0 +1,300 @@
+//! Going on trying where the server is not there yet: nfs(5)'s `retry`, `fg` and `bg`.
+//!
+//! [`Patience`] is pure: which errors may pass, how long the next pause is, when it is enough. Each try runs on a thread
+//! of its own, so that a signal ends the waiting at once, in a pause as in a try.
+
+use crate::error::Error;
+use client::options::MountOptions;
+use rustix::event::{PollFd, PollFlags, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Minutes of a mount that mount(8) waits for; nfs(5).
+const FOREGROUND_MINUTES: u32 = 2;
+/// Minutes of one in the background, about a week; nfs(5).
+const BACKGROUND_MINUTES: u32 = 10_000;
+/// From the first failure to the second try. Each pause is twice the one before it.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// A server that was away for long is found so soon.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// For how long a mount is tried.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    minutes: u32,
+    background: bool,
+    pause: Duration,
+}
+
+impl Patience {
+    /// As the options have it. Where they say nothing, nfs(5)'s defaults hold for mount(8), whose callers know them; a
+    /// person who types `trunkline mount` learns at once what stands in the way.
+    pub fn new(options: &MountOptions, for_mount_8: bool) -> Self {
+        let background = options.background;
+        let minutes = options.retry_minutes.unwrap_or(match (background, for_mount_8) {
+            (true, _) => BACKGROUND_MINUTES,
+            (false, true) => FOREGROUND_MINUTES,
+            (false, false) => 0,
+        });
+        Self { minutes, background, pause: PAUSE_FIRST }
+    }
+
+    /// Whether the caller need not wait for what the first try does not bring.
+    pub const fn is_background(&self) -> bool {
+        self.background
+    }
+
+    /// Whether it may go better the next time.
+    fn goes_on_after(&self, error: &Error) -> bool {
+        match error {
+            Error::Client(error) | Error::Mount(mount::Error::Client(error)) => match error {
+                client::Error::Mount { cause, .. } => cause.may_pass(),
+                client::Error::TimedOut { .. } => true,
+                _ => false,
+            },
+            // nfs(5): so that mounts within mounts can stand in any order.
+            Error::Mount(mount::Error::Fuse { directory, source }) => {
+                self.background && source.kind() == io::ErrorKind::NotFound && !directory.exists()
+            }
+            _ => false,
+        }
+    }
+
+    /// How long to wait before the next try, if there is one, so long after the first one began.
+    fn next_pause(&mut self, elapsed: Duration) -> Option<Duration> {
+        let left = Duration::from_secs(u64::from(self.minutes) * 60).saturating_sub(elapsed);
+        let pause = self.pause.min(left);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        (!pause.is_zero()).then_some(pause)
+    }
+
+    /// What the caller is told once.
+    fn told(&self, error: &Error) -> String {
+        let place = if self.background { " in the background" } else { "" };
+        let many = if self.minutes == 1 { "" } else { "s" };
+        format!("{}; trying again{place}, for {} minute{many}\n", error.in_a_line(), self.minutes)
+    }
+}
+
+/// What a mount that is being tried waits for.
+#[derive(Debug)]
+enum Event<T> {
+    Tried(Result<T, Error>),
+    Signal(i32),
+    /// Who called us is gone.
+    Alone,
+}
+
+/// Where that comes from. Made before anything is mounted, so that no signal finds us unprepared.
+#[derive(Debug)]
+pub struct Events<T> {
+    sender: Sender<Event<T>>,
+    receiver: Receiver<Event<T>>,
+    signals: Handle,
+}
+
+impl<T: Send + 'static> Events<T> {
+    /// Catches the signals that end a mount.
+    pub fn catch() -> Result<Self, Error> {
+        let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
+        let (sender, receiver) = channel();
+        let (handle, to) = (signals.handle(), sender.clone());
+        std::thread::spawn(move || {
+            for signal in &mut signals {
+                // Nobody listens any more when all is over.
+                let _ = to.send(Event::Signal(signal));
+            }
+        });
+        Ok(Self { sender, receiver, signals: handle })
+    }
+
+    /// Learns when nobody reads our standard output any more: the caller is gone, and was told nothing.
+    pub fn watch_caller(&self) {
+        let to = self.sender.clone();
+        std::thread::spawn(move || {
+            // Errors are told of, whatever is asked for.
+            let stdout = rustix::stdio::stdout();
+            let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+            while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
+            let _ = to.send(Event::Alone);
+        });
+    }
+
+    /// Tries until it succeeds, fails for good, the time is over or a signal ends it. `wait` hears what the caller is to
+    /// be told when it begins to wait, and says whether the caller still waits.
+    pub fn persist(
+        &self,
+        mut patience: Patience,
+        attempt: impl Fn() -> Result<T, Error> + Send + Sync + 'static,
+        mut wait: impl FnMut(&str) -> Result<bool, Error>,
+    ) -> Result<T, Error> {
+        let (attempt, start) = (Arc::new(attempt), Instant::now());
+        let (mut told, mut is_awaited) = (false, true);
+        loop {
+            let (attempt, to) = (Arc::clone(&attempt), self.sender.clone());
+            let trying = std::thread::Builder::new().name("tl-try".into());
+            trying
+                .spawn(move || {
+                    let _ = to.send(Event::Tried(attempt()));
+                })
+                .map_err(mount::Error::Threads)?;
+            let error = match self.next(is_awaited, None)? {
+                Some(Ok(done)) => return Ok(done),
+                Some(Err(error)) => error,
+                None => return Err(interrupted(SIGHUP)),
+            };
+            if !patience.goes_on_after(&error) {
+                return Err(error);
+            }
+            let Some(pause) = patience.next_pause(start.elapsed()) else { return Err(error) };
+            tracing::info!(error = error.in_a_line(), ?pause, "it is tried again");
+            if !told {
+                is_awaited = wait(&patience.told(&error))?;
+                told = true;
+            }
+            self.next(is_awaited, Some(pause))?;
+        }
+    }
+
+    /// The outcome of a try, or nothing after a pause.
+    fn next(&self, is_awaited: bool, pause: Option<Duration>) -> Result<Option<Result<T, Error>>, Error> {
+        let until = pause.map(|pause| Instant::now() + pause);
+        loop {
+            let received = match until {
+                None => self.receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(until) => self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())),
+            };
+            match received {
+                Ok(Event::Tried(outcome)) => return Ok(Some(outcome)),
+                Ok(Event::Signal(signal)) => return Err(interrupted(signal)),
+                Ok(Event::Alone) if is_awaited => return Err(interrupted(SIGHUP)),
+                Ok(Event::Alone) => {}
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Does this at each signal from now on, until the handle is closed; nothing else happens any more.
+    pub fn at_signals(self, mut act: impl FnMut(i32) + Send + 'static) -> Attending {
+        let Self { sender, receiver, signals } = self;
+        drop(sender);
+        let thread = std::thread::spawn(move || {
+            for event in receiver {
+                if let Event::Signal(signal) = event {
+                    act(signal);
+                }
+            }
+        });
+        Attending { signals, thread }
+    }
+}
+
+/// A thread that waits for signals.
+#[derive(Debug)]
+pub struct Attending {
+    signals: Handle,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Attending {
+    /// Ends it.
+    pub fn end(self) {
+        self.signals.close();
+        // It only waited for signals.
+        let _ = self.thread.join();
+    }
+}
+
+fn interrupted(signal: i32) -> Error {
+    Error::Interrupted {
+        cause: "nothing is mounted yet".to_owned(),
+        advice: "-o retry=N        to go on trying for N minutes at most".to_owned(),
+        signal: u8::try_from(signal).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::MountError;
+
+    fn patience(options: &str, for_mount_8: bool) -> Patience {
+        Patience::new(&options.parse().unwrap(), for_mount_8)
+    }
+
+    /// The pauses, where tries take no time.
+    fn pauses(mut patience: Patience) -> Vec<Duration> {
+        let mut elapsed = Duration::ZERO;
+        std::iter::from_fn(|| {
+            let pause = patience.next_pause(elapsed)?;
+            elapsed += pause;
+            Some(pause)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn one_try_is_made_unless_mount_8_or_an_option_asks_for_more() {
+        let minutes = |options, for_mount_8| {
+            let all: Duration = pauses(patience(options, for_mount_8)).iter().sum();
+            all.as_secs() / 60
+        };
+        assert_eq!((minutes("", false), minutes("", true)), (0, 2));
+        assert_eq!((minutes("fg", false), minutes("fg", true)), (0, 2));
+        assert_eq!((minutes("bg", false), minutes("bg", true)), (10_000, 10_000));
+        assert_eq!((minutes("retry=7", false), minutes("bg,retry=7", true)), (7, 7));
+        assert_eq!((minutes("retry=0", true), minutes("bg,retry=0", true)), (0, 0));
+        assert_eq!(minutes("bg,fg", true), 2);
+    }
+
+    #[test]
+    fn pauses_grow_and_the_last_try_is_made_when_the_time_is_over() {
+        let pauses: Vec<u64> = pauses(patience("retry=2", false)).iter().map(Duration::as_secs).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 29]);
+        assert_eq!(patience("retry=1", false).next_pause(Duration::from_secs(60)), None);
+    }
+
+    fn of(cause: MountError) -> Error {
+        Error::Client(client::Error::Mount { target: "nas:/data".to_owned(), cause })
+    }
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        let address = ([127, 0, 0, 1], 2049).into();
+        let connect = |kind: io::ErrorKind| of(MountError::Connect { address, source: kind.into() });
+        let reason = || "no".to_owned();
+        let (fg, bg) = (patience("retry=1", false), patience("bg", false));
+        for kind in
+            [io::ErrorKind::ConnectionRefused, io::ErrorKind::HostUnreachable, io::ErrorKind::TimedOut]
+        {
+            assert!(fg.goes_on_after(&connect(kind)), "{kind}");
+        }
+        assert!(!fg.goes_on_after(&connect(io::ErrorKind::PermissionDenied)));
+        let here = String::new();
+        assert!(fg.goes_on_after(&of(MountError::NoMountProgram { address, here, reason: reason() })));
+        let export = String::new();
+        assert!(!bg.goes_on_after(&of(MountError::Refused { address, export, reason: reason() })));
+        assert!(!bg.goes_on_after(&of(MountError::Protocol { address, reason: reason() })));
+        let bad = client::Error::from("frobnicate".parse::<MountOptions>().unwrap_err());
+        assert!(!bg.goes_on_after(&Error::Client(bad)));
+        let absent = || {
+            let (directory, source) = ("/absent/of/course".into(), io::ErrorKind::NotFound.into());
+            Error::Mount(mount::Error::Fuse { directory, source })
+        };
+        assert!(bg.goes_on_after(&absent()) && !fg.goes_on_after(&absent()));
+    }
+
+    #[test]
+    fn the_caller_is_told_why_and_for_how_long() {
+        let address = ([127, 0, 0, 1], 2049).into();
+        let error = of(MountError::Connect { address, source: io::ErrorKind::ConnectionRefused.into() });
+        let why = "cannot mount nas:/data: 127.0.0.1:2049 does not accept connections: connection refused";
+        let told = |options| patience(options, false).told(&error);
+        assert_eq!(told("retry=1"), format!("{why}; trying again, for 1 minute\n"));
+        assert_eq!(told("bg"), format!("{why}; trying again in the background, for 10000 minutes\n"));
+    }
+}
