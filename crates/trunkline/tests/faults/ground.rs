@@ -171,11 +171,17 @@ impl Ground {
         &self.servers
     }
 
-    /// Kills a node's process, and starts it again when it is gone: its address is free only then.
-    fn kill(&mut self, node: usize) {
-        self.servers[node].signal(Signal::KILL);
-        self.servers[node].wait(SOON);
-        self.servers[node] = self.start_server(node..node + 1);
+    /// Kills nodes' processes, and waits until they are gone: their addresses are free only then.
+    fn kill(&mut self, nodes: Range<usize>) {
+        self.servers[nodes.clone()].iter().for_each(|server| server.signal(Signal::KILL));
+        for server in &mut self.servers[nodes] {
+            server.wait(SOON);
+        }
+    }
+
+    /// Starts them again, one after the other.
+    fn start_again(&mut self, nodes: Range<usize>) {
+        nodes.for_each(|node| self.servers[node] = self.start_server(node..node + 1));
     }
 
     /// Our program on the client's side. Unlike `ip netns exec` this leaves it among everybody's mounts.
@@ -221,11 +227,8 @@ impl Ground {
     /// Lets it happen. For [`Fault::Flap`] this is one failure of many.
     fn strike(&mut self, fault: Fault, path: usize) {
         match fault {
-            Fault::Kill => self.kill(path),
-            Fault::KillAll => {
-                self.servers.iter().for_each(|server| server.signal(Signal::KILL));
-                (0..usize::from(NODES)).for_each(|node| self.kill(node));
-            }
+            Fault::Kill => self.kill(path..path + 1),
+            Fault::KillAll => self.kill(0..usize::from(NODES)),
             Fault::Freeze => self.servers[path].signal(Signal::STOP),
             Fault::LinkDown => self.each(fault, path, |net, link| net.cut(link)),
             Fault::AllGone | Fault::Flap => self.each(fault, path, |net, link| net.drop_silently(link)),
@@ -246,7 +249,8 @@ impl Ground {
                 self.in_nodes("nft delete table inet faults");
             }
             Fault::Slow => self.shape(path, RATE),
-            Fault::Kill | Fault::KillAll => {}
+            Fault::Kill => self.start_again(path..path + 1),
+            Fault::KillAll => self.start_again(0..usize::from(NODES)),
             Fault::Freeze => self.servers[path].signal(Signal::CONT),
         }
     }
