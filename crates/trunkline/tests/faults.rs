@@ -31,3 +31,5 @@ mod mounts;
 mod once;
 #[path = "once/operations.rs"]
 mod operations;
+#[path = "faults/program.rs"]
+mod program;

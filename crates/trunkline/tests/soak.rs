@@ -13,6 +13,9 @@ mod history;
 #[path = "faults/load.rs"]
 #[allow(dead_code, reason = "the campaign uses the rest")]
 mod load;
+#[path = "mount/mounts.rs"]
+#[allow(dead_code, reason = "the suite of mounts uses the rest")]
+mod mounts;
 
 use client::Mount;
 use fastrand::Rng;

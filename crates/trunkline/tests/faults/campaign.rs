@@ -54,8 +54,7 @@ fn try_once(ground: &mut Ground, fault: Fault, round: u64, schedule: &Schedule) 
     assert_eq!(outcome.failed, [""; 0], "{name}: calls failed");
     assert!(outcome.wrong.is_empty(), "{name}: {:?}", outcome.wrong);
     // What a killed process had begun may be done or not; then the client says how often that may have been so.
-    let killed = matches!(fault, Fault::Kill | Fault::KillAll);
-    let undecided = if killed { outcome.undecided } else { 0 };
+    let undecided = if fault.kills() { outcome.undecided } else { 0 };
     assert!(
         outcome.doubled.len() as u64 <= undecided,
         "{name}: done twice or not at all: {:?}",

@@ -1,8 +1,7 @@
 //! A network of ordinary frames: what a READ brings is then in so many pieces that a pipe may have no room for them.
 
-use super::ground::{Ground, NODES};
+use super::ground::Ground;
 use super::history::Store;
-use super::mounted::mount_beside;
 use rustix::fs::OFlags;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -21,7 +20,7 @@ fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
         let ground = Ground::build(Store::Whole);
         ground.send_single_frames();
         let place = tempfile::tempdir().expect("made");
-        let mounted = mount_beside(&ground, place.path().to_owned(), NODES);
+        let mounted = ground.mounted_at(place.path());
         let data: Vec<u8> = (0..12 * MIB + 5000).map(|at| (at / 7) as u8 ^ (at >> 11) as u8).collect();
         let path = mounted.path("f");
         fs::write(&path, &data).expect("written");

@@ -2,12 +2,14 @@
 //! has moved to the near ones. The server is one process that serves memory, or a group of four that serve a directory.
 
 use super::history::Store;
+use crate::mounts::{Mounted, PATIENCE};
 use client::{Mount, Settings};
 use lab::net::{Net, Rate, Spec};
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::net::IpAddr;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::park_timeout as pass;
@@ -77,6 +79,11 @@ impl Fault {
         }
     }
 
+    /// Whether processes die, which may have done what they were asked for and told nobody.
+    pub const fn kills(self) -> bool {
+        matches!(self, Self::Kill | Self::KillAll)
+    }
+
     /// How many of the four paths go on meanwhile.
     pub const fn paths_left(self) -> u32 {
         match self {
@@ -117,7 +124,7 @@ impl Ground {
             Ok(net) => net,
             Err(error) => panic!("cannot start a lab: {error}"),
         };
-        let shm = std::path::Path::new("/dev/shm");
+        let shm = Path::new("/dev/shm");
         let place = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let directory = tempfile::Builder::new().prefix("trunkline-faults-").tempdir_in(place).expect("made");
         let inside = net.exec_in("client", &Command::new("true")).expect("there is a client");
@@ -205,6 +212,23 @@ impl Ground {
             ..Settings::new(remotes[0], PORT, "/export")
         };
         Arc::new(Mount::with_settings(settings).expect("it mounts"))
+    }
+
+    /// The directory that is served, as it lies on this machine.
+    pub fn served(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// A process of our program that mounts the export here, over all paths.
+    pub fn mounted_at(&self, directory: &Path) -> Mounted {
+        let nodes = self.addresses();
+        let remotes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+        let options = format!("port={PORT},nconnect=8,nolock,remoteports={}", remotes.join("~"));
+        let mut mount = self.trunkline_beside();
+        mount.args(["mount", "-f", &format!("{}:/export", nodes[0])]).arg(directory).args(["-o", &options]);
+        let mounted = Mounted { process: Process::spawn(mount), directory: directory.to_owned() };
+        mounted.process.wait_for_line("mounted", PATIENCE);
+        mounted
     }
 
     /// Lets it happen for so long, and undoes it. Nothing is waited for: this is how long it lasts.

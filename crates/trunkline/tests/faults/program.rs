@@ -1,0 +1,387 @@
+//! A program in a mounted directory: no call of it may fail, nothing that it has written may be lost, no read may give it
+//! anything but the newest, and each name is made, moved and removed once.
+//!
+//! The program is the test, started again with the directory in its environment: whoever holds files of a mount open must
+//! not start processes while that mount waits. It works until a file tells it to stop:
+//!
+//! - writers and readers of blocks, past the kernel's cache, each held to a [`History`];
+//! - others write whole files through that cache, and after fsync or close hold what is there to what they have written;
+//! - others make, rename and remove names.
+//!
+//! What is there they ask the mount, and the directory that is served itself: it lies on the same machine.
+
+use super::history::{BLOCK_BYTES, History, Store};
+use fastrand::Rng;
+use rustix::fs::OFlags;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use testkit::{Deadline, Process, temp_dir};
+
+/// The directory to work in, the same as it is served, and the one in which files tell what to do.
+const DIRECTORY: &str = "TRUNKLINE_FAULTS_DIRECTORY";
+const SERVED: &str = "TRUNKLINE_FAULTS_SERVED";
+const ORDERS: &str = "TRUNKLINE_FAULTS_ORDERS";
+const STOP: &str = "stop";
+/// Writers, each with a file of its own, and as many readers: what they hold open is more than the nodes, so that each
+/// node is some file's home.
+const WRITERS: usize = 4;
+const BLOCKS: usize = 32;
+/// Those who write whole files, and those who make names.
+const KEEPERS: usize = 2;
+const NAMERS: usize = 2;
+const WORKERS: u64 = (2 * WRITERS + KEEPERS + NAMERS) as u64;
+/// Files of each of the former, and bytes of one at most.
+const FILES: usize = 3;
+const FILE_BYTES_MAX: usize = 300_000;
+/// How the names begin under which what was removed while it was open lives on.
+const HIDDEN: &str = ".nfs";
+const SOON: Duration = Duration::from_secs(240);
+
+/// The running program, as the test has it.
+pub struct Program {
+    process: Process,
+    orders: TempDir,
+    marks: u64,
+}
+
+impl Program {
+    /// Starts this test again, by its whole name, which then calls [`is_asked_for`], in a new directory of this name.
+    pub fn start(test: &str, name: &str, [mounted, served]: [&Path; 2]) -> Self {
+        let orders = temp_dir("program");
+        let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+        command.args(["--exact", "--nocapture", test]).env(ORDERS, orders.path());
+        command.env(DIRECTORY, mounted.join(name)).env(SERVED, served.join(name));
+        let process = Process::spawn(command);
+        process.wait_for_line("the program is at work", SOON);
+        Self { process, orders, marks: 0 }
+    }
+
+    fn order(&self, what: &str) {
+        fs::write(self.orders.path().join(what), "").expect("written");
+    }
+
+    /// Waits until each worker has done something that it began after this call.
+    pub fn wait_until_all_went_on(&mut self) {
+        self.marks += 1;
+        self.order(&self.marks.to_string());
+        self.process.wait_for_line(&format!("all went on after {};", self.marks), SOON);
+    }
+
+    /// Ends it. What it has done, in words, and how many of its answers were errors though the thing was done.
+    pub fn stop(mut self) -> (String, u64) {
+        self.order(STOP);
+        let status = self.process.wait(SOON);
+        let said = self.process.all_output();
+        let last = said.lines().find_map(|line| line.split_once(" in doubt: ").filter(|_| status.success()));
+        let Some((doubted, done)) = last else { panic!("{status}: {said}") };
+        (done.to_owned(), doubted.trim().parse().expect("a number"))
+    }
+}
+
+/// Whether this process is the program; then it has been that.
+pub fn is_asked_for() -> bool {
+    let [directory, served, orders] = [DIRECTORY, SERVED, ORDERS].map(std::env::var_os);
+    let (Some(directory), Some(served), Some(orders)) = (directory, served, orders) else { return false };
+    let place = Place { mounted: directory.into(), served: served.into() };
+    run(&place, &Orders { directory: orders.into(), followed: Mutex::default() });
+    true
+}
+
+/// What the test tells the program: to stop, and when to say that all have gone on.
+struct Orders {
+    directory: PathBuf,
+    /// How many workers have gone on after which mark.
+    followed: Mutex<Vec<u64>>,
+}
+
+impl Orders {
+    /// Does something again and again until told to stop.
+    fn follow(&self, mut act: impl FnMut()) {
+        let mut mark = 1;
+        while !self.directory.join(STOP).exists() {
+            let marked = self.directory.join(mark.to_string()).exists();
+            act();
+            if marked {
+                self.went_on(mark);
+                mark += 1;
+            }
+        }
+    }
+
+    fn went_on(&self, mark: usize) {
+        let mut followed = self.followed.lock().expect("nobody has panicked with it");
+        followed.resize(followed.len().max(mark), 0);
+        followed[mark - 1] += 1;
+        if followed[mark - 1] == WORKERS {
+            println!("all went on after {mark};");
+        }
+    }
+}
+
+/// Works until it is told to stop, then looks at everything once more and removes it. A thread that panics ends it with an
+/// error.
+fn run(place: &Place, orders: &Orders) {
+    fs::create_dir(&place.mounted).expect("made");
+    let blocks: Vec<Blocks> = (0..WRITERS).map(|number| Blocks::made(place, number)).collect();
+    let keepers: Vec<Keeper> = (0..KEEPERS).map(|number| Keeper::new(place, number)).collect();
+    let namers: Vec<Namer> = (0..NAMERS).map(|number| Namer::made(place, number)).collect();
+    println!("the program is at work");
+    let [written, read, files, names, doubted] = [const { AtomicU64::new(0) }; 5];
+    let count = |done: &AtomicU64| done.fetch_add(1, Ordering::Relaxed);
+    std::thread::scope(|threads| {
+        for (number, one) in blocks.iter().enumerate() {
+            let repeat = move |seed: u64, done: &AtomicU64, act: &dyn Fn(&File, usize)| {
+                let (file, mut random) = (one.open(), Rng::with_seed(seed));
+                orders.follow(|| {
+                    act(&file, random.usize(..BLOCKS));
+                    count(done);
+                });
+                // What is to be written then is written, or this fails.
+                file.sync_all().expect("a sync must not fail");
+            };
+            let (written, read) = (&written, &read);
+            threads.spawn(move || repeat(number as u64, written, &|file, block| one.write(file, block)));
+            threads.spawn(move || repeat(!(number as u64), read, &|file, block| one.read(file, block)));
+        }
+        for mut keeper in keepers {
+            let files = &files;
+            threads.spawn(move || {
+                orders.follow(|| {
+                    keeper.write();
+                    count(files);
+                });
+                keeper.compare_all();
+            });
+        }
+        for mut namer in namers {
+            let (names, doubted) = (&names, &doubted);
+            threads.spawn(move || {
+                orders.follow(|| {
+                    namer.turn();
+                    count(names);
+                });
+                namer.compare();
+                doubted.fetch_add(namer.doubted, Ordering::Relaxed);
+            });
+        }
+    });
+    for one in &blocks {
+        let file = one.open();
+        (0..BLOCKS).for_each(|block| one.read(&file, block));
+    }
+    fs::remove_dir_all(&place.mounted).expect("removed");
+    assert!(!place.served.exists(), "it was removed");
+    let [written, read, files, names, doubted] =
+        [written, read, files, names, doubted].map(AtomicU64::into_inner);
+    println!(
+        "{doubted} in doubt: {written} blocks written, {read} read, {files} files written, {names} turns with names, \
+         and nothing was lost"
+    );
+}
+
+/// A directory as the program has it, and as the server has it.
+#[derive(Clone)]
+struct Place {
+    mounted: PathBuf,
+    served: PathBuf,
+}
+
+impl Place {
+    fn join(&self, name: &str) -> Self {
+        Self { mounted: self.mounted.join(name), served: self.served.join(name) }
+    }
+}
+
+fn direct() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::DIRECT.bits() as i32);
+    options
+}
+
+/// A file of blocks, past the kernel's cache, and what it may hold.
+struct Blocks {
+    path: PathBuf,
+    history: Mutex<History>,
+}
+
+impl Blocks {
+    /// Each block is written once.
+    fn made(place: &Place, number: usize) -> Self {
+        let made = Self {
+            path: place.mounted.join(format!("blocks-{number}")),
+            history: Mutex::new(History::new(number as u64, BLOCKS, Store::ByParts)),
+        };
+        let file = made.open();
+        (0..BLOCKS).for_each(|block| made.write(&file, block));
+        made
+    }
+
+    fn open(&self) -> File {
+        direct().write(true).create(true).open(&self.path).expect("it opens")
+    }
+
+    fn history<T>(&self, act: impl FnOnce(&mut History) -> T) -> T {
+        act(&mut self.history.lock().expect("nobody has panicked with it"))
+    }
+
+    fn write(&self, file: &File, block: usize) {
+        let (generation, data) = self.history(|history| history.begin_write(block)).expect("one writer");
+        file.write_all_at(&data, (block * BLOCK_BYTES) as u64).expect("a write must not fail");
+        self.history(|history| history.acknowledge(block, generation));
+    }
+
+    fn read(&self, file: &File, block: usize) {
+        let reading = self.history(|history| history.begin_read(block));
+        let mut data = vec![0; BLOCK_BYTES];
+        file.read_exact_at(&mut data, (block * BLOCK_BYTES) as u64).expect("a read must not fail");
+        self.history(|history| {
+            let verdict = history.end_read(reading, &data);
+            assert!(verdict.is_ok(), "block {block}: {verdict:?}: {}", history.describe(reading, &data));
+        });
+    }
+}
+
+/// Writes whole files through the kernel's cache.
+struct Keeper {
+    files: Vec<(Place, Vec<u8>)>,
+    random: Rng,
+}
+
+impl Keeper {
+    fn new(place: &Place, number: usize) -> Self {
+        let file = |at| (place.join(&format!("kept-{number}-{at}")), Vec::new());
+        Self { files: (0..FILES).map(file).collect(), random: Rng::with_seed(number as u64) }
+    }
+
+    /// Writes a file anew, in pieces; what was synced or closed must be on the server.
+    fn write(&mut self) {
+        let Self { files, random } = self;
+        let (place, kept) = &mut files[random.usize(..FILES)];
+        let mut data = vec![0; random.usize(1..FILE_BYTES_MAX)];
+        random.fill(&mut data);
+        let mut file = File::create(&place.mounted).expect("it opens");
+        for piece in data.chunks(random.usize(500..50_000)) {
+            file.write_all(piece).expect("a write must not fail");
+        }
+        *kept = data;
+        if random.bool() {
+            file.sync_all().expect("a sync must not fail");
+            assert!(
+                fs::read(&place.served).expect("it is there") == *kept,
+                "{}: synced",
+                place.served.display()
+            );
+        }
+        drop(file);
+        Self::compare(place, kept);
+    }
+
+    /// As the server has it, as the mount gives it past the cache, and as the cache has it.
+    fn compare(place: &Place, kept: &[u8]) {
+        let Place { mounted, served } = place;
+        assert!(fs::read(served).expect("it is there") == kept, "{}: closed", served.display());
+        let mut seen = vec![0; kept.len()];
+        let file = direct().open(mounted).expect("it opens");
+        file.read_exact_at(&mut seen, 0).expect("a read must not fail");
+        assert!(seen == kept, "{}: past the cache", mounted.display());
+        assert!(fs::read(mounted).expect("a read must not fail") == kept, "{}: read", mounted.display());
+    }
+
+    fn compare_all(&self) {
+        let written = self.files.iter().filter(|(_, kept)| !kept.is_empty());
+        written.for_each(|(place, kept)| Self::compare(place, kept));
+    }
+}
+
+/// Makes, renames and removes names in a directory of its own, one call after the other.
+struct Namer {
+    place: Place,
+    turns: u64,
+    /// What must be there.
+    names: BTreeSet<String>,
+    /// How often an error was told, and the thing was done.
+    doubted: u64,
+}
+
+impl Namer {
+    fn made(place: &Place, number: usize) -> Self {
+        let place = place.join(&format!("names-{number}"));
+        fs::create_dir(&place.mounted).expect("made");
+        Self { place, turns: 0, names: BTreeSet::new(), doubted: 0 }
+    }
+
+    /// Each name is new, so that nothing but what a turn does itself can be in its way.
+    fn turn(&mut self) {
+        self.turns += 1;
+        let turn = self.turns;
+        let [made, moved, below] = ["made", "moved", "below"].map(|what| format!("{what}-{turn}"));
+        let path = |name: &str| self.place.mounted.join(name);
+        let (made_path, moved_path, last, directory) =
+            (path(&made), path(&moved), path("last"), path(&below));
+        // CREATE EXCLUSIVE knows its own file when it is sent again: that is never in doubt.
+        let mut file = File::create_new(&made_path).expect("a new name must not be there");
+        file.write_all(turn.to_string().as_bytes()).expect("a write must not fail");
+        drop(file);
+        self.now(&[&made], &[]);
+        self.done(fs::rename(&made_path, &moved_path), ErrorKind::NotFound);
+        self.now(&[&moved], &[&made]);
+        if turn % 2 == 1 {
+            self.done(fs::rename(&moved_path, &last), ErrorKind::NotFound);
+            self.now(&["last"], &[&moved]);
+            let seen = fs::read_to_string(self.place.served.join("last")).expect("it is there");
+            assert_eq!(seen, turn.to_string(), "renamed over another");
+        } else {
+            self.done(fs::remove_file(&moved_path), ErrorKind::NotFound);
+            self.now(&[], &[&moved]);
+        }
+        self.done(fs::create_dir(&directory), ErrorKind::AlreadyExists);
+        self.now(&[&below], &[]);
+        self.done(fs::remove_dir(&directory), ErrorKind::NotFound);
+        self.now(&[], &[&below]);
+    }
+
+    /// It must have been done; who was killed may have done it without knowing. What is there is looked at next, in any case.
+    fn done(&mut self, outcome: std::io::Result<()>, doubt: ErrorKind) {
+        match outcome {
+            Err(error) if error.kind() == doubt => self.doubted += 1,
+            outcome => outcome.expect("no call may fail"),
+        }
+    }
+
+    /// These names have come, those gone, and nothing else has changed, as the server has it.
+    fn now(&mut self, come: &[&str], gone: &[&str]) {
+        self.names.extend(come.iter().map(|&name| name.to_owned()));
+        gone.iter().for_each(|&name| assert!(self.names.remove(name), "{name}"));
+        assert_eq!(names_in(&self.place.served), self.names);
+    }
+
+    /// Also as the mount lists it, once what was removed before the kernel had told of its close is gone too.
+    fn compare(&self) {
+        Deadline::wait_until("names of what was removed while open to go", SOON, || {
+            let all = all_names_in(&self.place.served);
+            all.iter().all(|name| !name.starts_with(HIDDEN)).then_some(())
+        });
+        for directory in [&self.place.served, &self.place.mounted] {
+            assert_eq!(names_in(directory), self.names, "{}", directory.display());
+        }
+    }
+}
+
+fn names_in(directory: &Path) -> BTreeSet<String> {
+    let mut names = all_names_in(directory);
+    names.retain(|name| !name.starts_with(HIDDEN));
+    names
+}
+
+fn all_names_in(directory: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).expect("it is there").map(|entry| entry.expect("it can be listed"));
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
