@@ -1,8 +1,8 @@
-//! The soak: loads over four shaped links, and faults at random times for as long as one likes. Nothing may be lost or
-//! done twice, and at the end the gauges are back where they were: descriptors, threads, memory, connections, and
-//! replies that wait, at both ends.
+//! The soak: loads over four shaped links, on a mount of the library and in a mounted directory, and faults at random times for
+//! as long as one likes. Nothing may be lost or done twice, and at the end the gauges are back where they were: descriptors,
+//! threads, memory, connections, and replies that wait, at both ends.
 //!
-//! Needs root, `ip`, `tc` and `nft`. `cargo xtask soak --minutes N [--seed S]` runs it on an optimised build; the suite
+//! Needs root, FUSE, `ip`, `tc` and `nft`. `cargo xtask soak --minutes N [--seed S]` runs it on an optimised build; the suite
 //! `soak` runs the same for some seconds. Each round prints its seed, and a run that is given that seed begins with it.
 
 #[path = "faults/ground.rs"]
@@ -16,18 +16,24 @@ mod load;
 #[path = "mount/mounts.rs"]
 #[allow(dead_code, reason = "the suite of mounts uses the rest")]
 mod mounts;
+#[path = "faults/program.rs"]
+mod program;
 
 use client::Mount;
 use fastrand::Rng;
 use ground::{Fault, Ground, NODES};
 use history::Store;
 use load::Load;
+use mounts::Mounted;
+use program::Program;
 use rustix::process::Signal;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::park_timeout as pass;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use testkit::{Deadline, Stream, open_fds_of, resident_bytes_of, threads_of};
+use testkit::{Deadline, Stream, open_fds_of, resident_bytes_of, temp_dir, threads_of};
 
+const NAME: &str = "after_random_faults_nothing_is_lost_and_the_gauges_are_back";
 /// How long where nothing is said.
 const MINUTES: f64 = 0.2;
 /// A path that flapped may be left alone for half a minute, and then a server finds connections that died silently.
@@ -38,56 +44,67 @@ const GROWTH_BYTES_MAX: u64 = 96 << 20;
 const HELD: Duration = Duration::from_secs(21);
 const SOON: Duration = Duration::from_secs(60);
 
+/// What some processes hold together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    descriptors: usize,
+    threads: u64,
+    bytes: u64,
+}
+
+impl Held {
+    fn by(processes: &[u32]) -> Self {
+        let processes = || processes.iter().copied();
+        Self {
+            descriptors: processes().map(open_fds_of).sum(),
+            threads: processes().map(threads_of).sum(),
+            bytes: processes().map(resident_bytes_of).sum(),
+        }
+    }
+}
+
+/// Who holds what, in this order: the library's mount is in this process.
+const HOLDERS: [&str; 3] = ["client", "mounted directory", "servers"];
+
 /// What both ends hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gauges {
-    client_descriptors: usize,
-    client_threads: u64,
-    client_bytes: u64,
-    server_descriptors: usize,
-    server_threads: u64,
-    server_bytes: u64,
+    held: [Held; HOLDERS.len()],
     /// Connections that the server's system takes for established, dead ones too.
     server_connections: usize,
 }
 
 impl Gauges {
-    fn read(ground: &Ground) -> Self {
-        let client = std::process::id();
-        let servers = || ground.servers().iter().map(|server| server.id());
+    fn read(ground: &Ground, mounts: &Mounts) -> Self {
+        let servers: Vec<u32> = ground.servers().iter().map(|server| server.id()).collect();
+        let [client, mounted] = [std::process::id(), mounts.mounted.process.id()];
         Self {
-            client_descriptors: open_fds_of(client),
-            client_threads: threads_of(client),
-            client_bytes: resident_bytes_of(client),
-            server_descriptors: servers().map(open_fds_of).sum(),
-            server_threads: servers().map(threads_of).sum(),
-            server_bytes: servers().map(resident_bytes_of).sum(),
-            server_connections: servers().next().map_or(0, connections_of),
+            held: [&[client][..], &[mounted], &servers].map(Held::by),
+            server_connections: servers.first().copied().map_or(0, connections_of),
         }
     }
 
-    /// Whether what can be counted is no more than it was.
+    /// Whether what can be counted is no more than it was, and each connection is there again: those of the mounted
+    /// directory are seen nowhere else.
     fn within(&self, before: &Self) -> bool {
-        self.client_descriptors <= before.client_descriptors
-            && self.client_threads <= before.client_threads
-            && self.server_descriptors <= before.server_descriptors
-            && self.server_threads <= before.server_threads
-            && self.server_connections <= before.server_connections
+        let mut pairs = self.held.iter().zip(&before.held);
+        pairs.all(|(now, then)| now.descriptors <= then.descriptors && now.threads <= then.threads)
+            && self.server_connections == before.server_connections
     }
 
     fn print(&self, when: &str) {
-        println!(
-            "{when}: client {} descriptors, {} threads, {} MiB; servers {} descriptors, {} threads, {} MiB, \
-             {} connections",
-            self.client_descriptors,
-            self.client_threads,
-            self.client_bytes >> 20,
-            self.server_descriptors,
-            self.server_threads,
-            self.server_bytes >> 20,
-            self.server_connections,
-        );
+        let each = HOLDERS.iter().zip(&self.held).map(|(who, Held { descriptors, threads, bytes })| {
+            format!("{who} {descriptors} descriptors, {threads} threads, {} MiB", bytes >> 20)
+        });
+        let each = each.collect::<Vec<_>>().join("; ");
+        println!("{when}: {each}; {} connections", self.server_connections);
     }
+}
+
+/// What all rounds share: a mount of the library, and a mounted directory of a process of its own.
+struct Mounts {
+    library: Arc<Mount>,
+    mounted: Mounted,
 }
 
 /// Connections of NFS in a process's network namespace, which is that of all nodes.
@@ -122,16 +139,19 @@ fn strike(ground: &mut Ground, random: &mut Rng) -> (String, bool) {
         let (lasts, then) = (random.u64(100..2500), random.u64(..1000));
         ground.apply(fault, path, Duration::from_millis(lasts));
         pass(Duration::from_millis(then));
-        killed |= matches!(fault, Fault::Kill | Fault::KillAll);
+        killed |= fault.kills();
         told.push(format!("{}, path {}, {lasts} ms", fault.name(), path + 1));
     }
     (told.join("; "), killed)
 }
 
-/// One load, with faults or without.
-fn round(ground: &mut Ground, mount: &Arc<Mount>, seed: u64, faults: bool) {
+/// One load on both mounts, with faults or without.
+fn round(ground: &mut Ground, mounts: &Mounts, seed: u64, faults: bool) {
+    let mount = &mounts.library;
     let undecided_before = mount.statistics().replays.undecided;
     let label = if faults { format!("seed-{seed}") } else { "no-fault".to_owned() };
+    let places = [mounts.mounted.directory.as_path(), &ground.served()];
+    let program = Program::start(NAME, &format!("{label}-program"), places);
     let load = Load::start(mount, &label, Store::ByParts, seed);
     pass(Duration::from_millis(500));
     let (told, killed) =
@@ -146,6 +166,9 @@ fn round(ground: &mut Ground, mount: &Arc<Mount>, seed: u64, faults: bool) {
         "seed {seed}: done twice or not at all: {:?}",
         outcome.doubled
     );
+    let (done, doubted) = program.stop();
+    println!("in the mounted directory: {done}; {doubted} in doubt");
+    assert!(doubted == 0 || killed, "seed {seed}: {doubted} errors of what was done");
 }
 
 /// What the servers themselves say of their connections.
@@ -165,30 +188,33 @@ fn ask_servers(ground: &Ground) {
 
 fn soak(minutes: f64, first_seed: u64) {
     let mut ground = Ground::build(Store::ByParts);
-    let mount = ground.mount();
-    round(&mut ground, &mount, first_seed, false);
-    wait_until_whole(&mount);
+    let place = temp_dir("soak");
+    let mounts = Mounts { library: ground.mount(), mounted: ground.mounted_at(place.path()) };
+    round(&mut ground, &mounts, first_seed, false);
+    wait_until_whole(&mounts.library);
     // What a directory's objects are held open for, a server lets go within twenty seconds without use.
     pass(HELD);
-    let before = Gauges::read(&ground);
+    let before = Gauges::read(&ground, &mounts);
     before.print("before");
     let (begun, mut seed) = (Instant::now(), first_seed);
     while begun.elapsed().as_secs_f64() < minutes * 60.0 {
-        round(&mut ground, &mount, seed, true);
+        round(&mut ground, &mounts, seed, true);
         seed += 1;
     }
-    wait_until_whole(&mount);
-    let after = Deadline::wait_until("gauges back where they were", SETTLED_WITHIN, || {
-        // Reading them costs a processor; a minute may pass.
-        pass(Duration::from_millis(100));
-        let now = Gauges::read(&ground);
-        now.within(&before).then_some(now)
-    });
-    after.print("after");
-    for (who, then, now) in [
-        ("client", before.client_bytes, after.client_bytes),
-        ("servers", before.server_bytes, after.server_bytes),
-    ] {
+    wait_until_whole(&mounts.library);
+    let mut last = before;
+    let back = catch_unwind(AssertUnwindSafe(|| {
+        Deadline::wait_until("gauges back where they were", SETTLED_WITHIN, || {
+            // Reading them costs a processor; a minute may pass.
+            pass(Duration::from_millis(100));
+            last = Gauges::read(&ground, &mounts);
+            last.within(&before).then_some(())
+        });
+    }));
+    last.print("after");
+    back.unwrap_or_else(|panic| resume_unwind(panic));
+    for (who, (then, now)) in HOLDERS.iter().zip(before.held.iter().zip(&last.held)) {
+        let (then, now) = (then.bytes, now.bytes);
         assert!(now <= then + GROWTH_BYTES_MAX, "{who}: grown from {then} to {now} bytes");
     }
     ask_servers(&ground);
@@ -196,6 +222,9 @@ fn soak(minutes: f64, first_seed: u64) {
 
 #[test]
 fn after_random_faults_nothing_is_lost_and_the_gauges_are_back() {
+    if program::is_asked_for() {
+        return;
+    }
     let asked = |name: &str| std::env::var(name).ok();
     let minutes = asked("TRUNKLINE_SOAK_MINUTES").and_then(|text| text.parse().ok()).unwrap_or(MINUTES);
     let drawn = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_millis() as u64);
@@ -203,5 +232,5 @@ fn after_random_faults_nothing_is_lost_and_the_gauges_are_back() {
     println!("soak: {minutes} minutes from seed {seed}; cargo xtask soak --seed {seed} begins alike");
     // In a thread of its own, which moves to the client's namespace.
     let run = std::thread::spawn(move || soak(minutes, seed));
-    run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    run.join().unwrap_or_else(|panic| resume_unwind(panic));
 }

@@ -60,7 +60,7 @@ const VM_PACKAGES: &[&str] = &[
     "util-linux",
     "xfsprogs",
 ];
-/// What both suites with a mounted directory over links that fail need.
+/// What the suites with a mounted directory over links that fail need.
 const FAULTS_PACKAGES: &[&str] = &["fuse3", "iproute2", "nftables", "util-linux"];
 
 /// All suites.
@@ -143,8 +143,8 @@ pub(crate) const SUITES: &[Suite] = &[
         tier: Tier::Ci,
         minutes: 2,
         command: &["test", "--package", "trunkline", "--test", "soak"],
-        packages: &["iproute2", "nftables"],
-        needs: &[Need::Root, Need::NetNamespaces],
+        packages: FAULTS_PACKAGES,
+        needs: &[Need::Root, Need::NetNamespaces, Need::Fuse],
     },
     Suite {
         name: "group",
