@@ -21,7 +21,7 @@ mod program;
 
 use client::Mount;
 use fastrand::Rng;
-use ground::{Fault, Ground, NODES};
+use ground::{Fault, Ground, NODES, Origin};
 use history::Store;
 use load::Load;
 use mounts::Mounted;
@@ -189,7 +189,10 @@ fn ask_servers(ground: &Ground) {
 fn soak(minutes: f64, first_seed: u64) {
     let mut ground = Ground::build(Store::ByParts);
     let place = temp_dir("soak");
-    let mounts = Mounts { library: ground.mount(), mounted: ground.mounted_at(place.path()) };
+    let mounts = Mounts {
+        library: ground.mount(Origin::Anywhere),
+        mounted: ground.mounted_at(place.path(), Origin::EachAddress),
+    };
     round(&mut ground, &mounts, first_seed, false);
     wait_until_whole(&mounts.library);
     // What a directory's objects are held open for, a server lets go within twenty seconds without use.

@@ -37,7 +37,7 @@ impl Schedule {
 
 /// One fault, once, on a mount of its own: what was learned of a path before does not count.
 fn try_once(ground: &mut Ground, fault: Fault, round: u64, schedule: &Schedule) -> Repeat {
-    let mount = ground.mount();
+    let mount = ground.mount(fault.origin());
     let path = round as usize % usize::from(NODES);
     let load = Load::start(&mount, &format!("{}-{round}", fault.name()), fault.store(), round + 1);
     // Not a wait for anything, here and below: this is how long each part lasts.
@@ -62,6 +62,8 @@ fn try_once(ground: &mut Ground, fault: Fault, round: u64, schedule: &Schedule) 
     );
     let statistics = mount.statistics();
     let moved = statistics.paths.iter().flat_map(|path| &path.status).map(|status| status.moved_calls).sum();
+    // Connections from an address that is gone do not end, and bring nothing.
+    assert!(moved > 0 || fault != Fault::AddressGone, "{name}: no call met it");
     Repeat::of(&outcome, Times { loaded, struck, healed, ended }, fault, NODES.into(), moved)
 }
 

@@ -212,7 +212,8 @@ pub fn record(results: &[(Fault, Vec<Repeat>)]) -> Value {
         .iter()
         .map(|(fault, repeats)| {
             json!({
-                "fault": fault.name(), "gap_ms_max": fault.gap_ms_max(), "paths_left": fault.paths_left(),
+                "fault": fault.name(), "connections": fault.origin().connections(),
+                "gap_ms_max": fault.gap_ms_max(), "paths_left": fault.paths_left(),
                 "verdict": verdict(*fault, repeats), "repeats": repeats.iter().map(Repeat::json).collect::<Vec<_>>(),
             })
         })
@@ -222,7 +223,7 @@ pub fn record(results: &[(Fault, Vec<Repeat>)]) -> Value {
         "commit": std::env::var("TRUNKLINE_COMMIT").unwrap_or_default(),
         "debug_build": cfg!(debug_assertions), "kernel": read("/proc/sys/kernel/osrelease"),
         "cpus": std::thread::available_parallelism().map_or(0, usize::from),
-        "links": "4, simulated (veth and tbf), 200 Mbit/s each way", "connections": 8,
+        "links": "4, simulated (veth and tbf), 200 Mbit/s each way",
         "share_ms_max": SHARE_MS_MAX, "full_ms_max": FULL_MS_MAX, "faults": faults,
     })
 }

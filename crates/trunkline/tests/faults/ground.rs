@@ -36,11 +36,12 @@ pub enum Fault {
     Freeze,
     Slow,
     Flap,
+    AddressGone,
     AllGone,
 }
 
 impl Fault {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::LinkDown,
         Self::Silent,
         Self::Reset,
@@ -49,6 +50,7 @@ impl Fault {
         Self::Freeze,
         Self::Slow,
         Self::Flap,
+        Self::AddressGone,
         Self::AllGone,
     ];
 
@@ -62,6 +64,7 @@ impl Fault {
             Self::Freeze => "node frozen and thawed",
             Self::Slow => "ten times slower",
             Self::Flap => "flapping each second",
+            Self::AddressGone => "local address gone",
             Self::AllGone => "all paths gone",
         }
     }
@@ -84,6 +87,14 @@ impl Fault {
         matches!(self, Self::Kill | Self::KillAll)
     }
 
+    /// Where a mount's connections must come from for it.
+    pub const fn origin(self) -> Origin {
+        match self {
+            Self::AddressGone => Origin::EachAddress,
+            _ => Origin::Anywhere,
+        }
+    }
+
     /// How many of the four paths go on meanwhile.
     pub const fn paths_left(self) -> u32 {
         match self {
@@ -98,6 +109,24 @@ impl Fault {
             Self::Reset => Some(100.0),
             Self::AllGone | Self::KillAll => None,
             _ => Some(1000.0),
+        }
+    }
+}
+
+/// Where the connections of a mount come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The system finds an address: two connections to each node.
+    Anywhere,
+    /// One from each of the client's four addresses to each node. What comes back comes over the link of that address.
+    EachAddress,
+}
+
+impl Origin {
+    pub const fn connections(self) -> u16 {
+        match self {
+            Self::Anywhere => 2 * NODES as u16,
+            Self::EachAddress => NODES as u16 * NODES as u16,
         }
     }
 }
@@ -133,10 +162,22 @@ impl Ground {
         let mut ground =
             Self { servers: Vec::new(), net, directory, store, client: name.clone(), stopped: 0 };
         ground.start_servers();
+        ground.take_from_any_link();
         let namespace = std::fs::File::open(format!("/run/netns/{name}")).expect("the namespace has a name");
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))
             .expect("root may move to another namespace");
         ground
+    }
+
+    /// What comes back to one address may have gone to a node behind another link: no host may take that for forged.
+    fn take_from_any_link(&self) {
+        let mut script = Command::new("sh");
+        let all = "/proc/sys/net/ipv4/conf/*/rp_filter";
+        script.args(["-c", &format!("for one in {all}; do grep -qx 0 $one || echo 0 > $one || exit 1; done")]);
+        for namespace in ["nodes", "client"] {
+            let status = self.net.exec_in(namespace, &script).expect("it is there").status();
+            assert!(status.expect("it runs").success());
+        }
     }
 
     fn start_servers(&mut self) {
@@ -203,11 +244,18 @@ impl Ground {
         self.net.links().iter().map(|link| IpAddr::V4(link.node)).collect()
     }
 
-    pub fn mount(&self) -> Arc<Mount> {
+    /// The client's addresses to connect from, where that is said.
+    fn locals(&self, origin: Origin) -> Vec<IpAddr> {
+        let links = if origin == Origin::EachAddress { self.net.links() } else { &[] };
+        links.iter().map(|link| IpAddr::V4(link.client)).collect()
+    }
+
+    pub fn mount(&self, origin: Origin) -> Arc<Mount> {
         let remotes = self.addresses();
         let settings = Settings {
-            nconnect: 8,
+            nconnect: origin.connections(),
             loops: 2,
+            locals: self.locals(origin),
             remotes: remotes.iter().copied().map(Into::into).collect(),
             ..Settings::new(remotes[0], PORT, "/export")
         };
@@ -220,10 +268,16 @@ impl Ground {
     }
 
     /// A process of our program that mounts the export here, over all paths.
-    pub fn mounted_at(&self, directory: &Path) -> Mounted {
+    pub fn mounted_at(&self, directory: &Path, origin: Origin) -> Mounted {
         let nodes = self.addresses();
-        let remotes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-        let options = format!("port={PORT},nconnect=8,nolock,remoteports={}", remotes.join("~"));
+        let joined = |addresses: &[IpAddr]| {
+            addresses.iter().map(ToString::to_string).collect::<Vec<String>>().join("~")
+        };
+        let mut options = format!("port={PORT},nconnect={},nolock", origin.connections());
+        options += &format!(",remoteports={}", joined(&nodes));
+        if origin == Origin::EachAddress {
+            options += &format!(",localports={}", joined(&self.locals(origin)));
+        }
         let mut mount = self.trunkline_beside();
         mount.args(["mount", "-f", &format!("{}:/export", nodes[0])]).arg(directory).args(["-o", &options]);
         let mounted = Mounted { process: Process::spawn(mount), directory: directory.to_owned() };
@@ -259,6 +313,7 @@ impl Ground {
             Fault::Silent => self.filter(path, "drop"),
             Fault::Reset => self.filter(path, "reject with tcp reset"),
             Fault::Slow => self.shape(path, SLOW_RATE),
+            Fault::AddressGone => self.address(path, "del"),
         }
     }
 
@@ -273,6 +328,7 @@ impl Ground {
                 self.in_nodes("nft delete table inet faults");
             }
             Fault::Slow => self.shape(path, RATE),
+            Fault::AddressGone => self.address(path, "add"),
             Fault::Kill => self.start_again(path..path + 1),
             Fault::KillAll => self.start_again(0..usize::from(NODES)),
             Fault::Freeze => self.servers[path].signal(Signal::CONT),
@@ -305,6 +361,12 @@ impl Ground {
             self.in_nodes("nft add chain inet faults output { type filter hook output priority 0 ; }");
             self.in_nodes(&format!("nft add rule inet faults output oifname {link} counter drop"));
         }
+    }
+
+    /// Takes the client's address on a link away, or puts it back.
+    fn address(&self, path: usize, what: &str) {
+        let link = &self.net.links()[path];
+        self.run_in("client", &format!("ip addr {what} {}/24 dev {}", link.client, link.name));
     }
 
     fn shape(&self, path: usize, rate: &str) {

@@ -1,7 +1,7 @@
 //! A program in a mounted directory while paths and nodes fail: no call of it may fail, nothing that it has written may
 //! be lost, and no read may give it anything but the newest.
 
-use super::ground::{Fault, Ground, NODES};
+use super::ground::{Fault, Ground, NODES, Origin};
 use super::history::Store;
 use super::program::{self, Program};
 use std::thread::park_timeout as pass;
@@ -16,14 +16,16 @@ fn a_program_in_a_mounted_directory_notices_no_fault() {
     if program::is_asked_for() {
         return;
     }
-    under_a_mount(vec![Fault::Silent, Fault::Kill]);
+    under_a_mount(Origin::Anywhere, vec![Fault::Silent, Fault::Kill]);
 }
 
 /// The suite `faults-mounted` runs it: it takes minutes.
 #[test]
 fn a_program_in_a_mounted_directory_notices_none_of_all_faults_on_any_path() {
-    let every = Fault::ALL.into_iter().flat_map(|fault| [fault; NODES as usize]);
-    under_a_mount(every.collect());
+    for origin in [Origin::Anywhere, Origin::EachAddress] {
+        let faults = Fault::ALL.into_iter().filter(|fault| fault.origin() == origin);
+        under_a_mount(origin, faults.flat_map(|fault| [fault; NODES as usize]).collect());
+    }
 }
 
 /// How long a fault lasts. Where nothing goes on meanwhile, long enough that the system has stopped to send again often.
@@ -35,12 +37,12 @@ const fn lasts(fault: Fault) -> Duration {
 }
 
 /// Runs the program in a mounted directory while one fault comes after the other.
-fn under_a_mount(faults: Vec<Fault>) {
+fn under_a_mount(origin: Origin, faults: Vec<Fault>) {
     // In a thread of its own, which moves to the client's namespace.
     let struck = std::thread::spawn(move || {
         let mut ground = Ground::build(Store::ByParts);
         let place = tempfile::tempdir().expect("made");
-        let mounted = ground.mounted_at(place.path());
+        let mounted = ground.mounted_at(place.path(), origin);
         let mut program = Program::start(NAME, "program", [place.path(), &ground.served()]);
         let filters = faults.iter().any(|fault| fault.filters());
         let kills = faults.iter().any(|fault| fault.kills());
