@@ -151,7 +151,7 @@ fn round(ground: &mut Ground, mounts: &Mounts, seed: u64, faults: bool) {
     let undecided_before = mount.statistics().replays.undecided;
     let label = if faults { format!("seed-{seed}") } else { "no-fault".to_owned() };
     let places = [mounts.mounted.directory.as_path(), &ground.served()];
-    let program = Program::start(NAME, &format!("{label}-program"), places);
+    let mut program = Program::start(NAME, &format!("{label}-program"), places);
     let load = Load::start(mount, &label, Store::ByParts, seed);
     pass(Duration::from_millis(500));
     let (told, killed) =
@@ -166,6 +166,7 @@ fn round(ground: &mut Ground, mounts: &Mounts, seed: u64, faults: bool) {
         "seed {seed}: done twice or not at all: {:?}",
         outcome.doubled
     );
+    program.wait_until_all_went_on();
     let (done, doubted) = program.stop();
     println!("in the mounted directory: {done}; {doubted} in doubt");
     assert!(doubted == 0 || killed, "seed {seed}: {doubted} errors of what was done");

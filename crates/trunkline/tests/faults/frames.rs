@@ -1,6 +1,6 @@
 //! A network of ordinary frames: what a READ brings is then in so many pieces that a pipe may have no room for them.
 
-use super::ground::Ground;
+use super::ground::{Ground, Origin};
 use super::history::Store;
 use rustix::fs::OFlags;
 use std::fs::{self, OpenOptions};
@@ -20,7 +20,7 @@ fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
         let ground = Ground::build(Store::Whole);
         ground.send_single_frames();
         let place = tempfile::tempdir().expect("made");
-        let mounted = ground.mounted_at(place.path());
+        let mounted = ground.mounted_at(place.path(), Origin::Anywhere);
         let data: Vec<u8> = (0..12 * MIB + 5000).map(|at| (at / 7) as u8 ^ (at >> 11) as u8).collect();
         let path = mounted.path("f");
         fs::write(&path, &data).expect("written");

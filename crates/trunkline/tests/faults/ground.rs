@@ -173,7 +173,8 @@ impl Ground {
     fn take_from_any_link(&self) {
         let mut script = Command::new("sh");
         let all = "/proc/sys/net/ipv4/conf/*/rp_filter";
-        script.args(["-c", &format!("for one in {all}; do grep -qx 0 $one || echo 0 > $one || exit 1; done")]);
+        script
+            .args(["-c", &format!("for one in {all}; do grep -qx 0 $one || echo 0 > $one || exit 1; done")]);
         for namespace in ["nodes", "client"] {
             let status = self.net.exec_in(namespace, &script).expect("it is there").status();
             assert!(status.expect("it runs").success());
@@ -206,6 +207,10 @@ impl Ground {
             }
         };
         command.args(["--export", "/export"]);
+        // Unasked, a process admits the subnet of its own listener alone, and a client comes from any of its addresses.
+        for link in self.net.links() {
+            command.args(["--allow", &format!("{}/24", link.client)]);
+        }
         for link in &self.net.links()[nodes] {
             command.args(["--listen", &format!("{}:{PORT}", link.node)]);
         }

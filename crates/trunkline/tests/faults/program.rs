@@ -118,7 +118,8 @@ impl Orders {
 
     fn went_on(&self, mark: usize) {
         let mut followed = self.followed.lock().expect("nobody has panicked with it");
-        followed.resize(followed.len().max(mark), 0);
+        let marks = followed.len().max(mark);
+        followed.resize(marks, 0);
         followed[mark - 1] += 1;
         if followed[mark - 1] == WORKERS {
             println!("all went on after {mark};");
