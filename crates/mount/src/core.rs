@@ -6,7 +6,7 @@ use crate::caller::{As, Callers};
 use crate::directory::OpenDirectory;
 use crate::executor::Executor;
 use crate::files::OpenFile;
-use crate::inode::{Inode, Inodes, Known};
+use crate::inode::{Inode, Inodes, Known, version};
 use crate::interrupts::Interrupts;
 use crate::kernel::Entry;
 use crate::notices::Notices;
@@ -82,11 +82,17 @@ impl Core {
         let known = inode.learn(*attributes, None, &self.policy);
         let entry = Entry {
             ino: inode.ino,
-            attributes: self.to_fuse(&known.attributes),
+            attributes: self.tell(&inode, &known),
             name_ttl: self.name_ttl(parent),
             attributes_ttl: known.ttl,
         };
         (entry, inode)
+    }
+
+    /// Attributes for the kernel, which believes them for a time.
+    pub(crate) fn tell(&self, inode: &Inode, known: &Known) -> FileAttr {
+        inode.lock().told_of = Some(version(&known.attributes));
+        self.to_fuse(&known.attributes)
     }
 
     /// How long a name in a directory holds: as long as the directory's attributes.

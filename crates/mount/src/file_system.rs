@@ -260,7 +260,7 @@ impl FileSystem {
             };
             // The kernel keeps what it was told for as long as it was told; when it asks, it wants to know.
             let known = core.attributes(&caller, &inode).await?;
-            Ok((core.to_fuse(&known.attributes), known.ttl))
+            Ok((core.tell(&inode, &known), known.ttl))
         };
         self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));
     }
@@ -282,7 +282,7 @@ impl FileSystem {
             let caller = open.map_or(caller, |file| file.caller.clone());
             let inode = core.inode(ino)?;
             let known = core.set_attributes(&caller, &inode, new).await?;
-            Ok((core.to_fuse(&known.attributes), known.ttl))
+            Ok((core.tell(&inode, &known), known.ttl))
         };
         self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));
     }

@@ -60,11 +60,14 @@ impl Core {
         }
         // The kernel's pages stay if they are of what the file holds now.
         let now = version(&known.attributes);
-        let before = inode.lock().pages_of.replace(now);
-        if before.is_some() && before != Some(now) {
+        let mut state = inode.lock();
+        let (pages_of, told_of) = (state.pages_of.replace(now), state.told_of.replace(now));
+        drop(state);
+        // It would read as far as the size that it was told, however long the file is.
+        if told_of != Some(now) {
             self.forget_attributes(&inode);
         }
-        let keep = if before == Some(now) { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+        let keep = if pages_of == Some(now) { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
         Ok((self.hold(caller, inode, flags), keep))
     }
 

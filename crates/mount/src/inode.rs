@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub hidden: Option<Hidden>,
     /// What the kernel's pages were read from.
     pub pages_of: Option<DataVersion>,
+    /// Which content the attributes are of that the kernel was told last.
+    pub told_of: Option<DataVersion>,
     pub dirty: Dirty,
     /// Where the last data end that were written since the size was asked for.
     written_end: u64,

@@ -34,6 +34,15 @@ fn what_one_mount_closed_another_sees_at_open() {
         fs::write(other.path("f"), &data[..1000]).unwrap();
         assert!(fs::read(one.path("f")).unwrap() == data[..1000], "round {round}");
     }
+    // Also where it was looked at meanwhile, and is opened for the first time.
+    for round in 0..20 {
+        let name = format!("f{round}");
+        fs::write(one.path(&name), b"short").unwrap();
+        assert_eq!(fs::metadata(other.path(&name)).unwrap().len(), 5);
+        fs::write(one.path(&name), b"and longer").unwrap();
+        assert_eq!(fs::read(other.path(&name)).unwrap(), b"and longer");
+        assert_eq!(fs::metadata(other.path(&name)).unwrap().len(), 10);
+    }
 }
 
 #[test]
