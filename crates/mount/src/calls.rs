@@ -31,6 +31,8 @@ const BESIDE_WRITE_BYTES_MIN: usize = 128 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct Name {
     pub name: Vec<u8>,
+    /// Its number on the file system of the directory.
+    pub fileid: u64,
     pub cookie: u64,
     pub attributes: PostOpAttr,
     pub handle: Option<FileHandle>,
@@ -304,7 +306,7 @@ impl Core {
             let names = page.entries.iter().map(|entry| {
                 let (cookie, handle) = (entry.cookie, entry.handle);
                 let attributes = entry.attributes.map(usable).transpose()?;
-                Ok(Name { name: usable_name(entry.name)?, cookie, attributes, handle })
+                Ok(Name { name: usable_name(entry.name)?, fileid: entry.fileid, cookie, attributes, handle })
             });
             let names = names.collect::<Result<_, Errno>>()?;
             Ok(Some(Page { names, verifier: page.verifier, eof: page.eof }))
@@ -316,8 +318,8 @@ impl Core {
             }
             let page = accept::<readdir::Success<'_>>(Procedure::ReadDir, &results)?;
             let names = page.entries.iter().map(|entry| {
-                let name = usable_name(entry.name)?;
-                Ok(Name { name, cookie: entry.cookie, attributes: None, handle: None })
+                let (name, fileid, cookie) = (usable_name(entry.name)?, entry.fileid, entry.cookie);
+                Ok(Name { name, fileid, cookie, attributes: None, handle: None })
             });
             let names = names.collect::<Result<_, Errno>>()?;
             Ok(Some(Page { names, verifier: page.verifier, eof: page.eof }))

@@ -67,7 +67,7 @@ impl Core {
     /// Attributes as the kernel takes them.
     pub(crate) fn to_fuse(&self, attributes: &Fattr3) -> FileAttr {
         let (read, write) = self.sizes;
-        let number = self.inodes.number(attributes);
+        let number = self.inodes.number(attributes.fsid, attributes.fileid);
         attributes::to_fuse(number, attributes, u32::try_from(read.min(write)).unwrap_or(u32::MAX))
     }
 

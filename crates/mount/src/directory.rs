@@ -1,4 +1,4 @@
-//! Reading directories: READDIRPLUS, whose answers fill the kernel's caches of names and attributes.
+//! Reading directories: READDIRPLUS, whose answers fill the kernel's caches of names and attributes, or READDIR.
 //!
 //! The kernel continues at the cookie of the last name that it took. A page of the server's stays with the handle
 //! until it is used up, so a page is asked for once, however small the kernel's portions. A listing whose cookie the
@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::inode::Inode;
 use crate::kernel::{Entry, Names};
 use crate::listing::Listing;
+use client::options::DirectoryReads;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 use nfs3::{Fattr3, FileHandle, Verifier};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -125,7 +126,9 @@ impl Core {
     /// A page of the server's; none where it refuses the cookie.
     async fn page(&self, directory: &OpenDirectory, from: (u64, Verifier)) -> Result<Option<Page>, Errno> {
         let (caller, handle) = (&directory.caller, directory.inode.handle);
-        // The kernel is told the kind of each name in any case, so attributes are wanted even with `nordirplus`.
+        if self.policy.directory_reads == DirectoryReads::NeverPlus {
+            return self.call_readdir(caller, handle, from, false).await;
+        }
         match self.call_readdir(caller, handle, from, true).await {
             Err(error) if error == Errno::EOPNOTSUPP => self.call_readdir(caller, handle, from, false).await,
             page => page,
@@ -141,10 +144,11 @@ impl Core {
     ) -> Result<(), Errno> {
         let own = directory.inode.number;
         let mut from = from;
-        if from == 0 && !told.add(own, AFTER_DOT, FileType::Directory, b".") {
+        if from == 0 && !told.add(own, AFTER_DOT, Some(FileType::Directory), b".") {
             return Ok(());
         }
-        if (from == 0 || from == AFTER_DOT) && !told.add(own, AFTER_DOT_DOT, FileType::Directory, b"..") {
+        if (from == 0 || from == AFTER_DOT) && !told.add(own, AFTER_DOT_DOT, Some(FileType::Directory), b"..")
+        {
             return Ok(());
         }
         if matches!(from, 0 | AFTER_DOT | AFTER_DOT_DOT) {
@@ -158,9 +162,13 @@ impl Core {
             from = behind(from, last)?;
             let mut any = false;
             for name in rest.names().iter().filter(|name| is_listed(name)) {
-                let Some((_, attributes)) = self.whole_name(directory, name).await? else { continue };
-                let (ino, kind) = (self.inodes.number(&attributes), kind(attributes.file_type));
-                if !told.add(ino, name.cookie, kind, &name.name) {
+                let (number, kind) = match &name.attributes {
+                    Some(known) => {
+                        (self.inodes.number(known.fsid, known.fileid), Some(kind(known.file_type)))
+                    }
+                    None => (self.inodes.number(directory.inode.fsid, name.fileid), None),
+                };
+                if !told.add(number, name.cookie, kind, &name.name) {
                     return Ok(());
                 }
                 directory.listing().tells(name.cookie, &name.name);

@@ -26,6 +26,7 @@ pub(crate) struct Inode {
     pub ino: u64,
     /// The file's number, which stat(2) shows.
     pub number: u64,
+    pub fsid: u64,
     pub handle: FileHandle,
     pub file_type: FileType,
     mount: Mount,
@@ -341,7 +342,8 @@ impl Inodes {
     fn make(&self, ino: u64, handle: FileHandle, attributes: &Fattr3, lookups: u64) -> Arc<Inode> {
         Arc::new(Inode {
             ino,
-            number: self.number(attributes),
+            number: self.number(attributes.fsid, attributes.fileid),
+            fsid: attributes.fsid,
             handle,
             file_type: attributes.file_type,
             mount: self.mount.clone(),
@@ -351,15 +353,15 @@ impl Inodes {
     }
 
     /// What stat(2) shows as an object's number.
-    pub(crate) fn number(&self, attributes: &Fattr3) -> u64 {
-        let fileid = if attributes.fsid == self.fsid {
-            attributes.fileid
+    pub(crate) fn number(&self, fsid: u64, fileid: u64) -> u64 {
+        let number = if fsid == self.fsid {
+            fileid
         } else {
             // Another file system below the mount has numbers of its own.
-            attributes.fileid ^ attributes.fsid.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            fileid ^ fsid.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         };
         // Zero would say that there is no object.
-        if fileid == 0 { u64::MAX } else { fileid }
+        if number == 0 { u64::MAX } else { number }
     }
 
     /// What the kernel knows by a number of its own.
@@ -379,7 +381,8 @@ impl Inodes {
         handle: FileHandle,
         attributes: &Fattr3,
     ) -> Option<&'a Arc<Inode>> {
-        let number = if handle == self.mount.root() { ROOT } else { self.number(attributes) };
+        let number =
+            if handle == self.mount.root() { ROOT } else { self.number(attributes.fsid, attributes.fileid) };
         table.find(handle, attributes.file_type, number)
     }
 
@@ -390,7 +393,7 @@ impl Inodes {
             inode.lock().lookups += 1;
             return Arc::clone(inode);
         }
-        let ino = table.give(handle, self.number(attributes));
+        let ino = table.give(handle, self.number(attributes.fsid, attributes.fileid));
         let inode = self.make(ino, handle, attributes, 1);
         table.known.insert(ino, Arc::clone(&inode));
         inode

@@ -185,9 +185,10 @@ impl Names {
         Self { bytes: Vec::with_capacity(room as usize), room: room as usize }
     }
 
-    /// Adds a name, behind which a listing goes on at `cookie`; false where there is no room for it.
+    /// Adds a name, behind which a listing goes on at `cookie`; false where there is no room for it. Of what kind it is need
+    /// not be known: a program that wants to know asks.
     #[must_use]
-    pub(crate) fn add(&mut self, ino: u64, cookie: u64, kind: FileType, name: &[u8]) -> bool {
+    pub(crate) fn add(&mut self, ino: u64, cookie: u64, kind: Option<FileType>, name: &[u8]) -> bool {
         self.push(None, ino, cookie, kind, name)
     }
 
@@ -195,11 +196,19 @@ impl Names {
     #[must_use]
     pub(crate) fn add_plus(&mut self, entry: &Entry, cookie: u64, name: &[u8]) -> bool {
         let FileAttr { ino, kind, .. } = entry.attributes;
-        self.push(Some(&entry.body()), ino.0, cookie, kind, name)
+        self.push(Some(&entry.body()), ino.0, cookie, Some(kind), name)
     }
 
     /// `struct fuse_dirent`, behind a `struct fuse_entry_out` in `struct fuse_direntplus`.
-    fn push(&mut self, entry: Option<&Body>, ino: u64, cookie: u64, kind: FileType, name: &[u8]) -> bool {
+    fn push(
+        &mut self,
+        entry: Option<&Body>,
+        ino: u64,
+        cookie: u64,
+        kind: Option<FileType>,
+        name: &[u8],
+    ) -> bool {
+        const UNKNOWN: u32 = libc::DT_UNKNOWN as u32;
         let start = self.bytes.len();
         let entry = entry.map_or(&[][..], |entry| entry.as_slice());
         let len = (entry.len() + 24 + name.len()).next_multiple_of(NAME_ALIGNMENT);
@@ -210,7 +219,7 @@ impl Names {
         self.bytes.extend_from_slice(&ino.to_ne_bytes());
         self.bytes.extend_from_slice(&cookie.to_ne_bytes());
         self.bytes.extend_from_slice(&u32::try_from(name.len()).unwrap_or(u32::MAX).to_ne_bytes());
-        self.bytes.extend_from_slice(&(type_bits(kind) >> 12).to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.map_or(UNKNOWN, |kind| type_bits(kind) >> 12).to_ne_bytes());
         self.bytes.extend_from_slice(name);
         self.bytes.resize(start + len, 0);
         true
@@ -366,11 +375,13 @@ mod tests {
     #[test]
     fn names_are_added_while_there_is_room() {
         let mut names = Names::new(64);
-        assert!(names.add(1, 10, FileType::Directory, b"."));
-        assert!(names.add(2, 11, FileType::RegularFile, b"12345678"));
-        assert!(!names.add(3, 12, FileType::RegularFile, b"x"));
+        assert!(names.add(1, 10, Some(FileType::RegularFile), b"."));
+        assert!(names.add(2, 11, None, b"12345678"));
+        assert!(!names.add(3, 12, None, b"x"));
         assert_eq!(names.bytes.len(), 64);
-        assert_eq!(names.bytes[32 + 16..32 + 24], [8_u32.to_ne_bytes(), 8_u32.to_ne_bytes()].concat());
+        // The length of a name, then what readdir(3) has as its type: regular, and unknown.
+        assert_eq!(names.bytes[16..24], [1_u32.to_ne_bytes(), 8_u32.to_ne_bytes()].concat());
+        assert_eq!(names.bytes[32 + 16..32 + 24], [8_u32.to_ne_bytes(), 0_u32.to_ne_bytes()].concat());
         let mut plus = Names::new(160);
         assert!(plus.add_plus(&entry(), 10, b"a name"));
         assert_eq!(plus.bytes.len(), 160);
