@@ -60,6 +60,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             println!("to install them: {}   (or: cargo xtask test --install)", packages::command(&wanted));
         }
     }
+    if options.install || ci {
+        chosen.iter().flat_map(|suite| suite.needs).for_each(|need| machine::prepare(*need));
+    }
     let mut outcomes = Vec::new();
     for suite in chosen {
         let start = Instant::now();

@@ -4,6 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,13 @@ pub(crate) enum Need {
     NetNamespaces,
     /// To mount file systems of one's own: /dev/fuse, which a container may lack.
     Fuse,
+    /// That who is not root can do so too: /dev/fuse is open to all, as udev makes it. Where no udev runs it may not be.
+    FuseForAll,
 }
+
+const FUSE: &str = "/dev/fuse";
+/// Who may read and write it: everyone.
+const MODE_FOR_ALL: u32 = 0o666;
 
 impl Need {
     /// Why it is not to be had, where it is not.
@@ -24,9 +31,11 @@ impl Need {
         match self {
             Self::Root => (!is_root()).then(|| "needs root; run it with sudo".to_owned()),
             Self::Fuse => {
-                let opened = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
-                opened.err().map(|error| format!("/dev/fuse cannot be opened ({error}); modprobe fuse"))
+                let opened = fs::OpenOptions::new().read(true).write(true).open(FUSE);
+                opened.err().map(|error| format!("{FUSE} cannot be opened ({error}); modprobe fuse"))
             }
+            Self::FuseForAll => is_closed_to_some()
+                .then(|| format!("others than root may not open {FUSE}; chmod {MODE_FOR_ALL:o} {FUSE}")),
             Self::NetNamespaces => {
                 let made = Command::new("unshare").args(["--net", "true"]).stderr(Stdio::null()).status();
                 let allowed = made.is_ok_and(|status| status.success());
@@ -34,6 +43,20 @@ impl Need {
             }
         }
     }
+}
+
+/// Does for a need what a machine with all its services has had done.
+pub(super) fn prepare(need: Need) {
+    if need == Need::FuseForAll && is_closed_to_some() {
+        match fs::set_permissions(FUSE, fs::Permissions::from_mode(MODE_FOR_ALL)) {
+            Ok(()) => println!("{FUSE} was root's alone; it is open to all now, as udev makes it"),
+            Err(error) => println!("{FUSE} cannot be opened to all: {error}"),
+        }
+    }
+}
+
+fn is_closed_to_some() -> bool {
+    fs::metadata(FUSE).is_ok_and(|device| device.mode() & MODE_FOR_ALL != MODE_FOR_ALL)
 }
 
 /// Whether we may do everything.

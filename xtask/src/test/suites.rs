@@ -170,8 +170,8 @@ pub(crate) const SUITES: &[Suite] = &[
         tier: Tier::Ci,
         minutes: 2,
         command: &["test", "--package", "trunkline", "--test", "mount"],
-        packages: &["fio", "fuse3", "git", "sqlite3", "util-linux"],
-        needs: &[Need::Root, Need::Fuse],
+        packages: &["fio", "fuse3", "gcc", "git", "libc6-dev", "sqlite3", "util-linux"],
+        needs: &[Need::Root, Need::Fuse, Need::FuseForAll],
     },
     Suite {
         name: "mount-suites",
