@@ -2,6 +2,8 @@
 //! mount from fstab's words to a kill, and random operations beside a real directory. Needs root and FUSE;
 //! `cargo xtask test` runs it, plain `cargo test` does not.
 
+#[path = "mount/caches.rs"]
+mod caches;
 #[path = "mount/fio.rs"]
 mod fio;
 #[path = "mount/fstab.rs"]
@@ -28,6 +30,8 @@ mod retry;
 mod rig;
 #[path = "mount/semantics.rs"]
 mod semantics;
+#[path = "mount/silent.rs"]
+mod silent;
 #[path = "mount/umount.rs"]
 mod umount;
 
@@ -35,6 +39,7 @@ mod umount;
 #[test]
 fn every_promise_has_its_test() {
     let sources = [
+        include_str!("mount/caches.rs"),
         include_str!("mount/fio.rs"),
         include_str!("mount/fstab.rs"),
         include_str!("mount/group.rs"),
@@ -45,6 +50,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/refusals.rs"),
         include_str!("mount/retry.rs"),
         include_str!("mount/semantics.rs"),
+        include_str!("mount/silent.rs"),
         include_str!("mount/umount.rs"),
     ];
     let document = include_str!("../../../docs/SEMANTICS.md");

@@ -1,12 +1,12 @@
 //! How a mount begins and ends.
 
 use crate::rig::{PATIENCE, Server, is_mounted, shell, text};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use testkit::{Deadline, Process};
 
 fn trunkline(arguments: &[&str]) -> Output {
@@ -145,25 +145,6 @@ fn a_killed_mount_leaves_no_dead_directory() {
     });
     assert!(fs::read_dir(&mount.directory).unwrap().next().is_none(), "the empty directory is back");
     assert!(open.sync_all().is_err(), "what was open is gone");
-}
-
-#[test]
-fn a_process_that_waits_for_a_silent_server_can_be_killed() {
-    let server = Server::start(1);
-    let mount = server.mount("mnt", "");
-    fs::write(mount.path("f"), b"1").unwrap();
-    server.process.signal(Signal::STOP);
-    let mut waiting = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).spawn().unwrap();
-    // It waits inside of the kernel, in a state that only a fatal signal ends.
-    Deadline::wait_until("the process to wait", PATIENCE, || {
-        let stack = fs::read_to_string(format!("/proc/{}/stack", waiting.id())).unwrap_or_default();
-        let state = fs::read_to_string(format!("/proc/{}/wchan", waiting.id())).unwrap_or_default();
-        (stack.contains("request_wait_answer") || state.contains("request_wait_answer")).then_some(())
-    });
-    kill_process(Pid::from_child(&waiting), Signal::KILL).unwrap();
-    Deadline::wait_until("the process to end", PATIENCE, || waiting.try_wait().unwrap());
-    server.process.signal(Signal::CONT);
-    assert_eq!(fs::read(mount.path("f")).unwrap(), b"1", "the mount goes on");
 }
 
 #[test]

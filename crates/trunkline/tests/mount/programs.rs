@@ -1,7 +1,7 @@
 //! Programs that people run in a directory.
 
-use crate::mounts::Mounted;
-use crate::rig::{PATIENCE, mounted, shell, try_shell};
+use crate::mounts::{Mounted, PATIENCE, shell, text, try_shell};
+use crate::rig::mounted;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::process::{Command, Stdio};
@@ -88,9 +88,23 @@ fn sqlite_with_a_write_ahead_log_survives_kills() {
 }
 
 #[test]
-fn a_program_is_built_and_run_in_the_directory() {
+fn a_crate_is_cloned_built_tested_and_run_in_the_directory() {
     let (_server, mount) = mounted();
-    let script = "printf 'fn main() { println!(\"built here\"); }' > m.rs; rustc m.rs -o m; ./m";
+    let _ = require_program("git");
+    let script = "export HOME=$PWD GIT_CONFIG_NOSYSTEM=1; export CARGO_HOME=$PWD/cargo; unset CARGO_TARGET_DIR; \
+                  cargo new --quiet --lib one/part; cargo new --quiet --vcs none one/whole; cd one; \
+                  printf '[workspace]\nresolver = \"3\"\nmembers = [\"part\", \"whole\"]\n' > Cargo.toml; \
+                  printf 'part = { path = \"../part\" }\n' >> whole/Cargo.toml; \
+                  printf 'fn main() { println!(\"{} {}\", part::add(2, 3), env!(\"MADE\")); }\n' > whole/src/main.rs; \
+                  printf 'fn main() { println!(\"cargo::rustc-env=MADE=here\"); }\n' > whole/build.rs; \
+                  rm -rf part/.git; git init -q; git add -A; git -c user.name=a -c user.email=a@b commit -qm all; \
+                  cd ..; git clone -q one two; cd two; cargo --quiet test --offline > ../tested; \
+                  cargo --quiet run --offline; cargo --quiet run --offline; \
+                  touch whole/src/main.rs; cargo build --offline --message-format short 2>&1 | grep -c Compiling; \
+                  cargo build --offline 2>&1 | grep -c Compiling || :; cargo --quiet clean; test ! -e target";
     let output = try_shell(&mount.directory, script);
-    assert_eq!(crate::rig::text(&output.stdout), "built here\n", "{}", crate::rig::text(&output.stderr));
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((said.as_str(), output.status.success()), ("5 here\n5 here\n1\n0\n", true), "{errors}");
+    let tested = fs::read_to_string(mount.path("tested")).unwrap();
+    assert!(tested.contains("1 passed"), "{tested}");
 }

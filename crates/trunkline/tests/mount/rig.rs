@@ -1,9 +1,10 @@
 //! A server of our own and mounts of it, which end with the test.
 
 pub use crate::mounts::*;
+use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
-use testkit::{Process, TempDir};
+use testkit::{Deadline, Process, Stream, TempDir};
 
 /// A group of nodes in one process.
 pub struct Server {
@@ -44,6 +45,23 @@ impl Server {
         let (port, nodes) = (self.port, self.nodes);
         let comma = if more.is_empty() { "" } else { "," };
         format!("port={port},nconnect={nodes},remoteports=127.0.0.1-127.0.0.{nodes}{comma}{more}")
+    }
+
+    /// How many calls of a procedure it has answered since it was started.
+    pub fn calls(&self, procedure: &str) -> u64 {
+        // The last line of its statistics.
+        const END: &str = "connections ended by a bug of ours";
+        let said = || self.process.output(Stream::Err);
+        let tables = said().matches(END).count();
+        self.process.signal(Signal::USR1);
+        let all = Deadline::wait_until("statistics", PATIENCE, || {
+            Some(said()).filter(|said| said.matches(END).count() > tables)
+        });
+        let table = all.trim_end().rsplit(END).nth(1).unwrap_or_default();
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let rows = rows
+            .filter(|row| row.first().is_some_and(|node| node.starts_with("node")) && row[1] == procedure);
+        rows.map(|row| row[2].parse::<u64>().unwrap_or_else(|_| panic!("{table}"))).sum()
     }
 
     /// A new directory to mount on.

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 use testkit::Deadline;
 
@@ -288,6 +289,14 @@ fn a_file_that_is_removed_while_open_lives_until_it_is_closed() {
     assert_eq!(seen, b"still here");
     assert!(mount.names().iter().all(|name| name.starts_with(".nfs")), "{:?}", mount.names());
     drop(file);
+    fs::create_dir(mount.path("d")).unwrap();
+    let file = File::create(mount.path("d/f")).unwrap();
+    fs::remove_file(mount.path("d/f")).unwrap();
+    assert_eq!(fs::remove_dir(mount.path("d")).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
+    drop(file);
+    testkit::Deadline::wait_until("the directory to be empty", crate::rig::PATIENCE, || {
+        fs::remove_dir(mount.path("d")).ok()
+    });
     testkit::Deadline::wait_until("the hidden file to go", crate::rig::PATIENCE, || {
         mount.names().is_empty().then_some(())
     });
@@ -306,6 +315,32 @@ fn a_file_that_is_renamed_over_while_open_lives_until_it_is_closed() {
     drop(old);
     testkit::Deadline::wait_until("the hidden file to go", crate::rig::PATIENCE, || {
         (mount.names() == ["f"]).then_some(())
+    });
+}
+
+#[test]
+fn a_name_that_is_renamed_over_is_there_at_each_moment() {
+    let server = Server::start(2);
+    // The other mount believes nothing, so each of its questions is the server's to answer.
+    let (one, other) = (server.mount("one", ""), server.mount("other", "noac,lookupcache=none"));
+    fs::write(one.path("f"), b"0").unwrap();
+    let (ended, looks) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                fs::metadata(other.path("f")).expect("it is there");
+                looks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut turns = 0;
+        while turns < 50 || looks.load(Ordering::Relaxed) < 200 {
+            turns += 1;
+            let open = File::open(one.path("f")).unwrap();
+            fs::write(one.path("g"), turns.to_string()).unwrap();
+            fs::rename(one.path("g"), one.path("f")).unwrap();
+            assert_eq!(std::io::read_to_string(open).unwrap(), (turns - 1).to_string());
+        }
+        ended.store(true, Ordering::Relaxed);
     });
 }
 
@@ -385,19 +420,6 @@ fn a_directory_of_thousands_lists_each_name_once() {
 }
 
 #[test]
-fn directories_are_read_without_attributes_where_the_options_say_so() {
-    let server = Server::start(1);
-    for options in ["nordirplus", "forcerdirplus"] {
-        let mount = server.mount(options, options);
-        fs::create_dir_all(mount.path("a/b")).unwrap();
-        fs::write(mount.path("a/f"), b"1").unwrap();
-        assert_eq!(crate::rig::names_in(&mount.path("a")), ["b", "f"], "{options}");
-        let found = shell(&mount.directory, "find . | sort | tr '\\n' ' '");
-        assert_eq!(found, ". ./a ./a/b ./a/f ", "{options}");
-    }
-}
-
-#[test]
 fn statfs_and_umask_are_the_servers_and_the_callers() {
     let (_server, mount) = mounted();
     let space = rustix::fs::statvfs(&mount.directory).unwrap();
@@ -426,6 +448,16 @@ fn each_caller_acts_with_their_own_user_and_groups() {
     let file = with("--clear-groups", "exec 3> open/kept; chmod 0 open/kept; echo kept >&3");
     assert!(file.status.success(), "{}", text(&file.stderr));
     assert_eq!(fs::read(mount.path("open/kept")).unwrap(), b"kept\n");
+    // So does what was opened with a group that its caller then leaves.
+    shell(&mount.directory, "chmod 640 g/f; chgrp 4242 g/f; chown 0 g/f; echo 1 > /proc/sys/vm/drop_caches");
+    let left = "exec 3< g/f; exec setpriv --clear-groups sh -euc \"cat <&3; ! cat g/f\"";
+    let left = with("--groups 4242 --inh-caps +setgid --ambient-caps +setgid", left);
+    assert_eq!(
+        (text(&left.stdout).as_str(), left.status.success()),
+        ("member\n", true),
+        "{}",
+        text(&left.stderr)
+    );
 }
 
 #[test]
@@ -436,6 +468,17 @@ fn with_nolock_locks_hold_on_this_host() {
     let refused = rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive);
     assert_eq!(refused, Err(rustix::io::Errno::WOULDBLOCK));
     rustix::fs::fcntl_lock(&one, FlockOperation::NonBlockingLockExclusive).unwrap();
+    // Those of fcntl(2) are a process's, so another one has to try.
+    let fcntl = "perl -MFcntl=:DEFAULT,:seek -e 'open(my $f, \"+<\", $ARGV[0]) or die; \
+                 my $lock = pack(\"ssx4qqlx4\", F_WRLCK, SEEK_SET, 0, 0, 0); \
+                 exit(fcntl($f, F_SETLK, $lock) ? 0 : 1)' f";
+    for locked in [true, false] {
+        for tries in ["flock -n f true", fcntl] {
+            assert_eq!(try_shell(&mount.directory, tries).status.success(), !locked, "{tries}");
+        }
+        rustix::fs::flock(&one, FlockOperation::Unlock).unwrap();
+        rustix::fs::fcntl_lock(&one, FlockOperation::Unlock).unwrap();
+    }
 }
 
 #[test]
@@ -512,5 +555,21 @@ fn a_file_removed_elsewhere_is_stale_here_and_its_name_is_looked_up_again() {
     shell(&one.directory, "echo 1 > /proc/sys/vm/drop_caches");
     let mut rest = [0; 5];
     let read = open.read_at(&mut rest, 0);
-    assert!(read.is_err() || rest == *b"first", "{read:?}");
+    match read {
+        Ok(_) => assert_eq!(rest, *b"first"),
+        Err(error) => assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error())),
+    }
+}
+
+#[test]
+fn two_processes_share_what_they_have_mapped() {
+    let (_server, mount) = mounted();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mount/mapping.c");
+    let built = tempfile::tempdir().unwrap();
+    let program = built.path().join("mapping");
+    let compile = format!("cc -O1 -Wall -Werror -o {} {source}", program.display());
+    shell(built.path(), &compile);
+    let said = shell(&mount.directory, &format!("{} f", program.display()));
+    assert_eq!(said, "2000 turns\n");
+    assert_eq!(fs::read(mount.path("f")).unwrap()[..4], 2000_u32.to_ne_bytes());
 }

@@ -1,0 +1,99 @@
+//! For how long attributes and names are believed, and how directories are read: seen by the calls that reach the server.
+
+use crate::rig::{Mounted, PATIENCE, Server, names_in, shell};
+use std::fs::{self, File};
+use std::path::Path;
+use testkit::Deadline;
+
+/// How often each test asks: often enough that a chance question, such as one after a second's end, is told apart.
+const TURNS: u64 = 50;
+const CHANCE_MAX: u64 = 5;
+
+/// How many calls of these procedures something costs.
+fn cost(server: &Server, procedures: &[&str], work: impl FnOnce()) -> u64 {
+    let calls = || procedures.iter().map(|procedure| server.calls(procedure)).sum::<u64>();
+    let before = calls();
+    work();
+    calls() - before
+}
+
+fn exists_each_time(path: &Path, exists: bool) {
+    (0..TURNS).for_each(|_| assert_eq!(path.exists(), exists));
+}
+
+#[test]
+fn attributes_are_believed_as_long_as_the_options_say() {
+    let server = Server::start(1);
+    let other = server.mount("other", "");
+    fs::write(other.path("f"), b"1").unwrap();
+    let sizes = |mount: &Mounted| {
+        (0..TURNS).for_each(|_| assert!(fs::metadata(mount.path("f")).unwrap().len() > 0));
+    };
+    let believed = server.mount("believed", "actimeo=3600");
+    assert_eq!(fs::metadata(believed.path("f")).unwrap().len(), 1);
+    assert_eq!(cost(&server, &["GETATTR"], || sizes(&believed)), 0);
+    fs::write(other.path("f"), b"12").unwrap();
+    assert_eq!(fs::metadata(believed.path("f")).unwrap().len(), 1, "an hour is not over");
+    let asks = cost(&server, &["GETATTR"], || assert!(!fs::read(believed.path("f")).unwrap().is_empty()));
+    assert!(asks > 0, "an open asks all the same");
+    assert_eq!(fs::metadata(believed.path("f")).unwrap().len(), 2, "and all see what it was told");
+
+    for options in ["noac", "actimeo=0"] {
+        let asked = server.mount(options, options);
+        assert!(cost(&server, &["GETATTR", "LOOKUP"], || sizes(&asked)) >= TURNS, "{options}");
+    }
+    let short = server.mount("short", "actimeo=1");
+    assert_eq!(fs::metadata(short.path("f")).unwrap().len(), 2);
+    fs::write(other.path("f"), b"123").unwrap();
+    Deadline::wait_until("the second to end", PATIENCE, || {
+        (fs::metadata(short.path("f")).unwrap().len() == 3).then_some(())
+    });
+}
+
+#[test]
+fn names_are_believed_as_the_lookup_cache_says() {
+    let server = Server::start(1);
+    for (options, present_asks, absent_asks) in [
+        ("lookupcache=all", false, false),
+        ("lookupcache=pos", false, true),
+        ("lookupcache=none", true, true),
+    ] {
+        let mount = server.mount(options, &format!("actimeo=3600,{options}"));
+        let name = format!("f-{options}");
+        fs::write(mount.path(&name), b"").unwrap();
+        for (path, exists, asks) in
+            [(mount.path(&name), true, present_asks), (mount.path("absent"), false, absent_asks)]
+        {
+            let lookups = cost(&server, &["LOOKUP"], || exists_each_time(&path, exists));
+            let right = if asks { lookups >= TURNS } else { lookups <= CHANCE_MAX };
+            assert!(right, "{options}: {lookups} lookups of a name, which is there: {exists}");
+        }
+    }
+}
+
+#[test]
+fn attributes_come_along_with_names_where_the_options_let_them() {
+    const NAMES: u64 = 300;
+    let server = Server::start(1);
+    let one = server.mount("one", "");
+    fs::create_dir(one.path("d")).unwrap();
+    (0..NAMES).for_each(|at| drop(File::create(one.path(&format!("d/{at}"))).unwrap()));
+    for (options, plus) in [("", true), ("forcerdirplus", true), ("nordirplus", false)] {
+        let mount = server.mount(&format!("mnt{options}"), &format!("actimeo=3600,{options}"));
+        let directory = mount.path("d");
+        let mut asked = 0;
+        let with_attributes = cost(&server, &["READDIRPLUS"], || {
+            let without = cost(&server, &["READDIR"], || {
+                asked = cost(&server, &["LOOKUP", "GETATTR"], || {
+                    assert_eq!(shell(&directory, "ls -l | wc -l").trim(), (NAMES + 1).to_string());
+                });
+            });
+            assert_eq!(without > 0, !plus, "{options}: {without} pages of names alone");
+        });
+        assert_eq!(with_attributes > 0, plus, "{options}: {with_attributes} pages with attributes");
+        assert_eq!(asked < NAMES / 2, plus, "{options}: {asked} calls besides");
+        // Those that need no kinds and those that do see the same.
+        assert_eq!(names_in(&directory).len() as u64, NAMES);
+        assert_eq!(shell(&directory, "find . -type f | wc -l").trim(), NAMES.to_string());
+    }
+}

@@ -1,0 +1,132 @@
+//! A server that says nothing: what waits for it, what ends the wait, and what is kept for it.
+
+use crate::rig::{PATIENCE, Server};
+use crate::semantics::pattern;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use testkit::{Deadline, Process, require_program};
+
+const ETIMEDOUT: Option<i32> = Some(110);
+
+/// Until a process waits inside of the kernel for an answer of the mount's.
+fn wait_until_it_waits(process: u32) {
+    Deadline::wait_until("the process to wait", PATIENCE, || {
+        let of = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+        (of("stack") + &of("wchan")).contains("request_wait_answer").then_some(())
+    });
+}
+
+/// Stops the server; when this returns no thread of it answers any more.
+fn freeze(server: &Server) {
+    server.process.signal(Signal::STOP);
+    Deadline::wait_until("the server to stand still", PATIENCE, || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
+        let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
+        // The state comes behind the name, which is in brackets. proc(5)
+        stats.into_iter().all(|stat| stat.rsplit(") ").next().unwrap().starts_with('T')).then_some(())
+    });
+}
+
+fn ends(mut process: Child) {
+    Deadline::wait_until("the process to end", PATIENCE, || process.try_wait().unwrap());
+}
+
+#[test]
+fn a_process_that_waits_for_a_silent_server_can_be_killed() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "");
+    fs::write(mount.path("f"), b"1").unwrap();
+    freeze(&server);
+    for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP] {
+        let waiting = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).spawn().unwrap();
+        wait_until_it_waits(waiting.id());
+        kill_process(Pid::from_child(&waiting), signal).unwrap();
+        ends(waiting);
+    }
+    server.process.signal(Signal::CONT);
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"1", "the mount goes on");
+}
+
+#[test]
+fn a_signal_that_a_process_handles_does_not_interrupt_its_wait() {
+    const SCRIPT: &str = "$| = 1; $SIG{USR1} = sub { print \"handled\\n\" }; print \"begin\\n\"; \
+                          open(my $f, '<', $ARGV[0]) or die \"open: $!\"; \
+                          defined(sysread($f, my $data, 10)) or die \"read: $!\"; print \"read $data\\n\"";
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "");
+    fs::write(mount.path("f"), b"1").unwrap();
+    freeze(&server);
+    let mut command = Command::new(require_program("perl"));
+    command.args(["-e", SCRIPT]).arg(mount.path("f"));
+    let mut reader = Process::spawn(command);
+    reader.wait_for_line("begin", PATIENCE);
+    wait_until_it_waits(reader.id());
+    reader.signal(Signal::USR1);
+    wait_until_it_waits(reader.id());
+    assert!(reader.is_running(), "{}", reader.all_output());
+    server.process.signal(Signal::CONT);
+    assert!(reader.wait(PATIENCE).success(), "{}", reader.all_output());
+    let said = reader.all_output();
+    assert!(said.contains("handled") && said.contains("read 1"), "{said}");
+}
+
+#[test]
+fn what_a_process_had_written_when_it_was_killed_is_written() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "");
+    let data = pattern(300_000, 1);
+    let source = server.mount_point("sources").join("f");
+    fs::write(&source, &data).unwrap();
+    File::create(mount.path("f")).unwrap();
+    // Its data are in the mount's process, and it still has the file open.
+    let script = "exec 3> \"$1\"; cat \"$0\" >&3; echo written; exec sleep 1000";
+    let mut command = Command::new("sh");
+    command.args(["-euc", script]).arg(source).arg(mount.path("f"));
+    let mut writer = Process::spawn(command);
+    writer.wait_for_line("written", PATIENCE);
+    freeze(&server);
+    writer.signal(Signal::KILL);
+    writer.wait(PATIENCE);
+    server.process.signal(Signal::CONT);
+    let other = server.mount("other", "");
+    Deadline::wait_until("the data to be on the server", PATIENCE, || {
+        (fs::read(other.path("f")).unwrap() == data).then_some(())
+    });
+}
+
+#[test]
+fn with_soft_a_wait_ends_with_etimedout() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "soft,timeo=2,retrans=1,noac");
+    let mut file = File::options().read(true).write(true).create_new(true).open(mount.path("f")).unwrap();
+    file.write_all(b"1").unwrap();
+    file.sync_all().unwrap();
+    freeze(&server);
+    let mut data = [0];
+    assert_eq!(fs::metadata(mount.path("f")).unwrap_err().raw_os_error(), ETIMEDOUT);
+    assert_eq!(File::create(mount.path("g")).unwrap_err().raw_os_error(), ETIMEDOUT);
+    assert_eq!(fs::read_dir(&mount.directory).map(drop).unwrap_err().raw_os_error(), ETIMEDOUT);
+    assert_eq!(file.read_exact_at(&mut data, 0).unwrap_err().raw_os_error(), ETIMEDOUT);
+    assert_eq!(file.write_at(b"2", 0).unwrap_err().raw_os_error(), ETIMEDOUT);
+    server.process.signal(Signal::CONT);
+    // From here on as if nothing had been.
+    Deadline::wait_until("the server to answer again", PATIENCE, || fs::metadata(mount.path("f")).ok());
+    file.write_all_at(b"3", 0).unwrap();
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"3");
+}
+
+#[test]
+fn with_soft_data_that_nobody_waited_for_are_told_at_fsync() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "soft,timeo=2,retrans=1");
+    let mut file = File::create(mount.path("f")).unwrap();
+    file.write_all(b"1").unwrap();
+    freeze(&server);
+    file.write_all(b"2").unwrap();
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), ETIMEDOUT);
+    server.process.signal(Signal::CONT);
+    file.sync_all().expect("each error is told once");
+}
