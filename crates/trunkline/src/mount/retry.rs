@@ -87,6 +87,8 @@ enum Event<T> {
     Signal(i32),
     /// Who called us is gone.
     Alone,
+    /// Nothing is waited for any more.
+    Over,
 }
 
 /// Where that comes from. Made before anything is mounted, so that no signal finds us unprepared.
@@ -172,39 +174,42 @@ impl<T: Send + 'static> Events<T> {
                 Ok(Event::Tried(outcome)) => return Ok(Some(outcome)),
                 Ok(Event::Signal(signal)) => return Err(interrupted(signal)),
                 Ok(Event::Alone) if is_awaited => return Err(interrupted(SIGHUP)),
-                Ok(Event::Alone) => {}
+                Ok(Event::Alone | Event::Over) => {}
                 Err(_) => return Ok(None),
             }
         }
     }
 
     /// Does this at each signal from now on, until the handle is closed; nothing else happens any more.
-    pub fn at_signals(self, mut act: impl FnMut(i32) + Send + 'static) -> Attending {
+    pub fn at_signals(self, mut act: impl FnMut(i32) + Send + 'static) -> Attending<T> {
         let Self { sender, receiver, signals } = self;
-        drop(sender);
         let thread = std::thread::spawn(move || {
             for event in receiver {
-                if let Event::Signal(signal) = event {
-                    act(signal);
+                match event {
+                    Event::Signal(signal) => act(signal),
+                    Event::Over => break,
+                    Event::Tried(_) | Event::Alone => {}
                 }
             }
         });
-        Attending { signals, thread }
+        Attending { sender, signals, thread }
     }
 }
 
 /// A thread that waits for signals.
 #[derive(Debug)]
-pub struct Attending {
+pub struct Attending<T> {
+    sender: Sender<Event<T>>,
     signals: Handle,
     thread: std::thread::JoinHandle<()>,
 }
 
-impl Attending {
-    /// Ends it.
+impl<T> Attending<T> {
+    /// Ends it. Others may send still: whoever watches a caller that never goes.
     pub fn end(self) {
         self.signals.close();
-        // It only waited for signals.
+        // An error means that it has ended.
+        let _ = self.sender.send(Event::Over);
         let _ = self.thread.join();
     }
 }

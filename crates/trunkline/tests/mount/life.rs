@@ -1,6 +1,6 @@
 //! How a mount begins and ends.
 
-use crate::rig::{PATIENCE, Server, is_mounted, shell, text};
+use crate::rig::{PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -29,6 +29,7 @@ fn a_mount_in_the_background_is_there_when_the_command_returns_and_goes_with_umo
     let unmounted = trunkline(&["umount", at]);
     assert!(unmounted.status.success(), "{unmounted:?}");
     assert!(!is_mounted(&directory) && !directory.join("f").exists());
+    wait_until_nobody_serves(&directory);
     // Once more, to see what is left.
     let again = server.mount("again", "");
     assert_eq!(fs::read(again.path("f")).unwrap(), b"kept");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
-use testkit::Process;
+use testkit::{Deadline, Process};
 
 /// Long: the machine may be slow and loaded.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -85,6 +85,18 @@ pub fn names_in(directory: &Path) -> Vec<String> {
 pub fn is_mounted(directory: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     mounts.lines().any(|line| line.split(' ').nth(1) == directory.to_str())
+}
+
+/// Waits until no process of ours serves a directory, or watches over it, any more.
+#[track_caller]
+pub fn wait_until_nobody_serves(directory: &Path) {
+    let directory = directory.to_str().unwrap();
+    Deadline::wait_until("the processes of the mount to end", PATIENCE, || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut lines =
+            processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+        (!lines.any(|line| line.split('\0').any(|word| word == directory))).then_some(())
+    });
 }
 
 /// Runs a shell script in a directory; it must succeed.

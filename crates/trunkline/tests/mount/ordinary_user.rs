@@ -1,6 +1,6 @@
 //! A mount by a user who is not root: with fusermount3, for nobody else, and with words that help where it cannot be.
 
-use crate::rig::{Mounted, PATIENCE, Server, is_mounted, text, unmount_all_below};
+use crate::rig::{Mounted, PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves};
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -107,6 +107,7 @@ fn a_user_who_is_not_root_mounts_uses_and_unmounts_alone() {
     assert_eq!((owner.uid(), owner.gid()), (USER, USER));
     let unmounted = rig.run("\"$1\" umount \"$2\"");
     assert!(unmounted.status.success() && !is_mounted(&directory), "{}", text(&unmounted.stderr));
+    wait_until_nobody_serves(&directory);
 }
 
 #[test]
@@ -132,6 +133,7 @@ fn others_are_let_in_where_the_administrator_allows_it_and_else_it_is_said_how()
     let allowed = rig.run_with_fuse_conf("user_allow_other\n", &look);
     let said = text(&allowed.stdout);
     assert!(allowed.status.success() && said.contains("allow_other"), "{said}{}", text(&allowed.stderr));
+    wait_until_nobody_serves(&rig.directory());
 }
 
 #[test]

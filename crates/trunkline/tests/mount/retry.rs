@@ -1,6 +1,6 @@
 //! Mounts of servers that are not there yet: `retry`, `bg` and `fg`.
 
-use crate::rig::{PATIENCE, Server, is_mounted, text, unmount_all_below};
+use crate::rig::{PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -60,6 +60,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         let unmounted = command.arg("umount").arg(&self.at).output().unwrap();
         assert!(unmounted.status.success() && !is_mounted(&self.at), "{unmounted:?}");
+        wait_until_nobody_serves(&self.at);
     }
 }
 
