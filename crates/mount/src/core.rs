@@ -12,6 +12,7 @@ use crate::kernel::Entry;
 use crate::notices::Notices;
 use crate::pipes::Pipes;
 use crate::policy::Policy;
+use crate::read_ahead::Held;
 use crate::write_back::Budget;
 use client::Mount;
 use fuser::{Errno, FileAttr, Notifier};
@@ -46,8 +47,9 @@ pub(crate) struct Core {
     pub writes_under_way: AtomicUsize,
     /// Bytes of one READ and of one WRITE.
     pub sizes: (usize, usize),
-    /// Bytes that are read ahead at most.
+    /// Bytes that are read ahead in a file at most.
     pub ahead_max: usize,
+    pub ahead_held: Arc<Held>,
     /// For names and verifiers that nobody else may make.
     pub unique: AtomicU64,
 }

@@ -85,7 +85,7 @@ impl Core {
             appends: flags & libc::O_APPEND != 0,
             is_direct,
             writes_through: is_direct || flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
-            ahead: Mutex::new(Ahead::new(self.policy.ahead_age_max())),
+            ahead: Mutex::new(Ahead::new(self.policy.ahead_age_max(), Arc::clone(&self.ahead_held))),
             told,
         })
     }

@@ -15,7 +15,7 @@ use crate::reads::{Bytes, Fresh, is_short};
 use client::Pipe;
 use fuser::Errno;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -31,9 +31,41 @@ const PUT_BY_BYTES_MIN: usize = 512 << 10;
 /// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows some may lie elsewhere.
 const STEADY_MIN: u32 = 4;
 
+/// What all files of a mount together have read ahead at most: many programs at once must not take all memory.
+const HELD_BYTES_MAX: usize = 256 << 20;
+
+/// What all files of a mount together have read ahead, or asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    bytes: AtomicUsize,
+}
+
+impl Held {
+    /// Room for so many bytes more, if there is.
+    fn take(self: &Arc<Self>, bytes: usize) -> Option<Room> {
+        let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= HELD_BYTES_MAX);
+        let taken = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.ok().map(|_| Room { held: Arc::clone(self), bytes })
+    }
+}
+
+/// What a piece takes, until it is dropped.
+#[derive(Debug)]
+struct Room {
+    held: Arc<Held>,
+    bytes: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.held.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
 /// What one open file has asked for in advance.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
+    held: Arc<Held>,
     /// What was read is given out for this long.
     age_max: Duration,
     next: u64,
@@ -55,6 +87,7 @@ pub(crate) struct Piece {
     at: Instant,
     /// The kernel asks for such pieces as a whole: what comes need not pass through memory.
     is_as_asked: bool,
+    _room: Room,
     state: Mutex<PieceState>,
 }
 
@@ -158,8 +191,8 @@ impl Piece {
 
 impl Ahead {
     /// Gives out what was read for so long.
-    pub(crate) fn new(age_max: Duration) -> Self {
-        Self { age_max, ..Self::default() }
+    pub(crate) fn new(age_max: Duration, held: Arc<Held>) -> Self {
+        Self { age_max, held, ..Self::default() }
     }
 
     /// A program reads a range: which READs are to be made now, and the pieces that have the range, if they do.
@@ -192,9 +225,10 @@ impl Ahead {
             while from < until {
                 let boundary = next_boundary(from, self.phase, piece_max as u64);
                 let len = (boundary - from) as usize;
+                let Some(_room) = self.held.take(len) else { break };
                 let is_as_asked = asks_for_whole && len == piece_max;
                 let (at, state) = (Instant::now(), Mutex::default());
-                let piece = Arc::new(Piece { offset: from, len, version, at, is_as_asked, state });
+                let piece = Arc::new(Piece { offset: from, len, version, at, is_as_asked, _room, state });
                 self.pieces.push_back(Arc::clone(&piece));
                 asked.push(piece);
                 from = boundary;
@@ -359,7 +393,8 @@ mod tests {
         let outcome = Some(Ok(Content::Pipe { pipe, _put_by: pipes.put_by().unwrap() }));
         let state = PieceState { outcome, ..PieceState::default() };
         let (len, at, state) = (data.len(), Instant::now(), state.into());
-        Piece { offset: 0, len, version: 0, at, is_as_asked: true, state }
+        let _room = Arc::new(Held::default()).take(len).unwrap();
+        Piece { offset: 0, len, version: 0, at, is_as_asked: true, _room, state }
     }
 
     #[test]
@@ -398,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_piece_whose_read_panics_is_an_error_to_who_waits_for_it() {
-        let mut ahead = Ahead::new(Duration::MAX);
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         let piece =
             (0..4).flat_map(|at| ahead.advance((at * MIB, 1 << 20), (1 << 20, 8 << 20), 0, END).0).next();
         let piece = piece.unwrap();
@@ -408,7 +443,7 @@ mod tests {
 
     #[test]
     fn pieces_stay_in_pipes_only_while_the_kernel_asks_for_whole_ones() {
-        let mut ahead = Ahead::new(Duration::MAX);
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         let mut ask = |offset, len| ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END).0;
         let whole: Vec<_> = (0..5).flat_map(|at| ask(at * MIB, 1 << 20)).collect();
         assert!(!whole.is_empty() && whole.iter().all(|piece| piece.is_as_asked));
@@ -419,7 +454,7 @@ mod tests {
     /// How many of the whole READs that a kernel asks for are pieces as they are.
     fn as_asked(growing: &[(u64, usize)], steady_from: u64) -> usize {
         let steady = (0..30).map(|at| (steady_from + at * MIB, 1 << 20));
-        let mut ahead = Ahead::new(Duration::MAX);
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         let asked = growing.iter().copied().chain(steady);
         asked.fold(0, |count, (offset, len)| {
             let (_, covering) = ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END);
@@ -458,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_goes_on_is_read_ahead_of_further_and_further() {
-        let mut ahead = Ahead::new(Duration::MAX);
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         let len = 128 << 10;
         let mut asked = 0;
         for at in 0..64_u64 {
@@ -473,7 +508,7 @@ mod tests {
 
     #[test]
     fn a_reader_waits_for_the_pieces_that_it_reads_and_for_no_others() {
-        let mut ahead = Ahead::new(Duration::MAX);
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         (0..8).for_each(|at| {
             step(&mut ahead, at * 4096, 4096, 0);
         });
@@ -485,7 +520,7 @@ mod tests {
 
     #[test]
     fn random_reads_ask_for_nothing_in_advance() {
-        let mut ahead = Ahead::new(Duration::MAX);
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         for at in [7, 40, 3, 55, 21, 60, 2] {
             assert_eq!(step(&mut ahead, at * MIB, 4096, 0), (0, false));
         }
@@ -493,7 +528,7 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_for_beyond_the_end() {
-        let mut ahead = Ahead::new(Duration::MAX);
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         (0..4).for_each(|at| {
             step(&mut ahead, END - MIB + at * 1024, 1024, 0);
         });
@@ -503,7 +538,7 @@ mod tests {
     #[test]
     fn what_is_too_old_is_not_given_out() {
         for (age_max, is_given_out) in [(Duration::MAX, true), (Duration::ZERO, false)] {
-            let mut ahead = Ahead::new(age_max);
+            let mut ahead = Ahead::new(age_max, Arc::default());
             (0..4).for_each(|at| {
                 step(&mut ahead, at * 4096, 4096, 0);
             });
@@ -517,8 +552,25 @@ mod tests {
     }
 
     #[test]
+    fn all_files_together_read_so_far_ahead_and_a_reader_that_pauses_makes_room() {
+        let held = Arc::new(Held::default());
+        let mut files: Vec<_> = (0..60).map(|_| Ahead::new(Duration::MAX, Arc::clone(&held))).collect();
+        for ahead in &mut files {
+            (0..8).for_each(|at| {
+                step(ahead, at * MIB, 1 << 20, 0);
+            });
+        }
+        assert_eq!(held.bytes.load(Ordering::Relaxed), HELD_BYTES_MAX);
+        assert!(files[59].pieces.is_empty() && step(&mut files[59], 8 * MIB, 1 << 20, 0) == (0, false));
+        files.truncate(1);
+        files[0].age_max = Duration::ZERO;
+        files[0].drop_old();
+        assert_eq!(held.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
     fn a_write_makes_what_was_read_ahead_useless() {
-        let mut ahead = Ahead::new(Duration::MAX);
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         (0..4).for_each(|at| {
             step(&mut ahead, at * 4096, 4096, 0);
         });

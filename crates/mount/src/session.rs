@@ -295,6 +295,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         writes_under_way: AtomicUsize::new(0),
         sizes,
         ahead_max,
+        ahead_held: Arc::default(),
         // As good as random: seeded by the system for each.
         unique: AtomicU64::new(RandomState::new().hash_one(std::process::id())),
         mount,
