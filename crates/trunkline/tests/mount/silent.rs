@@ -41,7 +41,10 @@ fn a_process_that_waits_for_a_silent_server_can_be_killed() {
     fs::write(mount.path("f"), b"1").unwrap();
     freeze(&server);
     for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP] {
-        let waiting = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).spawn().unwrap();
+        // Whoever started this may have it ignore some of them, as nohup(1) does.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", "cat"]).arg(mount.path("f"));
+        let waiting = command.stdout(Stdio::null()).spawn().unwrap();
         wait_until_it_waits(waiting.id());
         kill_process(Pid::from_child(&waiting), signal).unwrap();
         ends(waiting);
