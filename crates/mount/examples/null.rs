@@ -1,19 +1,20 @@
 //! A FUSE file system that does nothing, with what the mount asks of the kernel: what FUSE itself costs here.
 //!
 //! ```text
-//! null DIRECTORY MIB
+//! null DIRECTORY MIB [write-back]
 //! ```
 //!
+//! With `write-back` the kernel holds writes back, which the mount does not let it do (docs/decisions/0007-fuse.md).
 //! Ten files, `load.0` to `load.9`, of so many MiB each: reads give memory that is always the same, writes are forgotten.
 //! It ends when the directory is unmounted. `docs/results/fuse-speed.py` measures it beside the mount.
 
 use std::ffi::OsStr;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyWrite, Request, Session, WriteFlags,
+    BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
 
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -26,6 +27,7 @@ static NOTHING: [u8; REQUEST_BYTES_MAX as usize] = [0; REQUEST_BYTES_MAX as usiz
 
 struct Null {
     bytes: u64,
+    writes_back: bool,
 }
 
 impl Null {
@@ -55,8 +57,11 @@ impl Null {
 
 impl Filesystem for Null {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let wished =
+        let mut wished =
             InitFlags::FUSE_AUTO_INVAL_DATA | InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_PARALLEL_DIROPS;
+        if self.writes_back {
+            wished |= InitFlags::FUSE_WRITEBACK_CACHE;
+        }
         // What this kernel lacks, the mount lacks here as well.
         let _ = config.add_capabilities(wished & config.capabilities());
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
@@ -75,6 +80,28 @@ impl Filesystem for Null {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&LASTING, &self.attributes(ino));
+    }
+
+    /// A kernel that holds writes back tells of their times so.
+    fn setattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _mode: Option<u32>,
+        _uid: Option<u32>,
+        _gid: Option<u32>,
+        _size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
         reply.attr(&LASTING, &self.attributes(ino));
     }
 
@@ -137,9 +164,13 @@ impl Filesystem for Null {
 
 fn main() -> std::process::ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, mib] = words.as_slice() else {
-        eprintln!("usage: null DIRECTORY MIB");
-        return 2.into();
+    let (directory, mib, writes_back) = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [directory, mib] => (directory, mib, false),
+        [directory, mib, "write-back"] => (directory, mib, true),
+        _ => {
+            eprintln!("usage: null DIRECTORY MIB [write-back]");
+            return 2.into();
+        }
     };
     let Ok(mib) = mib.parse::<u64>() else {
         eprintln!("error: {mib} is no number of MiB");
@@ -150,7 +181,8 @@ fn main() -> std::process::ExitCode {
         vec![MountOption::FSName("null".into()), MountOption::CUSTOM("subtype=null".into())];
     config.n_threads = Some(std::thread::available_parallelism().map_or(2, usize::from).max(2));
     config.clone_fd = true;
-    let served = Session::new(Null { bytes: mib << 20 }, directory, &config).and_then(Session::run);
+    let served =
+        Session::new(Null { bytes: mib << 20, writes_back }, directory, &config).and_then(Session::run);
     match served {
         Ok(()) => 0.into(),
         Err(error) => {
