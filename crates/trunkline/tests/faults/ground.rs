@@ -148,6 +148,8 @@ impl Ground {
     /// Builds the network, starts the server, and moves this thread to the client's side. Threads that it starts are
     /// there too.
     pub fn build(store: Store) -> Self {
+        // At once, not when the first fault that needs it is tried.
+        ["ip", "nft", "nsenter", "tc"].into_iter().for_each(|program| drop(require_program(program)));
         let rate: Rate = RATE.parse().expect("a rate");
         let net = match Net::start(&Spec::new(NODES, rate)) {
             Ok(net) => net,
