@@ -76,6 +76,29 @@ fn unstable_writes_are_held_until_their_commit_is_answered() {
 }
 
 #[test]
+fn unstable_writes_in_their_thousands_do_not_keep_each_other_from_their_numbers() {
+    const BYTES: usize = 512;
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let file = file(&mount);
+    // Those that are held would be half as many as are in flight only once more than a client may run ahead by were answered.
+    let blocks = 4 * u64::from(rpc::replay::AHEAD_DONE_MAX);
+    let mut pending: Vec<Pending> =
+        (0..blocks).map(|block| mount.submit(block_write(file, block, BYTES))).collect();
+    Deadline::wait_until("all data to be stable", fake::PATIENCE, || {
+        while let Some(call) = fake.next_within(Duration::from_millis(1)) {
+            match call.procedure {
+                Procedure::Commit => call.committed(1),
+                _ => call.written_as_asked(1),
+            }
+        }
+        pending.retain_mut(|pending| !is_done(pending));
+        pending.is_empty().then_some(())
+    });
+    fake.nothing_more();
+}
+
+#[test]
 fn another_verifier_at_commit_means_writing_again() {
     let fake = Fake::start(1);
     let mount = fake.mount();

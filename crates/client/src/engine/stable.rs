@@ -164,6 +164,9 @@ impl Core {
             return Ok(());
         };
         let bytes = buffer.len();
+        // It was answered. Kept outstanding, as many held writes as a client may run ahead by would leave no number for those that
+        // wait for one, and no COMMIT would come before those.
+        self.forget_xid(key);
         let lost = self.hold(&file, node, key, bytes, success.verifier);
         self.rewrite(lost);
         self.groups.touch(&file);
