@@ -48,6 +48,13 @@ pub(crate) enum Window {
 }
 
 impl Window {
+    fn is_current(&self) -> bool {
+        match self {
+            Self::Own(_) => true,
+            Self::Shared(client) => client.is_current(),
+        }
+    }
+
     fn id(&self) -> u64 {
         match self {
             Self::Own(window) => window.id(),
@@ -109,7 +116,8 @@ pub(crate) fn hold_window(
 ) -> Result<(), TooManyClients> {
     let id = client.identities.current().and_then(|identity| identity.client_id);
     let Some(id) = id else { return Ok(()) };
-    if client.window.as_ref().is_none_or(|window| window.id() != id) {
+    // One that this process was too long stopped to keep is another's by now.
+    if client.window.as_ref().is_none_or(|window| window.id() != id || !window.is_current()) {
         client.window = Some(replays.window(id, client.peer.ip(), now).ok_or(TooManyClients)?);
     }
     Ok(())

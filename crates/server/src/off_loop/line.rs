@@ -99,6 +99,10 @@ impl Lines {
     pub fn take_back(&mut self, connection: u64) -> VecDeque<Job> {
         let line = self.of.get_mut(&connection);
         let mut back = line.map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default();
+        // No call of it ends any more that would take it away.
+        if self.of.get(&connection).is_some_and(|line| line.running == 0) {
+            self.of.remove(&connection);
+        }
         back.extend(self.put_off.extract_if(.., |job| job.client.id == connection));
         back
     }

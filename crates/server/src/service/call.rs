@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::event_loop::{Answer, Message, Peers, Place};
 use crate::group::Group;
 use crate::procedures::Settle;
-use crate::replays::{Guard, Verdict, hold_window, place_of, token_of};
+use crate::replays::{Guard, TooManyClients, Verdict, hold_window, place_of, token_of};
 use crate::replies::Payload;
 use crate::request::{Request, Unanswered};
 use nfs3::{Outcome, Status, Wire};
@@ -194,12 +194,14 @@ impl<'r> Call<'_, 'r> {
         F: Wire<'r> + Default,
     {
         let (xid, from) = (self.header.xid, self.out.len());
-        // The client is turned away until one of the others goes: served otherwise, a copy of this call could
-        // run again later.
-        hold_window(self.client, &self.group.replays, self.now)
-            .map_err(|_| Answered::Accept(Accept::SystemErr))?;
+        let held = hold_window(self.client, &self.group.replays, self.now);
         let client = &*self.client;
         let request = request(client, self.mode)?;
+        if held == Err(TooManyClients) {
+            // Served otherwise, a copy of this call could run again later. The client comes again until one of the others goes.
+            write::<S, F>(self.out, xid, &Outcome::Fail(Status::JUKEBOX, F::default()));
+            return Ok(Answered::reply(true));
+        }
         let (replays, identity) = (&self.group.replays, request.identity);
         let guard = Guard::new(replays, self.peers, client, identity, self.header, args_hash, self.now);
         let (guard, start) = match pass(guard, self.mode, token_of(self.place, client.id)) {

@@ -51,7 +51,8 @@ impl SharedClient {
         if self.is_current() { SharedWindow::new(words, self.id) } else { SharedWindow::new(&[], self.id) }
     }
 
-    fn is_current(&self) -> bool {
+    /// Whether the windows in its place are still its.
+    pub fn is_current(&self) -> bool {
         let place = Place { file: &self.file, slot: self.slot };
         place.get(STATE) == LIVE && place.get(ID) == self.id
     }

@@ -246,6 +246,7 @@ fn a_window_that_went_to_another_client_is_not_touched_by_who_still_holds_it() {
     assert_eq!(client.begin(WHOLE, NOW), SharedBegin::Run);
     // As after a long stop: the line names somebody else.
     member.host().words()[CLIENTS_AT].store(8, Ordering::SeqCst);
+    assert!(!client.is_current(), "its connection is to ask for a place anew");
     assert_eq!(client.start(WHOLE), Start::Lost, "nothing guards it any more");
     assert!(matches!(client.begin(WHOLE, NOW), SharedBegin::Refused(_)));
 }

@@ -1,6 +1,6 @@
 //! A call that is sent twice is done once, over whichever connection and node it comes.
 
-use crate::peer::{Peer, config, credential, decoded, encoded, own_credential, write_args};
+use crate::peer::{PATIENCE, Peer, config, credential, decoded, encoded, own_credential, write_args};
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Status, proc};
 use rpc::reply::{Accept, Body};
 use server::{Server, Statistics};
@@ -120,6 +120,31 @@ fn a_call_below_the_window_is_refused_unexecuted() {
     let (body, _) = results(&exchange(&mut peer, &stale));
     assert_eq!(body, Body::Accepted(Accept::SystemErr));
     assert_eq!(peer.lookup(root, b"precious").status(), Status::OK);
+}
+
+#[test]
+fn one_client_too_many_is_asked_to_come_again_until_another_has_gone() {
+    let server = group();
+    let address = server.addresses()[0];
+    let client = |number: usize| Peer::with_credential(address, own_credential(1000 + number as u64));
+    let root = client(0).mnt(b"/export").unwrap();
+    let removed = |peer: &mut Peer, xid: u32| {
+        let record = peer.record(0x8000_0000 + xid, nfs3::PROGRAM, 3, 12, &remove(root, b"none"));
+        decoded::<proc::remove::Reply>(&results(&exchange(peer, &record)).1).status()
+    };
+    let mut all: Vec<Peer> = (0..rpc::replay::ADDRESS_WINDOWS_MAX).map(client).collect();
+    for peer in &mut all {
+        assert_eq!(removed(peer, 1), Status::NOENT);
+    }
+    let mut newcomer = client(all.len());
+    assert_eq!(removed(&mut newcomer, 1), Status::JUKEBOX);
+    assert_eq!(newcomer.lookup(root, b"none").status(), Status::NOENT, "what changes nothing is served");
+    drop(all.pop());
+    let mut xid = 1;
+    testkit::Deadline::wait_until("its place to be free", PATIENCE, || {
+        xid += 1;
+        (removed(&mut newcomer, xid) == Status::NOENT).then_some(())
+    });
 }
 
 #[test]
