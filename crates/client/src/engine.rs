@@ -140,7 +140,8 @@ pub(crate) struct Engine {
     /// Connections with something queued in this round.
     dirty: Vec<ConnId>,
     next_tick: Duration,
-    said_all_down: bool,
+    /// It is one of the route's stranded loops.
+    is_stranded: bool,
     /// What other loops have said of the paths.
     heard: Heard,
     /// What connections over RDMA had done that are closed.
@@ -192,7 +193,7 @@ impl Engine {
             caller_credential: Vec::new(),
             dirty: Vec::new(),
             next_tick: TICK,
-            said_all_down: false,
+            is_stranded: false,
             heard,
             rdma_closed: transport::rdma::Counters::default(),
             down_since: None,
@@ -406,10 +407,11 @@ impl Engine {
         self.say_when_all_are_down();
     }
 
-    /// A hard mount without a path waits, and says so once.
+    /// A hard mount without a path waits, and says so once, whichever of its loops is the first.
     fn say_when_all_are_down(&mut self) {
+        let stranded = &self.setup.route.stranded;
         if self.core.table.usable() || self.waiting.is_empty() {
-            if std::mem::take(&mut self.said_all_down) {
+            if std::mem::take(&mut self.is_stranded) && stranded.left_last() {
                 tracing::info!(server = %self.setup.route.server, "a path answers again");
             }
             self.down_since = None;
@@ -417,10 +419,11 @@ impl Engine {
         }
         let since = *self.down_since.get_or_insert(self.core.now);
         let seconds = self.core.now.saturating_sub(since).as_secs();
-        if seconds >= SAY_DOWN_AFTER.as_secs() && !self.said_all_down {
+        if seconds >= SAY_DOWN_AFTER.as_secs() && !std::mem::replace(&mut self.is_stranded, true) {
             let server = &self.setup.route.server;
-            tracing::warn!(%server, "no path has answered for {seconds} s; calls wait until one does");
-            self.said_all_down = true;
+            if stranded.joined_first() {
+                tracing::warn!(%server, "no path has answered for {seconds} s; calls wait until one does");
+            }
         }
     }
 

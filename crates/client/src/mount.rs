@@ -17,7 +17,7 @@ use crate::call::{Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::options::Remote;
-use crate::route::{Moves, PathEnd, Proof, Proofs, Route};
+use crate::route::{Moves, PathEnd, Proof, Proofs, Route, Stranded};
 use crate::settings::Settings;
 use crate::shard::{Attendant, Shard, Task};
 use crate::slot::Pending;
@@ -116,6 +116,7 @@ impl Mount {
             proofs: Proofs::new(paths.len()),
             breaks: Breaks::new(paths.len()),
             moves: Moves::default(),
+            stranded: Stranded::default(),
             paths,
         });
         let by_loop = connections_by_loop(&settings, start);
@@ -347,8 +348,7 @@ impl Mount {
         for shard in self.inner.shards.iter().filter_map(Shard::statistics) {
             cpu += shard.cpu;
             threads.push(shard.thread);
-            replays.reconciled += shard.replays.reconciled;
-            replays.undecided += shard.replays.undecided;
+            replays.add(&shard.replays);
             rdma.add(&shard.rdma);
             for ((path, counters), status) in paths.iter_mut().zip(&shard.counters).zip(shard.status) {
                 path.counters.add(counters);

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,23 @@ pub(crate) struct Route {
     pub proofs: Proofs,
     pub breaks: Breaks,
     pub moves: Moves,
+    pub stranded: Stranded,
+}
+
+/// How many loops of the mount have had no path for their calls for so long that it is worth saying.
+#[derive(Debug, Default)]
+pub(crate) struct Stranded(AtomicUsize);
+
+impl Stranded {
+    /// One more: whether it is the first.
+    pub(crate) fn joined_first(&self) -> bool {
+        self.0.fetch_add(1, Ordering::AcqRel) == 0
+    }
+
+    /// One less: whether it was the last.
+    pub(crate) fn left_last(&self) -> bool {
+        self.0.fetch_sub(1, Ordering::AcqRel) == 1
+    }
 }
 
 /// When a loop of the mount last moved to another processor.

@@ -114,8 +114,7 @@ impl Settings {
         }
     }
 
-    /// Time after which a soft mount gives a call up: each retransmission waits one `timeo` longer, as nfs(5)
-    /// has it for TCP.
+    /// Time after which a soft mount gives a call up: that of the call and of each retransmission, `timeo` each.
     #[must_use]
     pub fn soft_patience(&self) -> Option<Duration> {
         self.soft.then(|| self.timeo.saturating_mul(self.retrans + 1).max(Duration::from_millis(100)))

@@ -97,6 +97,17 @@ pub struct Replays {
     /// A name was to be made and is there already, or was to be renamed and is not there: that may have been our own
     /// doing or another's, and the error stands. Where servers keep a reply cache such an error is true.
     pub undecided: u64,
+    /// WRITEs and SETATTRs that were sent elsewhere while their old connection was silent: it was reset, but who knows whether
+    /// that arrived. A server that does not know our calls by their numbers may do the original late, after what came then.
+    pub unfenced: u64,
+}
+
+impl Replays {
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.reconciled += other.reconciled;
+        self.undecided += other.undecided;
+        self.unfenced += other.unfenced;
+    }
 }
 
 /// A mount's counters.

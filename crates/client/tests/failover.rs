@@ -8,7 +8,7 @@ mod proxy;
 
 use std::time::{Duration, Instant};
 
-use client::{Error, Mount, Settings};
+use client::{Error, Mount, Op, Pending, Settings};
 use load::Load;
 use nfs3::proc::create::How;
 use nfs3::{Sattr3, Status};
@@ -214,4 +214,20 @@ fn what_must_happen_once_happens_once_though_the_answer_is_lost() {
     let all = 8 * u64::from(ROUNDS);
     assert!(moved * 4 >= all * 3, "{moved} calls of {all} moved");
     assert!(statistics.paths.iter().flat_map(|path| &path.status).any(|status| status.state == State::Up));
+}
+
+#[test]
+fn writes_that_leave_a_silent_path_are_counted_as_such_that_may_be_done_late() {
+    let group = Proxied::start(2);
+    let mount = Mount::with_settings(Settings { spread_writes: true, ..settings(&group, 4) }).unwrap();
+    let (file, _) = mount.create(mount.root(), b"f", How::Guarded(Sattr3::default())).unwrap();
+    let file = mount.file_ref(file);
+    eventually("a WRITE that meets the silence", || {
+        group.set(1, Mode::Silent);
+        let write = |block: u64| Op::Write { file, offset: block * 4096, buffer: vec![1; 4096] };
+        let pending: Vec<Pending> = (0..16).map(|block| mount.submit(write(block))).collect();
+        pending.into_iter().for_each(|pending| assert!(pending.wait().result.is_ok()));
+        group.set(1, Mode::Pass);
+        if mount.statistics().replays.unfenced > 0 { Ok(()) } else { Err(Error::Closed) }
+    });
 }

@@ -26,8 +26,9 @@ fn after_a_cut(
     let statistics = mount.statistics();
     let retransmissions: u64 = statistics.paths.iter().map(|path| path.counters.retransmissions).sum();
     assert_eq!(retransmissions, 1, "it went out again on the only path");
-    let Replays { reconciled, undecided } = statistics.replays;
+    let Replays { reconciled, undecided, unfenced } = statistics.replays;
     assert_eq!((reconciled, undecided), if outcome.is_ok() { (1, 0) } else { (0, 1) });
+    assert_eq!(unfenced, 0, "its connection had ended");
     outcome
 }
 

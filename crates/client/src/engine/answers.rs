@@ -223,7 +223,15 @@ impl Core {
         results.clear();
         results.extend_from_slice(reader.rest());
         if call.sent_again {
+            let before = self.replays.undecided;
             reconcile(call.procedure(), &mut results, &mut self.replays);
+            if self.replays.undecided > before {
+                let operation = call.operation();
+                tracing::warn!(
+                    operation,
+                    "it was sent again, and what the server answers may be our own doing"
+                );
+            }
         }
         self.finish(key, Ok(Answer::Results(results)));
     }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use nfs3::Procedure;
 use paths::{ConnId, NodeId, Table};
 use rpc::Xid;
 use rustix::net::sockopt::socket_incoming_cpu;
@@ -297,8 +298,13 @@ impl Engine {
         self.core.table.disconnected(self.core.now, conn);
     }
 
-    /// Resets a connection at the table's request.
+    /// Resets a connection at the table's request. It was silent, so that nobody knows what becomes of its calls.
     pub(super) fn abort(&mut self, conn: ConnId) {
+        let overtakes = |call: &&Call| {
+            call.line == Some(conn) && matches!(call.procedure(), Procedure::Write | Procedure::SetAttr)
+        };
+        let unfenced = self.core.calls.0.iter().map(|(_, call)| call).filter(overtakes).count();
+        self.core.replays.unfenced += unfenced as u64;
         self.close(conn);
     }
 

@@ -46,7 +46,7 @@ mod tests {
         for procedure in [Procedure::Remove, Procedure::RmDir] {
             assert_eq!(
                 after(procedure, Status::NOENT),
-                (Status::OK, Replays { reconciled: 1, undecided: 0 })
+                (Status::OK, Replays { reconciled: 1, ..Replays::default() })
             );
             assert_eq!(after(procedure, Status::ACCES), (Status::ACCES, Replays::default()));
         }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_there_may_be_anothers() {
-        let undecided = Replays { reconciled: 0, undecided: 1 };
+        let undecided = Replays { undecided: 1, ..Replays::default() };
         for procedure in [Procedure::Create, Procedure::MkDir, Procedure::SymLink, Procedure::Link] {
             assert_eq!(after(procedure, Status::EXIST), (Status::EXIST, undecided));
         }
