@@ -75,6 +75,8 @@ struct Conn {
     connecting_since: Duration,
     /// The other end's system has accepted it.
     reached: bool,
+    /// It left a live connection abroad for this attempt.
+    returns: bool,
     /// Takes no new calls, because it is about to go home; until then.
     draining: Option<Duration>,
     attempts: u32,
@@ -106,9 +108,12 @@ struct Path {
     /// Down: when to try again. Suspect: when to send the next probe.
     retry_at: Option<Duration>,
     attempts: u32,
-    /// A flapping path stays down until then, if there is any other.
+    /// A flapping path stays down until then, if there is any other; so does a home that could not prove itself.
     hold_until: Duration,
     hold: Duration,
+    /// How long it was held when a connection last came home for nothing; forgotten as soon as it proves itself, which the
+    /// hold of a flapping path is not.
+    return_hold: Duration,
     /// Since when it is up again after it had been down.
     returned_at: Option<Duration>,
     /// It answered a probe while down: diverted connections may come home.
@@ -229,6 +234,7 @@ impl Table {
                 excused: Duration::ZERO,
                 connecting_since: now,
                 reached: false,
+                returns: false,
                 draining: None,
                 attempts: 0,
             });
@@ -548,6 +554,7 @@ impl Path {
             attempts: 0,
             hold_until: Duration::ZERO,
             hold: Duration::ZERO,
+            return_hold: Duration::ZERO,
             returned_at: None,
             ready: false,
             ramp_since: None,

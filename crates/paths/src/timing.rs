@@ -46,6 +46,10 @@ pub const RAMP: Duration = Duration::from_secs(1);
 pub const HOLD_MIN: Duration = Duration::from_secs(1);
 /// ... twice as long each time, and at most this long: a flapping link must not keep moving calls.
 pub const HOLD_MAX: Duration = Duration::from_secs(30);
+/// A home that answers probes, takes a connection back from abroad and then does not prove itself keeps calls from a path
+/// that works: it is left alone for so many times as long as they have waited, so that it costs a tenth of the time at most.
+/// (At least [`HOLD_MIN`], twice as long each time, and at most [`HOLD_MAX`], too.)
+pub const HOLD_PER_WAIT: u32 = 9;
 /// A path that has been up this long no longer counts as flapping.
 pub const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// With no other path to go to, a silent path is taken for dead only after this long: moving calls would

@@ -53,20 +53,21 @@ impl Table {
         down.filter_map(|path| path.retry_at.map(|at| at.max(path.hold_until))).min()
     }
 
-    /// Whether a connection lives abroad while its home answers again.
-    pub(super) fn wants_home(&self, conn: &Conn) -> bool {
-        conn.home != conn.path
-            && conn.draining.is_none()
-            && matches!(conn.link, Link::Live { .. })
-            && self.paths[usize::from(conn.home.0)].ready
+    /// When a connection may go home that lives abroad while its home answers again. A home may answer a probe while it is
+    /// held, where nothing else was usable just then.
+    pub(super) fn home_at(&self, conn: &Conn) -> Option<Duration> {
+        let home = &self.paths[usize::from(conn.home.0)];
+        let is_abroad = conn.home != conn.path && matches!(conn.link, Link::Live { .. });
+        (is_abroad && conn.draining.is_none() && home.ready).then(|| self.return_at.max(home.hold_until))
     }
 
     /// Starts the next diverted connection on its way home, if none is on the way yet.
     pub(super) fn bring_home(&mut self, now: Duration) {
-        if now < self.return_at || self.on_the_way() {
+        if self.on_the_way() {
             return;
         }
-        let Some(index) = self.conns.iter().position(|conn| self.wants_home(conn)) else { return };
+        let may_go = |conn: &Conn| self.home_at(conn).is_some_and(|at| at <= now);
+        let Some(index) = self.conns.iter().position(may_go) else { return };
         let conn = ConnId(index as u16);
         if self.calls[index] == 0 {
             self.go_home(conn, now);

@@ -6,7 +6,7 @@
 //! and its connections follow once that is answered. Only after a reset, where the far end has just shown
 //! that it lives, they connect at once.
 
-use crate::timing::SUSPECT_DEAR_MAX;
+use crate::timing::{HOLD_PER_WAIT, SUSPECT_DEAR_MAX};
 
 use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, Timing};
 
@@ -34,6 +34,7 @@ impl Table {
         let of_path = self.path_mut(path);
         of_path.quiet.note(now, proving.unwrap_or_default());
         of_path.unproved = 0;
+        (of_path.return_hold, of_path.hold_until) = (Duration::ZERO, now);
         of_path.last_alive = now;
         of_path.status.connects += 1;
         match of_path.status.state {
@@ -49,9 +50,9 @@ impl Table {
     /// the server and not the way to it.
     pub fn reached(&mut self, now: Duration, conn: ConnId) {
         if let Link::Connecting { .. } = self.conn(conn).link {
-            let path = self.conns[usize::from(conn.0)].path;
-            let until = now + self.connect_patience(path, now);
+            let until = now + self.connect_patience(conn, now);
             let of_conn = self.conn(conn);
+            let path = of_conn.path;
             let made_in = now.saturating_sub(of_conn.connecting_since);
             (of_conn.reached, of_conn.connecting_since) = (true, now);
             of_conn.link = Link::Connecting { until };
@@ -277,11 +278,14 @@ impl Table {
         patience.max(self.paths[usize::from(path.0)].making.min(SUSPECT_DEAR_MAX))
     }
 
-    /// How long a connect to this path, or its proof, may take.
-    fn connect_patience(&self, path: PathId, now: Duration) -> Duration {
+    /// How long the connect of this connection, or its proof, may take. One that has left a path that works does not wait
+    /// longer each time: others could have served its calls.
+    fn connect_patience(&self, conn: ConnId, now: Duration) -> Duration {
         let Timing { connect_timeout, connect_max, .. } = self.timing;
+        let Conn { path, returns, .. } = self.conns[usize::from(conn.0)];
         let Path { quiet, unproved, .. } = &self.paths[usize::from(path.0)];
-        let least = connect_timeout.saturating_mul(1 << (*unproved).min(8)).min(connect_max);
+        let doublings = if returns { 0 } else { (*unproved).min(8) };
+        let least = connect_timeout.saturating_mul(1 << doublings).min(connect_max);
         quiet.patience(now, least, connect_max)
     }
 
@@ -436,11 +440,14 @@ impl Table {
     }
 
     fn connect_failed(&mut self, conn: ConnId, now: Duration) {
-        let path = self.conn(conn).path;
+        let Conn { path, returns, connecting_since, .. } = self.conns[usize::from(conn.0)];
         self.idle(conn);
         if self.has_live(path) {
             self.wait(conn, now);
             return;
+        }
+        if returns {
+            self.hold_home(path, now, now.saturating_sub(connecting_since));
         }
         let connecting =
             |conn: ConnId| matches!(self.conns[usize::from(conn.0)].link, Link::Connecting { .. });
@@ -451,6 +458,15 @@ impl Table {
             self.retry_later(path, now);
         }
         self.divert_idle(now);
+    }
+
+    /// A connection has come home from abroad and waited so long for nothing ([`HOLD_PER_WAIT`]).
+    fn hold_home(&mut self, path: PathId, now: Duration, waited: Duration) {
+        let Timing { hold_min, hold_max, .. } = self.timing;
+        let of_path = self.path_mut(path);
+        let longer = (of_path.return_hold * 2).max(waited.saturating_mul(HOLD_PER_WAIT));
+        of_path.return_hold = longer.max(hold_min).min(hold_max);
+        of_path.hold_until = of_path.hold_until.max(now + of_path.return_hold);
     }
 
     fn has_live(&self, path: PathId) -> bool {
@@ -472,7 +488,8 @@ impl Table {
         let of_path = &self.paths[usize::from(path.0)];
         // Abroad nothing is known of a path and calls are waiting, so the next one is soon tried.
         let in_haste = !of_path.owned && of_path.attempts == 0;
-        let patience = self.connect_patience(path, now);
+        self.conn(conn).returns = self.is_live(conn);
+        let patience = self.connect_patience(conn, now);
         let hasty = self.timing.probe_timeout.max(self.making_patience());
         let until = now + if in_haste { hasty } else { patience };
         let of_conn = self.conn(conn);
@@ -590,8 +607,8 @@ impl Table {
                 Link::Idle | Link::Live { .. } => {}
             }
             at(conn.draining);
-            if !leaving && self.wants_home(conn) {
-                at(Some(self.return_at));
+            if !leaving {
+                at(self.home_at(conn));
             }
             for path in [conn.path, conn.home] {
                 let Path { probe_sent, probe_until, .. } = self.paths[usize::from(path.0)];

@@ -1,5 +1,7 @@
 //! The table's rules one by one. `tests/simulation.rs` has them all together.
 
+mod homecoming;
+
 use super::*;
 use crate::{ConnSpec, PathSpec};
 use proptest::prelude::*;
