@@ -13,6 +13,8 @@ mod probes;
 mod rdma;
 mod reconcile;
 mod stable;
+#[cfg(test)]
+mod tests;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nfs3::Procedure;
-use paths::{ConnId, NodeId, Table};
+use paths::{ConnId, NodeId, PathId, Table};
 use rpc::Xid;
 use rustix::net::sockopt::socket_incoming_cpu;
 use transport::poll::{Event, Interest};
@@ -45,6 +45,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(super) state: State,
+    /// The path that its socket goes along. The table may mean another already: see [`Engine::is_left`].
+    path: Option<PathId>,
     pub node: NodeId,
     pub(super) remote: Option<SocketAddr>,
     waits_to_send: bool,
@@ -61,6 +63,7 @@ impl Line {
     pub(crate) const fn new() -> Self {
         Self {
             state: State::Closed,
+            path: None,
             node: NodeId(0),
             remote: None,
             waits_to_send: false,
@@ -127,6 +130,7 @@ impl Engine {
         let route = std::sync::Arc::clone(&self.setup.route);
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
         let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        line.path = Some(path);
         line.node = end.node;
         line.remote = Some(end.remote);
         line.waits_to_send = false;
@@ -149,6 +153,13 @@ impl Engine {
         }
     }
 
+    /// Whether the table has sent a slot along another path than its socket goes. [`Engine::settle`] closes that socket, but
+    /// only once all that came in at the same time is taken in; until then it has nothing to say of the path that is meant.
+    fn is_left(&self, conn: ConnId) -> bool {
+        let line = self.lines.get(usize::from(conn.0));
+        line.is_some_and(|line| line.path != self.core.table.path_of(conn))
+    }
+
     /// Handles readiness of a slot's socket.
     pub(crate) fn ready(&mut self, event: Event) {
         let slot = event.token.checked_sub(FIRST_LINE_TOKEN).and_then(|at| u16::try_from(at).ok());
@@ -156,6 +167,9 @@ impl Engine {
             self.probe_ready(event.token);
             return;
         };
+        if self.is_left(conn) {
+            return;
+        }
         match self.lines.get(usize::from(conn.0)).map(|line| &line.state) {
             Some(State::Connecting(_)) => self.connect_ended(conn),
             Some(State::Open(_)) => {
@@ -227,7 +241,7 @@ impl Engine {
 
     /// Goes on with a connection that was paused, if there is one; the bytes that it has brought.
     pub(crate) fn resume(&mut self) -> Option<usize> {
-        self.paused.pop_front().map(|conn| self.receive(conn))
+        self.paused.pop_front().map(|conn| if self.is_left(conn) { 0 } else { self.receive(conn) })
     }
 
     /// Receives what waits on a connection, as far as it may be handed out at once; how many bytes.
@@ -287,15 +301,18 @@ impl Engine {
         }
     }
 
-    /// A connection broke by itself.
+    /// A connection broke by itself. The last answer on it may have sent its slot home already.
     pub(super) fn line_down(&mut self, conn: ConnId) {
-        if self.lines.get(usize::from(conn.0)).is_some_and(|line| line.proved)
-            && let Some(path) = self.core.table.path_of(conn)
+        if let Some(line) = self.lines.get(usize::from(conn.0))
+            && line.proved
+            && let Some(path) = line.path
         {
             self.setup.route.breaks.tell(path, &mut self.heard);
         }
         self.close(conn);
-        self.core.table.disconnected(self.core.now, conn);
+        if !self.is_left(conn) {
+            self.core.table.disconnected(self.core.now, conn);
+        }
     }
 
     /// Resets a connection at the table's request. It was silent, so that nobody knows what becomes of its calls.

@@ -1,0 +1,245 @@
+//! What a connection says that the table has sent elsewhere in the same round. The clock stands still and the server's
+//! ends are the test's: nothing happens but what is said here.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+
+use nfs3::proc::getattr;
+use nfs3::{FileType, NfsTime, SpecData};
+use paths::{ConnSpec, PathSpec, State, Timing};
+use testkit::Deadline;
+use testkit::records::{read_record, word};
+use transport::poll::Events;
+
+use super::*;
+use crate::breaks::Breaks;
+use crate::route::{Moves, PathEnd, Proofs};
+
+/// Nothing here takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+const HOME: PathId = PathId(0);
+const ABROAD: PathId = PathId(1);
+
+/// An engine whose connections are all at home on the first of two paths, and the servers' ends of those.
+struct Ends {
+    engine: Engine,
+    poller: Arc<Poller>,
+    events: Events,
+    listeners: Vec<TcpListener>,
+}
+
+impl Ends {
+    fn new(connections: usize) -> Self {
+        let listeners: Vec<_> = (0..2).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
+        let nodes = || (0..2).map(NodeId);
+        let end = |(node, listener): (NodeId, &TcpListener)| PathEnd {
+            node,
+            local: None,
+            proto: Proto::Tcp,
+            remote: listener.local_addr().unwrap(),
+            pace: None,
+        };
+        let route = Route {
+            server: "server".to_owned(),
+            mixed: false,
+            paths: nodes().zip(&listeners).map(end).collect(),
+            congestion: None,
+            reserved_port: Some(false),
+            soft_patience: None,
+            proofs: Proofs::new(2),
+            breaks: Breaks::new(2),
+            moves: Moves::default(),
+        };
+        let table = paths::Config {
+            paths: nodes().map(|node| PathSpec { node }).collect(),
+            connections: vec![ConnSpec { path: HOME, node: NodeId(0), metadata: false }; connections],
+            metadata_apart: false,
+            spread_reads: false,
+            spread_writes: false,
+            timing: Timing::default(),
+            seed: 1,
+        };
+        let mut credential = Vec::new();
+        rpc::auth::encode_none(&mut Writer::new(&mut credential));
+        let setup = Setup {
+            route: Arc::new(route),
+            table,
+            credential,
+            identity: 1,
+            read_only: false,
+            first_xid: 1,
+            root: FileHandle::new(b"root").unwrap(),
+            root_attributes: root(),
+        };
+        let poller = Arc::new(Poller::new().unwrap());
+        let engine = Engine::new(setup, Arc::clone(&poller));
+        let mut ends = Self { engine, poller, events: Events::new(), listeners };
+        ends.work();
+        ends
+    }
+
+    fn work(&mut self) {
+        self.engine.settle();
+        while self.engine.flush() {
+            self.engine.settle();
+        }
+    }
+
+    /// Takes in what has come, and leaves what follows from it to be settled.
+    fn take_in(&mut self) {
+        self.poller.wait(&mut self.events, Some(PATIENCE)).unwrap();
+        assert!(!self.events.is_empty(), "waited {PATIENCE:?} in vain");
+        for event in self.events.iter() {
+            self.engine.ready(event);
+        }
+    }
+
+    fn work_until(&mut self, what: &str, done: impl Fn(&Engine) -> bool) {
+        let deadline = Deadline::after(PATIENCE);
+        while !done(&self.engine) {
+            assert!(deadline.left().is_some(), "waited {PATIENCE:?} in vain for {what}");
+            self.take_in();
+            self.work();
+        }
+    }
+
+    /// The server's end of a connection that was just begun along this path.
+    fn accept(&self, path: PathId) -> TcpStream {
+        let (stream, _) = self.listeners[usize::from(path.0)].accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Waits until all connections are there, and ask for their proofs.
+    fn connect(&mut self) {
+        let is_open = |line: &Line| matches!(line.state, lines::State::Open(_));
+        self.work_until("connections", |engine| engine.lines.iter().all(is_open));
+    }
+
+    /// The path does not answer its probe: its connections go abroad, and nothing of that is settled yet.
+    fn home_dies(&mut self) {
+        let (table, now) = (&mut self.engine.core.table, self.engine.core.now);
+        table.doubt(now, HOME);
+        table.probe_failed(now, HOME);
+        let gone = (0_u16..).zip(&self.engine.lines).map(|(index, _)| table.path_of(ConnId(index)));
+        assert!(gone.into_iter().all(|path| path == Some(ABROAD)));
+    }
+
+    fn state(&self, path: PathId) -> State {
+        self.engine.core.table.path(path).unwrap().state
+    }
+
+    fn is_usable(&self) -> bool {
+        self.engine.core.table.usable()
+    }
+}
+
+fn root() -> Fattr3 {
+    let time = NfsTime { seconds: 1, nanoseconds: 0 };
+    Fattr3 {
+        file_type: FileType::Directory,
+        mode: 0o755,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        rdev: SpecData { major: 0, minor: 0 },
+        fsid: 7,
+        fileid: 1,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    }
+}
+
+fn record(body: &[u8]) -> Vec<u8> {
+    let mark = rpc::record::Mark { last: true, len: u32::try_from(body.len()).unwrap() };
+    [&mark.encode(), body].concat()
+}
+
+/// The answer to the next call on a connection.
+fn answer(mut stream: &TcpStream, results: &[u8]) -> Vec<u8> {
+    let call = read_record(&mut stream).expect("a call");
+    let mut reply = Vec::new();
+    rpc::reply::encode_success(&mut Writer::new(&mut reply), Xid(word(&call, 0)));
+    reply.extend_from_slice(results);
+    record(&reply)
+}
+
+fn prove(mut stream: &TcpStream) {
+    let mut results = Vec::new();
+    getattr::Reply::Ok(getattr::Success { attributes: root() }).encode(&mut Writer::new(&mut results));
+    stream.write_all(&answer(stream, &results)).unwrap();
+}
+
+#[test]
+fn the_proof_of_a_path_that_a_connection_has_left_is_none_of_the_path_it_goes_to() {
+    let mut ends = Ends::new(2);
+    let at_home = [ends.accept(HOME), ends.accept(HOME)];
+    ends.connect();
+    prove(&at_home[0]);
+    ends.work_until("the first proof", |engine| engine.core.table.usable());
+
+    ends.home_dies();
+    prove(&at_home[1]);
+    ends.take_in();
+    assert!(!ends.is_usable(), "nothing is connected abroad yet");
+
+    ends.work();
+    let abroad = [ends.accept(ABROAD), ends.accept(ABROAD)];
+    ends.connect();
+    assert!(!ends.is_usable(), "nothing has proved itself abroad yet");
+    abroad.iter().for_each(prove);
+    ends.work_until("the proof abroad", |engine| engine.core.table.usable());
+    assert_eq!(ends.state(ABROAD), State::Up);
+}
+
+#[test]
+fn the_end_of_a_connection_that_was_left_is_no_failure_of_the_path_it_goes_to() {
+    let mut ends = Ends::new(1);
+    let at_home = ends.accept(HOME);
+    ends.connect();
+    prove(&at_home);
+    ends.work_until("the proof", |engine| engine.core.table.usable());
+
+    ends.home_dies();
+    drop(at_home);
+    ends.take_in();
+    assert_eq!(ends.state(ABROAD), State::Probing, "it is being connected");
+
+    ends.work();
+    let abroad = ends.accept(ABROAD);
+    ends.connect();
+    prove(&abroad);
+    ends.work_until("the proof abroad", |engine| engine.core.table.usable());
+}
+
+#[test]
+fn a_connection_that_is_reset_right_after_its_last_answer_abroad_goes_home_all_the_same() {
+    let mut ends = Ends::new(1);
+    let at_home = ends.accept(HOME);
+    ends.connect();
+    drop(at_home);
+    ends.work_until("the way abroad", |engine| engine.core.table.path_of(ConnId(0)) == Some(ABROAD));
+    let mut abroad = ends.accept(ABROAD);
+    ends.connect();
+    prove(&abroad);
+    ends.work_until("the proof abroad", |engine| engine.core.table.usable());
+
+    ends.engine.submit(Op::Call { procedure: Procedure::Null, args: Vec::new() }, None, Owner::Engine);
+    ends.work();
+    ends.engine.core.table.probe_answered(ends.engine.core.now, HOME);
+    ends.work();
+    let answer_and_nonsense = [answer(&abroad, &[]), record(b"nonsense")].concat();
+    abroad.write_all(&answer_and_nonsense).unwrap();
+    ends.take_in();
+    assert_eq!(ends.engine.core.table.path_of(ConnId(0)), Some(HOME));
+    assert_eq!(ends.state(HOME), State::Probing, "it is being connected");
+
+    ends.work();
+    let at_home = ends.accept(HOME);
+    ends.connect();
+    prove(&at_home);
+    ends.work_until("the proof at home", |engine| engine.core.table.usable());
+}
