@@ -11,7 +11,7 @@ use rustix::fs::Stat;
 use rustix::io::{Errno, ReadWriteFlags};
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -167,21 +167,22 @@ impl Shared {
         };
         // Before the data: a loss in between then counts against them.
         let verifier = self.state.verifier();
-        let written = self.write_in(caller, &node, &before, offset, data);
+        let written = self.write_in(caller, &node, &before, offset, data, stability);
         let change = node.change_since(&before);
         // Others may write while this waits for the disk.
         drop(held);
-        let synced = written.and_then(|count| {
-            match (stability, node.opened_to_write()) {
-                (Stability::Unstable, _) | (_, None) => {}
-                (Stability::DataSync, Some(fd)) => self.sync(&node, fd, true)?,
-                (Stability::FileSync, Some(fd)) => self.sync(&node, fd, false)?,
+        let synced = written.and_then(|(count, own)| {
+            if let Some(own) = own {
+                self.counted(&node, call_sync(own.as_fd(), stability == Stability::DataSync))?;
             }
             Ok(Written { count, committed: stability, verifier })
         });
         (change, synced)
     }
 
+    /// Writes; gives what the data are to be synced through. That is an open file of this write alone, from before its
+    /// data: the kernel tells of a failed write-back once for each, and takes the pages for clean. Through one that
+    /// others use this sync could be told that all is well, because another was told of the failure.
     fn write_in(
         &self,
         caller: Caller<'_>,
@@ -189,19 +190,24 @@ impl Shared {
         stat: &Stat,
         offset: u64,
         data: &[u8],
-    ) -> Result<u32> {
+        stability: Stability,
+    ) -> Result<(u32, Option<OwnedFd>)> {
         let count = self.may_write(caller, node, stat, offset, data.len())?;
         if count == 0 {
-            return Ok(0);
+            return Ok((0, None));
         }
         let fd = node.to_write()?;
+        let syncs = stability != Stability::Unstable && !self.memory;
+        let own = if syncs { Some(node.open_to_sync()?) } else { None };
         prepare_thread();
-        node.dirty.store(true, Ordering::Relaxed);
+        if own.is_none() {
+            node.dirty.store(true, Ordering::Relaxed);
+        }
         let done = {
             let _acting = self.act_to_write(caller, stat)?;
             write_all(fd, offset, data)?
         };
-        Ok(done as u32)
+        Ok((done as u32, own))
     }
 
     /// Acts as the caller: quotas and reserved blocks are its own, and privileges of the file end. A file system in
@@ -295,16 +301,28 @@ impl Shared {
         let result = node.require_file().and_then(|()| {
             let fd = node.opened_to_write().map_or_else(|| node.to_read(), Ok)?;
             self.sync(&node, fd, false)?;
+            // Another sync may have been told of a failure in place of this one.
+            node.wait_for_syncs();
             // After the sync: a loss before it shows.
             Ok(self.state.verifier())
         });
         (node.change_since(&before), result)
     }
 
-    /// Syncs a file; a failure means that what others wrote unstably may be lost.
-    fn sync(&self, node: &Node, fd: BorrowedFd<'_>, data_only: bool) -> Result<()> {
+    /// Syncs a file through a descriptor that others sync it through too. Whichever of them is told of a failure has
+    /// counted it when [`Node::wait_for_syncs`] returns.
+    pub fn sync(&self, node: &Node, fd: BorrowedFd<'_>, data_only: bool) -> Result<()> {
+        self.sync_by(node, || call_sync(fd, data_only))
+    }
+
+    fn sync_by(&self, node: &Node, call: impl FnOnce() -> rustix::io::Result<()>) -> Result<()> {
+        let _under_way = node.hold_sync();
         node.dirty.store(false, Ordering::Relaxed);
-        let synced = if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
+        self.counted(node, call())
+    }
+
+    /// A failure means that what others wrote unstably may be lost.
+    fn counted(&self, node: &Node, synced: rustix::io::Result<()>) -> Result<()> {
         synced.map_err(|errno| {
             self.state.lost();
             tracing::error!(file = node.object.fileid, %errno, "a sync failed: data may be lost");
@@ -324,6 +342,10 @@ impl Shared {
             let _ = self.sync(node, fd, true);
         }
     }
+}
+
+fn call_sync(fd: BorrowedFd<'_>, data_only: bool) -> rustix::io::Result<()> {
+    if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }
 }
 
 /// What was done at once; remembers when the file system cannot be asked for that.
@@ -353,3 +375,6 @@ fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<usize> {
     }
     Ok(done)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// The right to read, or to list a directory.
@@ -53,6 +53,8 @@ pub(super) struct Node {
     /// Of a directory: held while it is listed, because the position of its descriptor is shared.
     pub numbers: Mutex<Option<super::listing::Numbers>>,
     change: Mutex<()>,
+    /// Shared by the syncs that are under way through descriptors here.
+    pub syncs: RwLock<()>,
     mapping: Mutex<Option<Arc<Mapping>>>,
     grants: Mutex<[Option<Grant>; GRANTS]>,
     /// Written to since the last sync.
@@ -73,6 +75,7 @@ impl Node {
             writable: OnceLock::new(),
             numbers: Mutex::new(None),
             change: Mutex::new(()),
+            syncs: RwLock::new(()),
             mapping: Mutex::new(None),
             grants: Mutex::new([None; GRANTS]),
             dirty: AtomicBool::new(false),
@@ -99,6 +102,18 @@ impl Node {
     /// As [`hold`](Self::hold), unless it is held already.
     pub fn try_hold(&self) -> Option<MutexGuard<'_, ()>> {
         self.change.try_lock().ok()
+    }
+
+    /// Held during a sync, and until its failure has been counted. Syncs of one file run side by side, so that a file
+    /// system can join them.
+    pub fn hold_sync(&self) -> RwLockReadGuard<'_, ()> {
+        self.syncs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the syncs that are under way through descriptors here. Those that come meanwhile begin afterwards, so
+    /// it waits for no others.
+    pub fn wait_for_syncs(&self) {
+        drop(self.syncs.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// What has changed since.
@@ -177,6 +192,14 @@ impl Node {
         }
         let fd = self.open_somehow(OFlags::RDWR, Mode::RUSR | Mode::WUSR)?;
         Ok(self.writable.get_or_init(|| fd).as_fd())
+    }
+
+    /// An open file of one's own, to sync what is written from now on; for a file.
+    pub fn open_to_sync(&self) -> Result<OwnedFd> {
+        match self.reopen(OFlags::RDONLY) {
+            Err(Errno::ACCESS) => self.open_somehow(OFlags::WRONLY, Mode::WUSR),
+            other => Ok(other?),
+        }
     }
 
     /// The owner may always read and write its own file, or a copy of a file with mode 0444 stops halfway.

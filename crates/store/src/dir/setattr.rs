@@ -6,6 +6,7 @@ use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{Caller, Change, Error, Kind, ObjectId, Result, SetAttributes, SetTime, Time};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd};
 
 impl Shared {
     pub fn set(
@@ -102,11 +103,16 @@ impl Shared {
         if !matches!(node.kind, Kind::File | Kind::Directory) {
             return Ok(());
         }
-        if let Some(fd) = node.opened_to_read() {
-            return Ok(rustix::fs::fsync(fd)?);
+        // A file's data go along, and nobody else is told of their failure who asks through the same descriptor.
+        let sync = |fd: BorrowedFd<'_>| match node.kind {
+            Kind::File => self.sync(node, fd, false),
+            _ => Ok(rustix::fs::fsync(fd)?),
+        };
+        if let Some(fd) = node.opened_to_write().or_else(|| node.opened_to_read()) {
+            return sync(fd);
         }
         match node.reopen(OFlags::RDONLY) {
-            Ok(fd) => Ok(rustix::fs::fsync(fd)?),
+            Ok(fd) => sync(fd.as_fd()),
             Err(Errno::AGAIN) => Err(Error::Later),
             // A file of ours that we have no right to read, and are not root to do it anyway.
             Err(_) => Ok(()),
