@@ -8,8 +8,8 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
-use std::task::{Context, Wake, Waker};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -122,6 +122,28 @@ impl Executor {
         self.begin(work, true);
     }
 
+    /// Runs a short task to its end, though nobody waits for it any more. Gives what it gives, or nothing if it panics.
+    pub(crate) async fn detach_short<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let outcome: Arc<Mutex<Outcome<T>>> = Arc::default();
+        let giver = Giver(Arc::clone(&outcome));
+        self.spawn_short(async move {
+            let given = work.await;
+            giver.lock().given = Some(given);
+        });
+        std::future::poll_fn(|context| {
+            let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+            if outcome.ended {
+                return Poll::Ready(outcome.given.take());
+            }
+            outcome.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
     fn begin(&self, work: impl Future<Output = ()> + Send + 'static, short: bool) {
         let work: Work = Box::pin(work);
         let queue = Arc::clone(&self.queue);
@@ -133,6 +155,42 @@ impl Executor {
     pub(crate) fn close(&self) {
         self.queue.ready.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.queue.some.notify_all();
+    }
+}
+
+/// What has come of a detached task.
+#[derive(Debug)]
+struct Outcome<T> {
+    given: Option<T>,
+    ended: bool,
+    waker: Option<Waker>,
+}
+
+impl<T> Default for Outcome<T> {
+    fn default() -> Self {
+        Self { given: None, ended: false, waker: None }
+    }
+}
+
+/// The task's side of it: when it is dropped, the task has ended.
+#[derive(Debug)]
+struct Giver<T>(Arc<Mutex<Outcome<T>>>);
+
+impl<T> Giver<T> {
+    fn lock(&self) -> MutexGuard<'_, Outcome<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for Giver<T> {
+    fn drop(&mut self) {
+        let mut outcome = self.lock();
+        outcome.ended = true;
+        let waker = outcome.waker.take();
+        drop(outcome);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 
@@ -166,7 +224,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Thread(std::thread::current())));
     let mut work = std::pin::pin!(work);
     loop {
-        if let std::task::Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
             return done;
         }
         std::thread::park();
@@ -176,8 +234,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
     use std::sync::mpsc;
-    use std::task::Poll;
 
     #[test]
     fn a_task_that_panics_takes_nobody_with_it() {
@@ -186,6 +244,34 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         executor.spawn(async move { sender.send(()).unwrap() });
         receiver.recv().unwrap();
+        executor.close();
+    }
+
+    #[test]
+    fn a_detached_task_goes_on_when_nobody_waits_for_it_any_more() {
+        let executor = Executor::start(1).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let (waker, mut context) =
+            (Arc::<Mutex<Option<Waker>>>::default(), Context::from_waker(Waker::noop()));
+        let (seen, mut polls) = (Arc::clone(&waker), 0);
+        let wait = std::future::poll_fn(move |context| {
+            polls += 1;
+            *seen.lock().unwrap() = Some(context.waker().clone());
+            if polls > 1 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        {
+            let waiting = executor.detach_short(async move {
+                wait.await;
+                sender.send(7).unwrap();
+            });
+            assert!(pin!(waiting).poll(&mut context).is_pending());
+        }
+        assert!(receiver.try_recv().is_err());
+        let waker = waker.lock().unwrap().take().unwrap();
+        waker.wake();
+        assert_eq!(receiver.recv().unwrap(), 7);
+        assert_eq!(block_on(executor.detach_short(async { 8 })), Some(8));
+        assert_eq!(block_on(executor.detach_short(async { panic!("on purpose") })), None::<()>);
         executor.close();
     }
 

@@ -186,14 +186,29 @@ impl Core {
         Ok(Box::new(self.entry(&parent, handle, &attributes).0))
     }
 
-    pub(crate) async fn unlink(&self, caller: As, parent: Arc<Inode>, name: Vec<u8>) -> Result<(), Errno> {
-        let open = self.open_under(&caller, &parent, &name).await?;
-        let outcome = match &open {
-            Some(inode) => self.hide(&caller, inode, &parent, &name, Hiding::Move).await,
-            None => self.call_remove(&caller, parent.handle, &name).await,
+    pub(crate) async fn unlink(
+        self: &Arc<Self>,
+        caller: As,
+        parent: Arc<Inode>,
+        name: Vec<u8>,
+    ) -> Result<(), Errno> {
+        let Some(inode) = self.open_under(&caller, &parent, &name).await? else {
+            let outcome = self.call_remove(&caller, parent.handle, &name).await;
+            parent.changed();
+            return outcome;
         };
-        parent.changed();
-        outcome
+        let core = Arc::clone(self);
+        self.undivided(async move {
+            let place = core.place_for(caller, &inode, &parent);
+            let outcome = core.move_open(&inode, &place.caller, (parent.handle, &name), place.at()).await;
+            if outcome.is_ok() {
+                core.lives_on(&inode, place).await;
+            }
+            inode.changed();
+            parent.changed();
+            outcome
+        })
+        .await
     }
 
     pub(crate) async fn rmdir(&self, caller: As, parent: Arc<Inode>, name: Vec<u8>) -> Result<(), Errno> {
@@ -208,17 +223,36 @@ impl Core {
         from: (Arc<Inode>, Vec<u8>),
         to: (Arc<Inode>, Vec<u8>),
     ) -> Result<(), Errno> {
-        // What is renamed over and open lives on under a second name, so that there is always a file of that name.
         if let Some(inode) = self.open_under(&caller, &to.0, &to.1).await? {
-            let source = self.call_lookup(&caller, from.0.handle, &from.1).await?;
-            if source.0 != inode.handle {
-                self.hide(&caller, &inode, &to.0, &to.1, Hiding::Link).await?;
+            let source = self.call_lookup(&caller, from.0.handle, &from.1).await?.0;
+            if source != inode.handle {
+                let core = Arc::clone(self);
+                return self
+                    .undivided(async move {
+                        let names = ((from.0.handle, from.1.as_slice()), (to.0.handle, to.1.as_slice()));
+                        let place = core.place_for(caller, &inode, &to.0);
+                        let outcome = core.rename_over(&inode, source, names, place).await;
+                        inode.changed();
+                        from.0.changed();
+                        to.0.changed();
+                        outcome
+                    })
+                    .await;
             }
         }
         let outcome = self.call_rename(&caller, (from.0.handle, &from.1), (to.0.handle, &to.1)).await;
         from.0.changed();
         to.0.changed();
         outcome
+    }
+
+    /// Does what must not be left half done: it goes on to its end though whoever asked for it is killed meanwhile.
+    async fn undivided(
+        &self,
+        work: impl Future<Output = Result<(), Errno>> + Send + 'static,
+    ) -> Result<(), Errno> {
+        // Nothing comes of a task that has panicked, which was logged.
+        self.executor.detach_short(work).await.unwrap_or(Err(Errno::EIO))
     }
 
     /// The file of a name, if it is open here and would be gone without that name.
@@ -243,28 +277,100 @@ impl Core {
         }))
     }
 
-    /// Gives an open file a name to live on under.
-    async fn hide(
+    /// Where an open file is to live on.
+    fn place_for(&self, caller: As, inode: &Inode, parent: &Inode) -> Hidden {
+        let name = format!(".nfs{:016x}{:08x}", inode.ino, self.next_unique() as u32).into_bytes();
+        Hidden { directory: parent.handle, name, caller }
+    }
+
+    /// Renames over an open file, which lives on, or keeps its name if that fails. Not before the rename is done is it
+    /// told where it lives on: the last close would remove it there.
+    async fn rename_over(
         &self,
-        caller: &As,
         inode: &Arc<Inode>,
-        parent: &Inode,
-        name: &[u8],
-        how: Hiding,
+        source: FileHandle,
+        (from, to): (At<'_>, At<'_>),
+        place: Hidden,
     ) -> Result<(), Errno> {
-        let hidden = format!(".nfs{:016x}{:08x}", inode.ino, self.next_unique() as u32).into_bytes();
-        let (old, new) = ((parent.handle, name), (parent.handle, hidden.as_slice()));
-        let linked = match how {
-            Hiding::Move => Err(Errno::EOPNOTSUPP),
-            Hiding::Link => self.call_link(caller, inode.handle, new).await.map(|_| ()),
-        };
-        match linked {
-            Ok(()) => {}
-            // Not every server has hard links, or allows them to everybody.
-            Err(_) => self.call_rename(caller, old, new).await?,
+        let kept = self.keep(inode, to, &place).await?;
+        let outcome = self.call_rename(&place.caller, from, to).await;
+        match outcome {
+            Ok(()) => self.lives_on(inode, place).await,
+            Err(error) => self.undo(inode, (source, error), (to, kept), place).await,
         }
-        inode.changed();
-        let place = Hidden { directory: parent.handle, name: hidden, caller: caller.clone() };
+        outcome
+    }
+
+    /// Keeps the content of an open file that is about to lose its name. With a second link there is a file of that name
+    /// at each moment, without one there is none until the rename.
+    async fn keep(&self, inode: &Arc<Inode>, at: At<'_>, place: &Hidden) -> Result<Kept, Errno> {
+        match self.call_link(&place.caller, inode.handle, place.at()).await {
+            Ok(_) => Ok(Kept::Linked),
+            // It was done, and asked for again by another path. Nobody else gives such a name.
+            Err(error) if error == Errno::EEXIST && self.is_at(inode, &place.caller, place.at()).await => {
+                Ok(Kept::Linked)
+            }
+            Err(error) if refuses_links(error) => {
+                self.move_open(inode, &place.caller, at, place.at()).await.map(|()| Kept::Moved)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// After a rename over an open file that has failed: the file has its name again, and no other.
+    async fn undo(
+        &self,
+        inode: &Arc<Inode>,
+        (source, error): (FileHandle, Errno),
+        (at, kept): (At<'_>, Kept),
+        place: Hidden,
+    ) {
+        let found = self.call_lookup(&place.caller, at.0, at.1).await.map(|(handle, _)| handle);
+        let still_there = found.is_ok_and(|handle| handle == inode.handle);
+        match kept {
+            // What timed out may be done yet.
+            Kept::Linked if still_there && error != Errno::ETIMEDOUT => self.remove_place(&place).await,
+            // The name is another's by now, or that is not known: it may be the only link that is left.
+            Kept::Linked => self.lives_on(inode, place).await,
+            // The rename was done, and asked for again by another path.
+            Kept::Moved if found.is_ok_and(|handle| handle == source) => self.lives_on(inode, place).await,
+            Kept::Moved => {
+                // Between the look and this RENAME somebody may give the name to another file; NFS version 3 has no
+                // rename that would leave it alone.
+                let back = match found {
+                    Err(Errno::ENOENT) => self.move_open(inode, &place.caller, place.at(), at).await,
+                    Ok(_) => Err(Errno::EEXIST),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = back {
+                    let [name, kept_as] =
+                        [at.1, &place.name].map(|name| String::from_utf8_lossy(name).into_owned());
+                    tracing::error!(
+                        name,
+                        kept_as,
+                        errno = error.code(),
+                        "a file that was to be renamed over did not get its name back; it stays under the other one"
+                    );
+                }
+            }
+        }
+    }
+
+    /// RENAME of an open file from or to a name that nobody else gives.
+    async fn move_open(&self, inode: &Inode, caller: &As, from: At<'_>, to: At<'_>) -> Result<(), Errno> {
+        match self.call_rename(caller, from, to).await {
+            // It was done, and asked for again by another path.
+            Err(error) if error == Errno::ENOENT && self.is_at(inode, caller, to).await => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    async fn is_at(&self, inode: &Inode, caller: &As, at: At<'_>) -> bool {
+        self.call_lookup(caller, at.0, at.1).await.is_ok_and(|(handle, _)| handle == inode.handle)
+    }
+
+    /// A file has lost its name and has another one, as long as it is open.
+    async fn lives_on(&self, inode: &Inode, place: Hidden) {
         let closed = {
             let mut state = inode.lock();
             if state.is_open() {
@@ -272,19 +378,76 @@ impl Core {
             }
             !state.is_open()
         };
-        if !closed {
-            return Ok(());
+        if closed {
+            // Nobody would remove it any more.
+            self.remove_place(&place).await;
         }
-        // Closed meanwhile: nobody would remove it any more.
-        self.call_remove(&place.caller, place.directory, &place.name).await
+    }
+
+    async fn remove_place(&self, place: &Hidden) {
+        if let Err(error) = self.call_remove(&place.caller, place.directory, &place.name).await {
+            let name = String::from_utf8_lossy(&place.name).into_owned();
+            tracing::warn!(name, errno = error.code(), "the other name of a file that was open is left");
+        }
     }
 }
 
-/// How an open file gets its other name.
+/// A name in a directory.
+type At<'a> = (FileHandle, &'a [u8]);
+
+impl Hidden {
+    fn at(&self) -> At<'_> {
+        (self.directory, &self.name)
+    }
+}
+
+/// How an open file that is renamed over got its other name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hiding {
-    /// Its old name is to be gone.
-    Move,
-    /// Its old name is about to be another file's.
-    Link,
+enum Kept {
+    /// It has both.
+    Linked,
+    /// It has lost the old one.
+    Moved,
+}
+
+/// Whether a LINK was refused because there cannot be such a link, while the file may be moved. Whatever else stands in
+/// the way, such as a full or a broken disk, stands in the way of the rename too.
+fn refuses_links(error: Errno) -> bool {
+    [
+        // The server has no hard links.
+        Errno::EOPNOTSUPP,
+        // Its file system has none, or Linux protects files of others from them (fs.protected_hardlinks).
+        Errno::EPERM,
+        // link(2) may ask for rights to the file that rename(2) does not need. A server that does not know LINK at all is
+        // told as this one too.
+        Errno::EACCES,
+        Errno::EMLINK,
+        // Files of another project, or of another volume below the directory.
+        Errno::EXDEV,
+    ]
+    .contains(&error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errno::of_status;
+    use nfs3::Status;
+
+    #[test]
+    fn only_a_server_that_refuses_links_has_an_open_file_moved_away() {
+        let refusing: Vec<_> =
+            Status::ALL.iter().copied().filter(|status| refuses_links(of_status(*status))).collect();
+        let mut expected = vec![
+            Status::PERM,
+            Status::ACCES,
+            Status::XDEV,
+            Status::MLINK,
+            Status::NOTSUPP,
+            // Which no server answers to LINK.
+            Status::BADTYPE,
+        ];
+        expected.sort_unstable_by_key(|status| status.0);
+        assert_eq!(refusing, expected);
+    }
 }

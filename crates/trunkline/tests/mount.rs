@@ -24,6 +24,8 @@ mod ordinary_user;
 mod programs;
 #[path = "mount/refusals.rs"]
 mod refusals;
+#[path = "mount/replaced.rs"]
+mod replaced;
 #[path = "mount/retry.rs"]
 mod retry;
 #[path = "mount/rig.rs"]
@@ -48,6 +50,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/ordinary_user.rs"),
         include_str!("mount/programs.rs"),
         include_str!("mount/refusals.rs"),
+        include_str!("mount/replaced.rs"),
         include_str!("mount/retry.rs"),
         include_str!("mount/semantics.rs"),
         include_str!("mount/silent.rs"),

@@ -34,9 +34,14 @@ pub struct Refusals {
 impl Refusals {
     /// A proxy before the server's first node, on a port of its own.
     pub fn start(server: &Server) -> Self {
+        Self::before(server.port)
+    }
+
+    /// The same before whatever listens on this port of 127.0.0.1.
+    pub fn before(to: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let refusals = Self { state: Arc::default(), port: listener.local_addr().unwrap().port() };
-        let (state, to) = (Arc::clone(&refusals.state), server.port);
+        let state = Arc::clone(&refusals.state);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else { continue };

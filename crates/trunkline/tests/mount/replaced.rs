@@ -1,0 +1,137 @@
+//! What is open and is renamed over on a server that does not do all that is asked: a directory whose root is squashed.
+
+use crate::refusals::Refusals;
+use crate::rig::{Mounted, PATIENCE, names_in, unmount_all_below};
+use nfs3::Procedure;
+use rustix::process::Signal;
+use std::fs::{self, File, Permissions};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, mpsc};
+use testkit::{Deadline, Process, TempDir, free_port_on};
+
+/// As whom root of a client acts.
+const NOBODY: u32 = 65534;
+/// Somebody else. By default Linux lets nobody make links to files that they neither own nor may write
+/// (fs.protected_hardlinks), so theirs is moved where nobody's own is linked.
+const OTHER: u32 = 1234;
+
+/// A served directory with `src/a` in it, which is to be renamed over `dst/b`.
+struct Served {
+    directory: TempDir,
+    port: u16,
+    _server: Process,
+}
+
+impl Served {
+    /// `b` is this user's; `src` has this mode, and is root's.
+    fn start(owner: u32, src_mode: u32) -> Self {
+        let directory = testkit::temp_dir("replaced");
+        let at = |name: &str| directory.path().join(name);
+        for (name, mode) in
+            [("served", 0o755), ("served/src", src_mode), ("served/dst", 0o777), ("mnt", 0o755)]
+        {
+            fs::create_dir(at(name)).unwrap();
+            fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        }
+        for (name, data) in [("served/src/a", "new"), ("served/dst/b", "old")] {
+            fs::write(at(name), data).unwrap();
+            fs::set_permissions(at(name), Permissions::from_mode(0o644)).unwrap();
+        }
+        chown(at("served/dst/b"), Some(owner), Some(owner)).unwrap();
+        let ip = IpAddr::from([127, 0, 0, 1]);
+        let port = free_port_on(ip);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.arg("serve").args(["--listen", &SocketAddr::new(ip, port).to_string()]);
+        command.arg("--dir").arg(at("served")).arg("--state").arg(at("state"));
+        let server = Process::spawn(command);
+        server.wait_for_line("ready", PATIENCE);
+        Self { directory, port, _server: server }
+    }
+
+    /// Through whatever listens on this port.
+    fn mount(&self, port: u16) -> Mounted {
+        let options = format!("port={port},nconnect=1,nolock");
+        Mounted::start("127.0.0.1:/export", self.directory.path().join("mnt"), &options)
+    }
+
+    /// Beneath the server, as the mount has no part in it.
+    fn dst(&self) -> PathBuf {
+        self.directory.path().join("served/dst")
+    }
+
+    fn content(&self) -> Option<String> {
+        fs::read_to_string(self.dst().join("b")).ok()
+    }
+
+    /// Nothing but `b`.
+    #[track_caller]
+    fn wait_until_it_is_alone(&self) {
+        Deadline::wait_until("the other name to go", PATIENCE, || {
+            (names_in(&self.dst()) == ["b"]).then_some(())
+        });
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        unmount_all_below(self.directory.path());
+    }
+}
+
+#[test]
+fn a_file_that_is_open_keeps_its_name_when_renaming_over_it_fails() {
+    for owner in [NOBODY, OTHER] {
+        let served = Served::start(owner, 0o755);
+        let mut mount = served.mount(served.port);
+        let open = File::open(mount.path("dst/b")).unwrap();
+        let failed = fs::rename(mount.path("src/a"), mount.path("dst/b")).unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::PermissionDenied, "{failed}");
+        assert_eq!(names_in(&served.dst()), ["b"], "of {owner}");
+        assert_eq!(std::io::read_to_string(&open).unwrap(), "old");
+        drop(open);
+        assert_eq!(fs::read_to_string(mount.path("dst/b")).unwrap(), "old");
+        // It has done by then whatever the last close makes it do.
+        assert!(mount.process.terminate(PATIENCE).success(), "{}", mount.process.all_output());
+        assert_eq!((names_in(&served.dst()), served.content().as_deref()), (vec!["b".into()], Some("old")));
+    }
+}
+
+#[test]
+fn a_rename_over_an_open_file_is_not_left_half_done_when_its_process_is_killed() {
+    // What the file is kept by, which is held back until the process has ended, and what comes of the rename.
+    for (owner, src_mode, kept_by, expected) in [
+        (NOBODY, 0o777, Procedure::Link, "new"),
+        (OTHER, 0o777, Procedure::Rename, "new"),
+        (OTHER, 0o755, Procedure::Rename, "old"),
+    ] {
+        let served = Served::start(owner, src_mode);
+        let proxy = Refusals::before(served.port);
+        let mount = served.mount(proxy.port);
+        let open = File::open(mount.path("dst/b")).unwrap();
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        proxy.replace(kept_by, move |record| {
+            // Until the other end is dropped.
+            let _ = held.lock().unwrap().recv();
+            record
+        });
+        let mut command = Command::new("mv");
+        command.arg("-f").arg(mount.path("src/a")).arg(mount.path("dst/b"));
+        let mut renaming = Process::spawn(command);
+        Deadline::wait_until("the file to be kept", PATIENCE, || (proxy.refused() > 0).then_some(()));
+        renaming.signal(Signal::KILL);
+        assert!(!renaming.wait(PATIENCE).success());
+        drop(hold);
+        Deadline::wait_until("the rename to end", PATIENCE, || {
+            (served.content().as_deref() == Some(expected)).then_some(())
+        });
+        assert_eq!(std::io::read_to_string(&open).unwrap(), "old", "{kept_by:?} {expected}");
+        drop(open);
+        served.wait_until_it_is_alone();
+        assert_eq!(served.content().as_deref(), Some(expected));
+    }
+}
