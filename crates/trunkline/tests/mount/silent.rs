@@ -1,6 +1,6 @@
 //! A server that says nothing: what waits for it, what ends the wait, and what is kept for it.
 
-use crate::rig::{PATIENCE, Server};
+use crate::rig::{Mounted, PATIENCE, Server, shell};
 use crate::semantics::pattern;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -51,6 +51,49 @@ fn a_process_that_waits_for_a_silent_server_can_be_killed() {
     }
     server.process.signal(Signal::CONT);
     assert_eq!(fs::read(mount.path("f")).unwrap(), b"1", "the mount goes on");
+}
+
+/// Until the mount has looked for who waits for what it was asked for before: it finds so who was killed. The second of
+/// them came after the look at which the first was found, and was found at a later one.
+fn wait_until_it_has_looked(mount: &Mounted) {
+    for _ in 0..2 {
+        let waiting = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).spawn().unwrap();
+        wait_until_it_waits(waiting.id());
+        kill_process(Pid::from_child(&waiting), Signal::KILL).unwrap();
+        ends(waiting);
+    }
+}
+
+#[test]
+fn an_asynchronous_read_has_its_data_though_the_thread_that_began_it_has_ended() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "actimeo=600");
+    let built = tempfile::tempdir().unwrap();
+    let program = built.path().join("async_read");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mount/async_read.c");
+    shell(built.path(), &format!("cc -O1 -Wall -Werror -pthread -o {} {source}", program.display()));
+    fs::write(mount.path("f"), vec![b'a'; 1 << 20]).unwrap();
+    for is_seen_alive in [false, true] {
+        let mut command = Command::new(&program);
+        command.arg(mount.path("f"));
+        let mut reader = Process::spawn(command);
+        reader.wait_for_line("open", PATIENCE);
+        // So that the kernel has nothing to ask for before the read begins.
+        assert_eq!(fs::metadata(mount.path("f")).unwrap().len(), 1 << 20);
+        freeze(&server);
+        reader.signal(Signal::USR1);
+        reader.wait_for_line("begun", PATIENCE);
+        if is_seen_alive {
+            wait_until_it_has_looked(&mount);
+        }
+        reader.signal(Signal::USR1);
+        reader.wait_for_line("the thread has ended", PATIENCE);
+        wait_until_it_has_looked(&mount);
+        server.process.signal(Signal::CONT);
+        let said = reader.wait_for_line("written", PATIENCE);
+        assert_eq!(said, "read 1048576, 1048576 as they were written");
+        assert!(reader.wait(PATIENCE).success());
+    }
 }
 
 #[test]
