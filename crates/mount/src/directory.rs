@@ -15,7 +15,7 @@ use client::options::DirectoryReads;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 use nfs3::{Fattr3, FileHandle, Verifier};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Where `.` ends, and `..`: numbers that a server's cookies are not likely to be. Cookie 0 is the beginning of
 /// the directory, which is `.`, so the beginning of what the server lists needs another one.
@@ -26,14 +26,27 @@ const AFTER_DOT_DOT: u64 = 0x7fff_ffff_ffff_fff2;
 /// are a server's that never ends.
 const PAGES_IN_VAIN_MAX: usize = 1000;
 
+/// What a page says of its names is believed for so long at least, however short attributes are believed: it may have been on its
+/// way so long.
+const PAGE_AGE_MIN: Duration = Duration::from_millis(100);
+
 /// A directory that is being read.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
     pub inode: Arc<Inode>,
     pub caller: As,
-    /// The page that was read last, with the cookie that it follows.
-    page: Mutex<Option<(u64, Arc<Page>)>>,
+    /// The page that was read last.
+    page: Mutex<Option<Kept>>,
     listing: Mutex<Listing>,
+}
+
+/// A page of the server's.
+#[derive(Debug, Clone)]
+struct Kept {
+    /// The cookie that it follows.
+    follows: u64,
+    page: Arc<Page>,
+    asked_at: Instant,
 }
 
 /// Names of a page, from one on.
@@ -41,6 +54,7 @@ pub(crate) struct OpenDirectory {
 struct Rest {
     page: Arc<Page>,
     from: usize,
+    asked_at: Instant,
 }
 
 impl Rest {
@@ -60,22 +74,31 @@ impl OpenDirectory {
 
     /// What the page at hand has behind a cookie.
     fn rest_of_page(&self, cookie: u64) -> Option<Rest> {
-        let page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
-        let (follows, page) = page.as_ref()?;
+        let kept = self.kept();
+        let Kept { follows, page, asked_at } = kept.as_ref()?;
         let from = if *follows == cookie {
             0
         } else {
             page.names.iter().position(|name| name.cookie == cookie)? + 1
         };
-        (from < page.names.len() || page.eof).then(|| Rest { page: Arc::clone(page), from })
+        (from < page.names.len() || page.eof).then(|| Rest {
+            page: Arc::clone(page),
+            from,
+            asked_at: *asked_at,
+        })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.page.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program begins anew, and wants what is there now.
+    fn begins(&self) {
+        *self.kept() = None;
     }
 
     fn verifier(&self) -> Verifier {
-        self.page
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .map_or([0; 8], |(_, page)| page.verifier)
+        self.kept().as_ref().map_or([0; 8], |kept| kept.page.verifier)
     }
 }
 
@@ -91,7 +114,8 @@ impl Core {
         let mut from = if cookie == 0 { (0, [0; 8]) } else { (cookie, directory.verifier()) };
         // How many names that the program has may still come again.
         let mut again = usize::MAX;
-        let page = loop {
+        let (page, asked_at) = loop {
+            let asked_at = Instant::now();
             let Some(mut page) = self.page(directory, from).await? else {
                 let anew = directory.listing().begin_anew().filter(|_| from.0 != 0);
                 let Some(left_out) = anew else {
@@ -104,7 +128,7 @@ impl Core {
             };
             let Some(last) = page.names.last().map(|name| name.cookie) else {
                 if page.eof {
-                    break page;
+                    break (page, asked_at);
                 }
                 tracing::warn!("the server gave a part of a directory without names that is not the last");
                 return Err(Errno::EIO);
@@ -112,15 +136,14 @@ impl Core {
             let all = page.names.len();
             directory.listing().retain_new(&mut page.names);
             if !page.names.is_empty() || page.eof {
-                break page;
+                break (page, asked_at);
             }
             again = again.checked_sub(all).ok_or(Errno::EIO)?;
             from = (last, page.verifier);
         };
         let page = Arc::new(page);
-        let kept = Some((cookie, Arc::clone(&page)));
-        *directory.page.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-        Ok(Rest { page, from: 0 })
+        *directory.kept() = Some(Kept { follows: cookie, page: Arc::clone(&page), asked_at });
+        Ok(Rest { page, from: 0, asked_at })
     }
 
     /// A page of the server's; none where it refuses the cookie.
@@ -143,6 +166,9 @@ impl Core {
         told: &mut Names,
     ) -> Result<(), Errno> {
         let own = directory.inode.number;
+        if from == 0 {
+            directory.begins();
+        }
         let mut from = from;
         if from == 0 && !told.add(own, AFTER_DOT, Some(FileType::Directory), b".") {
             return Ok(());
@@ -195,6 +221,9 @@ impl Core {
             name_ttl: Duration::ZERO,
             attributes_ttl: Duration::ZERO,
         };
+        if from == 0 {
+            directory.begins();
+        }
         let mut from = from;
         if from == 0 && !told.add_plus(&dot, AFTER_DOT, b".") {
             return Ok(());
@@ -212,8 +241,7 @@ impl Core {
             from = behind(from, last)?;
             let mut any = false;
             for name in rest.names().iter().filter(|name| is_listed(name)) {
-                let Some((handle, attributes)) = self.whole_name(directory, name).await? else { continue };
-                let (entry, _) = self.entry(&directory.inode, handle, &attributes);
+                let Some(entry) = self.listed(directory, name, rest.asked_at).await? else { continue };
                 if !told.add_plus(&entry, name.cookie, &name.name) {
                     // It did not fit, so the kernel does not know of it.
                     self.inodes.forget(entry.ino, 1);
@@ -229,21 +257,48 @@ impl Core {
         Err(endless())
     }
 
-    /// What a name stands for; nothing where it was removed meanwhile. A server need not send attributes and handles along:
-    /// then each name is looked up.
-    async fn whole_name(
+    /// What the kernel is told of a name in a page that was asked for then; nothing where it was removed meanwhile. A server need
+    /// not send attributes and handles along: then each name is looked up.
+    async fn listed(
         &self,
         directory: &OpenDirectory,
         name: &Name,
-    ) -> Result<Option<(FileHandle, Fattr3)>, Errno> {
-        let found = match (name.handle, name.attributes) {
-            (Some(handle), Some(attributes)) => Ok((handle, attributes)),
-            _ => self.call_lookup(&directory.caller, directory.inode.handle, &name.name).await,
-        };
-        match found {
-            Ok(found) => Ok(Some(found)),
+        asked_at: Instant,
+    ) -> Result<Option<Entry>, Errno> {
+        let parent = &directory.inode;
+        if let (Some(handle), Some(attributes)) = (name.handle, name.attributes) {
+            if self.is_old(parent, handle, &attributes, asked_at) {
+                return Ok(Some(self.name_alone(&attributes)));
+            }
+            return Ok(Some(self.entry(parent, handle, &attributes).0));
+        }
+        match self.call_lookup(&directory.caller, parent.handle, &name.name).await {
+            Ok((handle, attributes)) => Ok(Some(self.entry(parent, handle, &attributes).0)),
             Err(error) if error == Errno::ENOENT => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Whether what a page says may be otherwise by now. A page is used for as long as the program takes to read it: told as
+    /// new, it would give back to a name what was removed here, and to a file a size from before it was written.
+    fn is_old(&self, parent: &Inode, handle: FileHandle, attributes: &Fattr3, asked_at: Instant) -> bool {
+        let age_max = self.policy.bounds(false).0.max(PAGE_AGE_MIN);
+        // One lock at a time: others look for objects first, and then at one of them.
+        let has_changed = |inode: &Inode| inode.lock().has_changed_since(asked_at);
+        if asked_at.elapsed() > age_max || has_changed(parent) {
+            return true;
+        }
+        let known = self.inodes.peek(handle, attributes);
+        known.is_some_and(|inode| has_changed(&inode))
+    }
+
+    /// A name, its number and its kind, of which the kernel remembers nothing: it asks when it wants to know.
+    fn name_alone(&self, attributes: &Fattr3) -> Entry {
+        Entry {
+            ino: 0,
+            attributes: self.to_fuse(attributes),
+            name_ttl: Duration::ZERO,
+            attributes_ttl: Duration::ZERO,
         }
     }
 

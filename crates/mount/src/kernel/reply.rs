@@ -150,7 +150,8 @@ impl Drop for Reply {
 /// `struct fuse_entry_out`: an object by a name, and for how long the kernel may believe what it is told.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// By which the kernel shall know it; what it shows is in the attributes.
+    /// By which the kernel shall know it, or 0 where it need remember nothing of a name that is listed; what it shows is in the
+    /// attributes.
     pub ino: u64,
     pub attributes: FileAttr,
     pub name_ttl: Duration,
