@@ -32,6 +32,10 @@ struct Kept {
 }
 
 impl<const BYTES_MAX: usize> Shelf<BYTES_MAX> {
+    fn bytes(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+
     fn take(&self) -> Option<Vec<u8>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = kept.free.pop()?;
@@ -70,6 +74,11 @@ impl Buffers {
         };
         bytes.resize(len, 0);
         bytes
+    }
+
+    /// How much is kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.short.bytes() + self.long.bytes()
     }
 
     /// The same bytes, in memory of their own.

@@ -185,6 +185,10 @@ impl<T> Handles<T> {
         usize::try_from(number).ok().and_then(|key| open.get(key).cloned()).ok_or(Errno::EBADF)
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().map(|(_, thing)| Arc::clone(thing)).collect()

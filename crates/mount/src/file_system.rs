@@ -5,6 +5,7 @@
 use crate::caller::As;
 use crate::core::Core;
 use crate::directory::OpenDirectory;
+use crate::files::How;
 use crate::inode::Inode;
 use crate::kernel::{
     Data, Device, Entry, Head, Names, Operation, Received, Receiver, Reply, SetAttr, Space, Write, parse,
@@ -142,7 +143,9 @@ impl FileSystem {
             Operation::Link { ino, name } => self.link(head, reply, ino, name),
             Operation::Open { flags } => self.open(head, reply, flags),
             Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
-            Operation::Read { handle, offset, size } => self.read(head, reply, (handle, offset, size)),
+            Operation::Read { handle, offset, size, flags } => {
+                self.read(head, reply, (handle, offset, size), How::new(flags));
+            }
             Operation::StatFs => self.space(head, reply),
             Operation::Flush { handle } => self.flush(head, reply, handle),
             Operation::FSync { handle } => self.sync(head, reply, handle),
@@ -374,11 +377,11 @@ impl FileSystem {
         self.answer_aside(head, reply, work, |reply, (entry, handle)| reply.created(&entry, handle));
     }
 
-    fn read(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32)) {
+    fn read(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32), how: How) {
         let core = Arc::clone(&self.core);
         let work = async move {
             let file = core.files.find(handle)?;
-            core.read(&file, offset, size as usize).await
+            core.read(&file, how, (offset, size as usize)).await
         };
         let pipes = Arc::clone(&self.core.pipes);
         let task = self.answering(head, reply, work, move |reply, bytes| bytes.give(reply, &pipes));
@@ -390,19 +393,21 @@ impl FileSystem {
     }
 
     fn write(&self, head: &Head, reply: Reply, write: Write, data: Data<'_>) {
-        let Write { handle, offset, of_mapping, .. } = write;
+        let Write { handle, offset, of_mapping, flags, .. } = write;
+        // Pages of a mapping have their place, and nobody waits for them, whichever handle carries them.
+        let how = How::new(if of_mapping { 0 } else { flags });
         let file = match self.core.files.find(handle) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        if let Some(outcome) = self.core.write_at_once(&file, offset, data.as_slice(), of_mapping) {
+        if let Some(outcome) = self.core.write_at_once(&file, how, (offset, of_mapping), data.as_slice()) {
             return match outcome {
                 Ok(count) => reply.written(count),
                 Err(error) => reply.error(error),
             };
         }
         let (core, data) = (Arc::clone(&self.core), data.into_owned());
-        let work = async move { core.write(&file, offset, data, of_mapping).await };
+        let work = async move { core.write(&file, how, (offset, of_mapping), data).await };
         self.answer(head, reply, work, |reply, count| reply.written(count));
     }
 

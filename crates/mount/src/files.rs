@@ -10,7 +10,7 @@ use nfs3::proc::access;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// A handle that a program holds, with whose rights, and how it wishes to be served.
+/// A handle that a program holds, and with whose rights.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub inode: Arc<Inode>,
@@ -19,13 +19,30 @@ pub(crate) struct OpenFile {
     pub caller: As,
     /// O_WRONLY or O_RDWR.
     pub may_write: bool,
-    pub appends: bool,
+    pub ahead: Mutex<Ahead>,
+    pub told: Told,
+}
+
+/// How a request wishes to be served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
     /// O_DIRECT: nothing is read ahead.
     pub is_direct: bool,
     /// O_DIRECT, O_SYNC or O_DSYNC: write(2) returns when the data are stable.
     pub writes_through: bool,
-    pub ahead: Mutex<Ahead>,
-    pub told: Told,
+    pub appends: bool,
+}
+
+impl How {
+    /// By the flags that came with it.
+    pub(crate) const fn new(flags: i32) -> Self {
+        let is_direct = flags & libc::O_DIRECT != 0;
+        Self {
+            is_direct,
+            writes_through: is_direct || flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
+            appends: flags & libc::O_APPEND != 0,
+        }
+    }
 }
 
 impl Core {
@@ -75,16 +92,12 @@ impl Core {
     pub(crate) fn hold(&self, caller: As, inode: Arc<Inode>, flags: i32) -> u64 {
         let file = inode.open();
         self.open_files.fetch_add(1, Ordering::AcqRel);
-        let is_direct = flags & libc::O_DIRECT != 0;
         let told = inode.lock().told_at_open();
         self.files.insert(OpenFile {
             inode,
             file,
             caller,
             may_write: flags & libc::O_ACCMODE != libc::O_RDONLY,
-            appends: flags & libc::O_APPEND != 0,
-            is_direct,
-            writes_through: is_direct || flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
             ahead: Mutex::new(Ahead::new(self.policy.ahead_age_max(), Arc::clone(&self.ahead_held))),
             told,
         })

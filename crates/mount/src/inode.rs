@@ -62,6 +62,15 @@ pub(crate) struct State {
     pub dirty: Dirty,
     /// Where the last data end that were written since the size was asked for.
     written_end: u64,
+    /// Where the file ends for who appends: the size that the server has told, and what was written since. Unlike attributes it is
+    /// not forgotten, because an append that began anywhere before would destroy what is there.
+    end: Option<u64>,
+    /// Writes that programs wait for, and that no attributes tell of yet.
+    waited_for: u32,
+    /// When it was changed last from here.
+    changed_at: Option<Instant>,
+    /// Which content the newest attributes are of.
+    learned_of: Option<DataVersion>,
     /// Counts changes, so that attributes that were asked for before one are known to be old.
     changes: u64,
     /// The newest error of a write that nobody waited for, and which it is.
@@ -118,7 +127,14 @@ impl Inode {
     /// were asked for, nothing when they came along with something else.
     pub(crate) fn learn(&self, attributes: Fattr3, asked: Option<u64>, policy: &Policy) -> Known {
         let bounds = policy.bounds(attributes.file_type == FileType::Directory);
-        self.lock().learn(attributes, asked, bounds, Instant::now())
+        let mut state = self.lock();
+        let before = state.learned_of;
+        let known = state.learn(attributes, asked, bounds, Instant::now());
+        if before.is_some() && state.learned_of != before {
+            // What was read ahead is of the content before.
+            self.version.fetch_add(1, Ordering::Release);
+        }
+        known
     }
 
     /// What is known holds no longer.
@@ -129,26 +145,30 @@ impl Inode {
     /// The object was changed from here.
     pub(crate) fn changed(&self) {
         self.version.fetch_add(1, Ordering::Release);
-        let mut state = self.lock();
-        state.changes += 1;
-        state.attributes = None;
+        self.lock().change();
     }
 
     /// Data were written up to `end`.
     pub(crate) fn written(&self, state: &mut State, end: u64) {
         self.version.fetch_add(1, Ordering::Release);
-        state.changes += 1;
-        state.attributes = None;
+        state.change();
         state.written_end = state.written_end.max(end);
+        state.end = state.end.map(|before| before.max(end));
     }
 
     /// The file was cut, or grown, to a size.
     pub(crate) fn resized(&self, size: u64) {
         self.version.fetch_add(1, Ordering::Release);
         let mut state = self.lock();
-        state.changes += 1;
-        state.attributes = None;
+        state.change();
         state.written_end = state.written_end.min(size);
+        state.end = Some(size);
+    }
+
+    /// A program waits for a write, until this is dropped.
+    pub(crate) fn wait_for_write(&self) -> WaitedFor<'_> {
+        self.lock().waited_for += 1;
+        WaitedFor(self)
     }
 
     /// One more handle is open on it.
@@ -181,7 +201,28 @@ impl Inode {
     }
 }
 
+/// A write that a program waits for.
+#[derive(Debug)]
+pub(crate) struct WaitedFor<'a>(&'a Inode);
+
+impl Drop for WaitedFor<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waited_for -= 1;
+    }
+}
+
 impl State {
+    fn change(&mut self) {
+        self.changes += 1;
+        self.attributes = None;
+        self.changed_at = Some(Instant::now());
+    }
+
+    /// Whether it was changed from here after a moment.
+    pub(crate) fn has_changed_since(&self, then: Instant) -> bool {
+        self.changed_at.is_some_and(|at| at >= then)
+    }
+
     pub(crate) const fn is_open(&self) -> bool {
         self.opens > 0
     }
@@ -194,7 +235,8 @@ impl State {
         (min, max): (Duration, Duration),
         now: Instant,
     ) -> Known {
-        let exact = asked == Some(self.changes) && self.dirty.is_clean();
+        let told_all = self.dirty.is_clean() && self.waited_for == 0;
+        let exact = asked == Some(self.changes) && told_all;
         if exact {
             self.written_end = 0;
         }
@@ -211,8 +253,14 @@ impl State {
             Some(old) if version(&old.attributes) == version(&attributes) => (old.ttl * 2).clamp(min, max),
             _ => min,
         };
+        self.learned_of = Some(version(&attributes));
+        self.end = match self.end {
+            _ if exact => Some(attributes.size),
+            // What others have written counts, and what these do not tell yet.
+            end => end.map(|end| end.max(attributes.size)),
+        };
         // What does not tell all that was written here is asked for again soon.
-        let ttl = if asked.is_some() && !exact { Duration::ZERO } else { ttl };
+        let ttl = if (asked.is_some() && !exact) || !told_all { Duration::ZERO } else { ttl };
         self.attributes = Some(Cached { attributes, at: now, ttl });
         Known { attributes: self.shown(attributes), ttl }
     }
@@ -229,6 +277,11 @@ impl State {
     /// The end of the file as far as it is known here: what was written counts.
     pub(crate) fn known_end(&self) -> u64 {
         self.attributes.map_or(0, |cached| cached.attributes.size).max(self.written_end)
+    }
+
+    /// Where an append goes for which the kernel has this offset: where it believes the file to end, which nobody may have told it.
+    pub(crate) fn append_at(&self, offset: u64) -> u64 {
+        self.end.unwrap_or_else(|| offset.max(self.known_end()))
     }
 
     /// Remembers an error that nobody waited for.
@@ -410,6 +463,10 @@ impl Inodes {
         if gone {
             table.remove(ino);
         }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().known.len()
     }
 
     /// All that have data which the server does not have yet.

@@ -41,6 +41,10 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
     /// Room for so many bytes more, if there is.
     fn take(self: &Arc<Self>, bytes: usize) -> Option<Room> {
         let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= HELD_BYTES_MAX);

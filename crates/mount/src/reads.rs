@@ -2,7 +2,7 @@
 
 use crate::buffers::Buffer;
 use crate::core::Core;
-use crate::files::OpenFile;
+use crate::files::{How, OpenFile};
 use crate::kernel::Reply;
 use crate::pipes::Pipes;
 use client::Pipe;
@@ -74,14 +74,14 @@ impl Core {
     pub(crate) async fn read(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
-        offset: u64,
-        len: usize,
+        how: How,
+        (offset, len): (u64, usize),
     ) -> Result<Bytes, Errno> {
         let range = offset..offset.saturating_add(len as u64);
         if file.inode.lock().dirty.overlaps(&range) {
             self.flush(&file.inode).await;
         }
-        let bytes = self.read_once(file, offset, len).await?;
+        let bytes = self.read_once(file, how, (offset, len)).await?;
         let end = offset + bytes.len() as u64;
         if end >= range.end.min(file.inode.lock().known_end()) {
             return Ok(bytes);
@@ -95,10 +95,10 @@ impl Core {
     async fn read_once(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
-        offset: u64,
-        len: usize,
+        how: How,
+        (offset, len): (u64, usize),
     ) -> Result<Bytes, Errno> {
-        let outcome = if file.is_direct || !self.policy.reads_ahead() {
+        let outcome = if how.is_direct || !self.policy.reads_ahead() {
             self.read_piped(file, offset, len).await.map(|outcome| outcome.map(Bytes::Fresh))
         } else {
             self.read_what_is_ahead(file, offset, len).await

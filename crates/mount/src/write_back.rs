@@ -6,7 +6,7 @@ use crate::caller::As;
 use crate::core::Core;
 use crate::dirty::{Sending, Which};
 use crate::executor::Executor;
-use crate::files::OpenFile;
+use crate::files::{How, OpenFile};
 use crate::inode::Inode;
 use client::{Done, Pending};
 use fuser::Errno;
@@ -38,9 +38,13 @@ impl Budget {
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Acquire)
+    }
+
     /// Whether there is more than may be held.
     pub(crate) fn is_full(&self) -> bool {
-        self.held.load(Ordering::Acquire) >= DIRTY_BYTES_MAX
+        self.held() >= DIRTY_BYTES_MAX
     }
 
     async fn room(&self) {
@@ -101,17 +105,13 @@ impl Core {
     pub(crate) async fn write(
         self: &Arc<Self>,
         file: &OpenFile,
-        offset: u64,
+        how: How,
+        (offset, of_mapping): (u64, bool),
         data: Vec<u8>,
-        of_mapping: bool,
     ) -> Result<u32, Errno> {
         let inode = &file.inode;
-        if file.writes_through || self.policy.synchronous {
-            self.flush(inode).await;
-            self.budget.room().await;
-            let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            self.write_through(file, offset, data).await?;
-            return Ok(count);
+        if how.writes_through || self.policy.synchronous {
+            return self.write_and_wait(file, how, offset, data).await;
         }
         if self.budget.is_full() {
             let _ = inode.lock().dirty.want_all();
@@ -120,36 +120,35 @@ impl Core {
         }
         // Its memory is for the next one.
         let data = self.buffers.own(data);
-        self.hold_data(file, offset, &data, of_mapping)
+        self.hold_data(file, how, (offset, of_mapping), &data)
     }
 
     /// A write that need not wait, at once and with one copy; nothing where it has to.
     pub(crate) fn write_at_once(
         self: &Arc<Self>,
         file: &OpenFile,
-        offset: u64,
+        how: How,
+        place: (u64, bool),
         data: &[u8],
-        of_mapping: bool,
     ) -> Option<Result<u32, Errno>> {
-        let waits = file.writes_through || self.policy.synchronous || self.budget.is_full();
-        (!waits).then(|| self.hold_data(file, offset, data, of_mapping))
+        let waits = how.writes_through || self.policy.synchronous || self.budget.is_full();
+        (!waits).then(|| self.hold_data(file, how, place, data))
     }
 
     /// Holds data for the server, unless there was no room for those before them and the program does not know that yet.
     fn hold_data(
         self: &Arc<Self>,
         file: &OpenFile,
-        offset: u64,
+        how: How,
+        (offset, of_mapping): (u64, bool),
         data: &[u8],
-        of_mapping: bool,
     ) -> Result<u32, Errno> {
         let inode = &file.inode;
         let mut state = inode.lock();
         if !of_mapping {
             state.refuse(&file.told)?;
         }
-        // Pages of a mapping have their place, whichever handle carries them.
-        let at = if file.appends && !of_mapping { offset.max(state.known_end()) } else { offset };
+        let at = if how.appends { state.append_at(offset) } else { offset };
         let end = at.saturating_add(data.len() as u64);
         if end > FILE_BYTES_MAX {
             return Err(Errno::EFBIG);
@@ -164,6 +163,40 @@ impl Core {
             self.notices.wish(inode.ino);
         }
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
+    }
+
+    /// A write whose data are stable when it returns.
+    async fn write_and_wait(
+        self: &Arc<Self>,
+        file: &OpenFile,
+        how: How,
+        offset: u64,
+        data: Vec<u8>,
+    ) -> Result<u32, Errno> {
+        let (inode, count) = (&file.inode, u32::try_from(data.len()).unwrap_or(u32::MAX));
+        let waited_for = inode.wait_for_write();
+        let at = {
+            let mut state = inode.lock();
+            let at = if how.appends { state.append_at(offset) } else { offset };
+            if how.appends {
+                // Taken before anything is waited for: the kernel sends the pieces of a long write together.
+                inode.written(&mut state, at.saturating_add(u64::from(count)));
+            }
+            at
+        };
+        self.flush(inode).await;
+        self.budget.room().await;
+        let outcome = self.write_through(file, at, data).await;
+        drop(waited_for);
+        if how.appends && outcome.is_err() {
+            // The file does not end where this write would have.
+            let _ = self.attributes(&file.caller, inode).await;
+        }
+        if at != offset {
+            // The kernel holds these data where the file used to end.
+            self.notices.wish(inode.ino);
+        }
+        outcome.map(|()| count)
     }
 
     /// Writes in pieces, all at once; when it is done, all is stable.
@@ -210,6 +243,9 @@ impl Core {
                 if let Err(error) = outcome {
                     tracing::warn!(file = inode.ino, offset, bytes, errno = error.code(), "data are lost");
                     state.failed(error);
+                    // The kernel's pages have them still, and would give them to whoever reads.
+                    state.pages_of = None;
+                    core.notices.wish(inode.ino);
                 }
                 // What was asked about the file while this was on its way is old now.
                 inode.written(&mut state, 0);

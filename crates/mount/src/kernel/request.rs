@@ -137,6 +137,8 @@ pub(crate) enum Operation<'a> {
         handle: u64,
         offset: u64,
         size: u32,
+        /// Of the handle, as they are now.
+        flags: i32,
     },
     StatFs,
     Flush {
@@ -184,6 +186,9 @@ pub(crate) struct Write {
     pub bytes: usize,
     /// Of pages that a mapping has dirtied, whoever's handle this is.
     pub of_mapping: bool,
+    /// Of the handle, as they are now, and of this write: fcntl(2) and pwritev2(2) have changed what open(2) said. None of pages
+    /// of a mapping.
+    pub flags: i32,
 }
 
 /// `struct fuse_setattr_in`: only what is to change.
@@ -231,8 +236,15 @@ pub(crate) fn parse_write(beginning: &[u8; WRITE_HEAD_BYTES], len: usize) -> Opt
     }
     let (handle, offset, bytes) = place(&mut fields)?;
     let of_mapping = fields.u32()? & WRITE_OF_MAPPING != 0;
-    let write = Write { handle, offset, bytes: bytes as usize, of_mapping };
+    let flags = flags_behind_owner(&mut fields)?;
+    let write = Write { handle, offset, bytes: bytes as usize, of_mapping, flags };
     (len - WRITE_HEAD_BYTES == write.bytes).then_some((head, write))
+}
+
+/// The owner of a lock, which is of no use here, and the handle's flags.
+fn flags_behind_owner(fields: &mut Fields<'_>) -> Option<i32> {
+    fields.skip(8)?;
+    fields.i32()
 }
 
 fn head(fields: &mut Fields<'_>) -> Option<Head> {
@@ -302,7 +314,9 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
     Some(match opcode {
         opcode::READ => {
             let (handle, offset, size) = place(fields)?;
-            Operation::Read { handle, offset, size }
+            // FUSE_READ_LOCKOWNER, which says whether there is an owner of locks behind it.
+            fields.skip(4)?;
+            Operation::Read { handle, offset, size, flags: flags_behind_owner(fields)? }
         }
         // Whoever receives it knows it by its beginning.
         opcode::WRITE => return None,
@@ -464,13 +478,16 @@ mod tests {
     fn a_write_has_its_data_behind_its_arguments() {
         let numbers = [3_u64.to_ne_bytes(), 4096_u64.to_ne_bytes()].concat();
         let sizes = [5_u32.to_ne_bytes(), 1_u32.to_ne_bytes()].concat();
-        let bytes = request(opcode::WRITE, &[&numbers, &sizes, &[0; 16], b"hello"]);
+        let flags = [&[0; 8][..], &libc::O_APPEND.to_ne_bytes(), &[0; 4]].concat();
+        let bytes = request(opcode::WRITE, &[&numbers, &sizes, &flags, b"hello"]);
         let beginning = bytes.first_chunk().unwrap();
-        let write = Write { handle: 3, offset: 4096, bytes: 5, of_mapping: true };
+        let write = Write { handle: 3, offset: 4096, bytes: 5, of_mapping: true, flags: libc::O_APPEND };
         assert_eq!(parse_write(beginning, bytes.len()).unwrap().1, write);
         assert_eq!(parse_write(beginning, bytes.len() - 1), None);
-        let read = request(opcode::READ, &[&numbers, &sizes, &[0; 21]]);
+        let read = request(opcode::READ, &[&numbers, &sizes, &flags, b"hello"]);
         assert_eq!(parse_write(read.first_chunk().unwrap(), read.len()), None);
+        let flags = libc::O_APPEND;
+        assert_eq!(operation_of(&read), Operation::Read { handle: 3, offset: 4096, size: 5, flags });
     }
 
     #[test]
@@ -512,7 +529,7 @@ mod tests {
             (opcode::RENAME, 10),
             (opcode::LINK, 9),
             (opcode::OPEN, 4),
-            (opcode::READ, 20),
+            (opcode::READ, 36),
             (opcode::RELEASE, 8),
             (opcode::FSYNC, 8),
             (opcode::FLUSH, 8),
