@@ -20,6 +20,7 @@ mod executor;
 mod file_system;
 mod files;
 mod fusermount;
+mod gauges;
 mod inode;
 mod interrupts;
 mod kernel;
@@ -33,5 +34,6 @@ mod reads;
 mod session;
 mod write_back;
 
+pub use gauges::Gauges;
 pub use policy::{LocalLocks, Policy};
 pub use session::{Error, Mounted, Request, Unmounter, settings, unmount};

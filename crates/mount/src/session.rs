@@ -5,6 +5,7 @@ use crate::core::{Core, Handles};
 use crate::executor::{Executor, block_on};
 use crate::file_system::{Agreement, FileSystem};
 use crate::fusermount;
+use crate::gauges::Gauges;
 use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::kernel::Device;
@@ -99,7 +100,7 @@ pub struct Mounted {
 /// How serving ended.
 type Ended = io::Result<()>;
 
-/// Ends a mount from another thread.
+/// Ends a mount from another thread, or looks at it.
 #[derive(Debug, Clone)]
 pub struct Unmounter {
     core: Arc<Core>,
@@ -248,6 +249,18 @@ impl Unmounter {
         // There is room for one from here and one from the thread that serves; more say nothing new.
         let _ = self.end.try_send(Ok(()));
         outcome
+    }
+
+    /// What the mount holds now.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        self.core.gauges()
+    }
+
+    /// What its calls have come to.
+    #[must_use]
+    pub fn statistics(&self) -> client::Statistics {
+        self.core.mount.statistics()
     }
 
     fn write_all(&self) {

@@ -19,6 +19,7 @@ mod remote;
 mod report;
 mod serve;
 mod stat;
+mod table;
 mod umount;
 
 use clap::{Parser, Subcommand};

@@ -7,6 +7,7 @@
 
 pub mod fstab;
 mod retry;
+mod statistics;
 
 use crate::error::Error;
 use crate::output;
@@ -16,7 +17,7 @@ use mount::{Mounted, Request, Unmounter};
 use retry::{Events, Patience};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -40,7 +41,7 @@ const GOODBYE: &[u8] = b"bye\n";
 /// Mount an export as a directory, over all paths at once (FUSE).
 ///
 /// In the background: it returns once the directory can be used, or with what stands in the way. SIGTERM and SIGINT to
-/// the process that serves it unmount; so does `trunkline umount DIR`. What programs may rely on is in
+/// the process that serves it unmount; so does `trunkline umount DIR`. SIGUSR1 writes statistics of each path to its log. What programs may rely on is in
 /// docs/SEMANTICS.md, the options in docs/MOUNT-OPTIONS.md.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = long_help())]
@@ -179,10 +180,15 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     })
 }
 
-/// Unmounts at the first signal, and at the second without waiting for the server: notes that one.
+/// Unmounts at the first signal, and at the second without waiting for the server: notes that one. SIGUSR1 asks for
+/// statistics.
 fn attend_to(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) + Send + 'static {
     let unmounting = Arc::new(AtomicBool::new(false));
     move |signal| {
+        if signal == SIGUSR1 {
+            output::tell(&statistics::table(&unmounter.statistics(), &unmounter.gauges()));
+            return;
+        }
         if unmounting.swap(true, Ordering::AcqRel) {
             ended_by.store(u8::try_from(signal).unwrap_or_default(), Ordering::Release);
             if let Err(error) = unmounter.give_up() {

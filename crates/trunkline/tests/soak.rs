@@ -1,6 +1,6 @@
 //! The soak: loads over four shaped links, on a mount of the library and in a mounted directory, and faults at random times for
 //! as long as one likes. Nothing may be lost or done twice, and at the end the gauges are back where they were: descriptors,
-//! threads, memory, connections, and replies that wait, at both ends.
+//! threads, memory, connections, replies that wait, and what a mounted directory holds: objects, handles, data.
 //!
 //! Needs root, FUSE, `ip`, `tc` and `nft`. `cargo xtask soak --minutes N [--seed S]` runs it on an optimised build; the suite
 //! `soak` runs the same for some seconds. Each round prints its seed, and a run that is given that seed begins with it.
@@ -17,6 +17,7 @@ mod load;
 #[allow(dead_code, reason = "the suite of mounts uses the rest")]
 mod mounts;
 #[path = "faults/program.rs"]
+#[allow(dead_code, reason = "the suite of faults uses the rest")]
 mod program;
 
 use client::Mount;
@@ -40,6 +41,8 @@ const MINUTES: f64 = 0.2;
 const SETTLED_WITHIN: Duration = Duration::from_secs(240);
 /// Memory may grow by so much: buffers that are kept to be used again, and the figures of each round.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
+/// Objects of a mounted directory that the kernel may remember besides those before: what each round has made it has removed.
+const OBJECTS_MORE_MAX: u64 = 64;
 /// So long a server may hold objects of its directory open that nobody uses.
 const HELD: Duration = Duration::from_secs(21);
 const SOON: Duration = Duration::from_secs(60);
@@ -66,12 +69,48 @@ impl Held {
 /// Who holds what, in this order: the library's mount is in this process.
 const HOLDERS: [&str; 3] = ["client", "mounted directory", "servers"];
 
+/// Counts of what a mount holds, from its statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HeldByMount {
+    objects: u64,
+    /// Open files, open directories.
+    handles: [u64; 2],
+    /// Nothing unsent, nothing read ahead.
+    has_no_data: bool,
+}
+
+impl HeldByMount {
+    fn asked(mounted: &Mounted) -> Self {
+        let said = mounted.statistics();
+        let line = said.lines().rfind(|line| line.starts_with("held: ")).expect("it says what it holds");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let count = |what: &str| {
+            let at = words.iter().position(|word| word.trim_end_matches(',') == what).expect(what);
+            words[..at].iter().rev().find_map(|word| word.parse::<u64>().ok()).expect(what)
+        };
+        Self {
+            objects: count("objects"),
+            handles: [count("files"), count("directories")],
+            has_no_data: line.contains(" 0 B unsent, 0 B read ahead"),
+        }
+    }
+
+    /// The kernel may remember some objects for as long as it likes.
+    fn is_within(&self, before: &Self) -> bool {
+        self.handles == before.handles
+            && self.has_no_data
+            && self.objects <= before.objects + OBJECTS_MORE_MAX
+    }
+}
+
 /// What both ends hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gauges {
     held: [Held; HOLDERS.len()],
     /// Connections that the server's system takes for established, dead ones too.
     server_connections: usize,
+    /// What the mounted directory's process says that it holds.
+    mounted: HeldByMount,
 }
 
 impl Gauges {
@@ -81,6 +120,7 @@ impl Gauges {
         Self {
             held: [&[client][..], &[mounted], &servers].map(Held::by),
             server_connections: servers.first().copied().map_or(0, connections_of),
+            mounted: HeldByMount::asked(&mounts.mounted),
         }
     }
 
@@ -90,6 +130,7 @@ impl Gauges {
         let mut pairs = self.held.iter().zip(&before.held);
         pairs.all(|(now, then)| now.descriptors <= then.descriptors && now.threads <= then.threads)
             && self.server_connections == before.server_connections
+            && self.mounted.is_within(&before.mounted)
     }
 
     fn print(&self, when: &str) {
@@ -97,7 +138,7 @@ impl Gauges {
             format!("{who} {descriptors} descriptors, {threads} threads, {} MiB", bytes >> 20)
         });
         let each = each.collect::<Vec<_>>().join("; ");
-        println!("{when}: {each}; {} connections", self.server_connections);
+        println!("{when}: {each}; {} connections; {:?}", self.server_connections, self.mounted);
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::error::Error;
 use client::options::MountOptions;
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::sync::Arc;
@@ -100,9 +100,9 @@ pub struct Events<T> {
 }
 
 impl<T: Send + 'static> Events<T> {
-    /// Catches the signals that end a mount.
+    /// Catches the signals that end a mount, and the one that asks for its statistics.
     pub fn catch() -> Result<Self, Error> {
-        let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Error::Signals)?;
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1]).map_err(Error::Signals)?;
         let (sender, receiver) = channel();
         let (handle, to) = (signals.handle(), sender.clone());
         std::thread::spawn(move || {
@@ -172,6 +172,8 @@ impl<T: Send + 'static> Events<T> {
             };
             match received {
                 Ok(Event::Tried(outcome)) => return Ok(Some(outcome)),
+                // There is nothing to tell yet.
+                Ok(Event::Signal(SIGUSR1)) => {}
                 Ok(Event::Signal(signal)) => return Err(interrupted(signal)),
                 Ok(Event::Alone) if is_awaited => return Err(interrupted(SIGHUP)),
                 Ok(Event::Alone | Event::Over) => {}

@@ -1,5 +1,6 @@
 //! Statistics as a table: each node, each procedure.
 
+use crate::table::{bytes, lay_out};
 use server::Statistics;
 use server::statistics::{NodeStatistics, ProcedureStatistics};
 
@@ -16,7 +17,7 @@ pub fn table(statistics: &Statistics) -> String {
     }
     let mut text = String::new();
     if rows.len() > 1 {
-        lay_out(&mut text, &rows);
+        lay_out(&mut text, &rows, WORDS);
     } else {
         text.push_str("no calls yet\n");
     }
@@ -64,32 +65,6 @@ fn connections(node: &NodeStatistics) -> String {
     )
 }
 
-/// Decimal, three digits at least: `17 B`, `4.21 MB`.
-fn bytes(bytes: u64) -> String {
-    let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
-    match units.into_iter().find(|(_, unit)| bytes as f64 >= *unit) {
-        Some((name, unit)) => format!("{:.2} {name}", bytes as f64 / unit),
-        None => format!("{bytes} B"),
-    }
-}
-
-fn lay_out(text: &mut String, rows: &[[String; 10]]) {
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max();
-    for row in rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = width(column).unwrap_or_default();
-            if column < WORDS {
-                line.push_str(&format!("{cell:width$}  "));
-            } else {
-                line.push_str(&format!("{cell:>width$}  "));
-            }
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,11 +74,5 @@ mod tests {
         let nodes = vec![NodeStatistics { name: "node1".to_owned(), ..NodeStatistics::default() }];
         let text = table(&Statistics { nodes, loops: Vec::new() });
         assert!(text.starts_with("no calls yet\nnode1: 0 connections open"), "{text}");
-    }
-
-    #[test]
-    fn amounts_are_decimal() {
-        assert_eq!(bytes(999), "999 B");
-        assert_eq!(bytes(1_048_576), "1.05 MB");
     }
 }

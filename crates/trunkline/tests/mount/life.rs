@@ -35,6 +35,34 @@ fn a_mount_in_the_background_is_there_when_the_command_returns_and_goes_with_umo
     assert_eq!(fs::read(again.path("f")).unwrap(), b"kept");
 }
 
+#[test]
+fn sigusr1_tells_of_each_path_and_of_what_is_held_and_changes_nothing() {
+    let server = Server::start(2);
+    let mount = server.mount("mnt", "");
+    let data = vec![1; 1_000_000];
+    let files: Vec<File> = (0..4)
+        .map(|number| {
+            let mut file = File::create(mount.path(&format!("f{number}"))).unwrap();
+            file.write_all(&data).unwrap();
+            file.sync_all().unwrap();
+            file
+        })
+        .collect();
+    let said = mount.statistics();
+    let paths: Vec<Vec<&str>> =
+        said.lines().skip(1).take(2).map(|line| line.split_whitespace().collect()).collect();
+    for (path, node) in paths.iter().zip(["127.0.0.1", "127.0.0.2"]) {
+        assert!(path.iter().any(|word| word.contains(node)) && path.contains(&"up"), "{said}");
+    }
+    assert!(said.contains("sent again elsewhere: 0 taken for done, 0 in doubt, 0 that"), "{said}");
+    assert!(said.contains(" 4 open files, 0 open directories, 0 B unsent, 0 B read ahead, "), "{said}");
+    drop(files);
+    Deadline::wait_until("the files to be closed", PATIENCE, || {
+        mount.statistics().contains(" 0 open files, ").then_some(())
+    });
+    assert_eq!(fs::read(mount.path("f3")).unwrap(), data);
+}
+
 /// Else a message that the serving process waits to write would wait for the process itself.
 #[test]
 fn a_log_file_in_the_mounted_directory_is_refused_and_the_mount_works() {

@@ -1,11 +1,12 @@
 //! Directories that are mounted, whatever server is behind them, and what tests do in them.
 
 use rustix::mount::UnmountFlags;
+use rustix::process::Signal;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
-use testkit::{Deadline, Process};
+use testkit::{Deadline, Process, Stream};
 
 /// Long: the machine may be slow and loaded.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,6 +33,20 @@ impl Mounted {
 
     pub fn names(&self) -> Vec<String> {
         names_in(&self.directory)
+    }
+
+    /// What it says when it is asked for its statistics.
+    pub fn statistics(&self) -> String {
+        // The last line of them.
+        const END: &str = " kept for the next requests";
+        let said = || self.process.output(Stream::Err);
+        let before = said().matches(END).count();
+        self.process.signal(Signal::USR1);
+        let all = Deadline::wait_until("statistics", PATIENCE, || {
+            Some(said()).filter(|said| said.matches(END).count() > before)
+        });
+        let head = all.lines().rfind(|line| line.starts_with("path ") && line.contains("worst gap ms"));
+        all[all.rfind(head.expect("they have a head")).unwrap_or_default()..].to_owned()
     }
 
     /// How many pipes its process has.

@@ -1,0 +1,73 @@
+//! What a mount has done, path by path, and what it holds.
+
+use crate::table::{bytes, lay_out};
+use client::{PathStatistics, Replays, Statistics};
+use mount::Gauges;
+use std::time::Duration;
+
+const HEAD: [&str; 12] = [
+    "path",
+    "state",
+    "calls",
+    "read",
+    "written",
+    "sent again",
+    "moved",
+    "last gap ms",
+    "worst gap ms",
+    "p50 us",
+    "p99 us",
+    "max us",
+];
+/// Columns of words, which stand to the left; numbers stand to the right.
+const WORDS: usize = 2;
+
+/// A line for each path, one for what could not be told apart, and one for what is held.
+pub fn table(statistics: &Statistics, gauges: &Gauges) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(statistics.paths.iter().map(row));
+    let mut text = String::new();
+    lay_out(&mut text, &rows, WORDS);
+    let Replays { reconciled, undecided, unfenced } = statistics.replays;
+    text.push_str(&format!(
+        "sent again elsewhere: {reconciled} taken for done, {undecided} in doubt, {unfenced} that a server may do late\n"
+    ));
+    let Gauges { objects, open_files, open_directories, unsent_bytes, ahead_bytes, kept_bytes } = *gauges;
+    let [unsent, ahead, kept] = [unsent_bytes, ahead_bytes, kept_bytes].map(|amount| bytes(amount as u64));
+    text.push_str(&format!(
+        "held: {objects} objects, {open_files} open files, {open_directories} open directories, {unsent} unsent, \
+         {ahead} read ahead, {kept} kept for the next requests\n"
+    ));
+    text
+}
+
+fn row(path: &PathStatistics) -> [String; 12] {
+    let counters = &path.counters;
+    let ms = |time: Option<Duration>| time.unwrap_or_default().as_millis().to_string();
+    let us = |quantile| format!("{:.1}", counters.latency_ns.value_at_quantile(quantile) as f64 / 1e3);
+    let calls = counters.read.calls + counters.write.calls + counters.metadata.calls;
+    let moved: u64 = path.status.iter().map(|status| status.moved_calls).sum();
+    [
+        path.name.clone(),
+        states(path),
+        calls.to_string(),
+        bytes(counters.read.bytes),
+        bytes(counters.write.bytes),
+        counters.retransmissions.to_string(),
+        moved.to_string(),
+        ms(path.status.iter().map(|status| status.gap_last).max()),
+        ms(path.status.iter().map(|status| status.gap_worst).max()),
+        us(0.5),
+        us(0.99),
+        us(1.0),
+    ]
+}
+
+/// What it is to the loops that use it: one word where they agree.
+fn states(path: &PathStatistics) -> String {
+    let mut states: Vec<String> =
+        path.status.iter().map(|status| format!("{:?}", status.state).to_lowercase()).collect();
+    states.sort();
+    states.dedup();
+    if states.is_empty() { "unused".to_owned() } else { states.join("/") }
+}
