@@ -414,7 +414,7 @@ impl Engine {
         let stranded = &self.setup.route.stranded;
         if self.core.table.usable() || self.waiting.is_empty() {
             if std::mem::take(&mut self.is_stranded) && stranded.left_last() {
-                tracing::info!(server = %self.setup.route.server, "a path answers again");
+                tracing::warn!(server = %self.setup.route.server, "a path answers again");
             }
             self.down_since = None;
             return;

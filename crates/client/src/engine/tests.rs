@@ -13,7 +13,7 @@ use transport::poll::Events;
 
 use super::*;
 use crate::breaks::Breaks;
-use crate::route::{Moves, PathEnd, Proofs};
+use crate::route::{Moves, PathEnd, Proofs, Stranded};
 
 /// Nothing here takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,6 +49,7 @@ impl Ends {
             proofs: Proofs::new(2),
             breaks: Breaks::new(2),
             moves: Moves::default(),
+            stranded: Stranded::default(),
         };
         let table = paths::Config {
             paths: nodes().map(|node| PathSpec { node }).collect(),
