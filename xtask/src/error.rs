@@ -22,6 +22,14 @@ pub(crate) enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A directory for what a command writes could not be made.
+    #[error("cannot make {}: {source}", directory.display())]
+    Make {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// `cargo metadata` failed or said something unexpected.
     #[error("cargo metadata does not describe this workspace: {0}")]
     Metadata(String),

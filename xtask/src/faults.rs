@@ -30,6 +30,11 @@ fn json(text: &str) -> std::result::Result<PathBuf, String> {
 /// Builds and tries; false when a fault broke a promise.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let root = root();
+    let record = root.join(&options.record);
+    if let Some(directory) = record.parent() {
+        std::fs::create_dir_all(directory)
+            .map_err(|source| Error::Make { directory: directory.into(), source })?;
+    }
     let mut git = Command::new("git");
     git.current_dir(&root).args(["describe", "--always", "--dirty", "--abbrev=7"]);
     let described = git.output().map_err(|source| Error::Run { program: "git".into(), source })?;
@@ -39,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         .args(["--nocapture", "--exact", "campaign::nothing_is_lost_or_done_twice_whatever_fails"])
         .env("TRUNKLINE_FAULTS_REPEATS", options.repeats.to_string())
         .env("TRUNKLINE_FAULTS", options.only.join(","))
-        .env("TRUNKLINE_FAULTS_RECORD", root.join(&options.record))
+        .env("TRUNKLINE_FAULTS_RECORD", record)
         .env("TRUNKLINE_COMMIT", String::from_utf8_lossy(&described.stdout).trim());
     let status = command.status().map_err(|source| Error::Run { program: "cargo".into(), source })?;
     Ok(status.success())

@@ -115,6 +115,8 @@ pub(crate) const SUITES: &[Suite] = &[
             "--",
             "--skip",
             "none_of_all_faults",
+            // The figures, also when all is well.
+            "--show-output",
         ],
         packages: FAULTS_PACKAGES,
         needs: &[Need::Root, Need::NetNamespaces, Need::Fuse],
@@ -134,6 +136,15 @@ pub(crate) const SUITES: &[Suite] = &[
             "none_of_all_faults",
             "--nocapture",
         ],
+        packages: FAULTS_PACKAGES,
+        needs: &[Need::Root, Need::NetNamespaces, Need::Fuse],
+    },
+    Suite {
+        name: "faults-ten",
+        about: "each fault ten times on an optimised build, with figures: how long the gap is, and what is back when",
+        tier: Tier::Full,
+        minutes: 25,
+        command: &["xtask", "faults", "--record", "target/faults-ten.json"],
         packages: FAULTS_PACKAGES,
         needs: &[Need::Root, Need::NetNamespaces, Need::Fuse],
     },
@@ -195,7 +206,7 @@ pub(crate) const SUITES: &[Suite] = &[
         about: "libnfs against our server, our client and our mount against nfs-ganesha, seen by tshark",
         tier: Tier::Ci,
         minutes: 4,
-        command: &["test", "--package", "trunkline", "--test", "peers"],
+        command: &["test", "--package", "trunkline", "--test", "peers", "--", "--show-output"],
         packages: &[
             "fio",
             "gcc",

@@ -148,6 +148,16 @@ fn median_and_worst(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 /// Whether a fault's worst repeat is within what is aimed at, or by how much not.
 fn verdict(fault: Fault, repeats: &[Repeat]) -> String {
     let mut short = Vec::new();
+    for (what, count) in [
+        ("failed", (|repeat| repeat.failed) as fn(&Repeat) -> usize),
+        ("lost", |repeat| repeat.lost),
+        ("doubled", |repeat| repeat.doubled),
+    ] {
+        match repeats.iter().map(count).sum::<usize>() {
+            0 => {}
+            some => short.push(format!("{some} {what}")),
+        }
+    }
     let mut hold = |what: &str, values: &mut dyn Iterator<Item = Option<f64>>, most: f64| {
         let worst = values.map(|value| value.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
         if worst.is_infinite() {
@@ -291,6 +301,8 @@ fn the_slowest_call_is_one_that_met_the_fault() {
 fn what_is_aimed_at_is_reached_or_missed_by_a_figure() {
     let well = Repeat { gap_ms: 90.0, share_ms: Some(400.0), full_ms: Some(400.0), ..Repeat::default() };
     assert_eq!(verdict(Fault::Reset, std::slice::from_ref(&well)), "reached");
+    let twice = Repeat { doubled: 2, ..well.clone() };
+    assert_eq!(verdict(Fault::Kill, &[twice.clone(), twice]), "4 doubled");
     let late = Repeat { gap_ms: 130.0, share_ms: None, ..well.clone() };
     let said = verdict(Fault::Reset, &[well, late]);
     assert_eq!(said, "gap: 30 ms over 100; share: not in the time that was watched");

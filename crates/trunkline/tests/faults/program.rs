@@ -75,7 +75,12 @@ impl Program {
         self.process.wait_for_line(&format!("all went on after {};", self.marks), SOON);
     }
 
-    /// Ends it. What it has done, in words, and how many of its answers were errors though the thing was done.
+    /// How many of its answers were errors so far though the thing was done.
+    pub fn doubted(&self) -> usize {
+        self.process.all_output().matches(DOUBTED).count()
+    }
+
+    /// Ends it. What it has done, in words, and how many of its answers were such errors.
     pub fn stop(mut self) -> (String, u64) {
         self.order(STOP);
         let status = self.process.wait(SOON);
@@ -85,6 +90,9 @@ impl Program {
         (done.to_owned(), doubted.trim().parse().expect("a number"))
     }
 }
+
+/// What the program says of each call in doubt.
+const DOUBTED: &str = "done, and answered with an error";
 
 /// Whether this process is the program; then it has been that.
 pub fn is_asked_for() -> bool {
@@ -352,7 +360,10 @@ impl Namer {
     /// It must have been done; who was killed may have done it without knowing. What is there is looked at next, in any case.
     fn done(&mut self, outcome: std::io::Result<()>, doubt: ErrorKind) {
         match outcome {
-            Err(error) if error.kind() == doubt => self.doubted += 1,
+            Err(error) if error.kind() == doubt => {
+                println!("{DOUBTED}: {error}");
+                self.doubted += 1;
+            }
             outcome => outcome.expect("no call may fail"),
         }
     }
