@@ -1,7 +1,10 @@
 //! For how long attributes and names are believed, and how directories are read: seen by the calls that reach the server.
 
 use crate::rig::{Mounted, PATIENCE, Server, names_in, shell};
+use crate::semantics::flags;
+use rustix::fs::OFlags;
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use testkit::Deadline;
 
@@ -96,4 +99,55 @@ fn attributes_come_along_with_names_where_the_options_let_them() {
         assert_eq!(names_in(&directory).len() as u64, NAMES);
         assert_eq!(shell(&directory, "find . -type f | wc -l").trim(), NAMES.to_string());
     }
+}
+
+#[test]
+fn an_open_asks_for_attributes_unless_it_is_told_not_to() {
+    let server = Server::start(1);
+    let one = server.mount("one", "");
+    fs::write(one.path("f"), b"1").unwrap();
+    for (options, asks) in [("", true), ("nocto", false)] {
+        let mount = server.mount(&format!("mnt{options}"), &format!("actimeo=3600,{options}"));
+        let open = || (0..TURNS).for_each(|_| drop(File::open(mount.path("f")).unwrap()));
+        let asked = cost(&server, &["GETATTR"], open);
+        let right = if asks { asked >= TURNS } else { asked <= CHANCE_MAX };
+        assert!(right, "{options}: {asked} GETATTRs of {TURNS} opens");
+    }
+}
+
+/// READs of a MiB each, of a program that has read the first three MiB of many.
+#[test]
+fn a_program_is_read_ahead_of_unless_nothing_may_be_believed() {
+    const READ_MIB: usize = 3;
+    let server = Server::start(1);
+    let one = server.mount("one", "");
+    fs::write(one.path("f"), vec![1; 32 << 20]).unwrap();
+    let begun = |mount: &Mounted| {
+        let file = File::open(mount.path("f")).unwrap();
+        let mut piece = vec![0; 64 << 10];
+        for at in 0..READ_MIB * 16 {
+            file.read_exact_at(&mut piece, at as u64 * (64 << 10)).unwrap();
+        }
+        file
+    };
+    let before = server.calls("READ");
+    let _open = begun(&server.mount("mnt", ""));
+    Deadline::wait_until("READs ahead", PATIENCE, || {
+        (server.calls("READ") - before > READ_MIB as u64 + 2).then_some(())
+    });
+    // The kernel itself reads up to a MiB ahead.
+    let with_noac = cost(&server, &["READ"], || drop(begun(&server.mount("noac", "noac"))));
+    assert!(with_noac <= READ_MIB as u64 * 2 + 2, "{with_noac} READs");
+}
+
+#[test]
+fn a_file_that_was_removed_elsewhere_is_stale_to_who_has_it_open() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", ""), server.mount("other", ""));
+    fs::write(one.path("f"), b"first").unwrap();
+    let direct = flags(OFlags::DIRECT).open(one.path("f")).unwrap();
+    fs::remove_file(other.path("f")).unwrap();
+    const STALE: Option<i32> = Some(116);
+    assert_eq!(direct.read_at(&mut [0; 5], 0).unwrap_err().raw_os_error(), STALE);
+    assert_eq!(direct.write_at(&[0; 5], 0).unwrap_err().raw_os_error(), STALE);
 }

@@ -18,6 +18,8 @@ type Replace = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 #[derive(Default)]
 struct State {
     refused: Option<(Procedure, Replace)>,
+    /// Calls that the server never sees, and what they are answered with.
+    kept: Option<(Procedure, Status)>,
     /// Calls whose answers are replaced.
     count: u32,
     /// All that there is, so that it can be ended.
@@ -68,6 +70,11 @@ impl Refusals {
         (state.refused, state.count) = (Some((procedure, with)), 0);
     }
 
+    /// From now on calls of this procedure have this answer, and the server does not do them.
+    pub fn keep(&self, procedure: Procedure, status: Status) {
+        lock(&self.state).kept = Some((procedure, status));
+    }
+
     /// How many calls had it so far.
     pub fn refused(&self) -> u32 {
         lock(&self.state).count
@@ -76,8 +83,8 @@ impl Refusals {
     /// From now on all calls have the server's answer; gives how many had another.
     pub fn relent(&self) -> u32 {
         let mut state = lock(&self.state);
-        state.refused = None;
-        state.count
+        (state.refused, state.kept) = (None, None);
+        std::mem::take(&mut state.count)
     }
 }
 
@@ -87,15 +94,27 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 /// Both directions of a connection, until it ends.
 fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
-    let (mut from_client, mut to_client) = (client.try_clone().unwrap(), client);
+    let (mut from_client, to_client) = (client.try_clone().unwrap(), Arc::new(Mutex::new(client)));
     let (mut from_server, mut to_server) = (server.try_clone().unwrap(), server);
+    let kept_for = Arc::clone(&to_client);
     let noted: Arc<Mutex<Vec<(u32, Replace)>>> = Arc::default();
     let (of_calls, state) = (Arc::clone(&noted), Arc::clone(state));
     std::thread::spawn(move || {
         while let Some(record) = read_record(&mut from_client) {
             let mut state = lock(&state);
+            let is_of =
+                |procedure: Procedure| called(&record) == (nfs3::PROGRAM, nfs3::VERSION, procedure.number());
+            if let Some((_, status)) = state.kept.filter(|(procedure, _)| is_of(*procedure)) {
+                state.count += 1;
+                drop(state);
+                let answer = answer(word(&record, 0), &[status.0, 0, 0]);
+                if kept_for.lock().unwrap().write_all(&answer).is_err() {
+                    break;
+                }
+                continue;
+            }
             if let Some((procedure, with)) = state.refused.clone()
-                && called(&record) == (nfs3::PROGRAM, nfs3::VERSION, procedure.number())
+                && is_of(procedure)
             {
                 state.count += 1;
                 of_calls.lock().unwrap().push((word(&record, 0), with));
@@ -115,19 +134,22 @@ fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
                 record = noted.swap_remove(at).1(record);
             }
             drop(noted);
-            if to_client.write_all(&record).is_err() {
+            if to_client.lock().unwrap().write_all(&record).is_err() {
                 break;
             }
         }
-        let _ = to_client.shutdown(Shutdown::Both);
+        let _ = to_client.lock().unwrap().shutdown(Shutdown::Both);
     });
 }
 
 /// xid, REPLY, MSG_ACCEPTED, AUTH_NONE without a body, SUCCESS (RFC 5531 s9), and the results.
 pub fn answer(xid: u32, results: &[u32]) -> Vec<u8> {
-    let words: Vec<u32> = [xid, 1, 0, 0, 0, 0].iter().chain(results).copied().collect();
+    record_of(&[&[xid, 1, 0, 0, 0, 0], results].concat())
+}
+
+fn record_of(words: &[u32]) -> Vec<u8> {
     let mark = (1 << 31) | (4 * words.len() as u32);
-    [mark].iter().chain(&words).flat_map(|word| word.to_be_bytes()).collect()
+    [mark].iter().chain(words).flat_map(|word| word.to_be_bytes()).collect()
 }
 
 impl Drop for Refusals {
@@ -159,6 +181,11 @@ fn what_the_server_refuses_is_the_error_that_a_program_sees() {
         (Status::IO, 5),
         (Status::ROFS, 30),
         (Status::ACCES, 13),
+        (Status::STALE, 116),
+        (Status::BADHANDLE, 116),
+        (Status::BADTYPE, 95),
+        (Status::SERVERFAULT, 5),
+        (Status(4711), 5),
     ] {
         refusals.refuse(Procedure::Write, status);
         let told = direct.write_all_at(&data, 0).unwrap_err();
@@ -178,6 +205,11 @@ fn what_the_server_refuses_is_the_error_that_a_program_sees() {
         direct.read_exact_at(&mut data, 0).unwrap();
         assert!(data == pattern(8192, 1), "{status}");
     }
+    // RFC 5531 s9: MSG_DENIED, AUTH_ERROR, AUTH_TOOWEAK.
+    refusals.replace(Procedure::Read, |record| record_of(&[word(&record, 0), 1, 1, 1, 5]));
+    assert_eq!(direct.read_exact_at(&mut data, 0).unwrap_err().raw_os_error(), Some(13));
+    assert!(refusals.relent() >= 1);
+    direct.read_exact_at(&mut data, 0).unwrap();
     // A server that asks for patience gets it: nobody is told.
     refusals.refuse(Procedure::Read, Status::JUKEBOX);
     std::thread::scope(|scope| {
@@ -186,4 +218,32 @@ fn what_the_server_refuses_is_the_error_that_a_program_sees() {
         assert!(refusals.relent() >= 1);
         assert!(reading.join().unwrap().unwrap() == pattern(8192, 1));
     });
+    // With `soft` it has an end.
+    let options = format!("port={},nconnect=1,soft,timeo=2,retrans=1", refusals.port);
+    let soft = Mounted::start("127.0.0.1:/export", server.mount_point("soft"), &options);
+    let direct = flags(OFlags::DIRECT).open(soft.path("f")).unwrap();
+    refusals.refuse(Procedure::Read, Status::JUKEBOX);
+    let mut data = pattern(8192, 2);
+    assert_eq!(direct.read_exact_at(&mut data, 0).unwrap_err().raw_os_error(), Some(110));
+    assert!(refusals.relent() >= 1);
+    direct.read_exact_at(&mut data, 0).unwrap();
+}
+
+#[test]
+fn data_that_are_lost_are_not_read_from_the_cache_either() {
+    let server = Server::start(1);
+    let refusals = Refusals::start(&server);
+    let options = format!("port={},nconnect=1,nolock", refusals.port);
+    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    let kept = pattern(8192, 1);
+    std::fs::write(mount.path("f"), &kept).unwrap();
+    let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
+    let mut seen = vec![0; kept.len()];
+    file.read_exact_at(&mut seen, 0).unwrap();
+    refusals.keep(Procedure::Write, Status::IO);
+    file.write_all_at(&pattern(8192, 2), 0).unwrap();
+    assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(5));
+    assert!(refusals.relent() >= 1);
+    drop(file);
+    assert!(std::fs::read(mount.path("f")).unwrap() == kept, "what the server has");
 }

@@ -223,12 +223,110 @@ fn appends_of_two_handles_follow_each_other() {
 fn an_append_goes_to_the_end_that_was_current_at_open() {
     let server = Server::start(1);
     let (one, other) = (server.mount("one", ""), server.mount("other", ""));
-    for round in 0..4 {
-        let mount = if round % 2 == 0 { &one } else { &other };
-        let mut log = OpenOptions::new().create(true).append(true).open(mount.path("log")).unwrap();
-        log.write_all(format!("line {round}\n").as_bytes()).unwrap();
+    let synchronous = server.mount("synchronous", "sync");
+    let ways = [
+        ("buffered", OFlags::empty(), &one),
+        ("sync", OFlags::SYNC, &one),
+        ("dsync", OFlags::DSYNC, &one),
+        ("direct", OFlags::DIRECT, &one),
+        ("option", OFlags::empty(), &synchronous),
+    ];
+    for (name, flags, mount) in ways {
+        // The second piece of each is longer than any request.
+        let pieces = [(20, 1), (3 * MIB + 5, 2), (5000, 3), (7, 4)].map(|(len, seed)| pattern(len, seed));
+        for (round, piece) in pieces.iter().enumerate() {
+            let (mount, flags) = if round % 2 == 0 { (&other, OFlags::empty()) } else { (mount, flags) };
+            let mut open = OpenOptions::new();
+            let open = open.create(true).append(true).custom_flags(flags.bits().cast_signed());
+            let mut log = open.open(mount.path(name)).unwrap();
+            log.write_all(piece).unwrap();
+        }
+        assert!(fs::read(one.path(name)).unwrap() == pieces.concat(), "{name}");
     }
-    assert_eq!(fs::read_to_string(one.path("log")).unwrap(), "line 0\nline 1\nline 2\nline 3\n");
+}
+
+#[test]
+fn an_append_keeps_what_others_have_written_and_begins_where_they_have_cut() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", ""), server.mount("other", ""));
+    for (name, wished) in [("buffered", OFlags::empty()), ("sync", OFlags::SYNC), ("direct", OFlags::DIRECT)]
+    {
+        let open = |mount: &Mounted| {
+            let mut open = OpenOptions::new();
+            open.append(true).custom_flags(wished.bits().cast_signed()).open(mount.path(name)).unwrap()
+        };
+        fs::write(one.path(name), pattern(100, 1)).unwrap();
+        assert_eq!(fs::metadata(one.path(name)).unwrap().len(), 100);
+        open(&other).write_all(&pattern(100, 2)).unwrap();
+        // What is written in place meanwhile makes the file no shorter.
+        let in_place = flags(OFlags::empty()).open(one.path(name)).unwrap();
+        let mut log = open(&one);
+        in_place.write_all_at(&pattern(1, 1), 0).unwrap();
+        log.write_all(b"end").unwrap();
+        drop((in_place, log));
+        let expected = [&pattern(100, 1)[..], &pattern(100, 2), b"end"].concat();
+        assert!(fs::read(other.path(name)).unwrap() == expected, "{name}");
+        // As logs are rotated.
+        OpenOptions::new().write(true).truncate(true).open(other.path(name)).unwrap();
+        open(&one).write_all(b"new").unwrap();
+        assert_eq!(fs::read(other.path(name)).unwrap(), b"new", "{name}");
+        // By fcntl(2), on and off.
+        OpenOptions::new().append(true).open(other.path(name)).unwrap().write_all(b" line").unwrap();
+        let mut file = flags(OFlags::empty()).open(one.path(name)).unwrap();
+        rustix::fs::fcntl_setfl(&file, OFlags::APPEND | (wished & OFlags::DIRECT)).unwrap();
+        file.write_all(b", whole").unwrap();
+        rustix::fs::fcntl_setfl(&file, OFlags::empty()).unwrap();
+        file.write_all_at(b"N", 0).unwrap();
+        drop(file);
+        assert_eq!(fs::read(other.path(name)).unwrap(), b"New line, whole", "{name}");
+    }
+}
+
+#[test]
+fn a_write_that_is_to_be_stable_is_on_the_server_when_it_returns() {
+    let server = Server::start(1);
+    let (mount, synchronous) = (server.mount("mnt", ""), server.mount("synchronous", "sync"));
+    let other = server.mount("other", "");
+    for (name, wished, mount) in [
+        ("sync", OFlags::SYNC, &mount),
+        ("dsync", OFlags::DSYNC, &mount),
+        ("direct", OFlags::DIRECT, &mount),
+        ("fcntl", OFlags::empty(), &mount),
+        ("option", OFlags::empty(), &synchronous),
+    ] {
+        let file = flags(wished).open(mount.path(name)).unwrap();
+        if name == "fcntl" {
+            rustix::fs::fcntl_setfl(&file, OFlags::DIRECT).unwrap();
+        }
+        for (round, len) in [(0, 100), (1, 70_000), (2, 3 * MIB)] {
+            let data = pattern(len, round);
+            file.write_all_at(&data, 0).unwrap();
+            // The writer neither closes it nor waits.
+            assert!(fs::read(other.path(name)).unwrap() == data, "{name}, {len} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_was_read_ahead_is_not_given_out_once_a_change_is_known() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", ""), server.mount("other", ""));
+    let (old, new) = (pattern(16 * MIB, 1), pattern(16 * MIB, 2));
+    fs::write(other.path("f"), &old).unwrap();
+    let reader = File::open(one.path("f")).unwrap();
+    let mut seen = vec![0; MIB];
+    for at in 0..4 {
+        reader.read_exact_at(&mut seen, (at * MIB) as u64).unwrap();
+        assert!(seen == old[at * MIB..(at + 1) * MIB]);
+    }
+    OpenOptions::new().write(true).open(other.path("f")).unwrap().write_all(&new).unwrap();
+    let late = File::open(one.path("f")).unwrap();
+    for at in 4..12 {
+        // Whatever the first one is given, it must not be what the second one is.
+        reader.read_exact_at(&mut seen, (at * MIB) as u64).unwrap();
+        late.read_exact_at(&mut seen, (at * MIB) as u64).unwrap();
+        assert!(seen == new[at * MIB..(at + 1) * MIB], "{at} MiB");
+    }
 }
 
 #[test]
@@ -328,12 +426,19 @@ fn a_name_that_is_renamed_over_is_there_at_each_moment() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                fs::metadata(other.path("f")).expect("it is there");
-                looks.fetch_add(1, Ordering::Relaxed);
+                match fs::metadata(other.path("f")) {
+                    Ok(_) => drop(looks.fetch_add(1, Ordering::Relaxed)),
+                    // Twice in a row it was replaced between the look at the name and the one at the file.
+                    Err(error) if error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error()) => {}
+                    Err(error) => {
+                        ended.store(true, Ordering::Relaxed);
+                        panic!("it is there: {error}");
+                    }
+                }
             }
         });
         let mut turns = 0;
-        while turns < 50 || looks.load(Ordering::Relaxed) < 200 {
+        while !ended.load(Ordering::Relaxed) && (turns < 50 || looks.load(Ordering::Relaxed) < 200) {
             turns += 1;
             let open = File::open(one.path("f")).unwrap();
             fs::write(one.path("g"), turns.to_string()).unwrap();
@@ -374,6 +479,23 @@ fn the_time_of_a_change_is_the_same_before_and_after_close() {
 }
 
 #[test]
+fn a_listing_tells_no_time_from_before_a_write() {
+    let server = Server::start(1);
+    for options in ["", "lookupcache=none"] {
+        let (mount, other) =
+            (server.mount(&format!("mnt{options}"), options), server.mount(&format!("other{options}"), ""));
+        let mut file = File::create(mount.path("f")).unwrap();
+        file.write_all(b"1").unwrap();
+        file.sync_all().unwrap();
+        file.write_all(b"2").unwrap();
+        shell(&mount.directory, "ls -l; stat f");
+        drop(file);
+        let modified = |mount: &Mounted| fs::metadata(mount.path("f")).unwrap().modified().unwrap();
+        assert_eq!(modified(&mount), modified(&other), "{options}");
+    }
+}
+
+#[test]
 fn special_files_links_and_long_names_are_what_they_are() {
     let (_server, mount) = mounted();
     shell(&mount.directory, "mkfifo fifo; mknod chr c 1 3; mknod blk b 8 300");
@@ -401,6 +523,49 @@ fn special_files_links_and_long_names_are_what_they_are() {
     fs::create_dir_all(&deep).unwrap();
     fs::write(deep.join("f"), b"deep").unwrap();
     assert_eq!(fs::read(deep.join("f")).unwrap(), b"deep");
+}
+
+/// The names of a directory, from where it was read to. What the system gives at once is a part of a page of the server's.
+fn names_from_here(directory: &File, most: usize) -> Vec<String> {
+    let mut room = [std::mem::MaybeUninit::uninit(); 1024];
+    let mut names = Vec::new();
+    let mut entries = rustix::fs::RawDir::new(directory, &mut room);
+    while names.len() < most
+        && let Some(entry) = entries.next()
+    {
+        names.push(entry.unwrap().file_name().to_str().unwrap().to_owned());
+    }
+    names
+}
+
+#[test]
+fn a_listing_that_begins_again_tells_what_is_there_now() {
+    let (_server, mount) = mounted();
+    fs::write(mount.path("a"), b"").unwrap();
+    let directory = File::open(&mount.directory).unwrap();
+    assert_eq!(names_from_here(&directory, usize::MAX).len(), 3);
+    fs::write(mount.path("b"), b"").unwrap();
+    rustix::fs::seek(&directory, SeekFrom::Start(0)).unwrap();
+    let mut names = names_from_here(&directory, usize::MAX);
+    names.sort();
+    assert_eq!(names, [".", "..", "a", "b"]);
+}
+
+#[test]
+fn a_listing_gives_no_name_back_that_was_removed_while_it_was_read() {
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "forcerdirplus");
+    let names: Vec<String> = (0..200).map(|number| format!("f{number}")).collect();
+    names.iter().for_each(|name| drop(File::create(mount.path(name)).unwrap()));
+    let directory = File::open(&mount.directory).unwrap();
+    let begun = names_from_here(&directory, 1);
+    assert!(!begun.is_empty());
+    names.iter().for_each(|name| fs::remove_file(mount.path(name)).unwrap());
+    while !names_from_here(&directory, usize::MAX).is_empty() {}
+    for name in &names {
+        assert!(!mount.path(name).exists(), "{name} was removed");
+        drop(File::create_new(mount.path(name)).unwrap());
+    }
 }
 
 #[test]
@@ -490,6 +655,33 @@ fn without_nolock_locks_answer_enolck_and_the_log_says_why() {
     assert_eq!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
     assert_eq!(rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
     mount.process.wait_for_line("ENOLCK", crate::rig::PATIENCE);
+    // Of each kind by itself, where that is asked for.
+    for (options, flock, fcntl) in
+        [("local_lock=flock", Ok(()), no_locks), ("local_lock=posix", no_locks, Ok(()))]
+    {
+        let mount = server.mount(options, options);
+        let file = File::create(mount.path("f")).unwrap();
+        assert_eq!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive), flock, "{options}");
+        assert_eq!(
+            rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive),
+            fcntl,
+            "{options}"
+        );
+    }
+}
+
+#[test]
+fn what_is_neither_closed_nor_synced_is_on_the_server_soon() {
+    let server = Server::start(1);
+    let (one, other) = (server.mount("one", ""), server.mount("other", ""));
+    let file = flags(OFlags::empty()).open(one.path("f")).unwrap();
+    for (len, seed) in [(100, 1), (3 * MIB, 2)] {
+        let data = pattern(len, seed);
+        file.write_all_at(&data, 0).unwrap();
+        Deadline::wait_until("the data to be on the server", PATIENCE, || {
+            (fs::read(other.path("f")).unwrap() == data).then_some(())
+        });
+    }
 }
 
 #[test]

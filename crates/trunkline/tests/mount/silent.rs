@@ -7,6 +7,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use testkit::{Deadline, Process, require_program};
 
 const ETIMEDOUT: Option<i32> = Some(110);
@@ -141,6 +143,70 @@ fn what_a_process_had_written_when_it_was_killed_is_written() {
     Deadline::wait_until("the data to be on the server", PATIENCE, || {
         (fs::read(other.path("f")).unwrap() == data).then_some(())
     });
+}
+
+#[test]
+fn a_write_waits_where_too_much_waits_for_the_server() {
+    const MIB: usize = 1 << 20;
+    const HELD_MIB: u64 = 64;
+    let piece = |at: u64| pattern(MIB, at as u8);
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "");
+    // What a process reads below, which is ended after two seconds: so long the writer must wait too.
+    fs::write(mount.path("g"), piece(0)).unwrap();
+    // This process has no file open there: each process that it starts would close a copy, and wait for the server.
+    let mut writer = Command::new("dd");
+    writer.args(["bs=1M", "iflag=fullblock", "conv=fsync"]).arg(format!("of={}", mount.path("f").display()));
+    let mut writer = writer.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    Deadline::wait_until("the file to be open", PATIENCE, || mount.path("f").exists().then_some(()));
+    freeze(&server);
+    let taken = Arc::new(AtomicU64::new(0));
+    let (counter, mut to) = (Arc::clone(&taken), writer.stdin.take().unwrap());
+    let giving = std::thread::spawn(move || {
+        for at in 0..3 * HELD_MIB {
+            to.write_all(&piece(at)).unwrap();
+            counter.store(at + 1, Ordering::Relaxed);
+        }
+    });
+    let taken = || taken.load(Ordering::Relaxed);
+    Deadline::wait_until("much to be written", PATIENCE, || (taken() >= HELD_MIB - 4).then_some(()));
+    let mut waits = Command::new("timeout");
+    waits.args(["--signal=KILL", "2", "dd", "bs=1M", "iflag=direct", "of=/dev/null"]);
+    waits.arg(format!("if={}", mount.path("g").display())).stderr(Stdio::null());
+    assert!(!waits.status().unwrap().success(), "the server is silent");
+    // What is on its way to write(2) besides: in the writer, and in the pipe to it.
+    assert!(taken() <= HELD_MIB + 3, "{} MiB were written", taken());
+    server.process.signal(Signal::CONT);
+    giving.join().unwrap();
+    ends(writer);
+    let seen = fs::read(server.mount("other", "").path("f")).unwrap();
+    assert!((0..).zip(seen.chunks(MIB)).all(|(at, seen)| seen == piece(at)));
+    assert_eq!(seen.len() as u64, 3 * HELD_MIB * MIB as u64);
+}
+
+#[test]
+fn that_no_path_answers_is_said_once_however_many_loops_wait() {
+    const SAID: &str = "no path has answered";
+    let server = Server::start(1);
+    let mount = server.mount("mnt", "nconnect=8");
+    let data = pattern(16 << 20, 1);
+    fs::write(mount.path("f"), &data).unwrap();
+    freeze(&server);
+    // Long reads are spread over all loops.
+    let read = |seconds: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", seconds, "dd", "bs=1M", "iflag=direct", "of=/dev/null"]);
+        command.arg(format!("if={}", mount.path("f").display())).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let readers: Vec<Child> = (0..8).map(|_| read("1000")).collect();
+    mount.process.wait_for_line(SAID, PATIENCE);
+    // Longer than any loop waits after the first before it says so.
+    assert!(!read("4").wait().unwrap().success());
+    server.process.signal(Signal::CONT);
+    readers.into_iter().for_each(ends);
+    mount.process.wait_for_line("a path answers again", PATIENCE);
+    let said = mount.process.all_output();
+    assert_eq!(said.matches(SAID).count(), 1, "{said}");
 }
 
 #[test]
