@@ -409,13 +409,13 @@ impl Engine {
         self.say_when_all_are_down();
     }
 
-    /// A hard mount without a path waits, and says so once, whichever of its loops is the first.
+    /// A mount without a path waits, and says so once, whichever of its loops is the first.
     fn say_when_all_are_down(&mut self) {
         let stranded = &self.setup.route.stranded;
+        if self.core.table.usable() && std::mem::take(&mut self.is_stranded) && stranded.left_last() {
+            tracing::warn!(server = %self.setup.route.server, "a path answers again");
+        }
         if self.core.table.usable() || self.waiting.is_empty() {
-            if std::mem::take(&mut self.is_stranded) && stranded.left_last() {
-                tracing::warn!(server = %self.setup.route.server, "a path answers again");
-            }
             self.down_since = None;
             return;
         }

@@ -2,7 +2,7 @@
 
 use nfs3::proc::{commit, getattr, read, write};
 use nfs3::{Outcome, Status, Wire};
-use paths::ConnId;
+use paths::{ConnId, NodeId};
 use rpc::Xid;
 use rpc::reply::{Accept, Body as ReplyBody};
 use transport::{Place, Sink, TAIL_BYTES_MAX};
@@ -60,8 +60,10 @@ impl Answers<'_> {
             }
             let latency = now.saturating_sub(call.sent_at);
             let bytes = call.bytes();
+            // Before the table hears of it: the last answer on a connection that is to go home sends it there.
+            let path = self.core.table.path_of(self.conn);
             self.core.table.answered(now, self.conn, call.class(), bytes, latency);
-            if let Some(path) = self.core.table.path_of(self.conn)
+            if let Some(path) = path
                 && let Some(counters) = self.core.counters.get_mut(usize::from(path.0))
             {
                 counters.record(call.class(), u64::from(bytes), latency);
@@ -70,11 +72,13 @@ impl Answers<'_> {
     }
 
     fn results(&mut self, key: CallKey, reader: Reader<'_>) {
+        // As above: unstable data are where they were sent.
+        let node = self.core.node_of(self.conn);
         self.answered(key);
         let Some(call) = self.core.calls.0.get(key) else { return };
         let outcome = match &call.body {
             Body::Read { .. } => self.core.read_answered(key, reader),
-            Body::Write { .. } => self.core.write_answered(key, reader, self.conn),
+            Body::Write { .. } => self.core.write_answered(key, reader, node),
             Body::Commit { .. } => self.core.commit_answered(key, reader),
             Body::Call { .. } => {
                 if reader.rest().get(..4) == Some(&Status::JUKEBOX.0.to_be_bytes()) {
@@ -258,7 +262,12 @@ impl Core {
         Ok(())
     }
 
-    fn write_answered(&mut self, key: CallKey, mut reader: Reader<'_>, conn: ConnId) -> Result<(), String> {
+    fn write_answered(
+        &mut self,
+        key: CallKey,
+        mut reader: Reader<'_>,
+        node: Option<NodeId>,
+    ) -> Result<(), String> {
         let reply = write::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
         let success = match reply.into_result() {
             Ok(success) => success,
@@ -267,8 +276,12 @@ impl Core {
                 return Ok(());
             }
         };
-        let node = self.table.path_of(conn).and_then(|path| self.nodes.get(usize::from(path.0)).copied());
         self.written(key, &success, node)
+    }
+
+    /// The node that a connection leads to.
+    fn node_of(&self, conn: ConnId) -> Option<NodeId> {
+        self.table.path_of(conn).and_then(|path| self.nodes.get(usize::from(path.0)).copied())
     }
 
     fn commit_answered(&mut self, key: CallKey, mut reader: Reader<'_>) -> Result<(), String> {
