@@ -5,6 +5,7 @@ use crate::buffers::Buffer;
 use crate::caller::As;
 use crate::core::Core;
 use crate::errno;
+use crate::files::OpenFile;
 use crate::reads::Fresh;
 use client::{Answer, Done, FileRef, Op, Pipe};
 use fuser::Errno;
@@ -375,21 +376,20 @@ impl Core {
     /// One WRITE that a program waits for: when it is done, the data are stable. One that is alone is sent where it is.
     pub(crate) async fn call_write(
         &self,
-        caller: &As,
-        file: FileRef,
+        open: &OpenFile,
         offset: u64,
         buffer: Vec<u8>,
     ) -> Result<(), Errno> {
         let (others, _counted) = UnderWay::count(&self.writes_under_way);
         let way = Way::of_write(others, buffer.len());
         let bytes = buffer.len();
-        let (op, caller) = (Op::Write { file, offset, buffer }, caller.clone());
+        let (op, caller) = (Op::Write { file: open.file, offset, buffer }, open.caller.clone());
         let pending = match way {
             Way::Attended => self.mount.submit_attended(op, caller),
             Way::Beside => self.mount.submit_beside(op, caller),
             Way::ByFile => self.mount.submit_as(op, caller),
         };
-        let done = self.charged(bytes, pending).done().await;
+        let done = self.charged(&open.inode, bytes, pending).done().await;
         // Its memory is for the next one.
         drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))

@@ -65,6 +65,8 @@ pub(crate) struct State {
     /// Where the file ends for who appends: the size that the server has told, and what was written since. Unlike attributes it is
     /// not forgotten, because an append that began anywhere before would destroy what is there.
     end: Option<u64>,
+    /// A write that was to end there has failed, or nobody knows what became of it.
+    pub end_in_doubt: bool,
     /// Writes that programs wait for, and that no attributes tell of yet.
     waited_for: u32,
     /// When it was changed last from here.
@@ -165,10 +167,10 @@ impl Inode {
         state.end = Some(size);
     }
 
-    /// A program waits for a write, until this is dropped.
-    pub(crate) fn wait_for_write(&self) -> WaitedFor<'_> {
+    /// A write is waited for, until this is dropped.
+    pub(crate) fn wait_for_write(self: &Arc<Self>) -> WaitedFor {
         self.lock().waited_for += 1;
-        WaitedFor(self)
+        WaitedFor(Arc::clone(self))
     }
 
     /// One more handle is open on it.
@@ -201,11 +203,11 @@ impl Inode {
     }
 }
 
-/// A write that a program waits for.
+/// A write that is waited for.
 #[derive(Debug)]
-pub(crate) struct WaitedFor<'a>(&'a Inode);
+pub(crate) struct WaitedFor(Arc<Inode>);
 
-impl Drop for WaitedFor<'_> {
+impl Drop for WaitedFor {
     fn drop(&mut self) {
         self.0.lock().waited_for -= 1;
     }
@@ -254,6 +256,7 @@ impl State {
             _ => min,
         };
         self.learned_of = Some(version(&attributes));
+        self.end_in_doubt &= !exact;
         self.end = match self.end {
             _ if exact => Some(attributes.size),
             // What others have written counts, and what these do not tell yet.

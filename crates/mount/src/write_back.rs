@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::dirty::{Sending, Which};
 use crate::executor::Executor;
 use crate::files::{How, OpenFile};
-use crate::inode::Inode;
+use crate::inode::{Inode, State, WaitedFor};
 use client::{Done, Pending};
 use fuser::Errno;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,6 +64,8 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct Charged {
     pending: Option<Pending>,
+    /// Until then the attributes of its file do not tell all.
+    waited_for: Option<WaitedFor>,
     bytes: usize,
     budget: Arc<Budget>,
     executor: Executor,
@@ -84,9 +86,10 @@ impl Drop for Charged {
     fn drop(&mut self) {
         let bytes = self.bytes;
         let Some(pending) = self.pending.take() else { return self.budget.give_back(bytes) };
-        let budget = Arc::clone(&self.budget);
+        let (budget, waited_for) = (Arc::clone(&self.budget), self.waited_for.take());
         self.executor.spawn_short(async move {
             pending.await;
+            drop(waited_for);
             budget.give_back(bytes);
         });
     }
@@ -94,10 +97,10 @@ impl Drop for Charged {
 
 impl Core {
     /// A WRITE that was submitted, and whose data are held until it is done.
-    pub(crate) fn charged(&self, bytes: usize, pending: Pending) -> Charged {
+    pub(crate) fn charged(&self, inode: &Arc<Inode>, bytes: usize, pending: Pending) -> Charged {
         self.budget.take(bytes);
         let (budget, executor) = (Arc::clone(&self.budget), self.executor.clone());
-        Charged { pending: Some(pending), bytes, budget, executor }
+        Charged { pending: Some(pending), waited_for: Some(inode.wait_for_write()), bytes, budget, executor }
     }
 
     /// write(2), or pages that a mapping has dirtied. With O_APPEND the data go to the end of the file as it is known
@@ -110,6 +113,10 @@ impl Core {
         data: Vec<u8>,
     ) -> Result<u32, Errno> {
         let inode = &file.inode;
+        if how.appends && inode.lock().end_in_doubt {
+            // Whatever comes of it: the write itself has its own errors.
+            let _ = self.attributes(&file.caller, inode).await;
+        }
         if how.writes_through || self.policy.synchronous {
             return self.write_and_wait(file, how, offset, data).await;
         }
@@ -132,6 +139,7 @@ impl Core {
         data: &[u8],
     ) -> Option<Result<u32, Errno>> {
         let waits = how.writes_through || self.policy.synchronous || self.budget.is_full();
+        let waits = waits || (how.appends && file.inode.lock().end_in_doubt);
         (!waits).then(|| self.hold_data(file, how, place, data))
     }
 
@@ -148,11 +156,7 @@ impl Core {
         if !of_mapping {
             state.refuse(&file.told)?;
         }
-        let at = if how.appends { state.append_at(offset) } else { offset };
-        let end = at.saturating_add(data.len() as u64);
-        if end > FILE_BYTES_MAX {
-            return Err(Errno::EFBIG);
-        }
+        let (at, end) = place(how, &state, offset, data.len())?;
         let held = state.dirty.write(at, data, &file.caller, self.sizes.1, Instant::now());
         self.budget.take(held);
         inode.written(&mut state, end);
@@ -175,22 +179,23 @@ impl Core {
     ) -> Result<u32, Errno> {
         let (inode, count) = (&file.inode, u32::try_from(data.len()).unwrap_or(u32::MAX));
         let waited_for = inode.wait_for_write();
-        let at = {
+        let (at, promised) = {
             let mut state = inode.lock();
-            let at = if how.appends { state.append_at(offset) } else { offset };
+            let (at, end) = place(how, &state, offset, data.len())?;
             if how.appends {
                 // Taken before anything is waited for: the kernel sends the pieces of a long write together.
-                inode.written(&mut state, at.saturating_add(u64::from(count)));
+                inode.written(&mut state, end);
             }
-            at
+            (at, how.appends.then(|| Promised(inode)))
         };
         self.flush(inode).await;
         self.budget.room().await;
         let outcome = self.write_through(file, at, data).await;
         drop(waited_for);
-        if how.appends && outcome.is_err() {
-            // The file does not end where this write would have.
-            let _ = self.attributes(&file.caller, inode).await;
+        if outcome.is_ok()
+            && let Some(promised) = promised
+        {
+            promised.keep();
         }
         if at != offset {
             // The kernel holds these data where the file used to end.
@@ -204,12 +209,12 @@ impl Core {
         let (inode, len) = (&file.inode, data.len() as u64);
         let max = self.sizes.1;
         let outcome = if data.len() <= max {
-            self.call_write(&file.caller, file.file, offset, data).await
+            self.call_write(file, offset, data).await
         } else {
             let pieces = (0_u64..).zip(data.chunks(max)).map(|(index, chunk)| {
                 let at = offset + index * max as u64;
                 let op = client::Op::Write { file: file.file, offset: at, buffer: chunk.to_vec() };
-                self.charged(chunk.len(), self.mount.submit_as(op, file.caller.clone()))
+                self.charged(inode, chunk.len(), self.mount.submit_as(op, file.caller.clone()))
             });
             let pieces: Vec<Charged> = pieces.collect();
             let mut outcome = Ok(());
@@ -243,6 +248,7 @@ impl Core {
                 if let Err(error) = outcome {
                     tracing::warn!(file = inode.ino, offset, bytes, errno = error.code(), "data are lost");
                     state.failed(error);
+                    state.end_in_doubt = true;
                     // The kernel's pages have them still, and would give them to whoever reads.
                     state.pages_of = None;
                     core.notices.wish(inode.ino);
@@ -315,5 +321,28 @@ impl Core {
         for inode in self.inodes.unclean() {
             self.send(&inode, Which::OlderThan(before));
         }
+    }
+}
+
+/// Where data go for which the kernel has an offset, and where they end: with O_APPEND, where the file does.
+fn place(how: How, state: &State, offset: u64, len: usize) -> Result<(u64, u64), Errno> {
+    let at = if how.appends { state.append_at(offset) } else { offset };
+    let end = at.saturating_add(len as u64);
+    if end > FILE_BYTES_MAX { Err(Errno::EFBIG) } else { Ok((at, end)) }
+}
+
+/// An append for which the file was made longer in advance. Unless it is kept, also where its program was killed, the server is to
+/// be asked where the file ends.
+struct Promised<'a>(&'a Inode);
+
+impl Promised<'_> {
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Promised<'_> {
+    fn drop(&mut self) {
+        self.0.lock().end_in_doubt = true;
     }
 }

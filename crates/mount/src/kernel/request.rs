@@ -186,8 +186,8 @@ pub(crate) struct Write {
     pub bytes: usize,
     /// Of pages that a mapping has dirtied, whoever's handle this is.
     pub of_mapping: bool,
-    /// Of the handle, as they are now, and of this write: fcntl(2) and pwritev2(2) have changed what open(2) said. None of pages
-    /// of a mapping.
+    /// Of the handle, as they are now, as fcntl(2) may have changed what open(2) said; and O_SYNC or O_DSYNC of this write. The
+    /// kernel does not tell of RWF_APPEND and RWF_NOAPPEND. None of pages of a mapping.
     pub flags: i32,
 }
 

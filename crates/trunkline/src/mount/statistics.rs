@@ -30,7 +30,7 @@ pub fn table(statistics: &Statistics, gauges: &Gauges) -> String {
     lay_out(&mut text, &rows, WORDS);
     let Replays { reconciled, undecided, unfenced } = statistics.replays;
     text.push_str(&format!(
-        "sent again elsewhere: {reconciled} taken for done, {undecided} in doubt, {unfenced} that a server may do late\n"
+        "sent again elsewhere: {reconciled} taken for done, {undecided} in doubt, {unfenced} that a server not of ours may do late\n"
     ));
     let Gauges { objects, open_files, open_directories, unsent_bytes, ahead_bytes, kept_bytes } = *gauges;
     let [unsent, ahead, kept] = [unsent_bytes, ahead_bytes, kept_bytes].map(|amount| bytes(amount as u64));

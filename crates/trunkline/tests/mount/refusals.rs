@@ -247,3 +247,24 @@ fn data_that_are_lost_are_not_read_from_the_cache_either() {
     drop(file);
     assert!(std::fs::read(mount.path("f")).unwrap() == kept, "what the server has");
 }
+
+#[test]
+fn an_append_follows_what_is_there_and_not_one_that_was_lost() {
+    let server = Server::start(1);
+    let refusals = Refusals::start(&server);
+    let options = format!("port={},nconnect=1,nolock", refusals.port);
+    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    for (name, wished) in [("buffered", OFlags::empty()), ("sync", OFlags::SYNC), ("direct", OFlags::DIRECT)]
+    {
+        std::fs::write(mount.path(name), b"old").unwrap();
+        let mut log = flags(wished | OFlags::APPEND).open(mount.path(name)).unwrap();
+        refusals.keep(Procedure::Write, Status::NOSPC);
+        let written = log.write_all(b", lost").and_then(|()| log.sync_all());
+        assert_eq!(written.unwrap_err().raw_os_error(), Some(28), "{name}");
+        assert!(refusals.relent() >= 1, "{name}");
+        log.write_all(b", new").unwrap();
+        log.sync_all().unwrap();
+        drop(log);
+        assert_eq!(std::fs::read(mount.path(name)).unwrap(), b"old, new", "{name}");
+    }
+}
