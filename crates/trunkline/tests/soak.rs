@@ -43,6 +43,8 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(240);
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 /// Objects of a mounted directory that the kernel may remember besides those before: what each round has made it has removed.
 const OBJECTS_MORE_MAX: u64 = 64;
+/// Pipes that a mounted directory's process may have: 24 that it keeps for its next requests, and those that lead to whoever started it.
+const PIPES_MAX: usize = 27;
 /// So long a server may hold objects of its directory open that nobody uses.
 const HELD: Duration = Duration::from_secs(21);
 const SOON: Duration = Duration::from_secs(60);
@@ -117,8 +119,10 @@ impl Gauges {
     fn read(ground: &Ground, mounts: &Mounts) -> Self {
         let servers: Vec<u32> = ground.servers().iter().map(|server| server.id()).collect();
         let [client, mounted] = [std::process::id(), mounts.mounted.process.id()];
+        let mut held = [&[client][..], &[mounted], &servers].map(Held::by);
+        held[1].descriptors = descriptors_but_pipes_of(mounted);
         Self {
-            held: [&[client][..], &[mounted], &servers].map(Held::by),
+            held,
             server_connections: servers.first().copied().map_or(0, connections_of),
             mounted: HeldByMount::asked(&mounts.mounted),
         }
@@ -146,6 +150,13 @@ impl Gauges {
 struct Mounts {
     library: Arc<Mount>,
     mounted: Mounted,
+}
+
+/// A mount keeps pipes to use them again, one more whenever more are wanted at a time; those are counted apart.
+fn descriptors_but_pipes_of(pid: u32) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is there").flatten();
+    let links = descriptors.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+    links.filter(|link| !link.to_string_lossy().starts_with("pipe:")).count()
 }
 
 /// Connections of NFS in a process's network namespace, which is that of all nodes.
@@ -262,6 +273,8 @@ fn soak(minutes: f64, first_seed: u64) {
         let (then, now) = (then.bytes, now.bytes);
         assert!(now <= then + GROWTH_BYTES_MAX, "{who}: grown from {then} to {now} bytes");
     }
+    let pipes = mounts.mounted.pipes();
+    assert!(pipes <= PIPES_MAX, "{pipes} pipes of the mounted directory");
     ask_servers(&ground);
 }
 
