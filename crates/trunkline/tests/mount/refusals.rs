@@ -165,12 +165,18 @@ impl Drop for Refusals {
     }
 }
 
+/// A proxy before the server, and a mount that goes through it.
+fn mounted_behind(server: &Server) -> (Refusals, Mounted) {
+    let refusals = Refusals::start(server);
+    let options = format!("port={},nconnect=1,nolock", refusals.port);
+    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    (refusals, mount)
+}
+
 #[test]
 fn what_the_server_refuses_is_the_error_that_a_program_sees() {
     let server = Server::start(1);
-    let refusals = Refusals::start(&server);
-    let options = format!("port={},nconnect=1,nolock", refusals.port);
-    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    let (refusals, mount) = mounted_behind(&server);
     let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
     let direct = flags(OFlags::DIRECT).open(mount.path("f")).unwrap();
     let mut data = pattern(8192, 1);
@@ -232,9 +238,7 @@ fn what_the_server_refuses_is_the_error_that_a_program_sees() {
 #[test]
 fn data_that_are_lost_are_not_read_from_the_cache_either() {
     let server = Server::start(1);
-    let refusals = Refusals::start(&server);
-    let options = format!("port={},nconnect=1,nolock", refusals.port);
-    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    let (refusals, mount) = mounted_behind(&server);
     let kept = pattern(8192, 1);
     std::fs::write(mount.path("f"), &kept).unwrap();
     let file = flags(OFlags::empty()).open(mount.path("f")).unwrap();
@@ -251,9 +255,7 @@ fn data_that_are_lost_are_not_read_from_the_cache_either() {
 #[test]
 fn an_append_follows_what_is_there_and_not_one_that_was_lost() {
     let server = Server::start(1);
-    let refusals = Refusals::start(&server);
-    let options = format!("port={},nconnect=1,nolock", refusals.port);
-    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    let (refusals, mount) = mounted_behind(&server);
     for (name, wished) in [("buffered", OFlags::empty()), ("sync", OFlags::SYNC), ("direct", OFlags::DIRECT)]
     {
         std::fs::write(mount.path(name), b"old").unwrap();
