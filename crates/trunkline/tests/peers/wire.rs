@@ -8,8 +8,9 @@ use client::{Mount, Settings};
 use nfs3::proc::create::How;
 use nfs3::{Procedure, Sattr3, mount};
 
-/// A capture stays within a few MB.
-const FILE_BYTES: usize = 2 << 20;
+/// So much that several WRITEs are always under way at once: one that is alone is sent FILE_SYNC, and no
+/// COMMIT follows it. A capture stays within a few tens of MB.
+const FILE_BYTES: usize = 8 << 20;
 
 /// Calls that [`everything`] leads to, whatever the server.
 const CALLED: [Procedure; 16] = [
