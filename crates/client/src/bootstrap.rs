@@ -2,9 +2,10 @@
 //!
 //! A path that may go on below the export (`nfs://host/export/file`) is divided here: of the exports that the
 //! server lists, the longest that the path begins with; where none does or no list is given, the longest
-//! beginning of the path that the server mounts.
+//! beginning of the path that the server mounts. A directory that the caller may not reach by LOOKUP is asked
+//! for here too ([`directory`]), so that whatever can be mounted can be walked to.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use nfs3::mount::{export, mnt};
 use nfs3::proc::{fsinfo, getattr};
@@ -49,15 +50,17 @@ pub(crate) fn bootstrap(
     place: Place,
     credential: &[u8],
 ) -> Result<Root, MountError> {
-    let (address, nfs) = (remote.address, settings.address_of(remote));
+    let nfs = settings.address_of(remote);
     let over_rdma = settings.proto_of(remote) == Proto::Rdma;
     if settings.uses_rdma() {
         // Before anything is asked: a machine without RDMA has nothing to ask for.
         caller::require_rdma()?;
     }
-    let (mut caller, found) = mount(settings, address, place, credential)?;
+    let ask = |caller: &mut Caller| find(caller, settings, place, credential);
+    let (mut caller, found) = at_mount(settings, remote, credential, ask)?;
     if over_rdma {
-        let local = settings.locals.iter().copied().find(|local| local.is_ipv4() == address.is_ipv4());
+        let is_same = |local: &std::net::IpAddr| local.is_ipv4() == remote.address.is_ipv4();
+        let local = settings.locals.iter().copied().find(is_same);
         caller = Caller::connect_rdma(local, nfs, credential)?;
     } else if caller.address() != nfs {
         caller = Caller::connect(nfs, credential, settings.reserved_port)?;
@@ -81,24 +84,35 @@ pub(crate) fn bootstrap(
     Ok(Root { export: found.export, below: found.below, handle: found.handle, attributes, info })
 }
 
+/// The handle that MOUNT gives for a directory, or its refusal.
+pub(crate) fn directory(
+    settings: &Settings,
+    remote: &Remote,
+    path: &[u8],
+    credential: &[u8],
+) -> Result<Result<FileHandle, Status>, MountError> {
+    Ok(at_mount(settings, remote, credential, |caller| mnt(caller, path))?.1)
+}
+
 struct Found {
     export: Vec<u8>,
     below: Vec<u8>,
     handle: FileHandle,
 }
 
-/// Finds the MOUNT program and mounts. Our server answers it at the port of NFS; others say through rpcbind
+/// Finds the MOUNT program and asks it. Our server answers it at the port of NFS; others say through rpcbind
 /// where it is. RFC 1813 s5.1
-fn mount(
+fn at_mount<T>(
     settings: &Settings,
-    address: IpAddr,
-    place: Place,
+    remote: &Remote,
     credential: &[u8],
-) -> Result<(Caller, Found), MountError> {
+    ask: impl Fn(&mut Caller) -> Result<T, MountError>,
+) -> Result<(Caller, T), MountError> {
+    let address = remote.address;
     let at_port = |port| {
         let mut caller = Caller::connect(SocketAddr::new(address, port), credential, settings.reserved_port)?;
-        let found = find(&mut caller, &settings.export, place)?;
-        Ok((caller, found))
+        let answer = ask(&mut caller)?;
+        Ok((caller, answer))
     };
     // Over RDMA the port of NFS says nothing of TCP: where nobody is at the usual one, rpcbind knows more.
     let elsewhere = |error: &MountError| match error {
@@ -122,41 +136,47 @@ fn mount(
     Err(error)
 }
 
-fn find(caller: &mut Caller, path: &[u8], place: Place) -> Result<Found, MountError> {
+fn find(
+    caller: &mut Caller,
+    settings: &Settings,
+    place: Place,
+    credential: &[u8],
+) -> Result<Found, MountError> {
+    let path = settings.export.as_slice();
     if place == Place::Export {
         return match mnt(caller, path)? {
             Ok(handle) => Ok(Found { export: path.to_vec(), below: Vec::new(), handle }),
             Err(status) => Err(refused(caller, path, status)),
         };
     }
-    let listed = exports(caller)?;
-    let beginnings = beginnings(path);
-    let is_listed = |length: &&usize| path.get(..**length).is_some_and(|start| lists(&listed, start));
-    let mut tried: Vec<usize> = beginnings.iter().filter(is_listed).copied().collect();
-    if tried.is_empty() {
-        tried = beginnings.into_iter().take(BEGINNINGS_MAX).collect();
-    }
+    let listed = match exports(caller) {
+        // Whoever does not say what it exports may mount all the same; a connection need not outlive the refusal.
+        Err(MountError::Protocol { .. }) => {
+            *caller = Caller::connect(caller.address(), credential, settings.reserved_port)?;
+            Vec::new()
+        }
+        other => other?,
+    };
+    let is_listed = |length: &usize| path.get(..*length).is_some_and(|start| lists(&listed, start));
+    // Those that the server lists first: links and `..` on the way are then seen from the export's root.
+    let (mut tried, others): (Vec<usize>, Vec<usize>) = beginnings(path).into_iter().partition(is_listed);
+    let listed_count = tried.len();
+    tried.extend(others.into_iter().take(BEGINNINGS_MAX));
     let mut denied = None;
-    for length in tried {
+    for (at, length) in tried.into_iter().enumerate() {
         let (start, below) = path.split_at_checked(length).unwrap_or((path, &[]));
         let start = if start.is_empty() { b"/" } else { start };
         match mnt(caller, start)? {
             Ok(handle) => return Ok(Found { export: start.to_vec(), below: below.to_vec(), handle }),
             Err(Status::NOENT | Status::NOTDIR | Status::INVAL) => {}
-            Err(status) => {
+            // A server that lists what it exports has no reason to call another beginning of the path forbidden.
+            Err(status) if at < listed_count || listed.is_empty() => {
                 denied.get_or_insert_with(|| refused(caller, start, status));
             }
+            Err(_) => {}
         }
     }
-    Err(match denied {
-        // A server that lists what it exports has no reason to call a beginning of the path forbidden.
-        Some(error) if listed.is_empty() || beginnings_are_listed(path, &listed) => error,
-        _ => no_export(caller, path, &listed),
-    })
-}
-
-fn beginnings_are_listed(path: &[u8], listed: &[Vec<u8>]) -> bool {
-    beginnings(path).into_iter().any(|length| path.get(..length).is_some_and(|start| lists(listed, start)))
+    Err(denied.unwrap_or_else(|| no_export(caller, path, &listed)))
 }
 
 /// Whether a path stands in the list; the root of everything stands there as a slash.

@@ -57,6 +57,15 @@ pub enum Error {
         #[source]
         cause: MountError,
     },
+    /// A path leads no further than to a name in it.
+    #[error("{path}: {cause}")]
+    Step {
+        /// The path up to that name, on the server.
+        path: String,
+        /// What the server said of it.
+        #[source]
+        cause: Box<Error>,
+    },
     /// The mount was closed while the call was waiting.
     #[error("the mount is closed")]
     Closed,
@@ -78,7 +87,11 @@ impl Error {
     /// Whether the same call may succeed later.
     #[must_use]
     pub const fn retry_may_help(&self) -> bool {
-        matches!(self, Self::TimedOut { .. } | Self::Io { .. })
+        match self {
+            Self::TimedOut { .. } | Self::Io { .. } => true,
+            Self::Step { cause, .. } => cause.retry_may_help(),
+            _ => false,
+        }
     }
 
     /// The same error for another call that it speaks for.
@@ -96,7 +109,11 @@ impl Error {
     /// The server's status, when it gave one.
     #[must_use]
     pub const fn status(&self) -> Option<Status> {
-        if let Self::Status { status, .. } = self { Some(*status) } else { None }
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::Step { cause, .. } => cause.status(),
+            _ => None,
+        }
     }
 }
 

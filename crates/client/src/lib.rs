@@ -28,6 +28,7 @@ mod shard;
 mod slot;
 mod statistics;
 mod tree;
+mod walk;
 
 pub use blocks::{Block, Blocks};
 pub use call::{Answer, Caller, Done, FileRef, Op};

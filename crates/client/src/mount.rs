@@ -11,7 +11,7 @@ use nfs3::proc::fsinfo;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 use rpc::replay::id_of_loop;
 
-use crate::bootstrap::{Place, Root, bootstrap};
+use crate::bootstrap::{Place, Root, bootstrap, directory};
 use crate::breaks::Breaks;
 use crate::call::{Caller, FileRef, Op};
 use crate::engine::Setup;
@@ -189,6 +189,21 @@ impl Mount {
     #[must_use]
     pub fn name(&self) -> String {
         self.inner.settings.target_name()
+    }
+
+    /// The path of the export on its server.
+    pub(crate) fn export(&self) -> &[u8] {
+        &self.inner.settings.export
+    }
+
+    /// The directory that MOUNT gives for a path; none where it refuses, or cannot be asked any more.
+    pub(crate) fn directory_by_mount(&self, path: &[u8]) -> Option<FileHandle> {
+        let settings = &self.inner.settings;
+        let credential = credential(settings, id_of_loop(crate::random_u64(), 0));
+        let answered = first_asked(settings)
+            .iter()
+            .find_map(|remote| directory(settings, remote, path, &credential).ok());
+        answered.and_then(std::result::Result::ok)
     }
 
     /// The addresses of the server's nodes.

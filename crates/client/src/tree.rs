@@ -4,16 +4,11 @@ use nfs3::proc::{
     create, fsstat, getattr, link, lookup, mkdir, mknod, pathconf, readlink, remove, rename, rmdir,
 };
 use nfs3::proc::{setattr, symlink};
-use nfs3::{
-    Created, DirOpArgs, Fattr3, FileHandle, NfsTime, Outcome, PostOpAttr, Procedure, Sattr3, Status, Wire,
-};
+use nfs3::{Created, DirOpArgs, Fattr3, FileHandle, NfsTime, Outcome, PostOpAttr, Procedure, Sattr3, Wire};
 use xdr::{Reader, Writer};
 
 use crate::error::{Error, Result};
 use crate::mount::Mount;
-
-/// A path with more symbolic links than this is a loop; Linux follows as many.
-const SYMLINKS_MAX: u32 = 40;
 
 pub(crate) fn encode<'a>(args: &impl Wire<'a>) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(128);
@@ -59,58 +54,6 @@ impl Mount {
         let results = self.call(Procedure::Lookup, args)?;
         let found = accept::<lookup::Success, lookup::Failure>(Procedure::Lookup, &results)?;
         Ok((found.object, found.attributes))
-    }
-
-    /// Walks a path from the root of the mount, through symbolic links that stay within it.
-    ///
-    /// # Errors
-    /// The server's, or the mount's; a chain of links without an end is ELOOP's equivalent, `INVAL`.
-    pub fn resolve(&self, path: &[u8]) -> Result<(FileHandle, Fattr3)> {
-        let (trail, attributes) = self.resolve_trail(path, true)?;
-        Ok((trail.last().copied().unwrap_or_else(|| self.root()), attributes))
-    }
-
-    /// As [`Mount::resolve`], but with all directories from the root down to the object, which is the last;
-    /// without `follow` the object itself may be a symbolic link.
-    ///
-    /// # Errors
-    /// As [`Mount::resolve`].
-    pub fn resolve_trail(&self, path: &[u8], follow: bool) -> Result<(Vec<FileHandle>, Fattr3)> {
-        let mut links = 0;
-        let mut todo: Vec<Vec<u8>> = components(path);
-        let mut trail = vec![self.root()];
-        while let Some(name) = todo.pop() {
-            if name == b".." {
-                // Never above the root of the mount.
-                if trail.len() > 1 {
-                    trail.pop();
-                }
-                continue;
-            }
-            let at = trail.last().copied().unwrap_or_else(|| self.root());
-            let (handle, attributes) = self.lookup(at, &name)?;
-            let attributes = attributes.map_or_else(|| self.attributes(handle), Ok)?;
-            if attributes.file_type != nfs3::FileType::Symlink {
-                trail.push(handle);
-                continue;
-            }
-            if todo.is_empty() && !follow {
-                trail.push(handle);
-                return Ok((trail, attributes));
-            }
-            links += 1;
-            if links > SYMLINKS_MAX {
-                return Err(Error::Status { operation: "LOOKUP", status: Status::INVAL });
-            }
-            let target = self.read_link(handle)?;
-            if target.first() == Some(&b'/') {
-                trail.truncate(1);
-            }
-            todo.extend(components(&target));
-        }
-        let handle = trail.last().copied().unwrap_or_else(|| self.root());
-        let attributes = self.attributes(handle)?;
-        Ok((trail, attributes))
     }
 
     /// The target of a symbolic link.
@@ -261,13 +204,4 @@ impl Mount {
         let results = self.call(Procedure::FsStat, encode(&fsstat::Args { root: self.root() }))?;
         accept::<fsstat::Success, fsstat::Failure>(Procedure::FsStat, &results)
     }
-}
-
-/// The names of a path, the last first.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
-    path.split(|byte| *byte == b'/')
-        .filter(|name| !name.is_empty() && *name != b".")
-        .rev()
-        .map(<[u8]>::to_vec)
-        .collect()
 }

@@ -176,6 +176,53 @@ fn the_path_below_an_export_is_told_from_the_export() {
     }
 }
 
+/// Passes calls on to `port`, but answers MOUNT's EXPORT with PROC_UNAVAIL. RFC 5531 s9
+fn without_exports(port: u16) -> u16 {
+    let listener = TcpListener::bind((V4, 0)).unwrap();
+    let own = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect((V4, port)).unwrap());
+            while let Some(call) = record(&mut client) {
+                let is_export = call[12..16] == 100_005_u32.to_be_bytes() && call[20..24] == [0, 0, 0, 5];
+                if is_export {
+                    let rest = [1_u32, 0, 0, 0, 3].map(u32::to_be_bytes).concat();
+                    send(&mut client, &[&call[..4], &rest].concat());
+                    continue;
+                }
+                send(&mut server, &call);
+                let Some(reply) = record(&mut server) else { break };
+                send(&mut client, &reply);
+            }
+        }
+    });
+    own
+}
+
+fn record(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark).ok()?;
+    let mut record = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
+    stream.read_exact(&mut record).ok()?;
+    Some(record)
+}
+
+fn send(stream: &mut TcpStream, record: &[u8]) {
+    let mark = 0x8000_0000 | record.len() as u32;
+    let _ = stream.write_all(&[&mark.to_be_bytes()[..], record].concat());
+}
+
+#[test]
+fn a_server_that_keeps_its_exports_to_itself_is_asked_for_the_whole_path_and_its_beginnings() {
+    let (_server, port) = serve(V4);
+    let mount = Mount::with_settings(Settings::new(V4, port, "/export/data")).unwrap();
+    mount.create_file(b"/file", 0o644).unwrap();
+    let options = format!("mountport={}", without_exports(port));
+    let target = format!("nfs://127.0.0.1:{port}/export/data/file");
+    let (mount, below) = Mount::connect_below(&target, &options).unwrap();
+    assert_eq!((mount.name().as_str(), below.as_slice()), ("127.0.0.1:/export/data", b"/file".as_slice()));
+}
+
 #[test]
 fn resvport_binds_a_reserved_port_or_says_why_not() {
     let (port, from) = service(V4, unavailable, 0);

@@ -11,6 +11,7 @@ pub(crate) fn of_error(error: &Error) -> Errno {
         // AUTH_ERROR and its like: the server does not let this caller in.
         Error::Refused { .. } => Errno::EACCES,
         Error::TimedOut { .. } => Errno::ETIMEDOUT,
+        Error::Step { cause, .. } => of_error(cause),
         Error::Closed => Errno::ENOTCONN,
         Error::PeerMisbehaved { .. }
         | Error::Options(_)

@@ -277,6 +277,7 @@ fn of_client(error: &client::Error) -> Option<String> {
         Error::Options(_) => "correct the option, or leave it out",
         Error::Target(_) => "SERVER:/EXPORT        as in 10.0.0.1:/data, [fd00::1]:/data, nfs://nas/data",
         Error::Mount { cause, .. } => return Some(of_mount(cause)),
+        Error::Step { cause, .. } => return of_client(cause),
         Error::Closed => "mount again",
         Error::Io { .. } => "a higher `ulimit -n`, or fewer connections: nconnect=",
         Error::Misuse(_) => "correct what was asked for",

@@ -6,6 +6,7 @@ mod remote {
     mod damage;
     mod fixtures;
     mod listing;
+    mod places;
     mod reading;
     mod trees;
 }

@@ -1,0 +1,133 @@
+//! From a path to an object, and to all directories on the way.
+//!
+//! Each name is asked for by LOOKUP. In a directory that the caller may not search, MOUNT is asked for the path up to
+//! that name instead: it hands out directories below an export as it does exports (RFC 1813 s5.2.1), so that what can
+//! be mounted can also be reached by its path. Links are followed here and stay within the mount, which is why
+//! MOUNT, which may follow them to anywhere, is asked only where LOOKUP does not help.
+
+use nfs3::{Fattr3, FileHandle, FileType, Status};
+
+use crate::error::{Error, Result};
+use crate::mount::Mount;
+
+/// A path with more symbolic links than this is a loop; Linux follows as many.
+const SYMLINKS_MAX: u32 = 40;
+
+impl Mount {
+    /// Walks a path from the root of the mount, through symbolic links that stay within it.
+    ///
+    /// # Errors
+    /// [`Error::Step`] with what the server said of a name; a chain of links without an end is ELOOP's equivalent,
+    /// `INVAL`.
+    pub fn resolve(&self, path: &[u8]) -> Result<(FileHandle, Fattr3)> {
+        let (trail, attributes) = self.resolve_trail(path, true)?;
+        Ok((trail.last().copied().unwrap_or_else(|| self.root()), attributes))
+    }
+
+    /// As [`Mount::resolve`], but with all directories from the root down to the object, which is the last;
+    /// without `follow` the object itself may be a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Mount::resolve`].
+    pub fn resolve_trail(&self, path: &[u8], follow: bool) -> Result<(Vec<FileHandle>, Fattr3)> {
+        let mut links = 0;
+        let mut todo: Vec<Vec<u8>> = components(path);
+        let mut walk = Walk { mount: self, trail: vec![self.root()], names: Vec::new() };
+        while let Some(name) = todo.pop() {
+            if name == b".." {
+                walk.ascend();
+                continue;
+            }
+            let (handle, attributes) = walk.step(&name)?;
+            if attributes.file_type != FileType::Symlink {
+                walk.descend(handle, name);
+                continue;
+            }
+            if todo.is_empty() && !follow {
+                walk.descend(handle, name);
+                return Ok((walk.trail, attributes));
+            }
+            links += 1;
+            if links > SYMLINKS_MAX {
+                return Err(walk.explain(&name, Error::Status { operation: "LOOKUP", status: Status::INVAL }));
+            }
+            let target = self.read_link(handle).map_err(|cause| walk.explain(&name, cause))?;
+            if target.first() == Some(&b'/') {
+                walk.restart();
+            }
+            todo.extend(components(&target));
+        }
+        let attributes = self.attributes(walk.here())?;
+        Ok((walk.trail, attributes))
+    }
+}
+
+/// Where a walk is: each directory from the root down, and the names of all but the root.
+struct Walk<'a> {
+    mount: &'a Mount,
+    trail: Vec<FileHandle>,
+    names: Vec<Vec<u8>>,
+}
+
+impl Walk<'_> {
+    fn here(&self) -> FileHandle {
+        self.trail.last().copied().unwrap_or_else(|| self.mount.root())
+    }
+
+    fn descend(&mut self, handle: FileHandle, name: Vec<u8>) {
+        self.trail.push(handle);
+        self.names.push(name);
+    }
+
+    /// Never above the root of the mount.
+    fn ascend(&mut self) {
+        if self.names.pop().is_some() {
+            self.trail.pop();
+        }
+    }
+
+    fn restart(&mut self) {
+        self.trail.truncate(1);
+        self.names.clear();
+    }
+
+    /// What a name in the directory names.
+    fn step(&self, name: &[u8]) -> Result<(FileHandle, Fattr3)> {
+        let with_attributes = |(handle, attributes): (FileHandle, Option<Fattr3>)| {
+            Ok((handle, attributes.map_or_else(|| self.mount.attributes(handle), Ok)?))
+        };
+        let found = match self.mount.lookup(self.here(), name) {
+            Err(denied) if matches!(denied.status(), Some(Status::ACCES | Status::PERM)) => {
+                self.mount.directory_by_mount(&self.path_to(name)).map(|handle| (handle, None)).ok_or(denied)
+            }
+            other => other,
+        };
+        found.and_then(with_attributes).map_err(|cause| self.explain(name, cause))
+    }
+
+    /// The path of a name in the directory, as MOUNT takes it.
+    fn path_to(&self, name: &[u8]) -> Vec<u8> {
+        let mut path = self.mount.export().to_vec();
+        for name in self.names.iter().map(Vec::as_slice).chain([name]) {
+            if path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+        }
+        path
+    }
+
+    fn explain(&self, name: &[u8], cause: Error) -> Error {
+        let path = String::from_utf8_lossy(&self.path_to(name)).into_owned();
+        Error::Step { path, cause: Box::new(cause) }
+    }
+}
+
+/// The names of a path, the last first.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+        .rev()
+        .map(<[u8]>::to_vec)
+        .collect()
+}

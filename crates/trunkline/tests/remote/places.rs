@@ -1,0 +1,98 @@
+//! One place is the same to every command: what can be mounted can be listed, read, examined and copied.
+
+use super::fixtures::{Served, fails, prints};
+use client::Mount;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use testkit::{TempDir, temp_dir};
+
+/// `/one/closed/open/file`, where the callers, whom the server takes for nobody, may not search `closed`, and links
+/// to what lies there.
+struct Tree {
+    served: Served,
+    place: TempDir,
+}
+
+impl Tree {
+    /// None where this is not run by root: then no directory can be closed to callers and open to the server.
+    fn start(listen: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root's server lets MOUNT pass where callers may not");
+            return None;
+        }
+        let place = temp_dir("places");
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("tree/one/closed/open/inner")).unwrap();
+        fs::write(at("tree/one/beside"), "beside\n").unwrap();
+        fs::write(at("tree/one/closed/hidden"), "hidden\n").unwrap();
+        fs::write(at("tree/one/closed/open/file"), "contents\n").unwrap();
+        symlink("one/closed/open", at("tree/link")).unwrap();
+        symlink("../../beside", at("tree/one/closed/open/out")).unwrap();
+        for (name, mode) in
+            [("", 0o755), ("tree", 0o755), ("tree/one/closed", 0o700), ("tree/one/closed/open", 0o777)]
+        {
+            fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        }
+        let (directory, state) = (at("tree"), at("state"));
+        let [directory, state] = [&directory, &state].map(|path| path.to_str().unwrap());
+        let arguments = ["--dir", directory, "--state", state, "--export", "/export", "--listen", listen];
+        Some(Self { served: Served::with(&arguments), place })
+    }
+
+    fn url(&self, below: &str) -> String {
+        self.served.url(below)
+    }
+}
+
+#[test]
+fn what_lies_below_a_closed_directory_is_reached_by_every_command_as_by_mount() {
+    let Some(tree) = Tree::start("127.0.0.1:0") else { return };
+    let address = tree.served.addresses[0];
+    let url = |below: &str| tree.url(&format!("/one/closed/open{below}"));
+    Mount::connect(&url(""), "").expect("MOUNT gives the directory");
+    assert_eq!(prints(&["ls", &url("")]), "file\ninner\nout\n");
+    assert_eq!(prints(&["ls", &url("/file")]), "file\n");
+    let (source, port) =
+        (format!("{}:/export/one/closed/open", address.ip()), format!("port={}", address.port()));
+    assert_eq!(prints(&["ls", "-o", &port, &source]), "file\ninner\nout\n");
+    assert_eq!(prints(&["cat", &url("/file")]), "contents\n");
+    assert!(prints(&["stat", &url("")]).contains("type          directory\n"));
+    assert!(prints(&["stat", &url("/file")]).contains("size          9 bytes"));
+    let copy = tree.place.path().join("copy");
+    prints(&["cp", "-r", &url(""), copy.to_str().unwrap()]);
+    assert_eq!(fs::read(copy.join("file")).unwrap(), b"contents\n");
+    prints(&["cp", copy.join("file").to_str().unwrap(), &url("/new")]);
+    assert_eq!(prints(&["cat", &url("/new")]), "contents\n");
+}
+
+#[test]
+fn links_and_dots_below_a_closed_directory_lead_where_they_lead_elsewhere() {
+    let Some(tree) = Tree::start("127.0.0.1:0") else { return };
+    let url = |below: &str| tree.url(below);
+    assert_eq!(prints(&["cat", &url("/link/file")]), "contents\n");
+    assert_eq!(prints(&["ls", &url("/link")]), "file\ninner\nout\n");
+    assert!(prints(&["stat", &url("/link")]).contains("points to     one/closed/open\n"));
+    assert_eq!(prints(&["cat", &url("/one/closed/open/out")]), "beside\n");
+    assert_eq!(prints(&["cat", &url("/one/closed/open/inner/../file")]), "contents\n");
+    assert_eq!(prints(&["cat", &url("/one/closed/../beside")]), "beside\n");
+    let (from, to) = (url("/one/closed/open"), url("/one/closed/open/inner"));
+    let err = fails(&["cp", "-r", &from, &to]);
+    assert!(err.contains("a directory cannot be copied into itself"), "{err}");
+}
+
+#[test]
+fn a_name_that_leads_no_further_is_told_with_who_refused_it() {
+    let Some(tree) = Tree::start("127.0.0.1:0") else { return };
+    let err = fails(&["cat", &tree.url("/one/closed/hidden")]);
+    assert!(err.contains("cause: /export/one/closed/hidden: permission denied (LOOKUP: "), "{err}");
+    let err = fails(&["ls", &tree.url("/one/nothing/below/it")]);
+    assert!(err.contains("cause: /export/one/nothing: no such file or directory (LOOKUP: "), "{err}");
+}
+
+#[test]
+fn an_address_of_ipv6_is_a_place_in_both_forms() {
+    let Some(tree) = Tree::start("[::1]:0") else { return };
+    assert_eq!(prints(&["ls", &tree.url("/one/closed/open/inner/..")]), "file\ninner\nout\n");
+    let port = format!("port={}", tree.served.addresses[0].port());
+    assert_eq!(prints(&["cat", "-o", &port, "[::1]:/export/link/file"]), "contents\n");
+}
