@@ -6,6 +6,8 @@
 mod again;
 #[path = "dir/beneath.rs"]
 mod beneath;
+#[path = "dir/changing.rs"]
+mod changing;
 #[path = "dir/faults.rs"]
 mod faults;
 #[path = "dir/fixture.rs"]

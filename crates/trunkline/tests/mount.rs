@@ -14,6 +14,8 @@ mod group;
 mod hostile;
 #[path = "mount/life.rs"]
 mod life;
+#[path = "mount/listing.rs"]
+mod listing;
 #[path = "mount/model.rs"]
 mod model;
 #[path = "mount/mounts.rs"]
@@ -46,6 +48,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/fstab.rs"),
         include_str!("mount/group.rs"),
         include_str!("mount/life.rs"),
+        include_str!("mount/listing.rs"),
         include_str!("mount/model.rs"),
         include_str!("mount/ordinary_user.rs"),
         include_str!("mount/programs.rs"),

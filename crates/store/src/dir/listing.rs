@@ -2,7 +2,9 @@
 //!
 //! ext4, xfs, btrfs, and tmpfs since Linux 6.6 give offsets that stay good while other names come and go, and
 //! outlive the process. Others count places, so that a removal shifts what follows; for those we number names
-//! ourselves, as long as the directory is held open, and a cookie of an earlier numbering is told from ours.
+//! ourselves, as long as the directory is held open, and a cookie of an earlier numbering is told from ours. Such a
+//! listing goes from the newest name to the oldest, so that it never meets a name that was made since it began: a
+//! program that renames all that it is told would otherwise have no end of it.
 
 use super::Shared;
 use super::find::{is_layered, magic};
@@ -21,6 +23,9 @@ use std::sync::PoisonError;
 const BUFFER_BYTES: usize = 32 << 10;
 /// Our numbers' part of a cookie; the rest tells the numbering.
 const NUMBER_BITS: u32 = 32;
+/// Told first, with these numbers; those of the names are higher.
+const DOTS: [(u64, &CStr); 2] = [(1, c"."), (2, c"..")];
+const FIRST_NUMBER: u64 = 3;
 
 /// Whether a file system's offsets do not stay good.
 pub(super) fn must_number(kind: rustix::fs::FsWord) -> bool {
@@ -136,7 +141,7 @@ impl Numbers {
         Self {
             // 31 bits: cookies stay positive for clients that take them for signed.
             tag: RandomState::new().hash_one(0) >> 33 << NUMBER_BITS,
-            next: 1,
+            next: FIRST_NUMBER,
             by_name: HashMap::new(),
             by_number: BTreeMap::new(),
         }
@@ -144,13 +149,16 @@ impl Numbers {
 
     fn gave(&self, cookie: u64) -> bool {
         let number = cookie & ((1 << NUMBER_BITS) - 1);
-        cookie - number == self.tag && number < self.next
+        cookie - number == self.tag && (1..self.next).contains(&number)
     }
 
     /// Numbers what is new, and forgets what is gone.
     fn refresh(&mut self, fd: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> Result<()> {
         let mut seen = HashMap::new();
         list_by_offset(fd, buffer, 0, &mut |name, _| {
+            if DOTS.iter().any(|(_, dots)| *dots == name) {
+                return true;
+            }
             let number = self.by_name.get(name).copied().unwrap_or_else(|| {
                 self.next += 1;
                 self.next - 1
@@ -165,7 +173,10 @@ impl Numbers {
 
     fn list(&self, cookie: u64, show: &mut dyn FnMut(&CStr, u64) -> bool) -> bool {
         let after = cookie & ((1 << NUMBER_BITS) - 1);
-        let rest = self.by_number.range(after + 1..);
-        rest.into_iter().all(|(number, name)| show(name, self.tag | number))
+        let dots = DOTS.into_iter().filter(|(number, _)| *number > after);
+        let end = if after < FIRST_NUMBER { self.next } else { after };
+        let names = self.by_number.range(..end).rev().map(|(number, name)| (*number, name.as_c_str()));
+        // After a name there are no dots, as its number is higher than theirs.
+        dots.chain(names).all(|(number, name)| show(name, self.tag | number))
     }
 }

@@ -1,7 +1,9 @@
 //! The names in one directory.
 //!
 //! Each name has a number that grows from name to name and never changes: it is the cookie, so a listing goes
-//! on at the right place whatever came and went meanwhile. RFC 1813 s3.3.16
+//! on at the right place whatever came and went meanwhile. It goes from the newest name to the oldest, and so never
+//! meets a name that was made since it began: otherwise it would have no end where a program renames all that it is
+//! told. RFC 1813 s3.3.16
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use crate::interface::{Error, ObjectId, Result};
 pub(super) const NAME_BYTES_MAX: usize = 255;
 /// What a name costs besides twice its bytes: its places in the two tables, estimated.
 const NAME_BYTES: u64 = 160;
-/// The cookie of `.`; that of `..` is the next, then those of the names follow.
+/// The cookie of `.`, which is told first; that of `..` is the next, then those of the names follow.
 pub(super) const COOKIE_SELF: u64 = 1;
 /// The cookie of `..`.
 pub(super) const COOKIE_PARENT: u64 = 2;
@@ -75,9 +77,10 @@ impl Directory {
         cookie <= self.last_cookie
     }
 
-    /// The names after a cookie.
+    /// The names after a cookie, which are older than its name: all of them after the beginning and the two dots.
     pub fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &Arc<[u8]>, ObjectId)> {
-        self.order.range(cookie.saturating_add(1)..).map(|(&cookie, (name, object))| (cookie, name, *object))
+        let end = if cookie <= COOKIE_PARENT { self.last_cookie + 1 } else { cookie };
+        self.order.range(..end).rev().map(|(&cookie, (name, object))| (cookie, name, *object))
     }
 }
 

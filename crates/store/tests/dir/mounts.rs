@@ -2,6 +2,7 @@
 
 use crate::again::with_own_mounts;
 use crate::beneath::many;
+use crate::changing::{Order, has_an_end_and_tells_what_stays_once};
 use crate::fixture::{Home, ROOT, directory, file, list, look, read, write};
 use crate::listing::{all_are_listed_once, changes_in_between_disturb_nothing};
 use std::process::Command;
@@ -93,6 +94,20 @@ fn names_are_numbered_where_offsets_do_not_stay_good() {
             Err(Error::BadCookie),
             "a number of an earlier numbering is no place in this one"
         );
+    });
+}
+
+#[test]
+fn a_listing_of_numbered_names_has_an_end_whatever_comes_and_goes() {
+    with_own_mounts("mounts::a_listing_of_numbered_names_has_an_end_whatever_comes_and_goes", || {
+        for seed in 0..60 {
+            let home = Home::new();
+            let mounted = Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(home.path("")).status();
+            assert!(mounted.unwrap().success());
+            has_an_end_and_tells_what_stays_once(&home.open(), Order::NewestFirst, seed);
+            let gone = Command::new("umount").arg(home.path("")).status();
+            assert!(gone.unwrap().success());
+        }
     });
 }
 

@@ -6,15 +6,15 @@ use rustix::process::Signal;
 use std::ffi::CStr;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use testkit::{Process, Stream, TempDir, free_port_on};
 
 /// What the processes serve and share, and where they are mounted.
-struct Places(TempDir);
+pub struct Places(TempDir);
 
 impl Places {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let places = Self(testkit::temp_dir(name));
         for directory in ["served", "mnt"] {
             std::fs::create_dir(places.at(directory)).unwrap();
@@ -22,12 +22,17 @@ impl Places {
         places
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub fn at(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
+    /// On a file system whose offsets do not stay good names are numbered by each process for itself.
+    pub fn on_ramfs(&self) {
+        mount("none", self.at("served"), "ramfs", MountFlags::empty(), None::<&CStr>).unwrap();
+    }
+
     /// Starts a process of the group, with its first lines said.
-    fn serve(&self, listen: SocketAddr) -> Process {
+    pub fn serve(&self, listen: SocketAddr) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
         command.arg("serve").arg("--no-root-squash").args(["--listen", &listen.to_string()]);
         for (word, place) in [("--dir", "served"), ("--state", "state"), ("--group", "group")] {
@@ -90,7 +95,7 @@ fn what_a_program_writes_arrives_when_processes_of_the_group_are_killed_under_it
 const NAMES: usize = 3_000;
 
 /// A name so long that a listing of all of them does not fit into what is read ahead of a program.
-fn name(number: usize) -> String {
+pub fn name(number: usize) -> String {
     format!("{number:05}-{}", "n".repeat(200))
 }
 
@@ -104,15 +109,10 @@ fn refused_listings(server: &Process) -> u64 {
     cell.parse().unwrap_or_else(|_| panic!("{table}"))
 }
 
-/// On a file system whose offsets do not stay good names are numbered by each process for itself.
-fn on_ramfs(at: &Path) {
-    mount("none", at, "ramfs", MountFlags::empty(), None::<&CStr>).unwrap();
-}
-
 #[test]
 fn a_listing_goes_on_with_each_name_once_when_the_server_refuses_its_cookies() {
     let places = Places::new("cookies");
-    on_ramfs(&places.at("served"));
+    places.on_ramfs();
     for number in 0..NAMES {
         std::fs::write(places.at("served").join(name(number)), b"").unwrap();
     }

@@ -1,0 +1,180 @@
+//! Listings of small pages with names made, renamed and removed after each page: such a listing has an end, and tells
+//! once each name that nobody touched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use store::{Caller, Entry, NewObject, SetAttributes, Store};
+
+const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
+const NAMES: usize = 60;
+const OLDEST: &str = "0";
+const PAGE: usize = 3;
+/// Names that are made during a listing at most, under new names for others too.
+const NEW_NAMES_MAX: usize = 200;
+
+/// In which order a store lists.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Order {
+    /// From the newest name to the oldest: no name comes twice, and none that was made meanwhile.
+    NewestFirst,
+    /// The file system's: names made meanwhile may come. Nothing is renamed over another name, and the oldest name stays:
+    /// tmpfs of some versions of Linux tells names twice in these two cases.
+    OfKernel,
+}
+
+/// Small numbers in no order, the same in each run.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// A directory that is changed while it is listed.
+struct Changing<'a> {
+    store: &'a dyn Store,
+    order: Order,
+    draw: Draw,
+    now: Vec<String>,
+    untouched: BTreeSet<String>,
+    made: usize,
+}
+
+impl Changing<'_> {
+    fn new_name(&mut self) -> String {
+        self.made += 1;
+        format!("new-{}", self.made)
+    }
+
+    fn create(&self, name: &str) {
+        let new = NewObject::File(SetAttributes { mode: Some(0o644), ..SetAttributes::default() });
+        self.store.create(ROOT, self.store.root(), name.as_bytes(), new).1.unwrap();
+    }
+
+    fn rename(&mut self, from: &str, to: &str) {
+        let root = self.store.root();
+        self.store.rename(ROOT, (root, from.as_bytes()), (root, to.as_bytes())).2.unwrap();
+        self.now.retain(|name| name != from && name != to);
+        self.now.push(to.to_owned());
+        self.touch(from);
+        self.touch(to);
+    }
+
+    fn touch(&mut self, name: &str) {
+        self.untouched.remove(name);
+    }
+
+    /// Whether a name may be touched.
+    fn is_free(&self, name: &str) -> bool {
+        self.order == Order::NewestFirst || name != OLDEST
+    }
+
+    fn any(&mut self) -> String {
+        loop {
+            let at = self.draw.below(self.now.len());
+            if self.is_free(&self.now[at]) {
+                return self.now[at].clone();
+            }
+        }
+    }
+
+    /// Creates, renames or removes something.
+    fn change(&mut self) {
+        let name = self.any();
+        match self.draw.below(if self.order == Order::NewestFirst { 5 } else { 4 }) {
+            0 => {
+                let new = self.new_name();
+                self.create(&new);
+                self.now.push(new);
+            }
+            1 if self.now.len() > NAMES / 2 => {
+                self.store.remove(ROOT, self.store.root(), name.as_bytes()).1.unwrap();
+                self.now.retain(|other| *other != name);
+                self.touch(&name);
+            }
+            2 => {
+                // Away and back: a name of old that was made anew.
+                let new = self.new_name();
+                self.rename(&name, &new);
+                self.rename(&new, &name);
+            }
+            4 => {
+                // Over another, whose place it takes.
+                let other = self.any();
+                if other != name {
+                    self.rename(&name, &other);
+                }
+            }
+            _ => {
+                let new = self.new_name();
+                self.rename(&name, &new);
+            }
+        }
+    }
+}
+
+/// Fills the root of a store, which is empty, and lists it while it changes, in a way that the seed decides.
+pub fn has_an_end_and_tells_what_stays_once(store: &dyn Store, order: Order, seed: u64) {
+    let now: Vec<String> = (0..NAMES).map(|number| format!("{number}")).collect();
+    let untouched = now.iter().cloned().collect();
+    let mut changing = Changing { store, order, draw: Draw(seed), now, untouched, made: 0 };
+    changing.now.clone().iter().for_each(|name| changing.create(name));
+    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut cookie, mut pages) = (0, 0);
+    loop {
+        let mut page = Vec::new();
+        let end = store.read_directory(ROOT, store.root(), cookie, &mut |entry: Entry<'_>| {
+            if page.len() == PAGE {
+                return false;
+            }
+            cookie = entry.cookie;
+            page.push(String::from_utf8(entry.name.to_vec()).unwrap());
+            true
+        });
+        page.iter().for_each(|name| *told.entry(name.clone()).or_default() += 1);
+        if end.unwrap().eof {
+            break;
+        }
+        pages += 1;
+        let new = if order == Order::OfKernel { NEW_NAMES_MAX } else { 0 };
+        assert!(pages * PAGE <= NAMES + 2 + new, "seed {seed}: no end after {pages} pages");
+        change_after(&mut changing, &page);
+    }
+    for dots in [".", ".."] {
+        assert_eq!(told.get(dots), Some(&1), "seed {seed}: {dots}");
+    }
+    for name in &changing.untouched {
+        assert_eq!(told.get(name), Some(&1), "seed {seed}: {name}, which nobody touched");
+    }
+    if order == Order::NewestFirst {
+        let twice = told.iter().find(|(_, times)| **times > 1);
+        assert_eq!(twice, None, "seed {seed}");
+    }
+}
+
+/// Renames what a page told, as `mv` of all that is found does, or changes something else; and sometimes another program
+/// begins a listing of its own.
+fn change_after(changing: &mut Changing<'_>, page: &[String]) {
+    if changing.made + 2 * PAGE > NEW_NAMES_MAX {
+        return;
+    }
+    if changing.draw.below(3) == 0 {
+        for name in page {
+            if changing.now.contains(name) && changing.is_free(name) {
+                let new = changing.new_name();
+                changing.rename(name, &new);
+            }
+        }
+    } else {
+        (0..PAGE).for_each(|_| changing.change());
+    }
+    if changing.draw.below(4) == 0 {
+        let mut left = PAGE;
+        let mut take = |_: Entry<'_>| {
+            left -= 1;
+            left > 0
+        };
+        changing.store.read_directory(ROOT, changing.store.root(), 0, &mut take).unwrap();
+    }
+}
