@@ -27,4 +27,4 @@ mod stamps;
 
 pub use error::{Error, ExperimentError, Result};
 pub use experiment::{Experiment, RouteSpec, Target, WorkloadSpec};
-pub use run::{Outcome, RunOptions, run, write};
+pub use run::{Outcome, RunOptions, run, run_for_record, write};

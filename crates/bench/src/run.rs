@@ -54,6 +54,17 @@ pub struct Outcome {
 /// # Errors
 /// What stopped it. A record that fails is no error: it is written, with the reasons in it.
 pub fn run(options: &RunOptions) -> Result<Outcome> {
+    let record = run_for_record(options)?;
+    let file = options.record.clone().unwrap_or_else(default_file);
+    write(&file, &record.write())?;
+    Ok(Outcome { record, file })
+}
+
+/// Runs an experiment and leaves its record to who called.
+///
+/// # Errors
+/// What stopped it.
+pub fn run_for_record(options: &RunOptions) -> Result<Record> {
     let experiment = match &options.experiment {
         Some(file) => Experiment::from_file(file, options.procedure)?,
         None => Experiment::built_in(options.procedure),
@@ -61,9 +72,7 @@ pub fn run(options: &RunOptions) -> Result<Outcome> {
     let progress = Progress::new(options.progress);
     let record = measure_all(&experiment, &progress)?;
     progress.finish();
-    let file = options.record.clone().unwrap_or_else(default_file);
-    write(&file, &record.write())?;
-    Ok(Outcome { record, file })
+    Ok(record)
 }
 
 /// Writes a file, making its directory.

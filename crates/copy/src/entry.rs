@@ -38,6 +38,14 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Whether a file that is copied may take its name: what has no content of its own is not a file's older state.
+    #[must_use]
+    pub(crate) const fn gives_way_to_a_file(self) -> bool {
+        matches!(self, Self::File | Self::Symlink)
+    }
+}
+
 /// A time since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time {
@@ -169,6 +177,28 @@ pub struct Entry {
     pub attributes: Attributes,
     /// How its server names it.
     pub handle: Option<FileHandle>,
+}
+
+impl Entry {
+    /// What stands for a stream, of which nothing is known.
+    pub(crate) fn of_stream() -> Self {
+        let never = Time { seconds: 0, nanoseconds: 0 };
+        let attributes = Attributes {
+            kind: Kind::File,
+            mode: 0o666,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            device: (0, 0),
+            links: 1,
+            id: (0, 0),
+            atime: never,
+            mtime: never,
+            ctime: never,
+        };
+        Self { name: Vec::new(), attributes, handle: None }
+    }
 }
 
 /// Attributes that an object is to get.

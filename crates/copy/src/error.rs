@@ -31,6 +31,9 @@ pub enum Error {
     /// Somebody else works on the same temporary file.
     #[error("its temporary file was replaced by somebody else; is another copy running?")]
     Replaced,
+    /// Nobody reads any more what is written to a pipe.
+    #[error("its reader ended after {0} bytes were written (EPIPE)")]
+    ReaderLeft(u64),
     /// The copy was interrupted.
     #[error("interrupted")]
     Interrupted,

@@ -15,9 +15,9 @@ use crate::temporary::{good_bytes, is_resumable, name_of};
 use crate::tree::Target;
 
 /// Bytes of one file in flight in each direction: a millisecond of 16 GB/s.
-const FLIGHT_BYTES: usize = 16 << 20;
+pub(crate) const FLIGHT_BYTES: usize = 16 << 20;
 /// Blocks in flight, however small they are.
-const DEPTH_MAX: usize = 128;
+pub(crate) const DEPTH_MAX: usize = 128;
 /// Files of more blocks than these are read and written over all paths at once; smaller ones are spread by file.
 const BLOCKS_TO_SPREAD: u64 = 4;
 
@@ -119,6 +119,12 @@ impl Context<'_> {
             Some(entry) if entry.attributes.kind == Kind::Directory => {
                 let words = job.entry.attributes.kind.words();
                 Err(Error::Conflict(format!("{words} cannot replace the directory of that name")))
+            }
+            Some(entry)
+                if job.entry.attributes.kind == Kind::File
+                    && !entry.attributes.kind.gives_way_to_a_file() =>
+            {
+                Err(Error::Conflict(format!("a file cannot replace {}", entry.attributes.kind.words())))
             }
             Some(entry) if is_same(job, entry)? => {
                 Err(Error::Conflict("it would be copied onto itself".to_owned()))

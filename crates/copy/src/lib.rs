@@ -4,7 +4,8 @@
 //! two kinds. A walker streams the tree, workers copy files, and each file has many blocks in flight.
 //!
 //! Invariants: no partial file is ever taken for whole: content goes into a temporary name, is made stable, and
-//! only then gets its own name by a rename. Memory is bounded whatever the tree: blocks by `budget`, names by
+//! only then gets its own name by a rename. What is no file (a pipe, a device) is read and written as it is, in order, and
+//! never replaced by one ([`Stream`]). Memory is bounded whatever the tree: blocks by `budget`, names by
 //! a page and a bounded queue (hard links alone are remembered, until all names of a file were seen). No tree is
 //! left: a directory of this machine is opened beneath the one above it, and never by way of a link. What
 //! fails is reported and does not stop the rest. What this crate must not know: terminals and command lines.
@@ -17,11 +18,13 @@ mod error;
 mod job;
 mod links;
 mod local;
+mod pour;
 mod progress;
 mod remote;
 mod run;
 mod side;
 mod spot;
+mod stream;
 mod temporary;
 mod tree;
 mod walk;
@@ -29,10 +32,12 @@ mod walk;
 pub use entry::{Attributes, Entry, Kind, NewAttributes, Time};
 pub use error::{Error, Result};
 pub use local::Way;
+pub use pour::pour;
 pub use progress::{Failure, Progress};
 pub use run::{Outcome, copy};
 pub use side::{Anchor, Folder, Identity, Shape, Sink, Source};
 pub use spot::{Destination, Origin};
+pub use stream::Stream;
 
 /// What to do beside copying contents.
 #[derive(Debug, Clone)]

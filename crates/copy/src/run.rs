@@ -75,7 +75,7 @@ pub fn copy(
     Ok(outcome(progress))
 }
 
-fn outcome(progress: &Progress) -> Outcome {
+pub(crate) fn outcome(progress: &Progress) -> Outcome {
     if progress.is_stopped() {
         Outcome::Stopped
     } else if progress.failed.load(std::sync::atomic::Ordering::SeqCst) > 0 {
@@ -99,10 +99,16 @@ fn plan(
             progress.fail(from.place(), Error::Conflict(why));
             continue;
         }
-        let name = onto.name.as_ref().unwrap_or(&from.name);
+        let name = match onto.name_for(from) {
+            Ok(name) => name,
+            Err(error) => {
+                progress.fail(from.place(), error);
+                continue;
+            }
+        };
         let mut target = onto.folder.place();
         if !name.is_empty() {
-            target = format!("{}/{}", target.trim_end_matches('/'), String::from_utf8_lossy(name));
+            target = format!("{}/{}", target.trim_end_matches('/'), String::from_utf8_lossy(&name));
         }
         let visited = visit(from, options.recursive, progress, &mut |below, _| {
             let below = String::from_utf8_lossy(below);

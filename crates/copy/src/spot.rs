@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::local::LocalFolder;
 use crate::remote::RemoteFolder;
 use crate::side::{Folder, Identity};
+use crate::stream::Stream;
 
 /// A file or directory to be copied.
 #[derive(Debug)]
@@ -22,14 +23,32 @@ pub struct Origin {
     /// What it is called in a directory that it is copied into; empty where its contents go there themselves.
     pub(crate) name: Vec<u8>,
     pub(crate) place: String,
+    /// What it is read from where that is no file; then `entry` stands for what is not known of it.
+    pub(crate) stream: Option<Stream>,
 }
 
 impl Origin {
-    /// One of this machine; with `follow` a symbolic link stands for what it points to.
+    /// A stream of this machine; `name` is what it is called in a directory, if anything.
+    #[must_use]
+    pub fn stream(stream: &Stream, name: Option<&OsStr>) -> Self {
+        Self {
+            folder: Arc::new(LocalFolder::new(Path::new("."))),
+            entry: Entry::of_stream(),
+            name: name.map_or_else(Vec::new, |name| name.as_bytes().to_vec()),
+            place: stream.place().to_owned(),
+            stream: Some(stream.clone()),
+        }
+    }
+
+    /// One of this machine; with `follow` a symbolic link stands for what it points to, and a pipe or a device for what
+    /// can be read from it.
     ///
     /// # Errors
     /// What the system says.
     pub fn local(path: &Path, follow: bool) -> Result<Self> {
+        if follow && let Some(stream) = Stream::named_source(path) {
+            return Ok(Self::stream(&stream, path.file_name()));
+        }
         let examined = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
         let stat = examined.map_err(|errno| Error::local("cannot examine it")(errno.into()))?;
         let attributes = Attributes::from(&stat);
@@ -47,6 +66,7 @@ impl Origin {
                     entry,
                     name: name.as_bytes().to_vec(),
                     place: path.display().to_string(),
+                    stream: None,
                 }
             }
             _ => {
@@ -56,6 +76,7 @@ impl Origin {
                     entry,
                     name: Vec::new(),
                     place: path.display().to_string(),
+                    stream: None,
                 }
             }
         })
@@ -96,6 +117,7 @@ impl Origin {
             entry: Entry { name: entry_name, attributes, handle: Some(handle) },
             name,
             place: place.to_owned(),
+            stream: None,
         })
     }
 
@@ -103,6 +125,12 @@ impl Origin {
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.entry.attributes.kind
+    }
+
+    /// Whether it is a stream, whose length nobody knows.
+    #[must_use]
+    pub const fn is_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     /// Its length, where it is a file.
@@ -148,11 +176,26 @@ impl Destination {
         self.name.is_none()
     }
 
-    /// A place on this machine: an existing directory, or a name in one.
+    /// What a source will be called there.
+    pub(crate) fn name_for(&self, from: &Origin) -> Result<Vec<u8>> {
+        match &self.name {
+            Some(name) => Ok(name.clone()),
+            None if from.is_stream() && from.name.is_empty() => {
+                Err(Error::Conflict("it has no name, and neither was one given for the copy".to_owned()))
+            }
+            None => Ok(from.name.clone()),
+        }
+    }
+
+    /// A place on this machine: an existing directory, or a name in one. What is no file there is
+    /// [`crate::pour`]'s.
     ///
     /// # Errors
     /// What the system says.
     pub fn local(path: &Path) -> Result<Self> {
+        if Stream::named(path).is_some() {
+            return Err(Error::Conflict("no file can replace it".to_owned()));
+        }
         let at = |folder: &Path, name| Self {
             folder: Arc::new(LocalFolder::new(folder)),
             name,

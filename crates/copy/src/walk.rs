@@ -35,7 +35,12 @@ impl Walker<'_> {
     }
 
     fn try_walk(&self, number: usize, from: &Origin, onto: &Destination) -> Result<()> {
-        let name = onto.name.clone().unwrap_or_else(|| from.name.clone());
+        let name = onto.name_for(from)?;
+        if let Some(stream) = &from.stream {
+            self.context.copy_stream(stream, onto, &name)?;
+            Progress::add(&self.context.progress.files_done, 1);
+            return Ok(());
+        }
         let top = Target::new(Arc::clone(&onto.folder), false, NewAttributes::default(), None);
         let walked = if from.kind() == Kind::Directory {
             self.directory(number, from, onto, name, &top)
@@ -151,7 +156,7 @@ fn refuse(context: &Context<'_>, from: &Origin) -> Result<()> {
     match from.kind() {
         Kind::File | Kind::Symlink => Ok(()),
         _ if context.options.recursive => Ok(()),
-        kind => Err(Error::Conflict(format!("it is {}, which -r would make anew", kind.words()))),
+        kind => Err(Error::Conflict(format!("it is {}, which -r makes anew", kind.words()))),
     }
 }
 

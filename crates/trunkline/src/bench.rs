@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::{output, report};
 use ::bench::RunOptions;
 use clap::Args;
-use record::Procedure;
+use record::{Procedure, Record};
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Measure which route is faster, how close each is to the limit, and what binds it.
@@ -27,7 +27,8 @@ pub struct BenchArgs {
     /// Ten repeats of two seconds, and whether each was steady: takes minutes.
     #[arg(long)]
     thorough: bool,
-    /// Write the record here, and the page beside it [default: a file of its own under ./trunkline-results/].
+    /// Write the record here, and the page beside it; - is standard output, which takes neither page nor table
+    /// [default: a file of its own under ./trunkline-results/].
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Write no HTML report.
@@ -50,12 +51,16 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
     if let Some(record) = &args.record {
         output::check_writable(record)?;
     }
-    let outcome = ::bench::run(&RunOptions {
+    let options = RunOptions {
         experiment: args.experiment.clone(),
         procedure,
         record: args.record.clone(),
         progress: io::stderr().is_terminal(),
-    })?;
+    };
+    if let Some(record) = args.record.as_deref().filter(|record| output::stream(record).is_some()) {
+        return run_into(record, &options);
+    }
+    let outcome = ::bench::run(&options)?;
     let mut text = format!("{}\nrecord {}", report::table(&outcome.record), outcome.file.display());
     if !args.no_report {
         let page = report::page_beside(&outcome.file);
@@ -63,7 +68,21 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Error> {
         text.push_str(&format!("    report {}", page.display()));
     }
     output::print(&format!("{text}\n"))?;
-    Ok(if outcome.record.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(status(&outcome.record))
+}
+
+/// The same where the record goes to a pipe or a device, beside which there is no place for a page.
+fn run_into(file: &Path, options: &RunOptions) -> Result<ExitCode, Error> {
+    let record = ::bench::run_for_record(options)?;
+    output::write(file, &record.write())?;
+    if !output::is_stdout(file) {
+        output::print(&format!("{}\n", report::table(&record)))?;
+    }
+    Ok(status(&record))
+}
+
+fn status(record: &Record) -> ExitCode {
+    if record.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]

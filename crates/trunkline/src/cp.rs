@@ -1,11 +1,12 @@
 //! `trunkline cp`: files and trees to, from and between servers, over all paths at once.
 
 mod show;
+mod streams;
 
 use crate::error::{Error, of_copy};
 use crate::output;
 use crate::remote::{MountArgs, PLACES, Place, is_remote};
-use ::copy::{Destination, Options, Origin, Outcome, Progress};
+use ::copy::{Destination, Options, Origin, Outcome, Progress, Stream};
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -26,12 +27,13 @@ const FAILURES_SHOWN: usize = 20;
     long_about = format!(
         "Copy files and trees to, from and between NFS servers.\n\nFiles are copied over all connections and \
         addresses, many at once, under a temporary name until they are whole and stable. What fails is left out and \
-        told at the end.\n\n{PLACES} What has neither form is a file of this machine."
+        told at the end.\n\n{PLACES} What has neither form is a file of this machine, and - is standard input or \
+        standard output. Pipes, devices and - are read and written in order, as cp does, and never replaced."
     ),
     after_help = EXAMPLES
 )]
 pub struct CpArgs {
-    /// What to copy, and last where to: an existing directory, or a name in one.
+    /// What to copy, and last where to: an existing directory, or a name in one; - is standard input or output.
     #[arg(value_name = "PLACE", num_args = 2.., required = true)]
     places: Vec<OsString>,
     #[command(flatten)]
@@ -85,7 +87,9 @@ enum Preserve {
 const EXAMPLES: &str = "Examples:\n  \
     trunkline cp -r projects nas:/data/backup\n  \
     trunkline cp --verify 'nfs://10.0.0.1/data/disk.img?nconnect=8&remoteports=10.0.0.1-10.0.0.4' /var/tmp\n  \
-    trunkline cp -a --resume nas:/data/ 'nfs://10.0.0.9:2050/export/copy'";
+    trunkline cp -a --resume nas:/data/ 'nfs://10.0.0.9:2050/export/copy'\n  \
+    tar -c projects | trunkline cp - nas:/data/projects.tar\n  \
+    trunkline cp nas:/data/projects.tar - | tar -x";
 
 impl CpArgs {
     fn options(&self) -> Options {
@@ -119,16 +123,26 @@ fn remote(argument: &OsStr) -> Option<&str> {
     argument.to_str().filter(|text| is_remote(text))
 }
 
+/// Where a copy goes.
+enum Onto {
+    Place(Destination),
+    Stream(Stream),
+}
+
 /// Copies, shows how far it is, and tells what failed.
 pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
     let Some((last, sources)) = args.places.split_last() else { return Ok(ExitCode::FAILURE) };
     check_usage(args, sources, last)?;
     let options = args.options();
-    let onto = destination(last, &args.mount.joined())?;
+    let onto = match streams::onto(last) {
+        Some(stream) => Onto::Stream(stream),
+        None => Onto::Place(destination(last, &args.mount.joined())?),
+    };
     let progress = Arc::new(Progress::default());
     let sources = origins(args, sources, options.recursive, &progress)?;
     let watch = Watch::start(&progress)?;
-    let shown = io::stderr().is_terminal() && !options.dry_run;
+    let streams = matches!(onto, Onto::Stream(_)) || sources.iter().any(Origin::is_stream);
+    let shown = io::stderr().is_terminal() && !options.dry_run && !streams::takes_terminal(last);
     let bar = show::Bar::start(shown, &progress);
     let mut lost = None;
     let mut planned = |line: &str| {
@@ -136,7 +150,10 @@ pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
             lost = output::print(&format!("{}\n", crate::names::escaped(line.as_bytes()))).err();
         }
     };
-    let outcome = ::copy::copy(&sources, &onto, &options, &progress, shown, &mut planned);
+    let outcome = match &onto {
+        Onto::Place(onto) => ::copy::copy(&sources, onto, &options, &progress, shown, &mut planned),
+        Onto::Stream(onto) => streams::pour(&sources, onto, &options, &progress, &mut planned),
+    };
     bar.finish();
     let signal = watch.end();
     if let Some(error) = lost {
@@ -147,7 +164,7 @@ pub fn run(args: &CpArgs) -> Result<ExitCode, Error> {
         cause: Box::new(cause),
     })?;
     if outcome == Outcome::Stopped {
-        return Err(interrupted(&progress, signal));
+        return Err(interrupted(&progress, signal, streams));
     }
     told(&progress)
 }
@@ -166,6 +183,7 @@ fn check_usage(args: &CpArgs, sources: &[OsString], last: &OsStr) -> Result<(), 
             "cp, or nfs://HOST/EXPORT/PATH for one of them",
         );
     }
+    streams::check(args, sources, last)?;
     if args.preserve.contains(&Preserve::None) && args.preserve.len() > 1 {
         return usage("--preserve=none excludes all others", "trunkline cp --help");
     }
@@ -206,7 +224,10 @@ fn origins(
                 let place = Place::open(target, &args.mount.joined())?;
                 Origin::remote(&place.mount, &place.path, &place.name, !recursive)
             }
-            None => Origin::local(Path::new(source), !recursive),
+            None => match streams::from(source, recursive) {
+                Some(stream) if source == output::STDOUT => Ok(Origin::stream(&stream, None)),
+                _ => Origin::local(Path::new(source), !recursive),
+            },
         };
         match origin {
             Ok(origin) => found.push(origin),
@@ -216,13 +237,18 @@ fn origins(
     Ok(found)
 }
 
-fn interrupted(progress: &Progress, signal: i32) -> Error {
+fn interrupted(progress: &Progress, signal: i32, streams: bool) -> Error {
     let done = progress.files_done.load(Ordering::SeqCst);
     Error::Interrupted {
         cause: format!(
             "a signal came when {done} files and directories were copied; no partial file has its name"
         ),
-        advice: "the same command with --resume        to go on from there".to_owned(),
+        // What went through a pipe can be neither read nor written once more.
+        advice: if streams {
+            "the same command again".to_owned()
+        } else {
+            "the same command with --resume        to go on from there".to_owned()
+        },
         signal: u8::try_from(signal).unwrap_or_default(),
     }
 }

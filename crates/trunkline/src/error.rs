@@ -261,6 +261,9 @@ pub fn of_copy(error: &copy::Error) -> String {
         Error::Conflict(_) => "another name, or trunkline cp --help",
         Error::Changed => "the same again, when nobody writes to it",
         Error::Damaged => "the same again; if it stays, look after memory, disks and network of both ends",
+        Error::ReaderLeft(_) => {
+            "look at what the program that reads it says; trunkline cat --length        for a part"
+        }
         Error::Replaced => "the same again, when the other copy has ended",
         Error::Interrupted => "the same again with --resume",
     };

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -273,7 +273,7 @@ fn leave_terminal(log_file: Option<&Path>, directory: &Path) {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
     let log: Option<OwnedFd> = match log_file {
-        Some(file) => match std::fs::OpenOptions::new().append(true).create(true).open(file) {
+        Some(file) => match open_log(file) {
             Ok(opened) if is_on(&opened, directory) => {
                 tracing::warn!(file = %file.display(), "no log file: it lies in the directory that this process serves");
                 None
@@ -289,6 +289,20 @@ fn leave_terminal(log_file: Option<&Path>, directory: &Path) {
     if let Some(log) = log.or_else(null) {
         let _ = rustix::stdio::dup2_stderr(&log);
     }
+}
+
+/// Opens a file for log messages. A pipe that nobody reads neither keeps the mount waiting nor loses its place: what does
+/// not fit is dropped.
+fn open_log(file: &Path) -> io::Result<std::fs::File> {
+    let is_pipe = std::fs::metadata(file).is_ok_and(|of| of.file_type().is_fifo());
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true);
+    if is_pipe {
+        // Reading too, so that it need not have a reader yet.
+        options.read(true).custom_flags(flags);
+    }
+    options.open(file)
 }
 
 /// Whether a file is on the file system that is mounted there: a message that waits to be written to it would wait for itself.

@@ -1,6 +1,7 @@
 //! Standard output: what it can show, and writing to it so that a reader that left is no error.
 
 use crate::error::Error;
+use ::copy::Stream;
 use rustix::termios::tcgetwinsize;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -25,10 +26,29 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Error> {
         match rustix::io::write(rustix::stdio::stdout(), left) {
             Ok(written) => left = left.get(written..).unwrap_or_default(),
             Err(rustix::io::Errno::INTR) => {}
+            // Whoever shares it with us may have asked that nobody waits for it.
+            Err(rustix::io::Errno::AGAIN) => wait_for_stdout(),
             Err(error) => return Err(Error::Print(error.into())),
         }
     }
     Ok(())
+}
+
+fn wait_for_stdout() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let stdout = rustix::stdio::stdout();
+    // Where there is nothing to wait for, the next write says so.
+    let _ = poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], None);
+}
+
+/// What a file's name stands for where that is no regular file: `-`, a pipe, a device, a descriptor.
+pub fn stream(file: &Path) -> Option<Stream> {
+    if file.as_os_str() == STDOUT { Some(Stream::standard_output()) } else { Stream::named(file) }
+}
+
+/// Whether a file's name stands for standard output.
+pub fn is_stdout(file: &Path) -> bool {
+    stream(file).is_some_and(|stream| stream.is_standard_output())
 }
 
 /// Whether standard output is a terminal.
@@ -36,9 +56,13 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Holds that a file can be written, before the work whose result it is to take. Makes its directory.
+/// Holds that a file can be written, before the work whose result it is to take. Makes its directory. A pipe is not
+/// tried: who reads it would take that for the end.
 pub fn check_writable(file: &Path) -> Result<(), Error> {
     let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
+    if stream(file).is_some() {
+        return Ok(());
+    }
     if let Some(directory) = file.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         fs::create_dir_all(directory).map_err(wrap)?;
     }
@@ -49,12 +73,22 @@ pub fn check_writable(file: &Path) -> Result<(), Error> {
 
 /// Writes text to a file, or to standard output where that is its name; tells of a file.
 pub fn write(file: &Path, text: &str) -> Result<(), Error> {
-    if file.as_os_str() == STDOUT {
-        return print(text);
+    let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
+    match stream(file) {
+        Some(stream) if stream.is_standard_output() => return print(text),
+        Some(stream) => stream.write_all(text.as_bytes()).map_err(|error| wrap(io_error(error)))?,
+        None => fs::write(file, text).map_err(wrap)?,
     }
-    fs::write(file, text).map_err(|cause| Error::Write { file: file.display().to_string(), cause })?;
     tell(&format!("wrote {}\n", file.display()));
     Ok(())
+}
+
+fn io_error(error: ::copy::Error) -> io::Error {
+    match error {
+        ::copy::Error::Local { source, .. } => source,
+        ::copy::Error::ReaderLeft(_) => io::ErrorKind::BrokenPipe.into(),
+        other => io::Error::other(other),
+    }
 }
 
 /// Writes text to standard error. Where that fails, nobody is left to be told.

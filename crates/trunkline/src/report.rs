@@ -22,7 +22,7 @@ pub struct ReportArgs {
     #[arg(value_name = "RECORD", required_unless_present = "explain")]
     records: Vec<PathBuf>,
     /// Write the HTML page here; - is standard output
-    /// [default: beside the first record, unless --markdown or --csv is given].
+    /// [default: beside the first record where that is a file, unless --markdown or --csv is given].
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write Markdown here; - is standard output.
@@ -45,7 +45,9 @@ const EXAMPLES: &str = "Examples:\n  \
 impl ReportArgs {
     /// Where the page goes, if anywhere.
     fn page(&self) -> Option<PathBuf> {
-        let beside = || self.records.first().map(|first| page_beside(first));
+        // Beside a pipe there is no place.
+        let is_file = |record: &&PathBuf| output::stream(record).is_none();
+        let beside = || self.records.first().filter(is_file).map(|first| page_beside(first));
         let other = self.markdown.is_some() || self.csv.is_some();
         self.html.clone().or_else(|| if other { None } else { beside() })
     }
@@ -70,7 +72,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Error> {
         forms.into_iter().filter_map(|(file, form)| Some((file?, form))).collect();
     wanted.iter().try_for_each(|(file, _)| spare_records(file, &args.records))?;
     // What goes to standard output goes there alone, so that it can be piped on.
-    if !records.is_empty() && !wanted.iter().any(|(file, _)| file.as_os_str() == output::STDOUT) {
+    if !records.is_empty() && !wanted.iter().any(|(file, _)| output::is_stdout(file)) {
         records.iter().try_for_each(|record| output::print(&format!("{}\n", table(record))))?;
     }
     if !records.is_empty() {

@@ -166,9 +166,17 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Error> {
 
 /// Reads the configuration file again.
 fn reload(server: &Server, args: &ServeArgs) {
-    if args.config.is_none() {
+    let Some(file) = &args.config else {
         tracing::warn!(
             "asked to read the configuration again, and there is no file: it was given by options"
+        );
+        return;
+    };
+    // A pipe is empty by now, or would keep this thread waiting.
+    if output::stream(file).is_some() {
+        tracing::error!(
+            "the configuration stays as it was: {} is no file that can be read again",
+            file.display()
         );
         return;
     }

@@ -110,6 +110,34 @@ fn an_experiment_of_ones_own_runs_on_ones_own_server() {
 }
 
 #[test]
+fn a_record_goes_into_a_pipe_whole_and_to_standard_output_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = testkit::free_port();
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    serve.args(["serve", "--mem", "64MiB", "--export", "/data", "--listen", &format!("127.0.0.1:{port}")]);
+    let server = Process::spawn(serve);
+    server.wait_for_line("ready", std::time::Duration::from_secs(30));
+    let experiment = format!(
+        "repeats = 1\nwindow_ms = 20\ntarget.server = 'nfs://127.0.0.1:{port}/data'\nlimits.link = '100Gbit/s'\n\
+         [[route]]\nname = 'one'\n\
+         [[workload]]\nname = 'reads'\nblock = '64KiB'\ndepth = 1\nreaders = 1\nfile = '1MiB'\n"
+    );
+    std::fs::write(directory.path().join("own.toml"), experiment).unwrap();
+    let pipe = directory.path().join("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let reading = std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap());
+    let output = bench(directory.path(), &["own.toml", "--record", "pipe"]);
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(Record::read(&reading.join().unwrap()).unwrap().route("one").is_some());
+    assert!(text(&output.stdout).contains("reads"), "the table is shown");
+    let output = bench(directory.path(), &["own.toml", "--record", "-"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(Record::read(&text(&output.stdout)).unwrap().route("one").is_some());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no page beside them");
+}
+
+#[test]
 fn what_cannot_be_measured_says_why_and_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("broken.toml"), "repeats = \n").unwrap();

@@ -327,6 +327,33 @@ fn markdown_to_standard_output_comes_alone_and_nothing_else_is_written() {
 }
 
 #[test]
+fn a_report_goes_into_a_pipe_and_a_record_comes_out_of_one() {
+    let dir = temp_dir("report");
+    let record = write(&dir.path().join("one.json"), &Record::default().write());
+    let (code, csv, err) = run(&["report", "--csv", "-", &record]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let pipe = dir.path().join("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let name = &pipe.to_str().expect("UTF-8").to_owned();
+    let reading = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).expect("it is read")
+    });
+    assert_eq!(run(&["report", "--csv", name, &record]).0, Some(0));
+    assert_eq!(reading.join().expect("it ends"), csv);
+    // As standard output is called elsewhere: what is written comes alone there too.
+    let (code, out, err) = run(&["report", "--csv", "/dev/stdout", &record]);
+    assert_eq!((code, out.as_str(), err.as_str()), (Some(0), csv.as_str(), ""));
+    let writing = std::thread::spawn(move || std::fs::write(pipe, Record::default().write()));
+    let (code, out, err) = run(&["report", name]);
+    writing.join().expect("it ends").expect("it is written");
+    assert_eq!((code, err.as_str()), (Some(0), ""), "no page is written beside a pipe");
+    assert!(out.starts_with("trunkline bench: "), "{out}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 2);
+}
+
+#[test]
 fn comma_separated_values_go_where_they_are_wanted_and_never_over_a_record() {
     let dir = temp_dir("report");
     let record = write(&dir.path().join("one.json"), &Record::default().write());

@@ -8,5 +8,6 @@ mod remote {
     mod listing;
     mod places;
     mod reading;
+    mod streams;
     mod trees;
 }

@@ -78,6 +78,24 @@ fn a_hangup_reads_the_configuration_again_and_drops_no_client() {
 }
 
 #[test]
+fn a_configuration_from_a_pipe_is_served_and_not_read_again() {
+    let dir = temp_dir("piped");
+    let file = dir.path().join("group.toml");
+    write(&file, &exports(&["/one"]));
+    let mut command = Command::new("sh");
+    // As `serve -c <(...)` is in shells that have it.
+    command.args(["-euc", "exec \"$1\" serve -c /dev/fd/3 3<<END\n$(cat \"$2\")\nEND\n", "sh"]);
+    command.arg(env!("CARGO_BIN_EXE_trunkline")).arg(&file).env_remove("TRUNKLINE_LOG");
+    let process = Process::spawn(command);
+    let mut client = connect(address_of(&process));
+    assert_eq!(mnt(&mut client, "/one"), 0);
+    process.signal(Signal::HUP);
+    let error = process.wait_for_line("the configuration stays as it was", SOON);
+    assert!(error.contains("/dev/fd/3 is no file that can be read again"), "{error}");
+    assert_eq!(mnt(&mut client, "/one"), 0);
+}
+
+#[test]
 fn a_quick_server_has_nothing_to_read_again_and_says_so() {
     let process = Process::spawn(trunkline(&["serve", "--mem", "1MiB", "--listen", "127.0.0.1:0"]));
     let mut client = connect(address_of(&process));

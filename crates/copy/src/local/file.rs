@@ -96,6 +96,10 @@ impl Source for LocalSource {
                 Err(error) => return Err(Error::local("cannot read it")(error)),
             }
         }
+        if len < wanted {
+            // It was cut, or never was as long as it says.
+            return Err(Error::Changed);
+        }
         let offset = self.next;
         self.next += len as u64;
         Ok((len > 0).then_some(Block { offset, len, buffer }))
@@ -184,6 +188,8 @@ impl Sink for LocalSink {
         // From the disk then, where the system follows the advice.
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
         let file = self.file.try_clone().map_err(Error::local("cannot open it"))?;
+        // What is a hole at the end has no length yet.
+        let size = size.min(file.metadata().map_err(Error::local("cannot examine it"))?.len());
         Ok(Box::new(LocalSource::of(file, 0, size, shape)))
     }
 

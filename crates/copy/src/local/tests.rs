@@ -1,4 +1,4 @@
-//! A directory whose place somebody takes with a symbolic link while it is copied.
+//! A directory whose place somebody takes with a symbolic link while it is copied, and a file that is cut meanwhile.
 
 use super::*;
 use crate::{Destination, Options, Origin, Outcome, Progress};
@@ -133,4 +133,15 @@ fn a_walk_ends_with_an_error_where_a_directory_has_become_a_link() {
     });
     assert!(!matches!(outcome, Ok(Outcome::Whole)), "{outcome:?}");
     assert!(told.iter().all(|line| !line.contains("file")), "{told:?}");
+}
+
+#[test]
+fn a_file_that_is_cut_after_it_was_listed_is_not_filled_up_with_zeros() {
+    let top = planted();
+    let folder = LocalFolder::new(&top.path().join("elsewhere"));
+    let entry = only(&folder);
+    assert_eq!(read(&folder, &entry), b"secret");
+    fs::write(top.path().join("elsewhere/file"), "sec").unwrap();
+    let cut = folder.open(&entry, 0, SHAPE).unwrap().next_block();
+    assert!(matches!(cut, Err(Error::Changed)), "{cut:?}");
 }

@@ -8,7 +8,7 @@ use nfs3::FileHandle;
 
 use super::set;
 use crate::entry::{Attributes, NewAttributes};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::side::{Folder, Shape, Sink, Source};
 use crate::temporary::WINDOW_BYTES;
 
@@ -21,19 +21,29 @@ pub(super) struct RemoteSource {
     mount: Mount,
     handle: FileHandle,
     blocks: Blocks,
+    /// Up to where it is read.
+    next: u64,
+    end: u64,
 }
 
 impl RemoteSource {
     pub(super) fn new(mount: &Mount, handle: FileHandle, range: Range<u64>, shape: Shape) -> Self {
-        let size = range.end;
-        let blocks = mount.blocks(handle, range, size, (shape.block_bytes, shape.depth));
-        Self { mount: mount.clone(), handle, blocks }
+        let (next, end) = (range.start, range.end);
+        let blocks = mount.blocks(handle, range, end, (shape.block_bytes, shape.depth));
+        Self { mount: mount.clone(), handle, blocks, next, end }
     }
 }
 
 impl Source for RemoteSource {
     fn next_block(&mut self) -> Result<Option<Block>> {
-        Ok(self.blocks.next_block()?)
+        let block = self.blocks.next_block()?;
+        match &block {
+            Some(block) => self.next = block.offset + block.len as u64,
+            // What is missing is no hole: a server gives zeros for those.
+            None if self.next < self.end => return Err(Error::Changed),
+            None => {}
+        }
+        Ok(block)
     }
 
     fn give_back(&mut self, buffer: Vec<u8>) {

@@ -150,7 +150,7 @@ pub fn run(args: &LimitsArgs) -> Result<(), Error> {
         .transpose()?;
     if let (Some(file), Some(curve)) = (&args.svg, &curve) {
         output::write(file, &show::svg(&found, curve))?;
-        if file.as_os_str() == output::STDOUT {
+        if output::is_stdout(file) {
             return Ok(());
         }
     }

@@ -1,6 +1,7 @@
 //! How a mount begins and ends.
 
 use crate::rig::{PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
+use rustix::fs::{FileType, Mode};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -77,6 +78,21 @@ fn a_log_file_in_the_mounted_directory_is_refused_and_the_mount_works() {
     fs::write(directory.join("f"), b"kept").unwrap();
     assert_eq!(fs::read(directory.join("f")).unwrap(), b"kept");
     assert!(trunkline(&["umount", at]).status.success());
+}
+
+#[test]
+fn a_log_file_that_is_a_pipe_holds_up_neither_the_mount_nor_its_end() {
+    let server = Server::start(1);
+    let directory = server.mount_point("mnt");
+    let (at, log) = (directory.to_str().unwrap(), server.mount_point("logs").join("pipe"));
+    rustix::fs::mknodat(rustix::fs::CWD, &log, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let (log, options) = (log.to_str().unwrap(), server.options("nolock"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(["mount", "127.0.0.1:/export", at, "--log-file", log, "-o", &options]);
+    assert!(Process::spawn(command).wait(PATIENCE).success());
+    fs::write(directory.join("f"), b"kept").unwrap();
+    assert!(trunkline(&["umount", at]).status.success());
+    wait_until_nobody_serves(&directory);
 }
 
 #[test]

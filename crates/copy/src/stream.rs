@@ -1,0 +1,247 @@
+//! What of this machine is neither a regular file nor a directory, and is read or written in order: named pipes,
+//! devices, and descriptors that this process was started with (`/dev/stdout`, `/dev/fd/63`, `-`).
+//!
+//! Nothing gets a temporary name here, no length is known before the end, and nothing can be read back. A wait for
+//! the other end of a pipe ends when the copy is stopped.
+
+mod ends;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags};
+
+use crate::entry::Kind;
+use crate::error::{Error, Result};
+pub(crate) use ends::{Input, Output};
+
+/// How often a wait looks whether the copy is stopped.
+const STEP: Duration = Duration::from_millis(50);
+/// A name with more symbolic links than this is a loop; Linux follows as many.
+const SYMLINKS_MAX: usize = 40;
+/// The kernel's objects, whose files all say that they are a page long. linux/magic.h SYSFS_MAGIC
+const SYSFS: u64 = 0x6265_6572;
+/// The own descriptors, by number.
+const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// See the module's documentation.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    what: What,
+    place: String,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    /// A descriptor of this process.
+    Descriptor(i32),
+    /// Something with a name.
+    Named(PathBuf, Kind),
+}
+
+impl Stream {
+    /// Standard input.
+    #[must_use]
+    pub fn standard_input() -> Self {
+        Self { what: What::Descriptor(0), place: "standard input".to_owned() }
+    }
+
+    /// Standard output.
+    #[must_use]
+    pub fn standard_output() -> Self {
+        Self { what: What::Descriptor(1), place: "standard output".to_owned() }
+    }
+
+    /// What a path names, links followed; none where that is a regular file, a directory or nothing.
+    #[must_use]
+    pub fn named(path: &Path) -> Option<Self> {
+        let kind = rustix::fs::stat(path).ok().map(|stat| crate::Attributes::from(&stat).kind);
+        let what = match (kind, descriptor(path)) {
+            (Some(Kind::Directory), _) => return None,
+            (_, Some(number)) => What::Descriptor(number),
+            (None | Some(Kind::File), None) => return None,
+            (Some(kind), None) => What::Named(path.to_owned(), kind),
+        };
+        Some(Self { what, place: path.display().to_string() })
+    }
+
+    /// As [`Stream::named`], for what is read: files that say that they are empty and are not, as those of `/proc`,
+    /// and those of `/sys` are streams too.
+    #[must_use]
+    pub fn named_source(path: &Path) -> Option<Self> {
+        Self::named(path).or_else(|| {
+            let file = File::open(path).ok()?;
+            let of = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            let is_longer = || of.len() == 0 && io::Read::read(&mut &file, &mut [0]).is_ok_and(|got| got > 0);
+            let is_of_sysfs =
+                || rustix::fs::fstatfs(&file).is_ok_and(|system| u64::try_from(system.f_type) == Ok(SYSFS));
+            if !is_longer() && !is_of_sysfs() {
+                return None;
+            }
+            let place = path.display().to_string();
+            Some(Self { what: What::Named(path.to_owned(), Kind::File), place })
+        })
+    }
+
+    /// Where it is, for people.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Whether what is written goes to standard output.
+    #[must_use]
+    pub const fn is_standard_output(&self) -> bool {
+        matches!(self.what, What::Descriptor(1))
+    }
+
+    /// Writes all of a text, waiting for whoever reads it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write_all(&self, text: &[u8]) -> Result<()> {
+        let mut output = Output::open(self, &|| false)?;
+        output.put(text, &|| false)?;
+        output.flush()
+    }
+
+    /// Opens it. A pipe's other end is waited for, unless `stopped` says to give up.
+    fn open(&self, flags: OFlags, stopped: &dyn Fn() -> bool) -> Result<File> {
+        let what = "cannot open it";
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let (path, kind) = match &self.what {
+            What::Descriptor(number) => {
+                return own(*number, flags).map(File::from).map_err(Error::local(what));
+            }
+            What::Named(_, Kind::Socket) => {
+                return Err(Error::Conflict("it is a socket, which has no content to copy".to_owned()));
+            }
+            What::Named(path, kind) => (path, kind),
+        };
+        // What is no pipe never keeps an open waiting.
+        let flags = if *kind == Kind::Fifo { flags | OFlags::NONBLOCK } else { flags };
+        loop {
+            match rustix::fs::open(path, flags, Mode::empty()) {
+                Ok(opened) => return Ok(opened.into()),
+                Err(Errno::INTR) => {}
+                // A pipe that nobody reads yet.
+                Err(Errno::NXIO) if *kind == Kind::Fifo => {
+                    if stopped() {
+                        return Err(Error::Interrupted);
+                    }
+                    std::thread::sleep(STEP);
+                }
+                Err(error) => return Err(Error::local(what)(error.into())),
+            }
+        }
+    }
+}
+
+/// The number of the descriptor that a path such as `/dev/stdout` or `/dev/fd/63` stands for.
+fn descriptor(path: &Path) -> Option<i32> {
+    let descriptors = Path::new(DESCRIPTORS).canonicalize().ok()?;
+    let mut at = std::path::absolute(path).ok()?;
+    for _ in 0..SYMLINKS_MAX {
+        let above = at.parent()?.canonicalize().ok()?;
+        if above == descriptors {
+            return at.file_name()?.to_str()?.parse().ok();
+        }
+        at = above.join(std::fs::read_link(&at).ok()?);
+    }
+    None
+}
+
+/// A descriptor of this process, once more, where it was open when the process started: then it is not closed on exec,
+/// as all of ours are. A pipe is opened anew where that is allowed, so that waiting for it can be stopped without
+/// a change for those who share it.
+fn own(number: i32, flags: OFlags) -> io::Result<OwnedFd> {
+    let closed = || io::Error::from(Errno::BADF);
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).map_err(|_| closed())?;
+    let of_it =
+        info.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    if of_it.is_none_or(|of_it| of_it & OFlags::CLOEXEC.bits() != 0) {
+        return Err(closed());
+    }
+    let same = match number {
+        0 => io::stdin().as_fd().try_clone_to_owned()?,
+        1 => io::stdout().as_fd().try_clone_to_owned()?,
+        _ => {
+            let this = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+            rustix::process::pidfd_getfd(&this, number, PidfdGetfdFlags::empty())?
+        }
+    };
+    if FileType::from_raw_mode(rustix::fs::fstat(&same)?.st_mode) == FileType::Fifo {
+        let anew = format!("{DESCRIPTORS}/{number}");
+        if let Ok(opened) = rustix::fs::open(anew, flags | OFlags::NONBLOCK, Mode::empty()) {
+            return Ok(opened);
+        }
+    }
+    Ok(same)
+}
+
+/// Waits until a descriptor can be read or written, or an error can be had from it.
+fn wait(on: &File, ready: PollFlags, stopped: &dyn Fn() -> bool) -> Result<()> {
+    let step = Timespec { tv_sec: 0, tv_nsec: i64::try_from(STEP.as_nanos()).unwrap_or_default() };
+    loop {
+        if stopped() {
+            return Err(Error::Interrupted);
+        }
+        match poll(&mut [PollFd::new(on, ready)], Some(&step)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(Error::local("cannot wait for it")(error.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_told_from_what_is() {
+        let place = testkit::temp_dir("stream");
+        let at = |name: &str| place.path().join(name);
+        std::fs::write(at("file"), b"x").unwrap();
+        std::fs::write(at("empty"), b"").unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        std::os::unix::fs::symlink("pipe", at("link")).unwrap();
+        std::os::unix::fs::symlink("/dev/stdout", at("out")).unwrap();
+        for name in ["file", "empty", "nothing", "."] {
+            assert!(Stream::named_source(&at(name)).is_none(), "{name}");
+        }
+        for name in ["pipe", "link", "/dev/null", "/dev/fd/0"] {
+            assert!(Stream::named(&at(name)).is_some(), "{name}");
+        }
+        let out = Stream::named(&at("out")).unwrap();
+        assert!(out.is_standard_output());
+        assert!(Stream::named(Path::new("/proc/self/status")).is_none());
+        assert!(Stream::named_source(Path::new("/proc/self/status")).is_some());
+    }
+
+    #[test]
+    fn a_descriptor_of_our_own_is_none_that_a_user_may_name() {
+        use std::os::fd::AsRawFd;
+        let ours = File::open("/dev/null").unwrap();
+        let named = PathBuf::from(format!("/dev/fd/{}", ours.as_raw_fd()));
+        let error = Stream::named(&named).unwrap().open(OFlags::RDONLY, &|| false).unwrap_err();
+        assert!(error.to_string().contains("Bad file descriptor"), "{error}");
+    }
+
+    #[test]
+    fn a_wait_for_the_other_end_of_a_pipe_can_be_stopped() {
+        let place = testkit::temp_dir("stream");
+        let path = place.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let pipe = Stream::named(&path).unwrap();
+        assert!(matches!(Output::open(&pipe, &|| true), Err(Error::Interrupted)));
+        let mut input = Input::open(&pipe, 4096, &|| false).unwrap();
+        assert!(matches!(input.fill(&|| true), Err(Error::Interrupted)));
+    }
+}

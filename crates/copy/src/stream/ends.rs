@@ -1,0 +1,116 @@
+//! The two ends of a stream: one that is read, one that is written.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+
+use client::Block;
+use rustix::event::PollFlags;
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use super::{Stream, wait};
+use crate::error::{Error, Result};
+
+/// As much is written at once. More would only be held up for longer by a reader that is slow.
+const PIECE_BYTES: usize = 64 << 10;
+/// What stands for a hole.
+static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
+
+/// A stream that is read until its end.
+#[derive(Debug)]
+pub(crate) struct Input {
+    file: File,
+    next: u64,
+    block_bytes: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Input {
+    /// Opens a stream; blocks are of so many bytes, but for the last.
+    pub(crate) fn open(of: &Stream, block_bytes: usize, stopped: &dyn Fn() -> bool) -> Result<Self> {
+        let file = of.open(OFlags::RDONLY, stopped)?;
+        Ok(Self { file, next: 0, block_bytes, spare: Vec::new() })
+    }
+
+    /// The next block; none at the end.
+    pub(crate) fn fill(&mut self, stopped: &dyn Fn() -> bool) -> Result<Option<Block>> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.resize(self.block_bytes, 0);
+        let mut len = 0;
+        while len < self.block_bytes {
+            // Also because a pipe that nobody has written to yet reads as one that ends.
+            wait(&self.file, PollFlags::IN, stopped)?;
+            match self.file.read(buffer.get_mut(len..).unwrap_or_default()) {
+                Ok(0) => break,
+                Ok(got) => len += got,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+                Err(error) => return Err(Error::local("cannot read it")(error)),
+            }
+        }
+        let offset = self.next;
+        self.next += len as u64;
+        Ok((len > 0).then_some(Block { offset, len, buffer }))
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
+        self.spare.push(buffer);
+    }
+}
+
+/// A stream that is written from its beginning on.
+#[derive(Debug)]
+pub(crate) struct Output {
+    file: File,
+    written: u64,
+}
+
+impl Output {
+    pub(crate) fn open(of: &Stream, stopped: &dyn Fn() -> bool) -> Result<Self> {
+        Ok(Self { file: of.open(OFlags::WRONLY, stopped)?, written: 0 })
+    }
+
+    /// Writes all of it behind what is written.
+    pub(crate) fn put(&mut self, data: &[u8], stopped: &dyn Fn() -> bool) -> Result<()> {
+        let mut left = data;
+        while !left.is_empty() {
+            wait(&self.file, PollFlags::OUT, stopped)?;
+            match self.file.write(left.get(..PIECE_BYTES).unwrap_or(left)) {
+                Ok(0) => return Err(Error::local("cannot write it")(ErrorKind::WriteZero.into())),
+                Ok(put) => {
+                    self.written += put as u64;
+                    left = left.get(put..).unwrap_or_default();
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    return Err(Error::ReaderLeft(self.written));
+                }
+                Err(error) => return Err(Error::local("cannot write it")(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes zeros up to a place.
+    pub(crate) fn put_zeros(&mut self, up_to: u64, stopped: &dyn Fn() -> bool) -> Result<()> {
+        while self.written < up_to {
+            let left = usize::try_from(up_to - self.written).unwrap_or(usize::MAX);
+            self.put(ZEROS.get(..left).unwrap_or(&ZEROS), stopped)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it is on a disk, where it goes to one.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let failed = Error::local("cannot write it to the disk");
+        let stat = rustix::fs::fstat(&self.file).map_err(|error| failed(error.into()))?;
+        if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::BlockDevice | FileType::RegularFile) {
+            return Ok(());
+        }
+        match rustix::fs::fsync(&self.file) {
+            // Not every device has something to wait for.
+            Ok(()) | Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) => Ok(()),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+}
