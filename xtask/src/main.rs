@@ -1,16 +1,17 @@
 //! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`,
-//! `cargo xtask faults`, `cargo xtask soak`, `cargo xtask spec`.
+//! `cargo xtask faults`, `cargo xtask soak`, `cargo xtask history`, `cargo xtask spec`.
 //!
 //! `check` reads the sources and says whether they may be committed; `test` runs every suite this machine
 //! can run and says by name what it could not; `bench` measures the table of figures, `faults` what failing
-//! links and servers cost; `soak` lets them fail at random for as long as one likes; `spec` lists which sections of
-//! the standards are cited, and which of them no test proves.
+//! links and servers cost; `soak` lets them fail at random for as long as one likes; `history` checks what reads beside writes give;
+//! `spec` lists which sections of the standards are cited, and which of them no test proves.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod check;
 mod error;
 mod faults;
+mod history;
 mod layers;
 mod soak;
 mod source;
@@ -45,6 +46,8 @@ enum Command {
     Faults(faults::Options),
     /// Random faults under load for as long as one likes, with printed seeds; then everything must have been given back.
     Soak(soak::Options),
+    /// Processes that read and write the same files of a mount, for as long as one likes; each read is checked.
+    History(history::Options),
     /// Lists the cited sections of the standards and those that no test cites.
     Spec,
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::Soak(options) => soak::run(&options),
+        Command::History(options) => history::run(&options),
         Command::Spec => spec::run(),
     };
     match outcome {

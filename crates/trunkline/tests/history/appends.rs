@@ -1,0 +1,66 @@
+//! Where appended records have come to lie, and those that have not.
+//!
+//! All records of a file have one length, so that each lies in a cell. The observer's reads of the whole file, after all else, say in
+//! which; then an append is a write of that cell.
+
+use crate::check::{Finding, Wrong, words_of};
+use crate::op::{Effect, OBSERVER, Op};
+use crate::stamp::{ANYWHERE, Stamp};
+use std::collections::HashMap;
+
+/// What a record is filled with.
+pub fn word(writer: u8, number: u32) -> u64 {
+    Stamp { writer, number, cell: ANYWHERE }.word()
+}
+
+/// The cell of each append, by its index, and what is wrong with those that have none or several, and with their order.
+pub fn placed(ops: &[Op]) -> (HashMap<usize, u32>, Vec<Finding>) {
+    let appends: Vec<(usize, u64)> = (0..)
+        .zip(ops)
+        .filter_map(|(index, op)| match op.effect {
+            Effect::Appended { number } => Some((index, word(op.writer, number))),
+            _ => None,
+        })
+        .collect();
+    let seen =
+        ops.iter().enumerate().rfind(|(_, op)| op.writer == OBSERVER && matches!(op.effect, Effect::Read(_)));
+    let (Some((seen, Op { effect: Effect::Read(runs), .. })), false) = (seen, appends.is_empty()) else {
+        return Default::default();
+    };
+    let mut cells: HashMap<u64, Vec<u32>> = HashMap::new();
+    for (cell, words) in (0..).zip(runs.iter().flat_map(words_of)) {
+        if let [word] = words[..] {
+            cells.entry(word).or_default().push(cell);
+        }
+    }
+    let (mut placed, mut findings) = (HashMap::new(), Vec::new());
+    for (index, word) in appends {
+        let finding = |wrong, cell| Finding { wrong, cell, ops: vec![seen, index], words: vec![word] };
+        match cells.get(&word).map_or(&[][..], Vec::as_slice) {
+            [] => findings.push(finding(Wrong::Lost, 0)),
+            &[cell, ref more @ ..] => {
+                placed.insert(index, cell);
+                findings.extend(more.iter().map(|&cell| finding(Wrong::Doubled, cell)));
+            }
+        }
+    }
+    findings.extend(disorder(ops, &placed));
+    (placed, findings)
+}
+
+/// Records in their order in the file: none may have begun after one behind it had returned.
+fn disorder(ops: &[Op], placed: &HashMap<usize, u32>) -> Option<Finding> {
+    let mut order: Vec<(u32, usize)> = placed.iter().map(|(&index, &cell)| (cell, index)).collect();
+    order.sort_unstable();
+    let mut earliest: Option<usize> = None;
+    order.into_iter().rev().find_map(|(cell, index)| {
+        let behind = earliest.filter(|&behind| ops[behind].end < ops[index].begin);
+        earliest = [earliest, Some(index)].into_iter().flatten().min_by_key(|&index| ops[index].end);
+        behind.map(|behind| Finding {
+            wrong: Wrong::Disordered,
+            cell,
+            ops: vec![index, behind],
+            words: vec![],
+        })
+    })
+}

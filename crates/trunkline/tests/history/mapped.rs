@@ -1,0 +1,56 @@
+//! A file mapped into memory, read and written a word at a time as other processes do beside it.
+#![allow(unsafe_code)]
+
+use crate::stamp::WORD_BYTES;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A shared mapping of a whole file.
+pub struct Mapping {
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Mapping {
+    /// The file must have that length, and keep it: whoever touches what lies behind its end is killed.
+    pub fn of(file: &File, bytes: usize) -> Self {
+        // SAFETY: a new mapping, where the system likes, overlaps no memory that anybody uses.
+        let start = unsafe {
+            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
+        };
+        Self { start: start.expect("a file can be mapped").cast(), bytes }
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(WORD_BYTES) && offset + WORD_BYTES <= self.bytes);
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned, as it begins at a page. Whoever else has the file mapped
+        // or writes to it is another process or the kernel; threads of this one only come here.
+        unsafe { AtomicU64::from_ptr(self.start.add(offset).cast()) }
+    }
+
+    pub fn load(&self, offset: usize, into: &mut [u8]) {
+        for (at, bytes) in into.chunks_exact_mut(WORD_BYTES).enumerate() {
+            bytes.copy_from_slice(&self.word(offset + at * WORD_BYTES).load(Ordering::Relaxed).to_ne_bytes());
+        }
+        // No word is taken after the time that is read next.
+        fence(Ordering::SeqCst);
+    }
+
+    pub fn store(&self, offset: usize, data: &[u8]) {
+        for (at, bytes) in data.chunks_exact(WORD_BYTES).enumerate() {
+            let word = u64::from_ne_bytes(bytes.try_into().expect("a word"));
+            self.word(offset + at * WORD_BYTES).store(word, Ordering::Relaxed);
+        }
+        // All of it is seen by others before the time that is read next.
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: made by `of`, of this length, and nobody has a reference into it any more.
+        // That cannot fail for a mapping which is there.
+        let _ = unsafe { munmap(self.start.cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,100 @@
+//! Where histories are made: mounts of our own server with its files in memory or in a directory, mounts of nfs-ganesha, and a local
+//! directory, which shows that the checker finds nothing where nothing is wrong.
+
+use crate::ganesha::Ganesha;
+use crate::mounts::{Mounted, PATIENCE, unmount_all_below};
+use crate::plan::Abilities;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::{Process, TempDir, free_port, temp_dir};
+
+/// A server, or none.
+enum Server {
+    Ours { _process: Process, port: u16 },
+    Ganesha(Box<Ganesha>),
+    None,
+}
+
+/// See the module's documentation.
+pub struct Place {
+    pub name: &'static str,
+    server: Server,
+    /// Where mounts are, and what else the place needs.
+    directory: TempDir,
+    mounts: u32,
+}
+
+impl Place {
+    pub fn of_memory() -> Self {
+        Self::ours("mem", |_| "mem = \"1GiB\"".to_owned())
+    }
+
+    pub fn of_a_directory() -> Self {
+        Self::ours("dir", |directory| {
+            let [served, state] = ["served", "state"].map(|name| directory.join(name));
+            std::fs::create_dir(&served).expect("made");
+            format!("dir = \"{}\"\nstate = \"{}\"", served.display(), state.display())
+        })
+    }
+
+    pub fn of_ganesha() -> Self {
+        let server = Server::Ganesha(Box::new(Ganesha::start()));
+        Self { name: "nfs-ganesha", server, directory: temp_dir("history"), mounts: 0 }
+    }
+
+    pub fn local() -> Self {
+        Self { name: "a local directory", server: Server::None, directory: temp_dir("history"), mounts: 0 }
+    }
+
+    fn ours(name: &'static str, store: impl Fn(&Path) -> String) -> Self {
+        let (directory, port) = (temp_dir("history"), free_port());
+        let store = store(directory.path());
+        let config = format!(
+            "[[node]]\nname = \"node1\"\nlisten = [\"127.0.0.1:{port}\"]\n\
+             [[export]]\npath = \"/export\"\n{store}\nallow = [\"127.0.0.0/8\"]\nrw = true\nroot_squash = false\n"
+        );
+        let file = directory.path().join("server.toml");
+        std::fs::write(&file, config).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        command.args(["serve", "-c"]).arg(file);
+        let process = Process::spawn(command);
+        process.wait_for_line("ready", PATIENCE);
+        Self { name, server: Server::Ours { _process: process, port }, directory, mounts: 0 }
+    }
+
+    /// What can be done there, and the options that somebody asked for.
+    pub fn abilities(&self, options: Option<String>) -> Abilities {
+        match self.server {
+            Server::None => Abilities { direct_anywhere: false, options: Some(String::new()) },
+            _ => Abilities { direct_anywhere: true, options },
+        }
+    }
+
+    /// One more mount, in the foreground; none in a local directory.
+    pub fn mount(&mut self, options: &str) -> Option<Mounted> {
+        let (source, ports) = match &self.server {
+            Server::Ours { port, .. } => ("127.0.0.1:/export".to_owned(), format!("port={port}")),
+            Server::Ganesha(ganesha) => {
+                let ports = format!("port={},mountport={}", ganesha.port, ganesha.mount_port);
+                (format!("127.0.0.1:{}", ganesha.export_path()), ports)
+            }
+            Server::None => return None,
+        };
+        self.mounts += 1;
+        let at = self.directory.path().join(format!("mount-{}", self.mounts));
+        std::fs::create_dir(&at).expect("made");
+        Some(Mounted::start(&source, at, &format!("{ports},{options}")))
+    }
+
+    /// The directory itself, where nothing is mounted.
+    pub fn directory(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What a test that failed has left mounted would wait for this server.
+        unmount_all_below(self.directory.path());
+    }
+}

@@ -1,0 +1,239 @@
+//! A worker process: the test program started again, which reads and writes the files of a plan and keeps what it did.
+
+use crate::access::{Access, Times};
+use crate::op::{Effect, How, Log, Op, now};
+use crate::plan::{Abilities, Kind, Meeting, Plan};
+use crate::stamp::Stamp;
+use fastrand::Rng;
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use testkit::{Deadline, Process};
+
+const PROCESS: &str = "TRUNKLINE_HISTORY_PROCESS";
+const SEED: &str = "TRUNKLINE_HISTORY_SEED";
+const OPTIONS: &str = "TRUNKLINE_HISTORY_DRAWN_OPTIONS";
+const DIRECTORY: &str = "TRUNKLINE_HISTORY_DIRECTORY";
+const ORDERS: &str = "TRUNKLINE_HISTORY_ORDERS";
+const ANY_DIRECT: &str = "TRUNKLINE_HISTORY_ANY_DIRECT";
+const GO: &str = "go";
+const SOON: Duration = Duration::from_secs(240);
+
+/// A round ends after so long, or after so many turns of each thread, which bounds what is kept.
+const ROUND_NS: u64 = 1_500_000_000;
+const TURNS_MAX: u32 = 2500;
+
+/// Starts one, on one of the mounts. It waits for [`go`].
+pub fn start(
+    test: &str,
+    plan: &Plan,
+    abilities: &Abilities,
+    process: u8,
+    directory: &Path,
+    orders: &Path,
+) -> Process {
+    let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+    command.args(["--exact", "--nocapture", test]).env(PROCESS, process.to_string());
+    command.env(SEED, plan.seed.to_string()).env(OPTIONS, &plan.options);
+    command.env(DIRECTORY, directory).env(ORDERS, orders);
+    command.env(ANY_DIRECT, abilities.direct_anywhere.to_string());
+    Process::spawn(command)
+}
+
+/// Lets workers begin, once all are there.
+pub fn go(workers: &[Process], orders: &Path) {
+    workers.iter().for_each(|worker| drop(worker.wait_for_line("the worker is there", SOON)));
+    File::create(orders.join(GO)).expect("written");
+}
+
+/// Where a thread keeps what it did.
+pub fn log(orders: &Path, writer: u8) -> PathBuf {
+    orders.join(format!("history-{writer}"))
+}
+
+/// Whether this process is a worker; then it has been that.
+pub fn is_asked_for() -> bool {
+    let [Some(process), Some(seed), Some(options), Some(any_direct)] =
+        [PROCESS, SEED, OPTIONS, ANY_DIRECT].map(|name| std::env::var(name).ok())
+    else {
+        return false;
+    };
+    let [directory, orders] =
+        [DIRECTORY, ORDERS].map(|name| PathBuf::from(std::env::var_os(name).expect(name)));
+    let direct_anywhere = any_direct == "true";
+    let seed = seed.parse().expect("a seed");
+    let plan = Plan::of(seed, &Abilities { direct_anywhere, options: Some(options) });
+    let process: u8 = process.parse().expect("a number");
+    println!("the worker is there");
+    Deadline::wait_until("the word to begin", SOON, || orders.join(GO).exists().then_some(()));
+    std::thread::scope(|threads| {
+        for thread in 0..plan.threads {
+            let (plan, directory, orders) = (&plan, &directory, &orders);
+            threads.spawn(move || {
+                Worker::new(plan, plan.writer(process, thread), thread, directory, orders).run()
+            });
+        }
+    });
+    true
+}
+
+struct Worker<'a> {
+    plan: &'a Plan,
+    writer: u8,
+    random: Rng,
+    log: Log,
+    files: Vec<Access<'a>>,
+    /// Of the same order; none where no lock is to be held.
+    locks: Vec<Option<Lock>>,
+    number: u32,
+}
+
+/// A file to lock before each turn, and how.
+enum Lock {
+    /// On the mount, with fcntl(2), which knows processes.
+    OnMount(File),
+    /// Not on the mount.
+    Apart(File),
+}
+
+impl Lock {
+    fn apply(&self, operation: FlockOperation) {
+        let done = match self {
+            Self::OnMount(file) => fcntl_lock(file, operation),
+            Self::Apart(file) => flock(file, operation),
+        };
+        done.expect("a lock must not fail");
+    }
+}
+
+impl<'a> Worker<'a> {
+    fn new(plan: &'a Plan, writer: u8, thread: u8, directory: &Path, orders: &Path) -> Self {
+        let open = |place: &Path, file: usize| {
+            let path = place.join(format!("lock-{file}"));
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)
+                .expect("a lock's file opens")
+        };
+        // Threads of one process do not keep each other out.
+        let usable = |kind| kind != Kind::Locked || thread == 0;
+        let files = || plan.files.iter().enumerate().filter(|(_, file)| usable(file.kind));
+        let locks = files().map(|(number, file)| match plan.meeting {
+            Meeting::UnderLock => Some(Lock::Apart(open(orders, number))),
+            _ if file.kind == Kind::Locked => Some(Lock::OnMount(open(directory, number))),
+            _ => None,
+        });
+        let locks = locks.collect();
+        let files = files().map(|(number, file)| Access::new(file, directory, number, writer, plan.meeting));
+        let random = Rng::with_seed(plan.seed ^ u64::from(writer) << 32);
+        Self {
+            plan,
+            writer,
+            random,
+            log: Log::create(&log(orders, writer)),
+            files: files.collect(),
+            locks,
+            number: 0,
+        }
+    }
+
+    fn run(mut self) {
+        let end = now() + ROUND_NS;
+        let turns = if self.files.is_empty() { 0 } else { TURNS_MAX };
+        for _ in 0..turns {
+            if now() >= end {
+                break;
+            }
+            let file = self.random.usize(..self.files.len());
+            if self.random.u32(..32) == 0 {
+                self.files[file].disturb(&mut self.random);
+            }
+            self.turn(file);
+        }
+        self.log.finish();
+    }
+
+    fn turn(&mut self, file: usize) {
+        let Some(lock) = self.locks[file].take() else { return self.act(file) };
+        lock.apply(FlockOperation::LockExclusive);
+        let begin = now();
+        for _ in 0..self.random.u32(1..=3) {
+            self.act(file);
+        }
+        self.keep(file, How::Buffered, 0, Effect::Held, [begin, now()]);
+        lock.apply(FlockOperation::Unlock);
+        self.locks[file] = Some(lock);
+    }
+
+    /// A write, which is often read again at once, or a read.
+    fn act(&mut self, file: usize) {
+        if self.random.bool() {
+            let range = self.files[file].plan.range(&mut self.random);
+            return self.read(file, range);
+        }
+        let wrote = self.write(file);
+        if let Some(range) = wrote.filter(|_| self.random.bool()) {
+            self.read(file, range);
+        }
+    }
+
+    fn write(&mut self, file: usize) -> Option<(u32, u32)> {
+        let random = &mut self.random;
+        let access = &mut self.files[file];
+        let how = access.plan.writes[random.usize(..access.plan.writes.len())];
+        if access.plan.kind == Kind::Appended {
+            return self.append(file, how);
+        }
+        if how == How::Cut {
+            let cell = if random.bool() { access.plan.cells } else { access.plan.range(random).0 };
+            let times = access.cut(cell);
+            self.keep(file, how, cell, Effect::Cut, times);
+            return None;
+        }
+        let (first, cells) = access.plan.range_of(random, self.writer, self.plan.workers(), how)?;
+        self.number += 1;
+        let (writer, number) = (self.writer, self.number);
+        let times = access.write(how, Stamp { writer, number, cell: 0 }, first, cells);
+        self.keep(file, how, first, Effect::Wrote { number, cells }, times);
+        Some((first, cells))
+    }
+
+    fn append(&mut self, file: usize, how: How) -> Option<(u32, u32)> {
+        // Several may append at the same time, each one record.
+        if self.files[file].cells_now() + u32::from(self.plan.workers()) >= self.files[file].plan.cells {
+            return None;
+        }
+        self.number += 1;
+        let number = self.number;
+        let times = self.files[file].append(how, self.writer, number);
+        self.keep(file, how, 0, Effect::Appended { number }, times);
+        None
+    }
+
+    fn read(&mut self, file: usize, (mut first, mut cells): (u32, u32)) {
+        let access = &mut self.files[file];
+        let how = access.plan.reads[self.random.usize(..access.plan.reads.len())];
+        if access.plan.kind == Kind::Appended {
+            // The end is where something happens.
+            first = access.cells_now().saturating_sub(self.random.u32(..32)).min(access.plan.cells - 1);
+            cells = cells.min(access.plan.cells - first);
+        }
+        let (runs, times) = access.read(how, first, cells);
+        self.keep(file, how, first, Effect::Read(runs), times);
+    }
+
+    fn keep(&mut self, file: usize, how: How, first: u32, effect: Effect, [begin, end]: Times) {
+        // Files that a thread may not use are left out of its own list.
+        let number = self.number_of(file);
+        self.log.keep(number, &Op { writer: self.writer, how, begin, end, first, effect });
+    }
+
+    fn number_of(&self, file: usize) -> usize {
+        let own = self.files[file].plan;
+        self.plan.files.iter().position(|plan| std::ptr::eq(plan, own)).expect("it is one of the plan's")
+    }
+}

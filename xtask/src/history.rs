@@ -1,0 +1,51 @@
+//! `cargo xtask history`: concurrent reads and writes on an optimised build, for as long as one likes, each read checked.
+//!
+//! It is a test program (crates/trunkline/tests/history.rs), which reads from its environment how long and from which seed.
+
+use crate::error::{Error, Result};
+use crate::workspace::cargo;
+
+/// Where it runs, one after the other; each is the middle of a test's name.
+const PLACES: [&str; 3] = ["mem", "dir", "nfs_ganesha"];
+
+/// How long, and from which seed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How long, on all places together.
+    #[arg(long, default_value = "15", value_parser = minutes)]
+    minutes: f64,
+    /// The seed of the first round on each place; each later round has the next one.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only on this server.
+    #[arg(long, value_parser = PLACES)]
+    on: Option<String>,
+    /// Mount options, instead of those that the seed draws.
+    #[arg(long)]
+    options: Option<String>,
+}
+
+fn minutes(text: &str) -> std::result::Result<f64, String> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| (0.1..=100_000.0).contains(minutes));
+    minutes.ok_or_else(|| "write a number of minutes, 0.1 to 100000".to_owned())
+}
+
+/// Builds and runs; false when a read gave what it must not.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let places: Vec<&str> = options.on.as_deref().map_or(PLACES.to_vec(), |place| vec![place]);
+    let minutes = options.minutes / places.len() as f64;
+    let mut command = cargo();
+    command
+        .args(["test", "--release", "--package", "trunkline", "--test", "history", "--"])
+        .args(["--nocapture", "--test-threads=1"])
+        .args(places.iter().map(|place| format!("reads_on_{place}_")))
+        .env("TRUNKLINE_HISTORY_MINUTES", minutes.to_string());
+    if let Some(seed) = options.seed {
+        command.env("TRUNKLINE_SEED", seed.to_string());
+    }
+    if let Some(mount) = &options.options {
+        command.env("TRUNKLINE_HISTORY_OPTIONS", mount);
+    }
+    let status = command.status().map_err(|source| Error::Run { program: "cargo".into(), source })?;
+    Ok(status.success())
+}
