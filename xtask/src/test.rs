@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::workspace::{Metadata, cargo};
 use machine::Need;
 use rustix::process::Signal;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use suites::{SUITES, Suite, Tier};
@@ -19,6 +20,9 @@ use suites::{SUITES, Suite, Tier};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A test program that is asked to end has so long to say what it was at.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// What a test program is told: where the suite of others is.
+const SUITE_DIR: &str = "TRUNKLINE_SUITE_DIR";
 
 /// Which suites, and whether packages may be installed.
 #[derive(Debug, clap::Args)]
@@ -32,6 +36,9 @@ pub(crate) struct Options {
     /// Only say what would run and what it needs.
     #[arg(long)]
     list: bool,
+    /// Where you have built the suites of others: an installed LTP, a built xfstests, or a directory with both.
+    #[arg(long, value_name = "DIR")]
+    suite_dir: Option<PathBuf>,
     /// Only these suites.
     suites: Vec<String>,
 }
@@ -47,8 +54,9 @@ enum Outcome {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let Some(chosen) = choose(options) else { return Ok(false) };
+    let suite_dir = options.suite_dir.as_deref();
     if options.list {
-        list(&chosen);
+        list(&chosen, suite_dir);
         return Ok(true);
     }
     let wanted = packages::missing(chosen.iter().flat_map(|suite| suite.packages.iter().copied()));
@@ -67,9 +75,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     for suite in chosen {
         let start = Instant::now();
         println!("\n=== suite {}: {}", suite.name, suite.about);
-        let outcome = match obstacle(suite) {
+        let outcome = match obstacle(suite, suite_dir) {
             Some(reason) => Outcome::NotRun(reason),
-            None => run_suite(suite)?,
+            None => run_suite(suite, suite_dir)?,
         };
         let said = match &outcome {
             Outcome::Passed => "passed".to_owned(),
@@ -102,7 +110,7 @@ fn choose(options: &Options) -> Option<Vec<&'static Suite>> {
     Some(chosen)
 }
 
-fn list(chosen: &[&Suite]) {
+fn list(chosen: &[&Suite], suite_dir: Option<&Path>) {
     for suite in chosen {
         let tier = format!("{:?}", suite.tier).to_lowercase();
         println!("{:<10} {tier:<6} about {:>2} min   {}", suite.name, suite.minutes, suite.about);
@@ -110,7 +118,7 @@ fn list(chosen: &[&Suite]) {
         if !suite.packages.is_empty() {
             println!("{:<10} packages: {}", "", suite.packages.join(" "));
         }
-        if let Some(reason) = obstacle(suite) {
+        if let Some(reason) = obstacle(suite, suite_dir) {
             println!("{:<10} cannot run now: {reason}", "");
         }
     }
@@ -121,12 +129,12 @@ fn list(chosen: &[&Suite]) {
 }
 
 /// Why a suite cannot run on this machine as it is.
-fn obstacle(suite: &Suite) -> Option<String> {
+fn obstacle(suite: &Suite, suite_dir: Option<&Path>) -> Option<String> {
     let missing = packages::missing(suite.packages.iter().copied());
     if !missing.is_empty() {
         return Some(format!("missing {}; {}", missing.join(" "), packages::command(&missing)));
     }
-    suite.needs.iter().find_map(|need: &Need| need.obstacle())
+    suite.needs.iter().find_map(|need: &Need| need.obstacle(suite_dir))
 }
 
 /// Says what failed and, in the last line, what did not run.
@@ -155,9 +163,13 @@ fn conclude(outcomes: &[(&Suite, Outcome)], ci: bool) -> bool {
 }
 
 /// Runs one suite's command, its output passed through, and ends it when its time is over.
-fn run_suite(suite: &Suite) -> Result<Outcome> {
+fn run_suite(suite: &Suite, suite_dir: Option<&Path>) -> Result<Outcome> {
     let mut command: Command = cargo();
     command.args(suite.command);
+    if let Some(directory) = machine::outside_suite(suite.needs, suite_dir) {
+        // It is started in another directory.
+        command.env(SUITE_DIR, std::path::absolute(&directory).unwrap_or(directory));
+    }
     let failed = |source| crate::error::Error::Run { program: "cargo".to_owned(), source };
     let mut child = command.spawn().map_err(failed)?;
     let minutes_max = suite.minutes * suites::PATIENCE;

@@ -5,6 +5,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,36 @@ pub(crate) enum Need {
     Fuse,
     /// That who is not root can do so too: /dev/fuse is open to all, as udev makes it. Where no udev runs it may not be.
     FuseForAll,
+    /// A test suite that others publish, as the tester has built it: `--suite-dir` names it.
+    OutsideSuite(OutsideSuite),
+}
+
+/// A test suite that others publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OutsideSuite {
+    /// The directory below `--suite-dir` that may hold it.
+    pub(crate) name: &'static str,
+    /// A file that it always has.
+    pub(crate) file: &'static str,
+}
+
+impl OutsideSuite {
+    /// Where it is: in the directory itself, or in the one of its name.
+    fn find(self, suite_dir: &Path) -> Option<PathBuf> {
+        let places = [suite_dir.to_owned(), suite_dir.join(self.name)];
+        places.into_iter().find(|place| place.join(self.file).is_file())
+    }
+
+    fn obstacle(self, suite_dir: Option<&Path>) -> Option<String> {
+        let Self { name, file } = self;
+        match suite_dir {
+            None => Some(format!("needs {name}, built by you; name its directory with --suite-dir DIR")),
+            Some(dir) if self.find(dir).is_none() => {
+                Some(format!("neither {0} nor {0}/{name} has {file}", dir.display()))
+            }
+            Some(_) => None,
+        }
+    }
 }
 
 const FUSE: &str = "/dev/fuse";
@@ -27,8 +58,9 @@ const MODE_FOR_ALL: u32 = 0o666;
 
 impl Need {
     /// Why it is not to be had, where it is not.
-    pub(super) fn obstacle(self) -> Option<String> {
+    pub(super) fn obstacle(self, suite_dir: Option<&Path>) -> Option<String> {
         match self {
+            Self::OutsideSuite(suite) => suite.obstacle(suite_dir),
             Self::Root => (!is_root()).then(|| "needs root; run it with sudo".to_owned()),
             Self::Fuse => {
                 let opened = fs::OpenOptions::new().read(true).write(true).open(FUSE);
@@ -43,6 +75,14 @@ impl Need {
             }
         }
     }
+}
+
+/// The directory of the outside suite among these needs.
+pub(super) fn outside_suite(needs: &[Need], suite_dir: Option<&Path>) -> Option<PathBuf> {
+    needs.iter().find_map(|need| match need {
+        Need::OutsideSuite(suite) => suite.find(suite_dir?),
+        _ => None,
+    })
 }
 
 /// Does for a need what a machine with all its services has had done.
@@ -142,4 +182,24 @@ fn parent_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if field("State:")?.starts_with('Z') { None } else { field("PPid:")?.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outside_suite_is_found_in_the_directory_or_in_the_one_of_its_name() {
+        let suite = OutsideSuite { name: "theirs", file: "check" };
+        let directory = tempfile::tempdir().expect("a directory");
+        let theirs = directory.path().join("theirs");
+        assert!(suite.obstacle(None).is_some_and(|said| said.contains("--suite-dir DIR")));
+        assert!(suite.obstacle(Some(directory.path())).is_some_and(|said| said.contains("check")));
+        fs::create_dir(&theirs).expect("a directory");
+        fs::write(theirs.join("check"), "").expect("a file");
+        assert_eq!(suite.find(directory.path()), Some(theirs.clone()));
+        assert_eq!(suite.find(&theirs), Some(theirs.clone()));
+        assert_eq!(suite.obstacle(Some(&theirs)), None);
+        assert_eq!(outside_suite(&[Need::Root, Need::OutsideSuite(suite)], Some(&theirs)), Some(theirs));
+    }
 }

@@ -1,6 +1,6 @@
 //! The table of suites. docs/TESTING.md describes each.
 
-use super::machine::Need;
+use super::machine::{Need, OutsideSuite};
 
 /// A suite that takes so many times its minutes is ended, and has failed: a busy machine is no failure, a test that
 /// hangs is one.
@@ -327,5 +327,40 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
         packages: VM_PACKAGES,
         needs: &[],
+    },
+    Suite {
+        name: "ltp",
+        about: "LTP's rwtest group on a mount: processes that write, map and read the same files",
+        tier: Tier::Full,
+        minutes: 12,
+        command: &["test", "--package", "trunkline", "--test", "outside_suites", "--", "ltp", "--nocapture"],
+        packages: &["fuse3", "util-linux"],
+        needs: &[
+            Need::Root,
+            Need::Fuse,
+            Need::OutsideSuite(OutsideSuite { name: "ltp", file: "testcases/bin/rwtest" }),
+        ],
+    },
+    Suite {
+        name: "xfstests",
+        about: "xfstests generic/074 to 133, 451 and 736 on mounts",
+        tier: Tier::Full,
+        minutes: 30,
+        command: &[
+            "test",
+            "--package",
+            "trunkline",
+            "--test",
+            "outside_suites",
+            "--",
+            "xfstests",
+            "--nocapture",
+        ],
+        packages: &["acl", "attr", "bc", "fuse3", "gawk", "util-linux", "xfsprogs"],
+        needs: &[
+            Need::Root,
+            Need::Fuse,
+            Need::OutsideSuite(OutsideSuite { name: "xfstests", file: "check" }),
+        ],
     },
 ];

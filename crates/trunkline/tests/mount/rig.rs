@@ -21,6 +21,11 @@ impl Server {
 
     /// One whose port is known before it is there.
     pub fn start_at(nodes: u8, port: u16) -> Self {
+        Self::start_with(nodes, port, &["/export"])
+    }
+
+    /// One with these exports.
+    pub fn start_with(nodes: u8, port: u16, exports: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut config = String::new();
         for node in 1..=nodes {
@@ -28,9 +33,11 @@ impl Server {
                 "[[node]]\nname = \"node{node}\"\nlisten = [\"127.0.0.{node}:{port}\"]\n"
             ));
         }
-        config.push_str(
-            "[[export]]\npath = \"/export\"\nmem = \"1GiB\"\nallow = [\"127.0.0.0/8\"]\nrw = true\nroot_squash = false\n",
-        );
+        for export in exports {
+            config.push_str(&format!(
+                "[[export]]\npath = \"{export}\"\nmem = \"1GiB\"\nallow = [\"127.0.0.0/8\"]\nrw = true\nroot_squash = false\n",
+            ));
+        }
         let file = directory.path().join("group.toml");
         std::fs::write(&file, config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
