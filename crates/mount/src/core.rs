@@ -93,7 +93,7 @@ impl Core {
 
     /// Attributes for the kernel, which believes them for a time.
     pub(crate) fn tell(&self, inode: &Inode, known: &Known) -> FileAttr {
-        inode.lock().told_of = Some(version(&known.attributes));
+        inode.lock().tells(version(&known.attributes));
         self.to_fuse(&known.attributes)
     }
 
@@ -171,7 +171,13 @@ pub(crate) struct Handles<T> {
     open: Mutex<Slab<Arc<T>>>,
 }
 
-impl<T> Handles<T> {
+/// What a handle stands for.
+pub(crate) trait HandleUse {
+    /// A request has come that uses the handle, or it is gone.
+    fn is_used(&self);
+}
+
+impl<T: HandleUse> Handles<T> {
     pub(crate) fn new() -> Self {
         Self { open: Mutex::new(Slab::new()) }
     }
@@ -182,7 +188,11 @@ impl<T> Handles<T> {
 
     pub(crate) fn find(&self, number: u64) -> Result<Arc<T>, Errno> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        usize::try_from(number).ok().and_then(|key| open.get(key).cloned()).ok_or(Errno::EBADF)
+        let found =
+            usize::try_from(number).ok().and_then(|key| open.get(key).cloned()).ok_or(Errno::EBADF)?;
+        drop(open);
+        found.is_used();
+        Ok(found)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -196,6 +206,9 @@ impl<T> Handles<T> {
 
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<T>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.try_remove(usize::try_from(number).ok()?)
+        let gone = open.try_remove(usize::try_from(number).ok()?)?;
+        drop(open);
+        gone.is_used();
+        Some(gone)
     }
 }

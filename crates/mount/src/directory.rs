@@ -7,7 +7,7 @@
 use crate::attributes::kind;
 use crate::caller::As;
 use crate::calls::{Name, Page};
-use crate::core::Core;
+use crate::core::{Core, HandleUse};
 use crate::inode::Inode;
 use crate::kernel::{Entry, Names};
 use crate::listing::Listing;
@@ -38,6 +38,10 @@ pub(crate) struct OpenDirectory {
     /// The page that was read last.
     page: Mutex<Option<Kept>>,
     listing: Mutex<Listing>,
+}
+
+impl HandleUse for OpenDirectory {
+    fn is_used(&self) {}
 }
 
 /// A page of the server's.

@@ -1,8 +1,9 @@
 //! Open files.
 
 use crate::caller::As;
-use crate::core::Core;
+use crate::core::{Core, HandleUse};
 use crate::inode::{Inode, Told, version};
+use crate::openings::Dropping;
 use crate::read_ahead::Ahead;
 use client::FileRef;
 use fuser::{Errno, FopenFlags};
@@ -21,6 +22,13 @@ pub(crate) struct OpenFile {
     pub may_write: bool,
     pub ahead: Mutex<Ahead>,
     pub told: Told,
+    dropping: Dropping,
+}
+
+impl HandleUse for OpenFile {
+    fn is_used(&self) {
+        self.dropping.is_over(&self.inode);
+    }
 }
 
 /// How a request wishes to be served.
@@ -78,18 +86,25 @@ impl Core {
         // The kernel's pages stay if they are of what the file holds now.
         let now = version(&known.attributes);
         let mut state = inode.lock();
-        let (pages_of, told_of) = (state.pages_of.replace(now), state.told_of.replace(now));
+        let (keeps_pages, believes_otherwise) = (state.keeps_pages(now), state.may_believe_otherwise(now));
         drop(state);
-        // It would read as far as the size that it was told, however long the file is.
-        if told_of != Some(now) {
+        let keep = if keeps_pages { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
+        let handle = self.hold_dropping(caller, Arc::clone(&inode), flags, !keeps_pages);
+        // Only afterwards may another open rely on it.
+        if believes_otherwise {
             self.forget_attributes(&inode);
+            inode.lock().has_forgotten(now);
         }
-        let keep = if pages_of == Some(now) { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
-        Ok((self.hold(caller, inode, flags), keep))
+        Ok((handle, keep))
     }
 
-    /// Gives a handle.
+    /// Gives a handle of a new file.
     pub(crate) fn hold(&self, caller: As, inode: Arc<Inode>, flags: i32) -> u64 {
+        self.hold_dropping(caller, inode, flags, false)
+    }
+
+    /// Gives a handle; the kernel drops its pages with it or not.
+    fn hold_dropping(&self, caller: As, inode: Arc<Inode>, flags: i32, drops: bool) -> u64 {
         let file = inode.open();
         self.open_files.fetch_add(1, Ordering::AcqRel);
         let told = inode.lock().told_at_open();
@@ -100,6 +115,7 @@ impl Core {
             may_write: flags & libc::O_ACCMODE != libc::O_RDONLY,
             ahead: Mutex::new(Ahead::new(self.policy.ahead_age_max(), Arc::clone(&self.ahead_held))),
             told,
+            dropping: Dropping::new(drops),
         })
     }
 

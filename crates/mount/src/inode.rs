@@ -57,8 +57,12 @@ pub(crate) struct State {
     pub hidden: Option<Hidden>,
     /// What the kernel's pages were read from.
     pub pages_of: Option<DataVersion>,
+    /// Opens at whose answer the kernel drops its pages, and is not known to have done so.
+    pub dropping: u32,
     /// Which content the attributes are of that the kernel was told last.
     pub told_of: Option<DataVersion>,
+    /// It was told of another one before, and may not have the last answer yet.
+    pub told_otherwise: bool,
     pub dirty: Dirty,
     /// Where the last data end that were written since the size was asked for.
     written_end: u64,

@@ -27,6 +27,7 @@ mod kernel;
 mod listing;
 mod names;
 mod notices;
+mod openings;
 mod pipes;
 mod policy;
 mod read_ahead;

@@ -1,0 +1,91 @@
+//! What the kernel has of a file whose content has changed elsewhere, from open to open: pages, and a size.
+//!
+//! The kernel drops pages when it handles the answer to an open that does not let it keep them. That it has done so shows when whoever
+//! opened uses the handle. Until then another open must not let it keep pages either, for it may still have those from before.
+
+use crate::inode::{DataVersion, Inode, State};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the kernel drops pages at the answer to an open, and is not known to have done so yet.
+#[derive(Debug)]
+pub(crate) struct Dropping(AtomicBool);
+
+impl Dropping {
+    /// A new handle, which may let the kernel keep its pages.
+    pub(crate) const fn new(drops: bool) -> Self {
+        Self(AtomicBool::new(drops))
+    }
+
+    /// Its handle is used, or gone.
+    pub(crate) fn is_over(&self, inode: &Inode) {
+        // Mostly it is over already, and nothing is locked.
+        if self.0.load(Ordering::Acquire) && self.0.swap(false, Ordering::AcqRel) {
+            inode.lock().dropping -= 1;
+        }
+    }
+}
+
+impl State {
+    /// Whether the kernel keeps its pages at an open that finds this content. Where not, there is one more [`Dropping`].
+    pub(crate) fn keeps_pages(&mut self, now: DataVersion) -> bool {
+        let keeps = self.pages_of.replace(now) == Some(now) && self.dropping == 0;
+        self.dropping += u32::from(!keeps);
+        keeps
+    }
+
+    /// The kernel is told attributes of this content. When it has the answer, nobody knows.
+    pub(crate) fn tells(&mut self, now: DataVersion) {
+        let before = self.told_of.replace(now);
+        self.told_otherwise |= before.is_some_and(|before| before != now);
+    }
+
+    /// Whether the kernel may have attributes of another content. It reads as far as the size that it was told, however long the file is.
+    pub(crate) fn may_believe_otherwise(&self, now: DataVersion) -> bool {
+        self.told_of != Some(now) || self.told_otherwise
+    }
+
+    /// The kernel has forgotten what it was told, and what it is told now comes later.
+    pub(crate) fn has_forgotten(&mut self, now: DataVersion) {
+        // What was told meanwhile of another content is forgotten at the next open.
+        self.told_otherwise = self.told_of.is_some_and(|told| told != now) && self.told_otherwise;
+        self.told_of = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nfs3::NfsTime;
+
+    fn content(size: u64) -> DataVersion {
+        let time = NfsTime { seconds: 1, nanoseconds: 2 };
+        (size, time, time)
+    }
+
+    #[test]
+    fn pages_are_kept_once_whoever_was_to_drop_them_has_used_its_handle() {
+        let mut state = State::default();
+        assert!(!state.keeps_pages(content(1)), "nobody knows what they are of");
+        assert!(!state.keeps_pages(content(1)), "the first open has not been seen to drop them");
+        state.dropping -= 1;
+        assert!(!state.keeps_pages(content(1)), "nor the second");
+        state.dropping -= 2;
+        assert!(state.keeps_pages(content(1)));
+        assert_eq!(state.dropping, 0);
+        assert!(!state.keeps_pages(content(2)));
+    }
+
+    #[test]
+    fn attributes_are_forgotten_at_open_where_the_kernel_was_told_two_contents() {
+        let mut state = State::default();
+        assert!(state.may_believe_otherwise(content(1)), "it was told nothing");
+        state.tells(content(1));
+        assert!(!state.may_believe_otherwise(content(1)));
+        state.tells(content(2));
+        assert!(state.may_believe_otherwise(content(2)), "that answer may be on its way");
+        state.has_forgotten(content(2));
+        assert!(!state.may_believe_otherwise(content(2)));
+        state.tells(content(2));
+        assert!(!state.may_believe_otherwise(content(2)));
+    }
+}
