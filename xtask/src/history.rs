@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Mount options, instead of those that the seed draws.
     #[arg(long)]
     options: Option<String>,
+    /// Also what docs/TESTING.md says is found.
+    #[arg(long)]
+    known_limits: bool,
 }
 
 fn minutes(text: &str) -> std::result::Result<f64, String> {
@@ -45,6 +48,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     if let Some(mount) = &options.options {
         command.env("TRUNKLINE_HISTORY_OPTIONS", mount);
+    }
+    if options.known_limits {
+        command.env("TRUNKLINE_HISTORY_KNOWN_LIMITS", "yes");
     }
     let status = command.status().map_err(|source| Error::Run { program: "cargo".into(), source })?;
     Ok(status.success())

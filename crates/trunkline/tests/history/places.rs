@@ -63,10 +63,10 @@ impl Place {
     }
 
     /// What can be done there, and the options that somebody asked for.
-    pub fn abilities(&self, options: Option<String>) -> Abilities {
+    pub fn abilities(&self, options: Option<String>, known_limits: bool) -> Abilities {
         match self.server {
-            Server::None => Abilities { direct_anywhere: false, options: Some(String::new()) },
-            _ => Abilities { direct_anywhere: true, options },
+            Server::None => Abilities { direct_anywhere: false, options: Some(String::new()), known_limits },
+            _ => Abilities { direct_anywhere: true, options, known_limits },
         }
     }
 

@@ -82,6 +82,8 @@ pub struct Abilities {
     pub direct_anywhere: bool,
     /// Asked for instead of what the seed would draw.
     pub options: Option<String>,
+    /// Also what is known to be found.
+    pub known_limits: bool,
 }
 
 impl Plan {
@@ -97,8 +99,7 @@ impl Plan {
         let options = abilities.options.clone().unwrap_or_else(|| drawn.to_owned());
         let locks = meeting == Meeting::OneMount && has_locks(&options);
         let (processes, threads) = (random.u8(2..=4), random.u8(1..=2));
-        let files = (0..random.u32(1..=2))
-            .map(|_| FilePlan::drawn(random, meeting, locks, abilities.direct_anywhere));
+        let files = (0..random.u32(1..=2)).map(|_| FilePlan::drawn(random, meeting, locks, abilities));
         Self { seed, processes, threads, mounts, options, files: files.collect(), meeting }
     }
 
@@ -117,13 +118,16 @@ fn has_locks(options: &str) -> bool {
 }
 
 impl FilePlan {
-    fn drawn(random: &mut Rng, meeting: Meeting, locks: bool, direct_anywhere: bool) -> Self {
+    fn drawn(random: &mut Rng, meeting: Meeting, locks: bool, abilities: &Abilities) -> Self {
+        let &Abilities { direct_anywhere, known_limits, .. } = abilities;
         let kinds: &[Kind] = match meeting {
             Meeting::OneMount if locks => {
                 &[Kind::Plain, Kind::Plain, Kind::Mapped, Kind::Cut, Kind::Appended, Kind::Locked]
             }
             Meeting::OneMount => &[Kind::Plain, Kind::Plain, Kind::Mapped, Kind::Cut, Kind::Appended],
-            Meeting::CloseToOpen => &[Kind::Plain, Kind::Plain, Kind::Cut],
+            // While a process of a mount extends or cuts a file, its kernel takes no size for it that another mount has made.
+            Meeting::CloseToOpen if !known_limits => &[Kind::Plain],
+            Meeting::CloseToOpen => &[Kind::Plain, Kind::Cut],
             Meeting::UnderLock => &[Kind::Plain, Kind::Cut, Kind::Appended],
         };
         let kind = kinds[random.usize(..kinds.len())];
@@ -222,7 +226,7 @@ mod tests {
     #[test]
     fn a_seed_draws_one_plan_and_what_it_writes_is_within_the_file() {
         for seed in 0..2000 {
-            let abilities = Abilities { direct_anywhere: seed % 2 == 0, options: None };
+            let abilities = Abilities { direct_anywhere: seed % 2 == 0, options: None, known_limits: false };
             let plan = Plan::of(seed, &abilities);
             assert_eq!(plan, Plan::of(seed, &abilities));
             let random = &mut Rng::with_seed(seed);

@@ -7,7 +7,7 @@ use crate::mounts::Mounted;
 use crate::op::{Effect, How, OBSERVER, Op, kept};
 use crate::places::Place;
 use crate::plan::{Abilities, FilePlan, Kind, Meeting, Plan};
-use crate::worker;
+use crate::worker::{self, KNOWN_LIMITS};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,7 +28,7 @@ pub fn run(test: &str, place: fn() -> Place, minutes: f64) {
     let drawn = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_millis() as u64);
     let first_seed = asked("TRUNKLINE_SEED").and_then(|text| text.parse().ok()).unwrap_or_else(drawn);
     let mut place = place();
-    let abilities = place.abilities(asked("TRUNKLINE_HISTORY_OPTIONS"));
+    let abilities = place.abilities(asked("TRUNKLINE_HISTORY_OPTIONS"), asked(KNOWN_LIMITS).is_some());
     println!("history on {}: {minutes} minutes from seed {first_seed}", place.name);
     let (begun, mut seed, mut bad) = (Instant::now(), first_seed, Vec::new());
     while begun.elapsed().as_secs_f64() < minutes * 60.0 && bad.len() < BAD_ROUNDS_MAX {

@@ -18,6 +18,8 @@ const OPTIONS: &str = "TRUNKLINE_HISTORY_DRAWN_OPTIONS";
 const DIRECTORY: &str = "TRUNKLINE_HISTORY_DIRECTORY";
 const ORDERS: &str = "TRUNKLINE_HISTORY_ORDERS";
 const ANY_DIRECT: &str = "TRUNKLINE_HISTORY_ANY_DIRECT";
+/// Set for rounds that also do what is known to be found.
+pub const KNOWN_LIMITS: &str = "TRUNKLINE_HISTORY_KNOWN_LIMITS";
 const GO: &str = "go";
 const SOON: Duration = Duration::from_secs(240);
 
@@ -64,7 +66,14 @@ pub fn is_asked_for() -> bool {
         [DIRECTORY, ORDERS].map(|name| PathBuf::from(std::env::var_os(name).expect(name)));
     let direct_anywhere = any_direct == "true";
     let seed = seed.parse().expect("a seed");
-    let plan = Plan::of(seed, &Abilities { direct_anywhere, options: Some(options) });
+    let plan = Plan::of(
+        seed,
+        &Abilities {
+            direct_anywhere,
+            options: Some(options),
+            known_limits: std::env::var_os(KNOWN_LIMITS).is_some(),
+        },
+    );
     let process: u8 = process.parse().expect("a number");
     println!("the worker is there");
     Deadline::wait_until("the word to begin", SOON, || orders.join(GO).exists().then_some(()));
