@@ -54,10 +54,14 @@ pub enum GroupError {
         what: &'static str,
     },
     /// Processes of another version run in the group.
-    #[error("another version of trunkline serves the group of {}", path.display())]
+    #[error("another version of trunkline serves the group of {}: its file has version {theirs}, and this one's {ours}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
+        /// The version of what is in it.
+        theirs: u64,
+        /// The version that this process knows.
+        ours: u64,
     },
     /// Processes of another host, or of before a restart of this one, have the file.
     #[error("another host serves the group of {}, and memory is shared within one host only", path.display())]

@@ -314,7 +314,12 @@ fn is_sound(file: &OwnedFd, path: &Path, others: bool, boot: [u64; 2]) -> Result
         return damaged("its beginning does not agree with itself");
     }
     if head[VERSION_AT] != VERSION {
-        return if others { Err(GroupError::Version { path: path() }) } else { Ok(false) };
+        let theirs = head[VERSION_AT];
+        return if others {
+            Err(GroupError::Version { path: path(), theirs, ours: VERSION })
+        } else {
+            Ok(false)
+        };
     }
     if head[BOOT_AT..][..2] != boot {
         return if others { Err(GroupError::Host { path: path() }) } else { Ok(false) };

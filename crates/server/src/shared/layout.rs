@@ -11,7 +11,8 @@ const PAGE_WORDS: usize = 4096 / WORD;
 /// The bytes `tl-group`.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"tl-group");
 /// To be counted up with every change of what is in the file, in [`rpc::replay::shared`] too.
-pub(super) const VERSION: u64 = 1;
+/// 2: neighbours' calls and the connections they came on.
+pub(super) const VERSION: u64 = 2;
 
 // The head, in its order: it is written once, the magic number last.
 pub(super) const MAGIC_AT: usize = 0;
