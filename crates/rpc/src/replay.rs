@@ -6,8 +6,8 @@
 //!
 //! - [`ClientWindow`] for our own clients, known by a mark in their credential ([`client_id`]): sliding windows
 //!   over the counters in their xids, so that no time and no key is stored. [`XidSpace`] is the client's half.
-//! - [`Table`] for all other clients: keyed by xid, procedure, credential and a hash of the call, without the
-//!   address; bounded by count and age.
+//! - [`Table`] for all other clients: keyed by address, xid, procedure, credential and a hash of the call; bounded by
+//!   count and age. [`ConnectionTable`] tells a retry from the same call of a neighbour at the same address.
 //!
 //! Invariants: a call is begun ([`Begin::Run`]) at most once while the window or table knows it; a call below
 //! its window is refused unexecuted; a waiter that was attached is named by exactly one [`Answer`], unless a
@@ -16,6 +16,7 @@
 //! [`shared`] has the same in memory that several processes share. Left out: persistence.
 
 mod class;
+mod connections;
 mod done_window;
 mod mark;
 mod reply_window;
@@ -25,6 +26,10 @@ mod window;
 mod xid_space;
 
 pub use class::{WINDOW_DONE, WINDOW_REPLY, XidClass};
+pub use connections::{
+    ANSWER_MAX, Asker, CONNECTIONS_MAX, CONNECTIONS_WORDS, ConnectionId, ConnectionTable, ForeignCall,
+    Origin, Relation, path_of,
+};
 pub use done_window::STATUS_MAX;
 pub use mark::{MACHINE_NAME_BYTES, client_id, client_id_of_credential, id_of_loop, loop_of, machine_name};
 pub use table::{CallKey, HASHED_PAYLOAD_BYTES, TABLE_AGE_MAX, TABLE_ENTRIES_MAX, Table, args_hash};
@@ -45,6 +50,8 @@ pub enum Begin {
     Replay(Stored),
     /// It is running: its answer will go to this connection. Nothing more to do.
     Attached,
+    /// Whether it ran cannot be told yet: ask again in a moment.
+    Later,
     /// Do not execute it. [`Refusal`] says what to answer.
     Refused(Refusal),
 }

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use rpc::Xid;
 use rpc::call::CallHeader;
+use rpc::replay::shared::{Host, Owner};
 use rpc::replay::{
-    Answer, Begin, CallKey, ClientWindow, Outcome, Refusal, Stored, Table, Token, XidClass, XidSpace,
+    Answer, Asker, Begin, CallKey, ClientWindow, ConnectionId, ConnectionTable, ForeignCall, Origin, Outcome,
+    Refusal, Stored, Table, Token, XidClass, XidSpace,
 };
 
 const CONNECTIONS: u64 = 5;
@@ -51,19 +53,39 @@ impl Cache {
     fn begin(&mut self, xid: Xid, token: Token, now: Duration) -> Begin {
         match self {
             Self::Window(window) => window.begin(xid, token, now),
-            Self::Table(table) => table.begin(&key(xid), token, now),
+            Self::Table(table) => {
+                table.begin(&call(xid), token, &Asker::new(ConnectionTable::new(&[], &Alone), now, now))
+            }
         }
     }
 
     fn finish(&mut self, xid: Xid, outcome: Outcome<'_>, now: Duration) -> Answer {
         match self {
             Self::Window(window) => window.finish(xid, outcome, now),
-            Self::Table(table) => table.finish(&key(xid), outcome, now),
+            Self::Table(table) => table.finish(&call(xid), outcome, now),
         }
     }
 }
 
-fn key(xid: Xid) -> CallKey {
+/// A process that shares nothing.
+struct Alone;
+
+impl Host for Alone {
+    fn me(&self) -> Owner {
+        Owner { member: 1, generation: 1 }
+    }
+
+    fn is_alive(&self, _owner: Owner) -> bool {
+        true
+    }
+
+    fn pause(&self, _round: u32) -> bool {
+        false
+    }
+}
+
+/// The client is alone at its address, and of its connections nothing is known: every copy is a retry.
+fn call(xid: Xid) -> ForeignCall {
     let header = CallHeader {
         xid,
         program: 100_003,
@@ -72,7 +94,8 @@ fn key(xid: Xid) -> CallKey {
         credential_flavor: 1,
         credential_body: b"somebody",
     };
-    CallKey::new(&header, 0)
+    let key = CallKey::new(&header, 0, [192, 0, 2, 1].into());
+    ForeignCall { key, origin: Origin { connection: ConnectionId::NONE, path: 1 } }
 }
 
 /// What the run came across; a simulation that never saw a case proves nothing about it.
@@ -241,6 +264,7 @@ impl World {
                 self.seen.below_window += 1;
             }
             Begin::Refused(refusal) => panic!("{xid} is refused: {refusal:?}"),
+            Begin::Later => panic!("{xid} is no neighbour's"),
         }
     }
 

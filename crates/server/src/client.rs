@@ -2,9 +2,40 @@
 
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
-use crate::replays::Window;
+use crate::replays::{Replays, Window};
+use rpc::replay::{ConnectionId, Origin, path_of};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+/// A connection as the reply cache knows it, from the first call on that is guarded by the table.
+#[derive(Debug)]
+pub(crate) struct CalledFrom {
+    path: u64,
+    known_as: OnceLock<ConnectionId>,
+}
+
+impl CalledFrom {
+    fn new(peer: SocketAddr, local: SocketAddr) -> Self {
+        Self { path: path_of(peer, local), known_as: OnceLock::new() }
+    }
+
+    /// Another connection between the same ends.
+    #[cfg(test)]
+    pub const fn again(&self) -> Self {
+        Self { path: self.path, known_as: OnceLock::new() }
+    }
+
+    /// Where a call comes from; the reply cache knows the connection from now on.
+    pub fn origin(&self, replays: &Replays) -> Origin {
+        let connection = *self.known_as.get_or_init(|| replays.connections().open());
+        Origin { connection, path: self.path }
+    }
+
+    /// What the reply cache knows it as, if it does.
+    pub fn known_as(&self) -> Option<ConnectionId> {
+        self.known_as.get().copied()
+    }
+}
 
 /// One client, as one connection knows it.
 #[derive(Debug)]
@@ -22,12 +53,24 @@ pub(crate) struct Client {
     pub identities: IdentityCache,
     /// What the reply cache knows of it, when it is one of our own clients and has changed something.
     pub window: Option<Window>,
+    /// What the reply cache knows of its connection, when it is another's client and has changed something.
+    pub called_from: Arc<CalledFrom>,
 }
 
 impl Client {
     pub fn new(id: u64, node: usize, peer: SocketAddr, local: SocketAddr, exports: Arc<Exports>) -> Self {
         let admitted = exports.admitted(peer);
-        Self { id, node, peer, local, exports, admitted, identities: IdentityCache::default(), window: None }
+        Self {
+            id,
+            node,
+            peer,
+            local,
+            exports,
+            admitted,
+            identities: IdentityCache::default(),
+            window: None,
+            called_from: Arc::new(CalledFrom::new(peer, local)),
+        }
     }
 
     /// A number that it has for each of its loops, the next one for the next, where it is one of our own, on this machine, and
@@ -58,6 +101,7 @@ impl Client {
             admitted: self.admitted,
             identities: IdentityCache::default(),
             window: self.window.clone(),
+            called_from: Arc::clone(&self.called_from),
         }
     }
 }

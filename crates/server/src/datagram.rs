@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::event_loop::{Peers, Place};
 use crate::group::Group;
+use crate::replays::Times;
 use crate::replies::Replies;
 use crate::service::{Executor, Mode};
 use rpc::portmap;
@@ -131,6 +132,7 @@ fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers
     let (mut replies, mut text) = (Replies::default(), Vec::new());
     // A datagram belongs to no node and no connection; MOUNT asks for neither.
     let mut client = Client::new(0, 0, peer, local, group.exports());
+    let now = crate::clock::now();
     let mut executor = Executor {
         group,
         peers,
@@ -138,7 +140,7 @@ fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers
         client: &mut client,
         replies: &mut replies,
         text: &mut text,
-        now: crate::clock::now(),
+        times: Times { now, came: now },
     };
     executor.take(call, None, call.len(), Mode::Worker { begun: false });
     replies.drain(|head, _, _| out.extend_from_slice(head));

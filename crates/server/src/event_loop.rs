@@ -13,6 +13,7 @@ mod connection;
 mod listeners;
 mod messages;
 mod porter;
+mod receipt;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -43,6 +44,8 @@ const TICK: Duration = Duration::from_millis(250);
 const SWEEP: Duration = Duration::from_secs(1);
 /// Only a connection that has been idle this long may lose its place to a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
+/// How often a loop looks whether a client has its replies, of which somebody asks.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 const WAKER: u64 = u64::MAX;
 const LISTENERS: u64 = 1 << 32;
@@ -70,6 +73,9 @@ pub(crate) struct EventLoop {
     /// When this loop last looked at the clock.
     alive: Duration,
     next_sweep: Duration,
+    /// When it looks next whether clients have their replies, and whether somebody waits for that.
+    next_look: Duration,
+    looks: bool,
     /// Who had a light turn last; until then the turns of others are short.
     light: (usize, Duration),
     balance: Balance,
@@ -107,6 +113,8 @@ impl EventLoop {
             pressed: false,
             alive: now,
             next_sweep: now + SWEEP,
+            next_look: now + TICK,
+            looks: false,
             light: (0, now),
             balance: Balance::new(now),
             deadline: None,
@@ -170,6 +178,8 @@ impl EventLoop {
     fn timeout(&self) -> Option<Duration> {
         if !self.again.is_empty() {
             Some(Duration::ZERO)
+        } else if self.looks {
+            Some(LOOK_AGAIN)
         } else if self.deadline.is_some() {
             Some(TICK / 10)
         } else if self.connections.is_empty() && !self.listeners.are_resting() {
@@ -278,6 +288,9 @@ impl EventLoop {
                 self.set_interest(key);
             }
             Step::Wait => {
+                if connection.is_parting() {
+                    (self.looks, self.next_look) = (true, ended + LOOK_AGAIN);
+                }
                 self.set_interest(key);
                 if self.balance.is_trying() {
                     self.even_out(key);
@@ -405,6 +418,10 @@ impl EventLoop {
         }
         self.miss(&connection);
         let node = connection.client.node;
+        if let Some(known_as) = connection.client.called_from.known_as() {
+            let in_order = matches!(why, Close::Peer) && connection.is_received();
+            self.group.replays.connections().end(known_as, in_order);
+        }
         why.log(&connection);
         if why.is_late() && connection.off_loop_calls() > 0 {
             self.off_loop.discard(connection.client.id);
@@ -442,6 +459,9 @@ impl EventLoop {
         if self.balance.is_due(now) {
             self.count_load(now);
         }
+        if now >= self.next_look {
+            self.look();
+        }
         if now < self.next_sweep {
             return;
         }
@@ -456,6 +476,24 @@ impl EventLoop {
                 self.close(key, why);
             }
         }
+    }
+
+    /// Looks whether clients have their replies, for those who ask.
+    fn look(&mut self) {
+        let now = clock::now();
+        let mut parting = Vec::new();
+        self.looks = false;
+        for (key, connection) in &mut self.connections {
+            self.looks |= connection.look(&self.group.replays, now);
+            if connection.is_parting() {
+                parting.push(key);
+            }
+        }
+        self.looks |= !parting.is_empty();
+        for key in parting {
+            self.give_turn(key);
+        }
+        self.next_look = now + if self.looks { LOOK_AGAIN } else { TICK };
     }
 
     fn end_lingering(&mut self) {
@@ -487,6 +525,7 @@ impl EventLoop {
             Message::Exports(exports, _done) => {
                 self.connections.iter_mut().for_each(|(_, connection)| connection.readmit(&exports));
             }
+            Message::Look => self.look(),
             Message::Report(sender) => {
                 // Nobody waits any more: then nobody misses it.
                 let _ = sender.send(self.report());

@@ -222,10 +222,10 @@ impl OffLoop {
             let shared = Arc::clone(&self.shared);
             let builder = std::thread::Builder::new().name(format!("tl-work-{}", threads.len()));
             threads.push(builder.spawn(move || worker::run(&shared))?);
-            if threads.len() == self.shared.group.workers && self.shared.group.replays.shared().is_some() {
+            if threads.len() == self.shared.group.workers {
                 // The last one, so that it is there once.
                 let shared = Arc::clone(&self.shared);
-                let builder = std::thread::Builder::new().name("tl-group".to_owned());
+                let builder = std::thread::Builder::new().name("tl-again".to_owned());
                 threads.push(builder.spawn(move || again::run(&shared))?);
             }
         }
@@ -254,6 +254,10 @@ impl OffLoop {
     /// Lets a call that runs elsewhere ask again in a moment.
     pub fn put_off(&self, job: Job) {
         self.shared.beat(job.received);
+        // A server whose stores never wait has had no need of workers until now.
+        if let Err(error) = self.start() {
+            tracing::error!(%error, "a call that may be a neighbour's waits for a thread");
+        }
         self.shared.put_off(job);
     }
 

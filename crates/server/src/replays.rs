@@ -5,19 +5,21 @@
 //! nodes of a group are processes, both are in memory that these share ([`crate::shared`]).
 
 use crate::client::Client;
+use crate::clock;
 use crate::event_loop::{Message, Peers, Place};
 use crate::identity::Identity;
 use crate::shared::{SharedClient, SharedReplays};
 use nfs3::Status;
 use rpc::Xid;
 use rpc::call::CallHeader;
-use rpc::replay::shared::{Place as TablePlace, Seen, SharedBegin, Start};
+use rpc::replay::shared::{Host, Owner, Place as TablePlace, Seen, SharedBegin, Start};
 use rpc::replay::{
-    Answer, Begin, CLIENT_WINDOWS_MAX, CallKey, ClientWindow, Outcome, Refusal, Stored, TABLE_ENTRIES_MAX,
-    Table, Token, Windows, XidClass,
+    Answer, Asker, Begin, CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS, CallKey, ClientWindow, ConnectionTable,
+    ForeignCall, Outcome, Refusal, Stored, TABLE_ENTRIES_MAX, Table, Token, Windows, XidClass,
 };
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Tables of foreign clients' calls, so that loops rarely meet at one lock.
@@ -35,9 +37,37 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
 #[derive(Debug)]
 pub(crate) enum Replays {
     /// All nodes are in this process.
-    Own { windows: Mutex<Windows>, tables: Vec<Mutex<Table>> },
+    Own { windows: Mutex<Windows>, tables: Vec<Mutex<Table>>, connections: OwnConnections },
     /// Nodes are in several processes of this host.
     Shared(SharedReplays),
+}
+
+/// The connections of other clients, from the first one on that changes something.
+#[derive(Debug, Default)]
+pub(crate) struct OwnConnections(OnceLock<Box<[AtomicU64]>>);
+
+impl OwnConnections {
+    fn table(&self) -> ConnectionTable<'_> {
+        let make = || std::iter::repeat_with(AtomicU64::default).take(CONNECTIONS_WORDS).collect();
+        ConnectionTable::new(self.0.get_or_init(make), &Alone)
+    }
+}
+
+/// A process that shares nothing.
+struct Alone;
+
+impl Host for Alone {
+    fn me(&self) -> Owner {
+        Owner { member: 1, generation: 1 }
+    }
+
+    fn is_alive(&self, _owner: Owner) -> bool {
+        true
+    }
+
+    fn pause(&self, _round: u32) -> bool {
+        false
+    }
 }
 
 /// The windows of one of our clients.
@@ -72,7 +102,8 @@ impl Replays {
     pub fn new() -> Self {
         let table = || Mutex::new(Table::new(TABLE_ENTRIES_MAX / TABLES));
         let tables = std::iter::repeat_with(table).take(TABLES).collect();
-        Self::Own { windows: Mutex::new(Windows::new(CLIENT_WINDOWS_MAX)), tables }
+        let windows = Mutex::new(Windows::new(CLIENT_WINDOWS_MAX));
+        Self::Own { windows, tables, connections: OwnConnections::default() }
     }
 
     /// The window of one of our clients; `None` when there are too many of them.
@@ -80,6 +111,14 @@ impl Replays {
         match self {
             Self::Own { windows, .. } => lock(windows).window(id, network_of(from), now).map(Window::Own),
             Self::Shared(shared) => shared.client(id, from, now).map(Window::Shared),
+        }
+    }
+
+    /// The connections of other clients.
+    pub fn connections(&self) -> ConnectionTable<'_> {
+        match self {
+            Self::Own { connections, .. } => connections.table(),
+            Self::Shared(shared) => shared.connections(),
         }
     }
 
@@ -141,7 +180,7 @@ pub(crate) enum Verdict {
     Replay(Stored),
     /// Its answer will go to this connection, by whoever executes it.
     Attached,
-    /// It is running somewhere: ask again in a moment.
+    /// It is running somewhere, or is yet to be told from a neighbour's: ask again in a moment.
     Later,
     /// Do not execute it.
     Refused(Refusal),
@@ -153,6 +192,7 @@ impl From<Begin> for Verdict {
             Begin::Run => Self::Run,
             Begin::Replay(stored) => Self::Replay(stored),
             Begin::Attached => Self::Attached,
+            Begin::Later => Self::Later,
             Begin::Refused(refusal) => Self::Refused(refusal),
         }
     }
@@ -171,9 +211,9 @@ impl From<SharedBegin> for Verdict {
 
 enum Cache<'a> {
     Window(&'a ClientWindow, Xid, XidClass),
-    Table(&'a Mutex<Table>, CallKey),
+    Table(&'a Mutex<Table>, ForeignCall),
     SharedWindow(&'a SharedClient, Xid, XidClass),
-    SharedTable(&'a SharedReplays, CallKey, Option<TablePlace>),
+    SharedTable(&'a SharedReplays, ForeignCall, Option<TablePlace>),
 }
 
 /// How far a call has come.
@@ -184,11 +224,19 @@ enum Stage {
     Started,
 }
 
+/// When a call is looked at, and when it came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub now: Duration,
+    pub came: Duration,
+}
+
 /// One call on its way past the cache.
 pub(crate) struct Guard<'a> {
     cache: Cache<'a>,
+    replays: &'a Replays,
     peers: &'a Peers,
-    now: Duration,
+    times: Times,
     stage: Stage,
     /// Its reply is kept whole, so that what it meets is worth noting.
     whole: bool,
@@ -204,9 +252,13 @@ impl<'a> Guard<'a> {
         identity: &Identity,
         header: &CallHeader<'_>,
         args_hash: impl FnOnce() -> u64,
-        now: Duration,
+        times: Times,
     ) -> Self {
         let class = class_of(header);
+        let foreign = || ForeignCall {
+            key: CallKey::new(header, args_hash(), client.peer.ip()),
+            origin: client.called_from.origin(replays),
+        };
         let cache = match (replays, &client.window) {
             (_, Some(Window::Own(window))) if is_ours(identity, header) => {
                 Cache::Window(window, header.xid, class)
@@ -215,18 +267,16 @@ impl<'a> Guard<'a> {
                 Cache::SharedWindow(client, header.xid, class)
             }
             (Replays::Own { tables, .. }, _) => {
-                let key = CallKey::new(header, args_hash());
-                let shard = key.shard(tables.len());
+                let call = foreign();
+                let shard = call.key.shard(tables.len());
                 match tables.get(shard).or(tables.first()) {
-                    Some(table) => Cache::Table(table, key),
+                    Some(table) => Cache::Table(table, call),
                     None => unreachable!("there are {TABLES} tables"),
                 }
             }
-            (Replays::Shared(shared), _) => {
-                Cache::SharedTable(shared, CallKey::new(header, args_hash()), None)
-            }
+            (Replays::Shared(shared), _) => Cache::SharedTable(shared, foreign(), None),
         };
-        Self { cache, peers, now, stage: Stage::Not, whole: class == XidClass::WholeReply }
+        Self { cache, replays, peers, times, stage: Stage::Not, whole: class == XidClass::WholeReply }
     }
 
     /// Whether the call is one to be looked into before it is executed, which only workers do: other processes see how
@@ -238,19 +288,31 @@ impl<'a> Guard<'a> {
     /// What to do with the call.
     #[inline]
     pub fn begin(&mut self, token: Token) -> Verdict {
-        let now = self.now;
+        let Times { now, came } = self.times;
+        let asker = || Asker::new(self.replays.connections(), came, now);
+        let mut has_asked = false;
         let verdict = match &mut self.cache {
             Cache::Window(window, xid, _) => window.begin(*xid, token, now).into(),
-            Cache::Table(table, key) => lock(table).begin(key, token, now).into(),
+            Cache::Table(table, call) => {
+                let asker = asker();
+                let begin = lock(table).begin(call, token, &asker);
+                has_asked = asker.has_asked.get();
+                begin.into()
+            }
             Cache::SharedWindow(client, xid, _) => client.begin(*xid, now).into(),
-            Cache::SharedTable(shared, key, place) => {
-                let (begin, found) = shared.table().begin(shared.host(), key, now);
-                *place = found;
+            Cache::SharedTable(shared, call, place) => {
+                let asker = asker();
+                let (begin, found) = shared.table().begin(shared.host(), call, &asker);
+                (*place, has_asked) = (found, asker.has_asked.get());
                 begin.into()
             }
         };
         if verdict == Verdict::Run {
             self.stage = Stage::Begun;
+        }
+        if has_asked {
+            // Loops of this process look at once whether the client has its reply; those of others do so in a moment.
+            self.peers.have_connections_looked_at();
         }
         verdict
     }
@@ -267,7 +329,7 @@ impl<'a> Guard<'a> {
         let start = match &self.cache {
             Cache::Window(..) | Cache::Table(..) => Start::Fresh,
             Cache::SharedWindow(client, xid, _) => client.start(*xid),
-            Cache::SharedTable(shared, key, place) => shared.table().start(shared.host(), key, *place),
+            Cache::SharedTable(shared, call, place) => shared.table().start(shared.host(), call, *place),
         };
         self.stage = if start == Start::Lost { Stage::Not } else { Stage::Started };
         start
@@ -278,7 +340,7 @@ impl<'a> Guard<'a> {
         match &self.cache {
             Cache::Window(..) | Cache::Table(..) => {}
             Cache::SharedWindow(client, xid, _) => client.note(*xid, seen),
-            Cache::SharedTable(shared, key, place) => shared.table().note(key, *place, seen),
+            Cache::SharedTable(shared, call, place) => shared.table().note(call, *place, seen),
         }
     }
 
@@ -287,7 +349,7 @@ impl<'a> Guard<'a> {
         match &self.cache {
             Cache::Window(..) | Cache::Table(..) => None,
             Cache::SharedWindow(client, xid, _) => client.seen(*xid),
-            Cache::SharedTable(shared, key, place) => shared.table().seen(key, *place),
+            Cache::SharedTable(shared, call, place) => shared.table().seen(call, *place),
         }
     }
 
@@ -295,8 +357,8 @@ impl<'a> Guard<'a> {
     pub fn hand_over(mut self) {
         match &self.cache {
             Cache::SharedWindow(client, xid, _) if self.stage == Stage::Started => client.unstart(*xid),
-            Cache::SharedTable(shared, key, place) if self.stage == Stage::Started => {
-                shared.table().unstart(shared.host(), key, *place);
+            Cache::SharedTable(shared, call, place) if self.stage == Stage::Started => {
+                shared.table().unstart(shared.host(), call, *place);
             }
             _ => {}
         }
@@ -338,14 +400,15 @@ impl<'a> Guard<'a> {
     fn end(&mut self, outcome: Outcome<'_>) -> Answer {
         self.stage = Stage::Not;
         match &self.cache {
-            Cache::Window(window, xid, _) => window.finish(*xid, outcome, self.now),
-            Cache::Table(table, key) => lock(table).finish(key, outcome, self.now),
+            Cache::Window(window, xid, _) => window.finish(*xid, outcome, self.times.now),
+            // The time now: from it on a client is given its time to have the reply.
+            Cache::Table(table, call) => lock(table).finish(call, outcome, clock::now()),
             Cache::SharedWindow(client, xid, _) => {
                 client.finish(*xid, outcome);
                 Answer::ORIGINAL
             }
-            Cache::SharedTable(shared, key, place) => {
-                shared.table().finish(shared.host(), key, *place, outcome, self.now);
+            Cache::SharedTable(shared, call, place) => {
+                shared.table().finish(shared.host(), call, *place, outcome, clock::now());
                 Answer::ORIGINAL
             }
         }

@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::event_loop::{Peers, Place};
 use crate::group::Group;
 use crate::off_loop::{Flight, Job, OffLoop};
+use crate::replays::Times;
 use crate::replies::{Payload, Replies};
 use crate::request::Request;
 use crate::statistics::{CallEnd, Counters, Slot};
@@ -24,7 +25,6 @@ use rpc::Xid;
 use rpc::call::{CallError, CallHeader};
 use rpc::portmap;
 use rpc::reply::{Accept, Reject, encode_accept, encode_reject, encode_success};
-use std::time::Duration;
 use transport::{Place as PayloadPlace, Sink, SlicesMut};
 use xdr::{Reader, Writer};
 
@@ -52,7 +52,7 @@ pub(crate) struct Executor<'a> {
     pub replies: &'a mut Replies,
     /// Memory for texts that a reply holds: link targets.
     pub text: &'a mut Vec<u8>,
-    pub now: Duration,
+    pub times: Times,
 }
 
 /// What became of a record.
@@ -147,7 +147,7 @@ impl Executor<'_> {
         if let Err(stat) = self.client.identities.identify(header.credential_flavor, header.credential_body) {
             return Answered::Reject(Reject::Auth(stat));
         }
-        let (group, peers, place, now) = (self.group, self.peers, self.place, self.now);
+        let (group, peers, place, times) = (self.group, self.peers, self.place, self.times);
         let call = Call {
             group,
             peers,
@@ -155,7 +155,7 @@ impl Executor<'_> {
             client: self.client,
             out,
             text: self.text,
-            now,
+            times,
             mode,
             header,
             reader,
@@ -244,7 +244,7 @@ impl Service<'_> {
     /// Gives a call to a worker.
     #[cold]
     fn hand_over(&mut self, record: &[u8], handover: Handover, record_len: usize) {
-        let Executor { place, client, now, .. } = &self.executor;
+        let Executor { place, client, times, .. } = &self.executor;
         let Handover { begun, later, landing } = handover;
         let bytes = record_len + reply_bytes_max(record);
         let ticket = self.off_loop.ticket(bytes);
@@ -257,7 +257,7 @@ impl Service<'_> {
             landing,
             begun,
             put_off: 0,
-            received: *now,
+            received: times.now,
             ticket,
         };
         if later {

@@ -18,6 +18,7 @@ pub use error::GroupError;
 
 use clients::Clients;
 use file::GroupFile;
+use rpc::replay::ConnectionTable;
 use rpc::replay::shared::SharedTable;
 use std::net::IpAddr;
 use std::path::Path;
@@ -71,6 +72,11 @@ impl SharedReplays {
     /// The table of other clients' calls.
     pub fn table(&self) -> SharedTable<'_> {
         SharedTable::new(self.file.table(), self.file.seed())
+    }
+
+    /// The connections on which those came.
+    pub fn connections(&self) -> ConnectionTable<'_> {
+        ConnectionTable::new(self.file.connections(), &*self.file)
     }
 
     /// What the cache asks of this process.

@@ -19,10 +19,10 @@ const STORE_BYTES: u64 = 8 << 20;
 /// client makes them, and it has counted everything.
 const ROUNDS: u32 = 12;
 
-fn record(xid: u32, program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
+/// A call of the client with this stamp: to one with another's credential nobody's call is a neighbour's.
+fn record(stamp: u32, xid: u32, program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 4];
-    let sys =
-        rpc::auth::AuthSys { stamp: 1, machine: b"idle", uid: 0, gid: 0, gids: [0].into_iter().collect() };
+    let sys = rpc::auth::AuthSys { stamp, machine: b"idle", uid: 0, gid: 0, gids: [0].into_iter().collect() };
     let mut credential = Vec::new();
     sys.encode_opaque(&mut Writer::new(&mut credential));
     rpc::call::encode(&mut Writer::new(&mut out), Xid(xid), program, 3, procedure, &credential);
@@ -44,7 +44,7 @@ fn root_of(address: SocketAddr) -> nfs3::FileHandle {
     let mut args = Vec::new();
     nfs3::mount::mnt::Args { path: b"/export" }.encode(&mut Writer::new(&mut args));
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(&record(1, nfs3::mount::PROGRAM, 1, &args)).unwrap();
+    stream.write_all(&record(0, 1, nfs3::mount::PROGRAM, 1, &args)).unwrap();
     let reply = receive(&stream);
     let mut reader = xdr::Reader::new(&reply);
     rpc::reply::decode(&mut reader).unwrap();
@@ -61,17 +61,20 @@ fn a_thousand_connections_that_were_busy_and_are_idle_cost_under_64_kib_each_and
     let object = root_of(address);
     let calls = all_procedures(&object);
     let replies = usize::try_from(ROUNDS).unwrap() * calls.len();
-    let round = |_| (0_u32..).zip(&calls).flat_map(|(xid, args)| record(xid, nfs3::PROGRAM, xid, args));
-    let burst: Vec<u8> = (0..ROUNDS).flat_map(round).collect();
+    let burst = |stamp: u32| -> Vec<u8> {
+        let round =
+            |_| (0_u32..).zip(&calls).flat_map(|(xid, args)| record(stamp, xid, nfs3::PROGRAM, xid, args));
+        (0..ROUNDS).flat_map(round).collect()
+    };
     // Some calls fail once what they make is there; so each later burst is answered by as many bytes as the second.
-    receive_len(address, &burst, replies);
-    let mut room = vec![0; receive_len(address, &burst, replies)];
+    receive_len(address, &burst(1), replies);
+    let mut room = vec![0; receive_len(address, &burst(2), replies)];
     let before = resident_bytes_of(std::process::id());
 
     let mut idle = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for stamp in (3..).take(CONNECTIONS as usize) {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(&burst).unwrap();
+        stream.write_all(&burst(stamp)).unwrap();
         stream.read_exact(&mut room).unwrap();
         idle.push(stream);
     }

@@ -166,7 +166,44 @@ fn replay_while_it_waits(peer: impl Fn(SocketAddr) -> Peer) {
 #[test]
 fn a_replay_of_a_call_off_the_loop_is_attached_and_not_executed() {
     replay_while_it_waits(|address| Peer::of_ours(address, 7));
-    replay_while_it_waits(Peer::foreign);
+}
+
+#[test]
+fn a_retry_of_a_call_off_the_loop_is_attached_where_its_connection_was_reset() {
+    let latch = Latch::closed();
+    let server = serve(config(4, 1), &latch);
+    let address = server.addresses()[0];
+    let (mut original, mut retry) = (Peer::foreign(address), Peer::foreign(address));
+    let directory = original.mount(SLOW);
+    let args = create_args(directory, b"once");
+    original.call(1, Procedure::Create, &args);
+    wait_until("the original to wait", || latch.waiting() == 1);
+    original.reset();
+    wait_until("its end to be noticed", || server.statistics().nodes[0].connections.len() == 1);
+    retry.call(1, Procedure::Create, &args);
+    retry.null();
+    assert_eq!(latch.waiting(), 1, "attached, not executed");
+    latch.open();
+    let (xid, results) = retry.receive();
+    assert_eq!((xid, &results[..4], latch.done()), (1, &[0; 4][..], 1));
+}
+
+#[test]
+fn a_neighbours_call_waits_for_one_that_agrees_with_it_and_is_executed() {
+    let latch = Latch::closed();
+    let server = serve(config(4, 1), &latch);
+    let address = server.addresses()[0];
+    let (mut first, mut second) = (Peer::foreign(address), Peer::foreign(address));
+    let directory = first.mount(SLOW);
+    let args = create_args(directory, b"once");
+    first.call(1, Procedure::Create, &args);
+    wait_until("the first to wait", || latch.waiting() == 1);
+    second.call(1, Procedure::Create, &args);
+    second.null();
+    latch.open();
+    assert_eq!(first.receive().1[..4], [0; 4]);
+    assert_eq!(second.receive().1[..4], nfs3::Status::EXIST.0.to_be_bytes());
+    assert_eq!(latch.done(), 2);
 }
 
 #[test]

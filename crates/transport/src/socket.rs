@@ -257,9 +257,26 @@ pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_second: Option<u64>) -> io::Resu
     set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)
 }
 
+/// Bytes that were sent and that the peer's system has not acknowledged.
+///
+/// # Errors
+/// When it is not a TCP socket.
+pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the system writes one integer, which is there. Of a TCP socket this is SIOCOUTQ.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(usize::try_from(bytes).unwrap_or(0)),
+    }
+}
+
 /// What the system knows of a connection's progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// Whether both ends may still send.
+    pub is_established: bool,
+    /// Whether the peer sends no more, and has not reset the connection.
+    pub is_closed_by_peer: bool,
     /// Bytes that the peer has acknowledged.
     pub acknowledged_bytes: u64,
     /// Bytes received from the peer.
@@ -295,7 +312,11 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         |at: usize| raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_ne_bytes(*bytes));
     let u64_at =
         |at: usize| raw.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    // The first byte is the state: TCP_ESTABLISHED and TCP_CLOSE_WAIT, include/net/tcp_states.h
+    let state = raw.first().copied().unwrap_or(0);
     Ok(TcpInfo {
+        is_established: state == 1,
+        is_closed_by_peer: state == 8,
         acknowledged_bytes: u64_at(120),
         received_bytes: u64_at(128),
         retransmitted_segments: u32_at(100),
@@ -351,6 +372,29 @@ mod tests {
         // The connection's opening counts as one byte.
         assert!((1000..=1001).contains(&info.acknowledged_bytes), "{info:?}");
         assert_eq!(info.received_bytes, 500);
+    }
+
+    #[test]
+    fn what_the_peer_has_and_whether_it_closed_or_reset_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for is_reset in [false, true] {
+            let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut theirs, _) = listener.accept().unwrap();
+            assert!(tcp_info(ours.as_fd()).unwrap().is_established);
+            ours.write_all(&[7; 100]).unwrap();
+            theirs.read_exact(&mut [0; 100]).unwrap();
+            theirs.write_all(&[8]).unwrap();
+            ours.read_exact(&mut [0]).unwrap();
+            assert_eq!(unacknowledged_bytes(ours.as_fd()).unwrap(), 0, "its answer acknowledges");
+            if is_reset {
+                reset_on_close(theirs.as_fd()).unwrap();
+            }
+            drop(theirs);
+            let end = ours.read(&mut [0]);
+            assert_eq!(end.is_err(), is_reset);
+            let info = tcp_info(ours.as_fd()).unwrap();
+            assert_eq!((info.is_established, info.is_closed_by_peer), (false, !is_reset));
+        }
     }
 
     #[test]

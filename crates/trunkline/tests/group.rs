@@ -7,6 +7,8 @@ mod at_once;
 mod fixtures;
 #[path = "group/killed.rs"]
 mod killed;
+#[path = "group/neighbours.rs"]
+mod neighbours;
 #[path = "../../server/tests/support/peer.rs"]
 mod peer;
 #[path = "group/refused.rs"]

@@ -65,7 +65,7 @@ pub enum SharedBegin {
     Run,
     /// It ran: answer this and do not execute it.
     Replay(Stored),
-    /// It is running, here or in another process: ask again in a moment.
+    /// It is running, here or in another process, or is yet to be told from a neighbour's: ask again in a moment.
     Running,
     /// Do not execute it.
     Refused(Refusal),
@@ -84,19 +84,19 @@ pub enum Start {
 
 // Every step on shared memory goes through these, so that tests can end a process before any of them.
 
-fn load(word: &AtomicU64) -> u64 {
+pub(super) fn load(word: &AtomicU64) -> u64 {
     #[cfg(test)]
     tests::step();
     word.load(Ordering::SeqCst)
 }
 
-fn store(word: &AtomicU64, value: u64) {
+pub(super) fn store(word: &AtomicU64, value: u64) {
     #[cfg(test)]
     tests::step();
     word.store(value, Ordering::SeqCst);
 }
 
-fn exchange(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
+pub(super) fn exchange(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
     #[cfg(test)]
     tests::step();
     word.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).map(drop)

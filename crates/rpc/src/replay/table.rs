@@ -1,20 +1,23 @@
 //! The reply table for clients that are not ours.
 //!
-//! The key is what identifies a call without its address, since a client that fails over comes from another:
-//! xid, program, version, procedure, the whole credential, and a hash of the arguments. Entries go when
-//! they are [`TABLE_AGE_MAX`] old or when newer ones need their place, the oldest first; a running call is never
-//! dropped. Plain data with one owner at a time: a server makes several and picks one by [`CallKey::shard`].
+//! The key is what a retry of a call has in common with it: the client's address, xid, program, version, procedure, the
+//! whole credential, and a hash of the arguments. A neighbour of the client may agree in all of that; which of the two a
+//! call is [`super::connections`] finds, so a key may have several entries. Entries go when they are [`TABLE_AGE_MAX`]
+//! old or when newer ones need their place, the oldest first; a running call is never dropped. Plain data with one owner
+//! at a time: a server makes several and picks one by [`CallKey::shard`].
 //!
 //! Only for procedures that change something. What slips through is what slips through the kernel's: a copy
 //! that comes after its entry went is executed again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
+use super::connections::{Asker, Candidate, Choice, ForeignCall, Origin, choose};
 use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
 use crate::Xid;
 use crate::call::CallHeader;
@@ -37,6 +40,9 @@ const EVICTION_STEPS_MAX: usize = 64;
 /// Aged entries dropped for each call begun: more than one, so that a table past its peak shrinks.
 const AGED_STEPS: usize = 2;
 
+/// Entries of one key: calls of neighbours that agree in everything. More of them at once make the oldest go.
+const TWINS_MAX: usize = 16;
+
 /// Hashes arguments for [`CallKey`]. `args` are all of them where they are small; of a WRITE, what precedes the
 /// payload and its first [`HASHED_PAYLOAD_BYTES`]. `args_len` is the length of all arguments.
 #[must_use]
@@ -47,6 +53,7 @@ pub fn args_hash(args: &[u8], args_len: usize) -> u64 {
 /// What makes two messages the same call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallKey {
+    address: IpAddr,
     xid: Xid,
     procedure: u32,
     program: u32,
@@ -58,10 +65,11 @@ pub struct CallKey {
 }
 
 impl CallKey {
-    /// The key of a call whose arguments hash to `args_hash` ([`args_hash`]).
+    /// The key of a call that came from `address` and whose arguments hash to `args_hash` ([`args_hash`]).
     #[must_use]
-    pub fn new(header: &CallHeader<'_>, args_hash: u64) -> Self {
+    pub fn new(header: &CallHeader<'_>, args_hash: u64, address: IpAddr) -> Self {
         Self {
+            address: address.to_canonical(),
             xid: header.xid,
             procedure: header.procedure,
             program: header.program,
@@ -80,6 +88,10 @@ impl CallKey {
             bytes.extend_from_slice(&word.to_be_bytes());
         }
         bytes.extend_from_slice(&self.args_hash.to_be_bytes());
+        match self.address {
+            IpAddr::V4(v4) => bytes.extend_from_slice(&v4.to_ipv6_mapped().octets()),
+            IpAddr::V6(v6) => bytes.extend_from_slice(&v6.octets()),
+        }
         bytes.extend_from_slice(&self.credential_body);
         let digest = xxh3_128_with_seed(&bytes, seed);
         [(digest >> 64) as u64, digest as u64]
@@ -97,7 +109,7 @@ impl CallKey {
 #[derive(Debug)]
 enum Phase {
     /// It is being executed; the newest connection that waits for it, if any does.
-    Running(Option<Token>),
+    Running(Option<(Token, Origin)>),
     /// It ended so, then.
     Ended(Stored, Duration),
 }
@@ -105,6 +117,8 @@ enum Phase {
 #[derive(Debug)]
 struct Entry {
     key: CallKey,
+    /// Where it came from, while it runs; then, where it came from last.
+    origin: Origin,
     phase: Phase,
     /// Told apart from an earlier entry of the same digest whose place in the queue is still there.
     serial: u64,
@@ -113,6 +127,28 @@ struct Entry {
 impl Entry {
     fn is_aged(&self, now: Duration) -> bool {
         matches!(self.phase, Phase::Ended(_, since) if now.saturating_sub(since) >= TABLE_AGE_MAX)
+    }
+
+    fn candidate(&self) -> Candidate<u64> {
+        let (waiter, ended) = match &self.phase {
+            Phase::Running(waiter) => (waiter.map(|(_, origin)| origin), None),
+            Phase::Ended(_, since) => (None, Some(*since)),
+        };
+        Candidate { at: self.serial, origin: self.origin, waiter, ended }
+    }
+
+    /// A retry came: what to do with it.
+    fn retry(&mut self, token: Token, origin: Origin) -> Begin {
+        match &mut self.phase {
+            Phase::Running(waiter) => {
+                *waiter = Some((token, origin));
+                Begin::Attached
+            }
+            Phase::Ended(stored, _) => {
+                self.origin = origin;
+                Begin::Replay(stored.clone())
+            }
+        }
     }
 }
 
@@ -137,12 +173,14 @@ impl Hasher for DigestHasher {
     }
 }
 
+/// Entries of one key, the oldest first; nearly always one. Boxed, so that the spare places of the map cost little.
+type Twins = SmallVec<[Box<Entry>; 1]>;
+
 /// One table.
 #[derive(Debug)]
 pub struct Table {
     hasher: RandomState,
-    // Boxed, so that the spare places of the map cost little.
-    entries: HashMap<Digest, Box<Entry>, BuildHasherDefault<DigestHasher>>,
+    entries: HashMap<Digest, Twins, BuildHasherDefault<DigestHasher>>,
     /// Every entry, oldest first, and at most `entries_max` places.
     queue: VecDeque<(u64, Digest)>,
     entries_max: usize,
@@ -163,63 +201,90 @@ impl Table {
     }
 
     /// Asks before a call is executed, after its arguments were found sound.
-    pub fn begin(&mut self, key: &CallKey, token: Token, now: Duration) -> Begin {
+    pub fn begin(&mut self, call: &ForeignCall, token: Token, asker: &Asker<'_>) -> Begin {
+        let now = asker.now;
         self.drop_aged(now);
-        let digest = self.hasher.hash_one(key);
-        if let Some(entry) = self.entries.get_mut(&digest).filter(|entry| !entry.is_aged(now)) {
-            return match &mut entry.phase {
-                // Two keys of one digest do not happen in practice; if they do, the second must not be
-                // taken for the first, and there is no place for both.
-                _ if entry.key != *key => Begin::Refused(Refusal::TableFull),
-                Phase::Running(waiter) => {
-                    *waiter = Some(token);
-                    Begin::Attached
+        let digest = self.hasher.hash_one(&call.key);
+        if let Some(twins) = self.entries.get_mut(&digest) {
+            twins.retain(|entry| !entry.is_aged(now));
+            // Two keys of one digest do not happen in practice; if they do, the second must not be taken for the
+            // first, and there is no place for both.
+            if twins.iter().any(|entry| entry.key != call.key) {
+                return Begin::Refused(Refusal::TableFull);
+            }
+            let candidates: SmallVec<[Candidate<u64>; 2]> =
+                twins.iter().map(|entry| entry.candidate()).collect();
+            match choose(&candidates, call.origin, asker) {
+                Choice::Retry(serial) => {
+                    if let Some(entry) = twins.iter_mut().find(|entry| entry.serial == serial) {
+                        return entry.retry(token, call.origin);
+                    }
                 }
-                Phase::Ended(stored, _) => Begin::Replay(stored.clone()),
-            };
+                Choice::Undecided => return Begin::Later,
+                Choice::New => {}
+            }
+            if twins.len() >= TWINS_MAX {
+                let ended = twins.iter().position(|entry| matches!(entry.phase, Phase::Ended(..)));
+                let Some(oldest) = ended else { return Begin::Refused(Refusal::TableFull) };
+                // Its place in the queue goes when its turn comes.
+                twins.remove(oldest);
+            }
         }
         if self.queue.len() >= self.entries_max && !self.make_room() {
             return Begin::Refused(Refusal::TableFull);
         }
         self.serial += 1;
         self.queue.push_back((self.serial, digest));
-        let entry = Entry { key: key.clone(), phase: Phase::Running(None), serial: self.serial };
-        self.entries.insert(digest, Box::new(entry));
+        let (key, origin) = (call.key.clone(), call.origin);
+        let entry = Entry { key, origin, phase: Phase::Running(None), serial: self.serial };
+        self.entries.entry(digest).or_default().push(Box::new(entry));
         Begin::Run
     }
 
     /// Ends a call that [`begin`](Self::begin) had run, and says where its answer goes.
-    pub fn finish(&mut self, key: &CallKey, outcome: Outcome<'_>, now: Duration) -> Answer {
-        let digest = self.hasher.hash_one(key);
-        let Some(entry) = self.entries.get_mut(&digest).filter(|entry| entry.key == *key) else {
-            return Answer::ORIGINAL;
+    pub fn finish(&mut self, call: &ForeignCall, outcome: Outcome<'_>, now: Duration) -> Answer {
+        let digest = self.hasher.hash_one(&call.key);
+        let Some(twins) = self.entries.get_mut(&digest) else { return Answer::ORIGINAL };
+        let is_it = |entry: &Entry| {
+            entry.key == call.key && entry.origin == call.origin && matches!(entry.phase, Phase::Running(_))
         };
-        let Phase::Running(to) = entry.phase else { return Answer::ORIGINAL };
+        let Some(at) = twins.iter().position(|entry| is_it(entry)) else { return Answer::ORIGINAL };
+        let Some(entry) = twins.get_mut(at) else { return Answer::ORIGINAL };
+        let Phase::Running(waiter) = entry.phase else { return Answer::ORIGINAL };
         match Stored::of(outcome) {
-            Some(stored) => entry.phase = Phase::Ended(stored, now),
+            Some(stored) => {
+                entry.phase = Phase::Ended(stored, now);
+                entry.origin = waiter.map_or(entry.origin, |(_, origin)| origin);
+            }
             // Its place in the queue goes when its turn comes.
-            None => drop(self.entries.remove(&digest)),
+            None => {
+                twins.remove(at);
+                if twins.is_empty() {
+                    self.entries.remove(&digest);
+                }
+            }
         }
-        Answer { to }
+        Answer { to: waiter.map(|(token, _)| token) }
     }
 
     /// Calls known.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.values().map(|twins| twins.len()).sum()
     }
 
     /// Whether no call is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// The entry whose turn it is to go, or the inner `None` when that place is empty by now; the outer one
     /// when there is no place.
     fn oldest(&self) -> Option<Option<&Entry>> {
         let (serial, digest) = self.queue.front()?;
-        Some(self.entries.get(digest).filter(|entry| entry.serial == *serial).map(Box::as_ref))
+        let twins = self.entries.get(digest);
+        Some(twins.and_then(|twins| twins.iter().find(|entry| entry.serial == *serial)).map(Box::as_ref))
     }
 
     fn drop_aged(&mut self, now: Duration) {
@@ -249,9 +314,12 @@ impl Table {
 
     fn drop_oldest(&mut self) {
         if let Some((serial, digest)) = self.queue.pop_front()
-            && self.entries.get(&digest).is_some_and(|entry| entry.serial == serial)
+            && let Some(twins) = self.entries.get_mut(&digest)
         {
-            self.entries.remove(&digest);
+            twins.retain(|entry| entry.serial != serial);
+            if twins.is_empty() {
+                self.entries.remove(&digest);
+            }
         }
     }
 }

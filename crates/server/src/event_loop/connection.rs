@@ -6,11 +6,13 @@
 
 use super::balance::Load;
 use super::messages::{Accepted, Link, Peers, Place};
+use super::receipt::Look;
 use super::wire::{STRANGER_RECORD_BYTES_MAX, Wire};
 use crate::client::Client;
 use crate::export::Exports;
 use crate::group::Group;
 use crate::off_loop::{Flight, Landed, LandedEnd, OffLoop};
+use crate::replays::Times;
 use crate::replies::{Payload, Replies};
 use crate::service::{Executor, IO_BYTES_MAX, Service};
 use crate::statistics::{ConnectionStatistics, Counters};
@@ -157,7 +159,7 @@ enum Phase {
 
 /// One connection.
 pub(super) struct Connection {
-    stream: Wire,
+    pub(super) stream: Wire,
     pub client: Client,
     pub counters: Counters,
     pub interest: Interest,
@@ -185,7 +187,13 @@ pub(super) struct Connection {
     /// Its calls that workers have.
     flight: Flight,
     /// Replies are waiting for the peer to take some.
-    unsent: bool,
+    pub(super) unsent: bool,
+    /// Bytes of replies that the system has taken.
+    pub(super) sent_bytes: u64,
+    /// Somebody asked whether the client has its replies.
+    pub(super) look: Option<Look>,
+    /// Since when it is kept open to see that, though the client has closed it.
+    pub(super) parting_since: Option<Duration>,
     /// Replies are waiting for the next turn: this one has sent its share.
     out_of_budget: bool,
 }
@@ -223,6 +231,9 @@ impl Connection {
             paused: false,
             flight: Flight::default(),
             unsent: false,
+            sent_bytes: 0,
+            look: None,
+            parting_since: None,
             out_of_budget: false,
         };
         if let Some(share) = group.nodes.get(connection.client.node).and_then(crate::group::Node::share) {
@@ -367,6 +378,7 @@ impl Connection {
         self.out_of_budget = flushed == Flushed::OutOfBudget;
         let sent = queued.saturating_sub(self.stream.queued_bytes());
         self.load.moved(sent);
+        self.sent_bytes += sent as u64;
         Ok(sent)
     }
 
@@ -385,7 +397,7 @@ impl Connection {
             client: &mut self.client,
             replies: &mut work.replies,
             text: &mut work.text,
-            now,
+            times: Times { now, came: now },
         };
         // What goes over RDMA is copied here, so it must be memory of ours and no page of a file's that may go.
         let moment = (!self.stream.is_rdma()).then(store::Moment::begin);
@@ -436,7 +448,8 @@ impl Connection {
             // The peer sends no more; what it has asked for is still answered.
             Err(transport::Error::Closed) => {
                 self.phase = Phase::Ending;
-                return if self.is_owing() { None } else { Some(Step::Close(Close::Peer)) };
+                let stays = self.is_owing() || self.parts(now);
+                return if stays { None } else { Some(Step::Close(Close::Peer)) };
             }
             Err(error @ transport::Error::Record(_)) => return self.end_early(Close::Transport(error)),
             Err(error) => return Some(Step::Close(Close::Transport(error))),
@@ -479,21 +492,14 @@ impl Connection {
     }
 
     /// Whether replies are still to come or to go.
-    const fn is_owing(&self) -> bool {
+    pub(super) const fn is_owing(&self) -> bool {
         self.unsent || self.flight.calls() > 0
     }
 
     /// What comes after sending.
     fn finish_turn(&mut self, now: Duration) -> Step {
         if self.phase == Phase::Ending && !self.unsent && self.flight.calls() > 0 {
-            let Some(socket) = self.socket() else { return Step::Wait };
-            // Nothing but a break of the connection wakes us then, and it would again and again.
-            let mut byte = [0; 1];
-            let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-            return match rustix::net::recv(socket, &mut byte, flags) {
-                Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
-                Err(error) => Step::Close(Close::System(error.into())),
-            };
+            return self.wait_unless_broken();
         }
         if self.out_of_budget {
             return Step::Again;
@@ -502,7 +508,7 @@ impl Connection {
             return Step::Wait;
         }
         if !self.draining && !self.told {
-            return Step::Close(Close::Peer);
+            return if self.parts(now) { self.wait_unless_broken() } else { Step::Close(Close::Peer) };
         }
         // A close with unread calls would be a reset, which may overtake replies; so only our half is closed.
         let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
@@ -511,6 +517,18 @@ impl Connection {
         }
         self.phase = Phase::Lingering { until: now + LINGER };
         Step::Wait
+    }
+
+    /// The client sends no more, and nothing is to be sent now.
+    fn wait_unless_broken(&self) -> Step {
+        let Some(socket) = self.socket() else { return Step::Wait };
+        // Nothing but a break of the connection wakes us then, and it would again and again.
+        let mut byte = [0; 1];
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        match rustix::net::recv(socket, &mut byte, flags) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
+            Err(error) => Step::Close(Close::System(error.into())),
+        }
     }
 
     /// Reads calls that came too late, and drops them: their clients take them elsewhere.
@@ -573,6 +591,9 @@ impl Connection {
     /// Takes a call back that was off the loop. Its reply is queued unless the connection is about to end.
     pub fn land(&mut self, landed: Landed) {
         self.flight.land(&landed.ticket);
+        if let Some(look) = &mut self.look {
+            look.land(landed.received);
+        }
         let (head, payload, payload_len, counted) = match landed.end {
             LandedEnd::Reply { head, payload, payload_len, counted } => (head, payload, payload_len, counted),
             LandedEnd::Elsewhere => return self.flight.promise(),

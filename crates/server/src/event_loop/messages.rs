@@ -95,6 +95,8 @@ pub(crate) enum Message {
     Forsake { place: Place, connection: u32 },
     /// The exports or their rules have changed.
     Exports(Arc<Exports>, Sender<()>),
+    /// Somebody asks whether clients have their replies: look.
+    Look,
     /// Say what you have counted.
     Report(Sender<LoopReport>),
     /// The connections of a node have changed in number: divide its pace anew.
@@ -222,8 +224,10 @@ impl Peers {
         let mut queue = inbox.queue();
         // One of them does for many, and dividing a pace anew is dear: whoever connects and leaves without end
         // must not keep the loops at it.
-        let is_told =
-            |told: &Message| matches!((told, &message), (Message::Repace(a), Message::Repace(b)) if a == b);
+        let is_told = |told: &Message| {
+            matches!((told, &message), (Message::Look, Message::Look))
+                || matches!((told, &message), (Message::Repace(a), Message::Repace(b)) if a == b)
+        };
         if !queue.gone && !queue.messages.iter().rev().take(REPACES_LOOKED_AT).any(is_told) {
             queue.messages.push(message);
             drop(queue);
@@ -236,6 +240,11 @@ impl Peers {
         for index in 0..self.inboxes.len() {
             self.send(index, message());
         }
+    }
+
+    /// Has every loop look soon whether clients have their replies.
+    pub fn have_connections_looked_at(&self) {
+        self.send_all(|| Message::Look);
     }
 
     /// What a loop was told; clears its waker.

@@ -115,12 +115,16 @@ impl Single {
         reader.rest().to_vec()
     }
 
-    /// A file with a block of data.
-    fn file(&mut self) -> FileHandle {
+    fn root(&mut self) -> FileHandle {
         let mnt = encoded(&nfs3::mount::mnt::Args { path: b"/export" });
         let results = self.call(&record(nfs3::mount::PROGRAM, 1, &mnt));
         let mounted = nfs3::mount::mnt::Reply::decode(&mut Reader::new(&results)).unwrap();
-        let location = DirOpArgs { directory: mounted.into_result().unwrap().root, name: b"file" };
+        mounted.into_result().unwrap().root
+    }
+
+    /// A file with a block of data.
+    fn file(&mut self) -> FileHandle {
+        let location = DirOpArgs { directory: self.root(), name: b"file" };
         let how = proc::create::How::Unchecked(Sattr3 { mode: Some(0o644), ..Sattr3::default() });
         let results = self.call(&nfs(Procedure::Create, &proc::create::Args { location, how }));
         let created = proc::create::Reply::decode(&mut Reader::new(&results)).unwrap();
@@ -532,4 +536,25 @@ fn strangers_and_mounts_are_not_busy_and_who_has_something_here_stays() {
     assert!(single.connection.may_move());
     single.connection.push_answer(&[0; 28]);
     assert!(!single.connection.may_move(), "it has a reply to send");
+}
+
+#[test]
+fn a_connection_between_the_same_ends_is_the_same_clients_and_another_ones_is_a_neighbours() {
+    let mut single = Single::new();
+    let location = DirOpArgs { directory: single.root(), name: b"made" };
+    let how = proc::create::How::Guarded(Sattr3::default());
+    let create = nfs(Procedure::Create, &proc::create::Args { location, how });
+    let made = single.call(&create);
+    assert_eq!(made[..4], [0; 4]);
+    // The client closes in order.
+    let called_from = Arc::clone(&single.connection.client.called_from);
+    single.group.replays.connections().end(called_from.known_as().unwrap(), true);
+    let (connection, client) = connected(&single.group, 2);
+    (single.connection, single.client) = (connection, client);
+    assert_eq!(single.call(&create)[..4], nfs3::Status::EXIST.0.to_be_bytes(), "another port");
+    // One that comes from the first one's port, as far as the server knows.
+    let (connection, client) = connected(&single.group, 3);
+    (single.connection, single.client) = (connection, client);
+    single.connection.client.called_from = Arc::new(called_from.again());
+    assert_eq!(single.call(&create), made);
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use transport::poll::{Interest, Poller};
 use transport::rdma::{Counters, Responder};
+use transport::socket;
 use transport::{Error, Flushed, Received, Scratch, Sink, Stream, Transport};
 
 /// The longest record of a stranger, who may ask for nothing that is longer: a call with the largest credential
@@ -131,6 +132,33 @@ impl Wire {
             Self::Tcp(stream) => stream.within_record(),
             // A message is received whole or not at all.
             Self::Rdma(_) => false,
+        }
+    }
+
+    /// Bytes that were sent and that the peer's end has not acknowledged; nothing where the system does not say. `unsent`:
+    /// not all that is over RDMA is with the client, as far as was seen.
+    pub fn unacknowledged_bytes(&self, unsent: bool) -> Option<u64> {
+        match self {
+            Self::Tcp(stream) => socket::unacknowledged_bytes(stream.fd()).ok().map(|bytes| bytes as u64),
+            Self::Rdma(_) => (!unsent).then_some(0),
+        }
+    }
+
+    /// Whether both ends may still send.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => socket::tcp_info(stream.fd()).is_ok_and(|info| info.is_established),
+            // Its end comes as an error of the next turn.
+            Self::Rdma(_) => true,
+        }
+    }
+
+    /// Whether the peer has closed it in order.
+    pub fn is_closed_by_peer(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => socket::tcp_info(stream.fd()).is_ok_and(|info| info.is_closed_by_peer),
+            // A disconnection is no error of what was sent before; that fails otherwise, and is another end.
+            Self::Rdma(_) => true,
         }
     }
 

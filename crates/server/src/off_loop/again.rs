@@ -1,5 +1,5 @@
-//! Calls that another process of the group has, or another worker of this one: they ask again until it has answered
-//! them, or has ended. The same thread does what a group needs done now and then.
+//! Calls that another process of the group has, or another worker of this one, or of which it is yet to be seen whether they
+//! are a neighbour's: they ask again until that is over. The same thread does what a group needs done now and then.
 
 use super::Shared;
 use crate::clock;
@@ -11,6 +11,8 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_millis(20);
 const SOON_TIMES: u32 = 50;
+/// How long to wait for a call to be put off, when nothing else is to be done.
+const IDLE: Duration = Duration::from_secs(3600);
 
 /// Runs until the pool ends.
 pub(super) fn run(shared: &Shared) {
@@ -18,6 +20,7 @@ pub(super) fn run(shared: &Shared) {
     let mut lines = shared.lines();
     while !lines.ending {
         let wait = match lines.put_off_least() {
+            None if shared.group.replays.shared().is_none() => IDLE,
             None => UPKEEP,
             Some(..SOON_TIMES) => SOON,
             Some(_) => LATER,

@@ -4,6 +4,7 @@ use super::{Job, Landed, LandedEnd, Shared};
 use crate::clock;
 use crate::event_loop::Message;
 use crate::identity::IdentityCache;
+use crate::replays::Times;
 use crate::replies::Replies;
 use crate::service::{Executor, Mode, Taken};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,7 +76,7 @@ fn answer(shared: &Shared, job: &mut Job, work: &mut Workspace) -> Option<Landed
         client: &mut job.client,
         replies: &mut work.replies,
         text: &mut work.text,
-        now: clock::now(),
+        times: Times { now: clock::now(), came: job.received },
     };
     let taken = executor.take(&job.record, landing.map(|landing| *landing), job.record_len, mode);
     work.identities = std::mem::take(&mut job.client.identities);
@@ -108,7 +109,7 @@ pub(super) fn forget(shared: &Shared, mut job: Job) {
             client: &mut job.client,
             replies: &mut replies,
             text: &mut text,
-            now: clock::now(),
+            times: Times { now: clock::now(), came: job.received },
         };
         let landing = job.landing.take();
         executor.take(&job.record, landing.map(|landing| *landing), job.record_len, Mode::Discard);

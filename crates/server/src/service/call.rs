@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::event_loop::{Answer, Message, Peers, Place};
 use crate::group::Group;
 use crate::procedures::Settle;
-use crate::replays::{Guard, TooManyClients, Verdict, hold_window, place_of, token_of};
+use crate::replays::{Guard, Times, TooManyClients, Verdict, hold_window, place_of, token_of};
 use crate::replies::Payload;
 use crate::request::{Request, Unanswered};
 use nfs3::{Outcome, Status, Wire};
@@ -19,7 +19,6 @@ use rpc::call::CallHeader;
 use rpc::replay::shared::Start;
 use rpc::replay::{Refusal, Stored, Token, args_hash};
 use rpc::reply::{Accept, Reject, encode_reject, encode_success};
-use std::time::Duration;
 use store::Landing;
 use xdr::{Reader, Writer};
 
@@ -92,7 +91,7 @@ pub(super) struct Call<'s, 'r> {
     /// Where the reply's head goes.
     pub out: &'s mut Vec<u8>,
     pub text: &'s mut Vec<u8>,
-    pub now: Duration,
+    pub times: Times,
     pub mode: Mode,
     pub header: &'s CallHeader<'r>,
     /// At the arguments.
@@ -194,7 +193,7 @@ impl<'r> Call<'_, 'r> {
         F: Wire<'r> + Default,
     {
         let (xid, from) = (self.header.xid, self.out.len());
-        let held = hold_window(self.client, &self.group.replays, self.now);
+        let held = hold_window(self.client, &self.group.replays, self.times.now);
         let client = &*self.client;
         let request = request(client, self.mode)?;
         if held == Err(TooManyClients) {
@@ -203,7 +202,7 @@ impl<'r> Call<'_, 'r> {
             return Ok(Answered::reply(true));
         }
         let (replays, identity) = (&self.group.replays, request.identity);
-        let guard = Guard::new(replays, self.peers, client, identity, self.header, args_hash, self.now);
+        let guard = Guard::new(replays, self.peers, client, identity, self.header, args_hash, self.times);
         let (guard, start) = match pass(guard, self.mode, token_of(self.place, client.id)) {
             Passed::Run(guard, start) => (guard, start),
             Passed::Ran(stored) => {

@@ -5,12 +5,14 @@
 //! of the host, when nothing shows that it was written whole.
 
 use super::layout::{
-    BOOT_AT, CHANGE_LOCK, CODE_AT, EXPORT_WORDS, EXPORTS_AT, FILE_WORDS, GENERATION_AT, HEAD_WORDS, MAGIC,
-    MAGIC_AT, MEMBERS_AT, SEED_AT, TABLE_AT, VERSION, VERSION_AT, WINDOWS_AT, WORD, WORDS_AT, member_lock,
+    BOOT_AT, CHANGE_LOCK, CODE_AT, CONNECTIONS_AT, EXPORT_WORDS, EXPORTS_AT, FILE_WORDS, GENERATION_AT,
+    HEAD_WORDS, MAGIC, MAGIC_AT, MEMBERS_AT, SEED_AT, TABLE_AT, VERSION, VERSION_AT, WINDOWS_AT, WORD,
+    WORDS_AT, member_lock,
 };
 use super::mapping::Mapping;
 use super::{ExportMark, GroupError, members};
 use crate::config::EXPORTS_MAX;
+use rpc::replay::CONNECTIONS_WORDS;
 use rpc::replay::shared::{GENERATION_BITS, Host, MEMBERS_MAX, Owner, TABLE_WORDS};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -109,6 +111,11 @@ impl GroupFile {
     /// The table of foreign clients' calls.
     pub fn table(&self) -> &[AtomicU64] {
         self.words().get(TABLE_AT..TABLE_AT + TABLE_WORDS).unwrap_or_default()
+    }
+
+    /// The connections on which they came.
+    pub fn connections(&self) -> &[AtomicU64] {
+        self.words().get(CONNECTIONS_AT..CONNECTIONS_AT + CONNECTIONS_WORDS).unwrap_or_default()
     }
 
     /// A number that the group alone knows.

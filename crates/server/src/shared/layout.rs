@@ -1,8 +1,8 @@
 //! Where things are in the file, in words of 8 bytes.
 
 use crate::config::EXPORTS_MAX;
-use rpc::replay::CLIENT_WINDOWS_MAX;
 use rpc::replay::shared::{MEMBERS_MAX, TABLE_WORDS, WINDOW_WORDS};
+use rpc::replay::{CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS};
 
 pub(super) const WORD: usize = size_of::<u64>();
 /// Parts begin at pages, so that they can be given memory one by one.
@@ -36,8 +36,10 @@ pub(super) const CLIENTS_AT: usize = pages(EXPORTS_AT + EXPORTS_MAX * EXPORT_WOR
 pub(super) const CLIENT_WORDS: usize = 8;
 /// The table of foreign clients' calls.
 pub(super) const TABLE_AT: usize = pages(CLIENTS_AT + CLIENT_WINDOWS_MAX * CLIENT_WORDS);
+/// The connections on which they came.
+pub(super) const CONNECTIONS_AT: usize = pages(TABLE_AT + TABLE_WORDS);
 /// What precedes the windows has its memory from the beginning.
-pub(super) const WINDOWS_AT: usize = pages(TABLE_AT + TABLE_WORDS);
+pub(super) const WINDOWS_AT: usize = pages(CONNECTIONS_AT + CONNECTIONS_WORDS);
 const WINDOW_STRIDE: usize = pages(WINDOW_WORDS);
 /// The whole file: about half a GiB, of which most is a hole until as many clients come.
 pub(super) const FILE_WORDS: usize = WINDOWS_AT + CLIENT_WINDOWS_MAX * WINDOW_STRIDE;

@@ -10,7 +10,7 @@ use super::*;
 use rpc::Xid;
 use rpc::call::CallHeader;
 use rpc::replay::shared::{Host, MEMBERS_MAX, SharedBegin, Start, TABLE_WORDS};
-use rpc::replay::{ADDRESS_WINDOWS_MAX, CallKey, Outcome, Stored};
+use rpc::replay::{ADDRESS_WINDOWS_MAX, Asker, CallKey, ConnectionId, ForeignCall, Origin, Outcome, Stored};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ fn read(file: &std::fs::File, at: usize) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-fn key(xid: u32) -> CallKey {
+fn call(xid: u32) -> ForeignCall {
     let header = CallHeader {
         xid: Xid(xid),
         program: 100_003,
@@ -66,7 +66,12 @@ fn key(xid: u32) -> CallKey {
         credential_flavor: 1,
         credential_body: b"somebody",
     };
-    CallKey::new(&header, 17)
+    let key = CallKey::new(&header, 17, HERE);
+    ForeignCall { key, origin: Origin { connection: ConnectionId::NONE, path: 1 } }
+}
+
+fn asker(member: &SharedReplays) -> Asker<'_> {
+    Asker::new(member.connections(), NOW, NOW)
 }
 
 /// Executes a call of one of our clients.
@@ -103,12 +108,15 @@ fn a_call_that_a_member_died_in_is_in_doubt_with_its_neighbour() {
     let place = Place::new();
     let (first, second) = (place.join().unwrap(), place.join().unwrap());
     let table = first.table();
-    let (begin, at) = table.begin(first.host(), &key(1), NOW);
-    assert_eq!((begin, table.start(first.host(), &key(1), at)), (SharedBegin::Run, Start::Fresh));
-    assert_eq!(second.table().begin(second.host(), &key(1), NOW).0, SharedBegin::Running);
+    let (begin, at) = table.begin(first.host(), &call(1), &asker(&first));
+    assert_eq!((begin, table.start(first.host(), &call(1), at)), (SharedBegin::Run, Start::Fresh));
+    assert_eq!(second.table().begin(second.host(), &call(1), &asker(&second)).0, SharedBegin::Running);
     drop(first);
-    let (begin, at) = second.table().begin(second.host(), &key(1), NOW);
-    assert_eq!((begin, second.table().start(second.host(), &key(1), at)), (SharedBegin::Run, Start::InDoubt));
+    let (begin, at) = second.table().begin(second.host(), &call(1), &asker(&second));
+    assert_eq!(
+        (begin, second.table().start(second.host(), &call(1), at)),
+        (SharedBegin::Run, Start::InDoubt)
+    );
 }
 
 #[test]
@@ -182,9 +190,9 @@ fn rubbish_anywhere_in_the_map_costs_answers_and_no_member() {
         let _ = member.first_verifier(1);
         let _ = member.client(9, HERE, NOW).map(|client| (client.begin(WHOLE, NOW), client.start(WHOLE)));
         member.upkeep(NOW);
-        let (_, at) = member.table().begin(member.host(), &key(1), NOW);
-        let _ = member.table().start(member.host(), &key(1), at);
-        member.table().finish(member.host(), &key(1), at, Outcome::Done, NOW);
+        let (_, at) = member.table().begin(member.host(), &call(1), &asker(&member));
+        let _ = member.table().start(member.host(), &call(1), at);
+        member.table().finish(member.host(), &call(1), at, Outcome::Done, NOW);
         // The head is sound, so that another may still join, and finds the exports unknown.
         assert!(place.join().is_ok(), "{pattern:x}");
     }
@@ -203,7 +211,10 @@ fn locks_of_nobody_in_every_bucket_are_taken_over() {
     for (round, pattern) in [(0, u64::MAX), (1, 1), (2, 0x0123_4567_89ab_cdef)] {
         buckets.iter().for_each(|lock| lock.store(pattern, Ordering::SeqCst));
         for xid in 0..200 {
-            assert_eq!(member.table().begin(member.host(), &key(round << 16 | xid), NOW).0, SharedBegin::Run);
+            assert_eq!(
+                member.table().begin(member.host(), &call(round << 16 | xid), &asker(&member)).0,
+                SharedBegin::Run
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ use rpc::reply::{Accept, Body};
 use server::{Config, Server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 use xdr::{Reader, Writer};
 
@@ -108,6 +109,13 @@ impl Peer {
         let mut record = vec![0; usize::try_from(mark.len).unwrap()];
         self.stream.read_exact(&mut record)?;
         Ok(record)
+    }
+
+    /// Resets the connection, and makes another.
+    pub fn reset(&mut self) {
+        let another = Self::with_credential(self.stream.peer_addr().unwrap(), self.credential.clone());
+        let before = std::mem::replace(self, another);
+        transport::socket::reset_on_close(before.stream.as_fd()).unwrap();
     }
 
     /// Whether the server closes the connection without another byte.

@@ -36,8 +36,9 @@ fn replayed(statistics: &Statistics, procedure: &str) -> u64 {
 fn a_replay_on_another_node_is_answered_from_the_cache() {
     let server = group();
     let addresses = server.addresses();
-    // A foreign client, and one of our own with an xid of the class for whole replies.
-    for (credential, xid) in [(credential(5, b"other", 0, 0), 0x8765_4321), (own_credential(99), 0x8000_0007)]
+    // A foreign client whose connection was reset, and one of our own with an xid of the class for whole replies.
+    for (credential, xid, is_ours) in
+        [(credential(5, b"other", 0, 0), 0x8765_4321, false), (own_credential(99), 0x8000_0007, true)]
     {
         let mut first = Peer::with_credential(addresses[0], credential.clone());
         let mut second = Peer::with_credential(addresses[1], credential);
@@ -48,6 +49,9 @@ fn a_replay_on_another_node_is_answered_from_the_cache() {
         let original = exchange(&mut first, &record);
         assert_eq!(results(&original).0, Body::Accepted(Accept::Success));
         assert_eq!(decoded::<proc::remove::Reply>(&results(&original).1).status(), Status::OK);
+        if !is_ours {
+            first.reset();
+        }
         assert_eq!(exchange(&mut second, &record), original, "not NOENT");
 
         let how = proc::create::How::Guarded(Sattr3::default());
@@ -56,6 +60,9 @@ fn a_replay_on_another_node_is_answered_from_the_cache() {
         let record = first.record(xid + 1, nfs3::PROGRAM, 3, Procedure::Create.number(), &args);
         let original = exchange(&mut second, &record);
         assert_eq!(decoded::<proc::create::Reply>(&results(&original).1).status(), Status::OK);
+        if !is_ours {
+            second.reset();
+        }
         assert_eq!(exchange(&mut first, &record), original, "not EXIST");
         first.nfs(
             Procedure::Remove,
@@ -70,7 +77,8 @@ fn a_replay_on_another_node_is_answered_from_the_cache() {
 fn a_late_write_does_not_undo_a_newer_one() {
     let server = group();
     let addresses = server.addresses();
-    for (credential, xid) in [(credential(5, b"other", 0, 0), 0x1234_0000), (own_credential(98), 0x4000_0100)]
+    for (credential, xid, is_ours) in
+        [(credential(5, b"other", 0, 0), 0x1234_0000, false), (own_credential(98), 0x4000_0100, true)]
     {
         let mut first = Peer::with_credential(addresses[0], credential.clone());
         let mut second = Peer::with_credential(addresses[1], credential);
@@ -83,6 +91,9 @@ fn a_late_write_does_not_undo_a_newer_one() {
             let reply = exchange(&mut first, &old);
             let written = decoded::<proc::write::Reply>(&results(&reply).1).into_result().unwrap();
             exchange(&mut first, &new);
+            if !is_ours {
+                first.reset();
+            }
             let late = exchange(&mut second, &old);
             let late = decoded::<proc::write::Reply>(&results(&late).1).into_result().unwrap();
             assert_eq!((late.count, late.verifier), (written.count, written.verifier));

@@ -8,6 +8,7 @@ use rpc::auth::AuthSys;
 use rpc::replay::machine_name;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 use xdr::{Reader, Writer};
 
@@ -86,6 +87,11 @@ impl Peer {
         let (answered, results) = self.receive();
         assert_eq!(answered, xid);
         results
+    }
+
+    /// Ends so that the server is told that nothing more is received.
+    pub fn reset(self) {
+        transport::socket::reset_on_close(self.stream.as_fd()).unwrap();
     }
 
     /// Returns when the server has seen all that was sent before.

@@ -157,6 +157,11 @@ impl<'m> Slot<'m> {
         self.store(SEEN_AT + SEEN_WORDS, self.code(words));
     }
 
+    /// Forgets what was noted of another call.
+    pub fn clear_note(&self) {
+        self.store(SEEN_AT, 0);
+    }
+
     /// What was seen before the call was executed for the first time; nothing if it was never executed.
     pub fn seen(&self) -> Option<Seen> {
         let words = [0, 1, 2].map(|at| self.load(SEEN_AT + at));

@@ -1,14 +1,19 @@
 //! The table of foreign clients' calls in shared memory: buckets of slots, found by a digest of the call.
 //!
+//! Neighbours' calls that agree in everything have a slot each; which one a call belongs to is told by where they came
+//! from ([`super::super::connections`]).
+//!
 //! A bucket is searched under its lock, so that a call that comes to two processes at once is found by one of them.
 //! Who has a slot ends its call without the lock. A lock names its process; one that has ended leaves a bucket that is
 //! whole, because a slot counts only once its entry is written, which is last.
 
 use super::super::class::Counter;
+use super::super::connections::{Asker, Candidate, Choice, ConnectionId, ForeignCall, Origin, choose};
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
 use super::{Host, Seen, SharedBegin, Start, exchange, load, store};
-use crate::replay::{CallKey, Outcome, Refusal, STATUS_MAX, TABLE_AGE_MAX, TABLE_ENTRIES_MAX};
+use crate::replay::{Outcome, Refusal, STATUS_MAX, TABLE_AGE_MAX, TABLE_ENTRIES_MAX};
+use smallvec::SmallVec;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -18,11 +23,14 @@ const SLOTS: usize = 16;
 pub const BUCKETS: usize = TABLE_ENTRIES_MAX / SLOTS;
 /// The lock; the rest of its cache line is spare.
 const HEAD_WORDS: usize = 8;
-/// The digest, and when the call came or ended.
-const KEY_WORDS: usize = 3;
+/// The digest, when the call came or ended, and where it came from.
+const KEY_WORDS: usize = 5;
+const SINCE: usize = 2;
+const CONNECTION: usize = 3;
+const PATH: usize = 4;
 const ENTRY_WORDS: usize = KEY_WORDS + SLOT_WORDS;
 const BUCKET_WORDS: usize = HEAD_WORDS + SLOTS * ENTRY_WORDS;
-/// Words of the table, 26 MiB; all zero, it is empty.
+/// Words of the table, 27 MiB; all zero, it is empty.
 pub const TABLE_WORDS: usize = BUCKETS * BUCKET_WORDS;
 
 /// The table's calls have no counter; this stands for it.
@@ -66,8 +74,39 @@ impl<'m> Keyed<'m> {
         [self.word(0), self.word(1)] == digest
     }
 
+    fn since(&self) -> Duration {
+        Duration::from_nanos(self.word(SINCE))
+    }
+
+    fn set_since(&self, now: Duration) {
+        self.put(SINCE, u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+    }
+
     fn is_aged(&self, now: Duration) -> bool {
-        now.as_secs().saturating_sub(self.word(2)) >= TABLE_AGE_MAX.as_secs()
+        now.saturating_sub(self.since()) >= TABLE_AGE_MAX
+    }
+
+    fn origin(&self) -> Origin {
+        Origin { connection: ConnectionId::of(self.word(CONNECTION)), path: self.word(PATH) }
+    }
+
+    fn set_origin(&self, origin: Origin) {
+        self.put(CONNECTION, origin.connection.word());
+        self.put(PATH, origin.path);
+    }
+
+    /// The call, for a search; nothing where the slot says nothing of it any more.
+    fn candidate(&self, host: &impl Host, digest: [u64; 2], now: Duration) -> Option<Candidate<Self>> {
+        let ended = match self.slot(digest).entry().phase {
+            Phase::Empty => return None,
+            Phase::Ended(_) | Phase::Replied if self.is_aged(now) => return None,
+            Phase::Begun(owner) | Phase::Started(owner) | Phase::Writing(owner) => {
+                let runs = owner == host.me() || host.is_alive(owner);
+                (!runs).then(|| self.since())
+            }
+            Phase::Ended(_) | Phase::Replied | Phase::Corrupt(_) => Some(self.since()),
+        };
+        Some(Candidate { at: *self, origin: self.origin(), waiter: None, ended })
     }
 }
 
@@ -135,22 +174,38 @@ impl<'m> SharedTable<'m> {
     }
 
     /// Asks before a call is executed, after its arguments were found sound. The place is for what follows.
-    pub fn begin(&self, host: &impl Host, key: &CallKey, now: Duration) -> (SharedBegin, Option<Place>) {
-        let digest = key.digest(self.seed);
+    pub fn begin(
+        &self,
+        host: &impl Host,
+        call: &ForeignCall,
+        asker: &Asker<'_>,
+    ) -> (SharedBegin, Option<Place>) {
+        let digest = call.key.digest(self.seed);
         let bucket = self.bucket(digest);
         let Some(_held) = self.lock(host, bucket) else {
             return (SharedBegin::Refused(Refusal::TableFull), None);
         };
-        if let Some(found) = self.slots(bucket).find(|keyed| keyed.has(digest))
-            && let Some(begin) = self.begin_found(host, found, digest, now)
-        {
-            return (begin, Some(found.place));
+        let twins = self.slots(bucket).filter(|keyed| keyed.has(digest));
+        let mut candidates: SmallVec<[Candidate<Keyed<'m>>; 2]> =
+            twins.filter_map(|keyed| keyed.candidate(host, digest, asker.now)).collect();
+        candidates.sort_by_key(|candidate| candidate.at.word(SINCE));
+        match choose(&candidates, call.origin, asker) {
+            Choice::Retry(found) => {
+                if let Some(begin) = self.begin_found(host, found, digest, call.origin, asker.now) {
+                    return (begin, Some(found.place));
+                }
+            }
+            Choice::Undecided => return (SharedBegin::Running, None),
+            Choice::New => {}
         }
-        match self.make_room(host, bucket, now) {
+        match self.make_room(host, bucket, asker.now) {
             Some(free) => {
                 free.put(0, digest[0]);
                 free.put(1, digest[1]);
-                free.put(2, now.as_secs());
+                free.set_since(asker.now);
+                free.set_origin(call.origin);
+                // A neighbour's, of the same digest, would pass for its own.
+                free.slot(digest).clear_note();
                 free.put(KEY_WORDS, Entry { phase: Phase::Begun(host.me()), ..CALL }.word());
                 (SharedBegin::Run, Some(free.place))
             }
@@ -164,6 +219,7 @@ impl<'m> SharedTable<'m> {
         host: &impl Host,
         found: Keyed<'m>,
         digest: [u64; 2],
+        origin: Origin,
         now: Duration,
     ) -> Option<SharedBegin> {
         let slot = found.slot(digest);
@@ -173,16 +229,19 @@ impl<'m> SharedTable<'m> {
                 _ if seen.phase == Phase::Empty => return None,
                 Verdict::Running => return Some(SharedBegin::Running),
                 // Nothing takes it away from here: that needs the lock.
-                Verdict::Ended if found.is_aged(now) => Entry { phase: Phase::Begun(host.me()), ..CALL },
                 Verdict::Ended => match slot.stored(seen) {
-                    Some(stored) => return Some(SharedBegin::Replay(stored)),
+                    Some(stored) => {
+                        found.set_origin(origin);
+                        return Some(SharedBegin::Replay(stored));
+                    }
                     None => Entry { phase: Phase::Begun(host.me()), doubt: true, ..CALL },
                 },
                 Verdict::Take(next) => Entry { counter: CALL.counter, ..next },
             };
             match slot.exchange(seen, next) {
                 Ok(()) => {
-                    found.put(2, now.as_secs());
+                    found.set_since(now);
+                    found.set_origin(origin);
                     return Some(SharedBegin::Run);
                 }
                 Err(now) => seen = now,
@@ -204,7 +263,7 @@ impl<'m> SharedTable<'m> {
                     owner != host.me() && !host.is_alive(owner) && keyed.is_aged(now)
                 }
             };
-            let oldest = self.slots(bucket).filter(may_go).min_by_key(|keyed| keyed.word(2))?;
+            let oldest = self.slots(bucket).filter(may_go).min_by_key(|keyed| keyed.word(SINCE))?;
             let slot = oldest.slot([0; 2]);
             let _ = slot.exchange(slot.entry(), CALL);
         }
@@ -212,28 +271,29 @@ impl<'m> SharedTable<'m> {
     }
 
     /// The slot of a call that this process has begun; `place` is where it was.
-    fn of(&self, key: &CallKey, place: Option<Place>) -> Option<(Slot<'m>, Keyed<'m>)> {
-        let digest = key.digest(self.seed);
-        let there = place.and_then(|place| self.keyed(place)).filter(|keyed| keyed.has(digest));
-        let keyed = there.or_else(|| self.slots(self.bucket(digest)).find(|keyed| keyed.has(digest)))?;
+    fn of(&self, call: &ForeignCall, place: Option<Place>) -> Option<(Slot<'m>, Keyed<'m>)> {
+        let digest = call.key.digest(self.seed);
+        let is_it = |keyed: &Keyed<'m>| keyed.has(digest) && keyed.origin() == call.origin;
+        let there = place.and_then(|place| self.keyed(place)).filter(is_it);
+        let keyed = there.or_else(|| self.slots(self.bucket(digest)).find(is_it))?;
         Some((keyed.slot(digest), keyed))
     }
 
     /// Goes on with a call that was begun, right before it is executed.
-    pub fn start(&self, host: &impl Host, key: &CallKey, place: Option<Place>) -> Start {
-        self.of(key, place).map_or(Start::Lost, |(slot, _)| slot.start(host, CALL))
+    pub fn start(&self, host: &impl Host, call: &ForeignCall, place: Option<Place>) -> Start {
+        self.of(call, place).map_or(Start::Lost, |(slot, _)| slot.start(host, CALL))
     }
 
     /// Takes [`start`](Self::start) back: nothing was executed. The call stays begun.
-    pub fn unstart(&self, host: &impl Host, key: &CallKey, place: Option<Place>) {
-        if let Some((slot, _)) = self.of(key, place) {
+    pub fn unstart(&self, host: &impl Host, call: &ForeignCall, place: Option<Place>) {
+        if let Some((slot, _)) = self.of(call, place) {
             slot.unstart(host, CALL);
         }
     }
 
     /// Gives up a call that was not executed.
-    pub fn forget(&self, host: &impl Host, key: &CallKey, place: Option<Place>) {
-        if let Some((slot, _)) = self.of(key, place) {
+    pub fn forget(&self, host: &impl Host, call: &ForeignCall, place: Option<Place>) {
+        if let Some((slot, _)) = self.of(call, place) {
             slot.forget(host, CALL);
         }
     }
@@ -242,32 +302,32 @@ impl<'m> SharedTable<'m> {
     pub fn finish(
         &self,
         host: &impl Host,
-        key: &CallKey,
+        call: &ForeignCall,
         place: Option<Place>,
         outcome: Outcome<'_>,
         now: Duration,
     ) {
-        let Some((slot, keyed)) = self.of(key, place) else { return };
+        let Some((slot, keyed)) = self.of(call, place) else { return };
         let kept = match outcome {
             Outcome::Dropped => return slot.forget(host, CALL),
             Outcome::Done => Err(0),
             Outcome::Failed(status) => Err(status.clamp(1, STATUS_MAX)),
             Outcome::Reply(reply) => Ok(reply),
         };
-        keyed.put(2, now.as_secs());
+        keyed.set_since(now);
         slot.finish(host, CALL, kept);
     }
 
     /// Notes what was seen before a call that was started is executed.
-    pub fn note(&self, key: &CallKey, place: Option<Place>, seen: Seen) {
-        if let Some((slot, _)) = self.of(key, place) {
+    pub fn note(&self, call: &ForeignCall, place: Option<Place>, seen: Seen) {
+        if let Some((slot, _)) = self.of(call, place) {
             slot.note(seen);
         }
     }
 
     /// What was seen before the call was executed for the first time, as far as anybody came.
     #[must_use]
-    pub fn seen(&self, key: &CallKey, place: Option<Place>) -> Option<Seen> {
-        self.of(key, place)?.0.seen()
+    pub fn seen(&self, call: &ForeignCall, place: Option<Place>) -> Option<Seen> {
+        self.of(call, place)?.0.seen()
     }
 }

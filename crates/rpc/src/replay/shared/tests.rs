@@ -3,7 +3,9 @@
 use super::*;
 use crate::Xid;
 use crate::call::CallHeader;
-use crate::replay::{CallKey, Outcome, TABLE_AGE_MAX};
+use crate::replay::{
+    Asker, CallKey, ConnectionId, ConnectionTable, ForeignCall, Origin, Outcome, TABLE_AGE_MAX,
+};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -87,7 +89,8 @@ fn reply(bytes: &[u8]) -> SharedBegin {
     SharedBegin::Replay(Stored::Reply(bytes.into()))
 }
 
-fn key(xid: u32) -> CallKey {
+/// A call that always comes over the same path.
+fn call(xid: u32) -> ForeignCall {
     let header = CallHeader {
         xid: Xid(xid),
         program: 100_003,
@@ -96,62 +99,67 @@ fn key(xid: u32) -> CallKey {
         credential_flavor: 1,
         credential_body: b"somebody",
     };
-    CallKey::new(&header, 17)
+    let key = CallKey::new(&header, 17, [192, 0, 2, 1].into());
+    ForeignCall { key, origin: Origin { connection: ConnectionId::NONE, path: 1 } }
+}
+
+fn asker<'a>(host: &'a Process<'_>, now: Duration) -> Asker<'a> {
+    Asker::new(ConnectionTable::new(&[], host), now, now)
 }
 
 /// The two caches under one name, for tests that hold for both.
 enum Cache<'m> {
     Window(SharedWindow<'m>, Xid),
-    Table(SharedTable<'m>, CallKey),
+    Table(SharedTable<'m>, ForeignCall),
 }
 
 impl Cache<'_> {
     fn begin(&self, host: &Process<'_>) -> SharedBegin {
         match self {
             Cache::Window(window, xid) => window.begin(host, *xid),
-            Cache::Table(table, key) => table.begin(host, key, NOW).0,
+            Cache::Table(table, call) => table.begin(host, call, &asker(host, NOW)).0,
         }
     }
 
     fn start(&self, host: &Process<'_>) -> Start {
         match self {
             Cache::Window(window, xid) => window.start(host, *xid),
-            Cache::Table(table, key) => table.start(host, key, None),
+            Cache::Table(table, call) => table.start(host, call, None),
         }
     }
 
     fn unstart(&self, host: &Process<'_>) {
         match self {
             Cache::Window(window, xid) => window.unstart(host, *xid),
-            Cache::Table(table, key) => table.unstart(host, key, None),
+            Cache::Table(table, call) => table.unstart(host, call, None),
         }
     }
 
     fn forget(&self, host: &Process<'_>) {
         match self {
             Cache::Window(window, xid) => window.forget(host, *xid),
-            Cache::Table(table, key) => table.forget(host, key, None),
+            Cache::Table(table, call) => table.forget(host, call, None),
         }
     }
 
     fn finish(&self, host: &Process<'_>, outcome: Outcome<'_>) {
         match self {
             Cache::Window(window, xid) => window.finish(host, *xid, outcome),
-            Cache::Table(table, key) => table.finish(host, key, None, outcome, NOW),
+            Cache::Table(table, call) => table.finish(host, call, None, outcome, NOW),
         }
     }
 
     fn note(&self, seen: Seen) {
         match self {
             Cache::Window(window, xid) => window.note(*xid, seen),
-            Cache::Table(table, key) => table.note(key, None, seen),
+            Cache::Table(table, call) => table.note(call, None, seen),
         }
     }
 
     fn seen(&self) -> Option<Seen> {
         match self {
             Cache::Window(window, xid) => window.seen(*xid),
-            Cache::Table(table, key) => table.seen(key, None),
+            Cache::Table(table, call) => table.seen(call, None),
         }
     }
 }
@@ -161,7 +169,7 @@ fn with_both(mut act: impl FnMut(&Machine, Cache<'_>)) {
     let words = memory(WINDOW_WORDS);
     act(&Machine::default(), Cache::Window(SharedWindow::new(&words, 9), WHOLE));
     let words = memory(TABLE_WORDS);
-    act(&Machine::default(), Cache::Table(SharedTable::new(&words, 5), key(3)));
+    act(&Machine::default(), Cache::Table(SharedTable::new(&words, 5), call(3)));
 }
 
 #[test]
@@ -258,7 +266,7 @@ fn a_process_that_ends_before_any_step_leaves_what_others_can_go_on_from() {
             let mortal = machine.process(1, steps + 1);
             let cache = match &cache {
                 Cache::Window(window, _) => Cache::Window(*window, Xid(WHOLE.0 + steps)),
-                Cache::Table(table, _) => Cache::Table(*table, key(steps)),
+                Cache::Table(table, _) => Cache::Table(*table, call(steps)),
             };
             let (executed, replied) = (Cell::new(0), Cell::new(false));
             killed_at(Some(steps), || {
@@ -326,7 +334,7 @@ fn any_word_of_any_value_leads_to_an_answer_or_to_doubt() {
         "memory that is too short has no windows"
     );
     assert_eq!(
-        SharedTable::new(&short, 9).begin(&host, &key(1), NOW).0,
+        SharedTable::new(&short, 9).begin(&host, &call(1), &asker(&host, NOW)).0,
         SharedBegin::Refused(Refusal::TableFull)
     );
 }
@@ -368,20 +376,24 @@ fn a_table_drops_what_ended_first_and_nothing_that_runs() {
     let words = memory(TABLE_WORDS);
     let (machine, table) = (Machine::default(), SharedTable::new(&words, 5));
     let host = machine.process(1, 1);
-    let running = key(0);
-    assert_eq!(table.begin(&host, &running, NOW).0, SharedBegin::Run);
+    let running = call(0);
+    assert_eq!(table.begin(&host, &running, &asker(&host, NOW)).0, SharedBegin::Run);
     assert_eq!(table.start(&host, &running, None), Start::Fresh);
     let calls = 40 * u32::try_from(BUCKETS).unwrap();
     for xid in 1..calls {
         let (begin, place) =
-            table.begin(&host, &key(xid), NOW + Duration::from_secs(u64::from(xid / 20_000)));
+            table.begin(&host, &call(xid), &asker(&host, NOW + Duration::from_secs(u64::from(xid / 20_000))));
         assert_eq!(begin, SharedBegin::Run, "{xid}");
-        assert_eq!(table.start(&host, &key(xid), place), Start::Fresh);
-        table.finish(&host, &key(xid), place, Outcome::Done, NOW);
+        assert_eq!(table.start(&host, &call(xid), place), Start::Fresh);
+        table.finish(&host, &call(xid), place, Outcome::Done, NOW);
     }
-    assert_eq!(table.begin(&host, &running, NOW).0, SharedBegin::Running);
-    assert_eq!(table.begin(&host, &key(calls - 1), NOW).0, SharedBegin::Replay(Stored::Done));
-    assert_eq!(table.begin(&host, &key(calls - 1), NOW + TABLE_AGE_MAX).0, SharedBegin::Run, "it is old");
+    assert_eq!(table.begin(&host, &running, &asker(&host, NOW)).0, SharedBegin::Running);
+    assert_eq!(table.begin(&host, &call(calls - 1), &asker(&host, NOW)).0, SharedBegin::Replay(Stored::Done));
+    assert_eq!(
+        table.begin(&host, &call(calls - 1), &asker(&host, NOW + TABLE_AGE_MAX)).0,
+        SharedBegin::Run,
+        "it is old"
+    );
 }
 
 #[test]
@@ -390,10 +402,13 @@ fn the_lock_of_a_process_that_ended_is_taken_over_and_one_that_stands_still_is_n
     let (machine, table) = (Machine::default(), SharedTable::new(&words, 5));
     let (first, second) = (machine.process(1, 1), machine.process(2, 1));
     // It ends, or stands still, right after it has the lock.
-    assert!(killed_at(Some(1), || table.begin(&first, &key(1), NOW)).is_none());
-    assert_eq!(table.begin(&second, &key(1), NOW).0, SharedBegin::Refused(Refusal::TableFull));
+    assert!(killed_at(Some(1), || table.begin(&first, &call(1), &asker(&first, NOW))).is_none());
+    assert_eq!(
+        table.begin(&second, &call(1), &asker(&second, NOW)).0,
+        SharedBegin::Refused(Refusal::TableFull)
+    );
     machine.kill(&first);
-    assert_eq!(table.begin(&second, &key(1), NOW).0, SharedBegin::Run);
+    assert_eq!(table.begin(&second, &call(1), &asker(&second, NOW)).0, SharedBegin::Run);
 }
 
 /// One step of the model: a process (0 to 2), what it does, with which call, and before which step it ends.
@@ -412,10 +427,10 @@ proptest! {
     ) {
         let words = memory(if in_table { TABLE_WORDS } else { WINDOW_WORDS });
         let machine = Machine::default();
-        let cache = |call: u8| if in_table {
-            Cache::Table(SharedTable::new(&words, 5), key(u32::from(call)))
+        let cache = |number: u8| if in_table {
+            Cache::Table(SharedTable::new(&words, 5), call(u32::from(number)))
         } else {
-            Cache::Window(SharedWindow::new(&words, 9), Xid(WHOLE.0 + u32::from(call)))
+            Cache::Window(SharedWindow::new(&words, 9), Xid(WHOLE.0 + u32::from(number)))
         };
         let mut generation = [1_u32; 3];
         // Of each call: how often it was executed, who executes it, and whether an answer was given.

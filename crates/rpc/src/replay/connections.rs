@@ -1,0 +1,351 @@
+//! The connections on which other clients' calls came, and what tells a retry of a call from a neighbour's call.
+//!
+//! Two clients at one address may send the same call under the same number: embedded clients count from 0. RFC 1813
+//! s4.5 has a retry answered from the cache; a neighbour's call must be executed. What tells them apart is the state of
+//! the connection on which the known call came ([`Relation`]). The owner of a connection writes that state into words
+//! that all who ask can read, in one process or in several.
+//!
+//! Invariants: a connection counts as open while its process lives and has not ended it; a question is answered only
+//! by a look that the owner took after the question was asked; a connection of which nothing is known any more counts
+//! as lost, so that a copy of a call is answered and not executed.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::CallKey;
+use super::shared::{GENERATION_BITS, Host, Owner, exchange, load, store};
+
+/// Connections that are remembered. One that has ended is forgotten once so many came after it: with calls kept for
+/// 120 seconds, at 270 new connections a second, each of which changes something.
+pub const CONNECTIONS_MAX: usize = 32_768;
+
+/// How long an owner may take to answer a question, before its connection counts as lost: it is stopped, or wedged.
+pub const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Places looked at to find a free one. Connections stay open for long where few come and go.
+const OPEN_STEPS_MAX: u64 = CONNECTIONS_MAX as u64;
+
+/// State, question, answer; the last word is spare.
+const PLACE_WORDS: usize = 4;
+const STATE: usize = 0;
+const ASKED: usize = 1;
+const ANSWERED: usize = 2;
+/// Words of the table, 1 MiB: the number that was given last, then the places. All zero, it is empty.
+pub const CONNECTIONS_WORDS: usize = PLACE_WORDS * (1 + CONNECTIONS_MAX);
+
+const FATE_BITS: u32 = 2;
+const OPEN: u64 = 1;
+const IN_ORDER: u64 = 2;
+const LOST: u64 = 3;
+const LAP_SHIFT: u32 = FATE_BITS + u8::BITS + GENERATION_BITS;
+
+// A state is lap, owner and fate, and nothing else fits.
+const _: () = assert!(LAP_SHIFT + u32::BITS == u64::BITS);
+const _: () = assert!(CONNECTIONS_MAX.is_power_of_two());
+
+/// A connection's number: the place in the table is its remainder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnectionId(u64);
+
+impl ConnectionId {
+    /// No connection: there was no place for it, and nothing is known of it.
+    pub const NONE: Self = Self(0);
+
+    pub(super) const fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(super) const fn of(word: u64) -> Self {
+        Self(word)
+    }
+
+    const fn place(self) -> usize {
+        (self.0 % CONNECTIONS_MAX as u64) as usize
+    }
+
+    const fn lap(self) -> u64 {
+        (self.0 / CONNECTIONS_MAX as u64) & u32::MAX as u64
+    }
+}
+
+/// Where a call came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Addresses and ports of both ends ([`path_of`]). A connection that replaces another between the same ends is
+    /// the same client's: two of them cannot exist at once.
+    pub path: u64,
+}
+
+/// Addresses and ports of both ends of a connection, as one number.
+#[must_use]
+pub fn path_of(peer: SocketAddr, local: SocketAddr) -> u64 {
+    let mut bytes: SmallVec<[u8; 36]> = SmallVec::new();
+    for end in [peer, local] {
+        let address = match end.ip().to_canonical() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        bytes.extend_from_slice(&address.octets());
+        bytes.extend_from_slice(&end.port().to_be_bytes());
+    }
+    xxh3_64(&bytes)
+}
+
+/// A call of another client: what makes it the same as another one, and where it came from.
+#[derive(Debug, Clone)]
+pub struct ForeignCall {
+    /// What makes it the same.
+    pub key: CallKey,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// Who asks for a call, besides the call itself.
+#[derive(Debug)]
+pub struct Asker<'a> {
+    /// What is known of connections.
+    pub connections: ConnectionTable<'a>,
+    /// When the call was received.
+    pub came: Duration,
+    /// The time now.
+    pub now: Duration,
+    /// Set when an owner of a connection was asked that is to answer.
+    pub has_asked: Cell<bool>,
+}
+
+impl<'a> Asker<'a> {
+    /// Who asks now for a call that was received at `came`.
+    #[must_use]
+    pub const fn new(connections: ConnectionTable<'a>, came: Duration, now: Duration) -> Self {
+        Self { connections, came, now, has_asked: Cell::new(false) }
+    }
+}
+
+/// What a call is to one that is known and agrees with it in its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// The same call again: its client may not have the reply.
+    Retry,
+    /// Another client's call: the first client has its reply and does not ask for it again.
+    Neighbour,
+    /// Not known yet: ask again in a moment.
+    Undecided,
+}
+
+/// What became of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Open,
+    InOrder,
+    Lost,
+}
+
+/// The table: [`CONNECTIONS_WORDS`] words, and the process that looks into it.
+#[derive(Clone, Copy)]
+pub struct ConnectionTable<'m> {
+    words: &'m [AtomicU64],
+    host: &'m dyn Host,
+}
+
+impl std::fmt::Debug for ConnectionTable<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectionTable").finish_non_exhaustive()
+    }
+}
+
+const fn state(id: ConnectionId, owner: Owner, fate: u64) -> u64 {
+    let owner = (owner.generation as u64) << u8::BITS | owner.member as u64;
+    id.lap() << LAP_SHIFT | owner << FATE_BITS | fate
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    // Half of the range, because an answer has a bit beside it: 292 years.
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) & u64::MAX >> 1
+}
+
+impl<'m> ConnectionTable<'m> {
+    /// A table; any slice will do, what is too short remembers nothing.
+    #[must_use]
+    pub const fn new(words: &'m [AtomicU64], host: &'m dyn Host) -> Self {
+        Self { words, host }
+    }
+
+    fn word(&self, id: ConnectionId, word: usize) -> Option<&'m AtomicU64> {
+        self.words.get((1 + id.place()) * PLACE_WORDS + word)
+    }
+
+    fn get(&self, id: ConnectionId, word: usize) -> u64 {
+        self.word(id, word).map_or(0, load)
+    }
+
+    /// Remembers a new connection of this process. [`ConnectionId::NONE`] when all places are taken by open ones.
+    #[must_use]
+    pub fn open(&self) -> ConnectionId {
+        let Some(last) = self.words.first() else { return ConnectionId::NONE };
+        for _ in 0..OPEN_STEPS_MAX {
+            let seen = load(last);
+            // From 1, because 0 is none.
+            let id = ConnectionId(seen.wrapping_add(1).max(1));
+            if exchange(last, seen, id.0).is_err() {
+                continue;
+            }
+            let Some(word) = self.word(id, STATE) else { return ConnectionId::NONE };
+            let before = load(word);
+            if self.fate_of(before) == Fate::Open {
+                continue;
+            }
+            // Not open until the words behind it are its own.
+            if exchange(word, before, state(id, self.host.me(), 0)).is_err() {
+                continue;
+            }
+            [ASKED, ANSWERED]
+                .into_iter()
+                .filter_map(|word| self.word(id, word))
+                .for_each(|word| store(word, 0));
+            store(word, state(id, self.host.me(), OPEN));
+            return id;
+        }
+        ConnectionId::NONE
+    }
+
+    /// Notes that a connection of this process has ended: in order if the client closed it and has every reply.
+    pub fn end(&self, id: ConnectionId, in_order: bool) {
+        let open = state(id, self.host.me(), OPEN);
+        let ended = state(id, self.host.me(), if in_order { IN_ORDER } else { LOST });
+        if let Some(word) = self.word(id, STATE).filter(|_| id != ConnectionId::NONE) {
+            // Where that fails the place is not its own, and nothing is known of it anyway.
+            let _ = exchange(word, open, ended);
+        }
+    }
+
+    /// Whether the owner of a connection is to [`answer`](Self::answer).
+    #[must_use]
+    pub fn is_asked(&self, id: ConnectionId) -> bool {
+        id != ConnectionId::NONE && self.get(id, ASKED) > self.get(id, ANSWERED) >> 1
+    }
+
+    /// The owner's answer: `acknowledged` says that the client has every reply to a call that was received, and has
+    /// ended, before `since`, and that the connection was open after that. Otherwise it was silent for too long.
+    pub fn answer(&self, id: ConnectionId, since: Duration, acknowledged: bool) {
+        if let Some(word) = self.word(id, ANSWERED).filter(|_| id != ConnectionId::NONE) {
+            store(word, nanoseconds(since) << 1 | u64::from(!acknowledged));
+        }
+    }
+
+    fn fate_of(&self, state: u64) -> Fate {
+        let owner = Owner {
+            member: (state >> FATE_BITS & u64::from(u8::MAX)) as u8,
+            generation: (state >> (FATE_BITS + u8::BITS) & ((1 << GENERATION_BITS) - 1)) as u32,
+        };
+        match state & ((1 << FATE_BITS) - 1) {
+            OPEN if owner == self.host.me() || self.host.is_alive(owner) => Fate::Open,
+            IN_ORDER => Fate::InOrder,
+            // A process that was killed could not say what its clients had.
+            _ => Fate::Lost,
+        }
+    }
+
+    fn fate(&self, id: ConnectionId) -> Fate {
+        let state = self.get(id, STATE);
+        if id == ConnectionId::NONE || state >> LAP_SHIFT != id.lap() {
+            Fate::Lost
+        } else {
+            self.fate_of(state)
+        }
+    }
+
+    /// What a call that has come is to a known one, whose connection is `of` and which ended at `ended`, if it has.
+    /// Asks the owner of that connection where nothing else tells.
+    fn relation(&self, of: ConnectionId, ended: Option<Duration>, asker: &Asker<'_>) -> Relation {
+        match (self.fate(of), ended) {
+            (Fate::InOrder, _) => Relation::Neighbour,
+            (Fate::Lost, _) => Relation::Retry,
+            // Its client waits for the reply still. Once it has ended, the client has the reply or has not.
+            (Fate::Open, None) => Relation::Undecided,
+            (Fate::Open, Some(ended)) => {
+                let from = ended.max(asker.came).min(asker.now);
+                let answer = self.get(of, ANSWERED);
+                // The place may have become another's meanwhile.
+                if self.fate(of) == Fate::Open && answer >> 1 >= nanoseconds(from) {
+                    return if answer & 1 == 0 { Relation::Neighbour } else { Relation::Retry };
+                }
+                if asker.now.saturating_sub(from) >= ANSWER_MAX {
+                    return Relation::Retry;
+                }
+                self.ask(of, nanoseconds(from), asker);
+                Relation::Undecided
+            }
+        }
+    }
+
+    fn ask(&self, id: ConnectionId, from: u64, asker: &Asker<'_>) {
+        let Some(word) = self.word(id, ASKED) else { return };
+        let mut seen = load(word);
+        while seen < from {
+            match exchange(word, seen, from) {
+                Ok(()) => return asker.has_asked.set(true),
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+/// A known call that agrees with one that has come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate<T> {
+    pub at: T,
+    pub origin: Origin,
+    /// Where a retry of it came from that waits for its end.
+    pub waiter: Option<Origin>,
+    /// When it ended, if it has.
+    pub ended: Option<Duration>,
+}
+
+/// Which of the candidates a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice<T> {
+    /// This one, again.
+    Retry(T),
+    /// None of them.
+    New,
+    /// To be seen in a moment.
+    Undecided,
+}
+
+/// Finds which of the candidates, the oldest first, a call from `origin` is.
+pub(super) fn choose<T: Copy>(candidates: &[Candidate<T>], origin: Origin, asker: &Asker<'_>) -> Choice<T> {
+    let is_from = |candidate: &Candidate<T>, same: &dyn Fn(Origin) -> bool| {
+        same(candidate.origin) || candidate.waiter.is_some_and(same)
+    };
+    let own = |of: Origin| of == origin;
+    let own_path = |of: Origin| of.path == origin.path;
+    let known = candidates.iter().find(|candidate| is_from(candidate, &own));
+    let known = known.or_else(|| candidates.iter().find(|candidate| is_from(candidate, &own_path)));
+    // A call that waited here while its connection ended is not executed where it may have been on another one.
+    let ended = asker.connections.fate(origin.connection) != Fate::Open;
+    let known = known.or_else(|| candidates.first().filter(|_| ended));
+    if let Some(known) = known {
+        return Choice::Retry(known.at);
+    }
+    let mut undecided = false;
+    for candidate in candidates {
+        // Once somebody retried a call, it is the retry's connection that tells.
+        let of = candidate.waiter.unwrap_or(candidate.origin);
+        match asker.connections.relation(of.connection, candidate.ended, asker) {
+            Relation::Retry => return Choice::Retry(candidate.at),
+            Relation::Neighbour => {}
+            Relation::Undecided => undecided = true,
+        }
+    }
+    if undecided { Choice::Undecided } else { Choice::New }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

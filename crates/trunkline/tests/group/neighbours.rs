@@ -1,0 +1,83 @@
+//! Clients at one address that send the same calls under the same numbers to several processes of a group: a neighbour's
+//! call is executed, a retry is answered from the cache.
+
+use crate::fixtures::{EXPORT, Node, Places, create_guarded, file, mkdir, remove, rename, rmdir, symlink};
+use crate::peer::Peer;
+use nfs3::{FileHandle, Procedure, Status};
+
+const XID: u32 = 0;
+
+fn status(results: &[u8]) -> Status {
+    Status(u32::from_be_bytes(results[..4].try_into().expect("a status")))
+}
+
+/// Calls on objects with this number, and what each says where it was executed before.
+fn calls(places: &Places, root: FileHandle, number: u32) -> Vec<(Procedure, Vec<u8>, Status)> {
+    let name = |what: &str| format!("{what}-{number}");
+    for gone in ["removed", "from"] {
+        file(places, &name(gone), b"");
+    }
+    std::fs::create_dir(places.served().join(name("rmdir"))).expect("a directory");
+    let bytes = |what: &str| name(what).into_bytes();
+    vec![
+        (Procedure::Create, create_guarded(root, &bytes("created"), 0o644), Status::EXIST),
+        (Procedure::MkDir, mkdir(root, &bytes("made")), Status::EXIST),
+        (Procedure::SymLink, symlink(root, &bytes("symlink")), Status::EXIST),
+        (Procedure::Remove, remove(root, &bytes("removed")), Status::NOENT),
+        (Procedure::RmDir, rmdir(root, &bytes("rmdir")), Status::NOENT),
+        (Procedure::Rename, rename(root, &bytes("from"), &bytes("to")), Status::NOENT),
+    ]
+}
+
+#[test]
+fn a_neighbour_at_another_process_is_no_retry() {
+    let places = Places::new("group-neighbours");
+    let (first, second) = (Node::start(&places, 1), Node::start(&places, 2));
+    let (mut here, mut there) = (Peer::foreign(first.address), Peer::foreign(second.address));
+    let root = here.mount(EXPORT);
+    for (procedure, args, executed_again) in calls(&places, root, 1) {
+        assert_eq!(status(&here.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}");
+        assert_eq!(status(&there.exchange(XID, procedure, &args)), executed_again, "{procedure:?}");
+        assert_eq!(
+            status(&here.exchange(XID, procedure, &args)),
+            Status::OK,
+            "{procedure:?}: its own answer"
+        );
+    }
+    // One that closes in order asks for nothing again, here or there.
+    for (procedure, args, executed_again) in calls(&places, root, 2) {
+        let mut gone = Peer::foreign(first.address);
+        assert_eq!(status(&gone.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}");
+        drop(gone);
+        let mut next = Peer::foreign(second.address);
+        assert_eq!(status(&next.exchange(XID, procedure, &args)), executed_again, "{procedure:?}");
+    }
+}
+
+#[test]
+fn a_client_whose_connection_to_one_process_broke_is_answered_by_another() {
+    let places = Places::new("group-retry");
+    let (mut first, second) = (Node::start(&places, 1), Node::start(&places, 2));
+    let root = Peer::foreign(first.address).mount(EXPORT);
+    for (procedure, args, _) in calls(&places, root, 1) {
+        let mut here = Peer::foreign(first.address);
+        let answer = here.exchange(XID, procedure, &args);
+        assert_eq!(status(&answer), Status::OK, "{procedure:?}");
+        here.reset();
+        assert_eq!(Peer::foreign(second.address).exchange(XID, procedure, &args), answer, "{procedure:?}");
+    }
+    // One that closed in order before its process was killed does not ask again; one that was cut off does.
+    let (closed, cut_off) = (mkdir(root, b"closed"), mkdir(root, b"cut off"));
+    let mut here = Peer::foreign(first.address);
+    assert_eq!(status(&here.exchange(XID, Procedure::MkDir, &closed)), Status::OK);
+    drop(here);
+    // Its end is seen before the process is killed.
+    let mut there = Peer::foreign(second.address);
+    assert_eq!(status(&there.exchange(XID, Procedure::MkDir, &closed)), Status::EXIST);
+    there.reset();
+    let mut here = Peer::foreign(first.address);
+    assert_eq!(status(&here.exchange(XID, Procedure::MkDir, &cut_off)), Status::OK);
+    first.kill();
+    drop(here);
+    assert_eq!(status(&Peer::foreign(second.address).exchange(XID, Procedure::MkDir, &cut_off)), Status::OK);
+}
