@@ -7,12 +7,14 @@ use crate::core::Core;
 use crate::errno;
 use crate::files::OpenFile;
 use crate::reads::Fresh;
+use crate::write_ranges::Writing;
 use client::{Answer, Done, FileRef, Op, Pipe};
 use fuser::Errno;
 use nfs3::proc::{access, create, fsstat, getattr, link, lookup, mkdir, mknod, readdir, readdirplus};
 use nfs3::proc::{readlink, remove, rename, rmdir, setattr, symlink};
 use nfs3::types::SetTime;
 use nfs3::{Created, DirOpArgs, Fattr3, FileHandle, PostOpAttr, Procedure, Sattr3, Status, Verifier, Wire};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use xdr::{Reader, Writer};
 
@@ -379,6 +381,7 @@ impl Core {
         open: &OpenFile,
         offset: u64,
         buffer: Vec<u8>,
+        writing: &Arc<Writing>,
     ) -> Result<(), Errno> {
         let (others, _counted) = UnderWay::count(&self.writes_under_way);
         let way = Way::of_write(others, buffer.len());
@@ -389,7 +392,7 @@ impl Core {
             Way::Beside => self.mount.submit_beside(op, caller),
             Way::ByFile => self.mount.submit_as(op, caller),
         };
-        let done = self.charged(&open.inode, bytes, pending).done().await;
+        let done = self.charged(&open.inode, bytes, pending, writing).done().await;
         // Its memory is for the next one.
         drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))

@@ -18,6 +18,7 @@ use client::Mount;
 use fuser::{Errno, FileAttr, Notifier};
 use nfs3::{Fattr3, FileHandle, Sattr3, Verifier};
 use slab::Slab;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -66,6 +67,13 @@ impl Core {
         self.inodes.find(ino).ok_or(Errno::ESTALE)
     }
 
+    /// Waits for what has come by now to read or write a range.
+    pub(crate) async fn done_by_now(&self, ino: u64, range: &Range<u64>) {
+        if let Some(inode) = self.inodes.find(ino) {
+            inode.done_by_now(range.clone()).await;
+        }
+    }
+
     /// Attributes as the kernel takes them.
     pub(crate) fn to_fuse(&self, attributes: &Fattr3) -> FileAttr {
         let (read, write) = self.sizes;
@@ -86,7 +94,7 @@ impl Core {
             ino: inode.ino,
             attributes: self.tell(&inode, &known),
             name_ttl: self.name_ttl(parent),
-            attributes_ttl: known.ttl,
+            attributes_ttl: self.ttl(&inode, &known),
         };
         (entry, inode)
     }
@@ -95,6 +103,11 @@ impl Core {
     pub(crate) fn tell(&self, inode: &Inode, known: &Known) -> FileAttr {
         inode.lock().tells(version(&known.attributes));
         self.to_fuse(&known.attributes)
+    }
+
+    /// How long the kernel may believe them: where it still has pages to drop, it is to ask before it gives any out.
+    pub(crate) fn ttl(&self, inode: &Inode, known: &Known) -> Duration {
+        if self.notices.has_some_for(inode.ino) { Duration::ZERO } else { known.ttl }
     }
 
     /// How long a name in a directory holds: as long as the directory's attributes.
@@ -141,12 +154,18 @@ impl Core {
         inode: &Arc<Inode>,
         new: Sattr3,
     ) -> Result<Known, Errno> {
+        // Whatever lies behind the new end is written, too.
+        let cut = new.size.map(|size| inode.begin_change(size..u64::MAX));
         self.flush(inode).await;
+        if let Some(cut) = &cut {
+            cut.turn().await;
+        }
         let outcome = self.call_setattr(caller, inode.handle, new).await;
         match new.size {
             Some(size) if outcome.is_ok() => inode.resized(size),
             _ => inode.changed(),
         }
+        drop(cut);
         let asked = inode.changes();
         match outcome? {
             Some(attributes) => Ok(inode.learn(attributes, Some(asked), &self.policy)),

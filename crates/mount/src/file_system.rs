@@ -143,8 +143,8 @@ impl FileSystem {
             Operation::Link { ino, name } => self.link(head, reply, ino, name),
             Operation::Open { flags } => self.open(head, reply, flags),
             Operation::Create { name, mode, flags } => self.create(head, reply, name, mode, flags),
-            Operation::Read { handle, offset, size, flags } => {
-                self.read(head, reply, (handle, offset, size), How::new(flags));
+            Operation::Read { handle, offset, size, passes_pages, flags } => {
+                self.read(head, reply, (handle, offset, size), How::new(flags, passes_pages));
             }
             Operation::StatFs => self.space(head, reply),
             Operation::Flush { handle } => self.flush(head, reply, handle),
@@ -263,6 +263,8 @@ impl FileSystem {
             };
             // The kernel keeps what it was told for as long as it was told; when it asks, it wants to know.
             let known = core.attributes(&caller, &inode).await?;
+            // It asks before it gives out pages of a file that was written; by then those are gone that lack the data.
+            core.notices.heeded(inode.ino).await;
             Ok((core.tell(&inode, &known), known.ttl))
         };
         self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));
@@ -285,7 +287,7 @@ impl FileSystem {
             let caller = open.map_or(caller, |file| file.caller.clone());
             let inode = core.inode(ino)?;
             let known = core.set_attributes(&caller, &inode, new).await?;
-            Ok((core.tell(&inode, &known), known.ttl))
+            Ok((core.tell(&inode, &known), core.ttl(&inode, &known)))
         };
         self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));
     }
@@ -383,8 +385,16 @@ impl FileSystem {
             let file = core.files.find(handle)?;
             core.read(&file, how, (offset, size as usize)).await
         };
-        let pipes = Arc::clone(&self.core.pipes);
-        let task = self.answering(head, reply, work, move |reply, bytes| bytes.give(reply, &pipes));
+        let core = Arc::clone(&self.core);
+        let place = (offset, size as usize);
+        let task = self.answering(head, reply, work, move |reply, (bytes, filling)| match filling {
+            None => bytes.give(reply, &core.pipes),
+            // A write that comes from here on waits until the kernel has the fill.
+            Some(filling) => filling.answer(|patches| match core.patched(bytes, place, patches) {
+                Ok(bytes) => bytes.give(reply, &core.pipes),
+                Err(error) => reply.error(error),
+            }),
+        });
         if is_short(size as usize) {
             self.core.executor.spawn_short(task);
         } else {
@@ -393,9 +403,9 @@ impl FileSystem {
     }
 
     fn write(&self, head: &Head, reply: Reply, write: Write, data: Data<'_>) {
-        let Write { handle, offset, of_mapping, flags, .. } = write;
+        let Write { handle, offset, of_mapping, passes_pages, flags, .. } = write;
         // Pages of a mapping have their place, and nobody waits for them, whichever handle carries them.
-        let how = How::new(if of_mapping { 0 } else { flags });
+        let how = How::new(if of_mapping { 0 } else { flags }, passes_pages);
         let file = match self.core.files.find(handle) {
             Ok(file) => file,
             Err(error) => return reply.error(error),

@@ -39,16 +39,19 @@ pub(crate) struct How {
     /// O_DIRECT, O_SYNC or O_DSYNC: write(2) returns when the data are stable.
     pub writes_through: bool,
     pub appends: bool,
+    /// It goes past the kernel's pages, for certain: those who have O_DIRECT may not.
+    pub passes_pages: bool,
 }
 
 impl How {
     /// By the flags that came with it.
-    pub(crate) const fn new(flags: i32) -> Self {
+    pub(crate) const fn new(flags: i32, passes_pages: bool) -> Self {
         let is_direct = flags & libc::O_DIRECT != 0;
         Self {
             is_direct,
             writes_through: is_direct || flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
             appends: flags & libc::O_APPEND != 0,
+            passes_pages,
         }
     }
 }
@@ -135,7 +138,7 @@ impl Core {
     }
 
     /// The kernel asks for the attributes again when they are wanted next.
-    fn forget_attributes(&self, inode: &Inode) {
+    pub(crate) fn forget_attributes(&self, inode: &Inode) {
         if let Some(notifier) = self.notifier.get() {
             // A negative offset: attributes only, so no page is waited for.
             if let Err(error) = notifier.inval_inode(fuser::INodeNo(inode.ino), -1, 0) {

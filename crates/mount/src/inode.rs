@@ -8,6 +8,7 @@
 use crate::caller::As;
 use crate::dirty::Dirty;
 use crate::policy::Policy;
+use crate::write_ranges::Ranges;
 use client::{FileRef, Mount};
 use fuser::Errno;
 use nfs3::{Fattr3, FileHandle, FileType, NfsTime};
@@ -32,6 +33,8 @@ pub(crate) struct Inode {
     mount: Mount,
     /// Counts what changes its data through this mount: data that were read ahead before are not given out after.
     pub version: AtomicU64,
+    /// What of it is being read and written. Not to be asked for while its state is locked.
+    ranges: Mutex<Ranges>,
     state: Mutex<State>,
 }
 
@@ -114,6 +117,11 @@ pub(crate) struct Known {
 impl Inode {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What of it is being read and written.
+    pub(crate) fn ranges(&self) -> MutexGuard<'_, Ranges> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Attributes that still hold.
@@ -408,6 +416,7 @@ impl Inodes {
             file_type: attributes.file_type,
             mount: self.mount.clone(),
             version: AtomicU64::new(0),
+            ranges: Mutex::default(),
             state: Mutex::new(State { lookups, ..State::default() }),
         })
     }

@@ -28,12 +28,14 @@ mod listing;
 mod names;
 mod notices;
 mod openings;
+mod page_fills;
 mod pipes;
 mod policy;
 mod read_ahead;
 mod reads;
 mod session;
 mod write_back;
+mod write_ranges;
 
 pub use gauges::Gauges;
 pub use policy::{LocalLocks, Policy};

@@ -4,7 +4,9 @@ use crate::buffers::Buffer;
 use crate::core::Core;
 use crate::files::{How, OpenFile};
 use crate::kernel::Reply;
+use crate::page_fills::{Patch, apply};
 use crate::pipes::Pipes;
+use crate::write_ranges::Filling;
 use client::Pipe;
 use fuser::Errno;
 use std::sync::Arc;
@@ -76,19 +78,55 @@ impl Core {
         file: &Arc<OpenFile>,
         how: How,
         (offset, len): (u64, usize),
-    ) -> Result<Bytes, Errno> {
+    ) -> Result<(Bytes, Option<Filling>), Errno> {
         let range = offset..offset.saturating_add(len as u64);
+        // Before anything is looked for: whatever is written from here on is given to a fill.
+        let filling = (!how.passes_pages).then(|| file.inode.begin_fill(range.clone()));
+        match &filling {
+            Some(filling) => filling.turn().await,
+            None => file.inode.written_by_now(range.clone()).await,
+        }
         if file.inode.lock().dirty.overlaps(&range) {
             self.flush(&file.inode).await;
         }
         let bytes = self.read_once(file, how, (offset, len)).await?;
         let end = offset + bytes.len() as u64;
         if end >= range.end.min(file.inode.lock().known_end()) {
-            return Ok(bytes);
+            return Ok((bytes, filling));
         }
         // Short, but data further on make it a hole; or the file was cut elsewhere, which the server knows.
         self.flush(&file.inode).await;
-        Ok(self.read_now(file, offset, len).await?.into())
+        Ok((self.read_now(file, offset, len).await?.into(), filling))
+    }
+
+    /// What was read with what was written meanwhile.
+    pub(crate) fn patched(
+        &self,
+        bytes: Bytes,
+        (offset, len): (u64, usize),
+        patches: &[Patch],
+    ) -> Result<Bytes, Errno> {
+        if patches.is_empty() {
+            return Ok(bytes);
+        }
+        let mut all = match bytes {
+            Bytes::Fresh(Fresh::Memory(bytes)) => bytes,
+            Bytes::Fresh(Fresh::Pipe(mut pipe)) => {
+                let mut bytes = self.buffers.own(self.buffers.take(pipe.len()));
+                let read = pipe.read(&mut bytes);
+                self.pipes.give_back(pipe);
+                if read != Ok(bytes.len()) {
+                    tracing::error!(?read, "what was read is lost in its pipe");
+                    return Err(Errno::EIO);
+                }
+                bytes
+            }
+            Bytes::Part(bytes, from, to) => {
+                self.buffers.own(self.buffers.copy_of(bytes.get(from..to).unwrap_or_default()))
+            }
+        };
+        apply(patches, &mut all, (offset, len));
+        Ok(all.into())
     }
 
     /// The same, once; short only at what the server says is the end.

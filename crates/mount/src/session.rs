@@ -147,7 +147,9 @@ impl Mounted {
         let (telling, notifier) = (Arc::clone(&core), session.notifier());
         std::thread::Builder::new()
             .name("tl-fuse-notify".into())
-            .spawn(move || telling.notices.tell(&notifier))
+            .spawn(move || {
+                telling.notices.tell(&notifier, |ino, range| block_on(telling.done_by_now(ino, range)))
+            })
             .map_err(Error::Threads)?;
         // Room for both that may end it, so that neither waits.
         let (end, ended) = std::sync::mpsc::sync_channel(2);

@@ -8,8 +8,10 @@ use crate::dirty::{Sending, Which};
 use crate::executor::Executor;
 use crate::files::{How, OpenFile};
 use crate::inode::{Inode, State, WaitedFor};
+use crate::write_ranges::{Found, Writing};
 use client::{Done, Pending};
 use fuser::Errno;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
@@ -66,6 +68,8 @@ pub(crate) struct Charged {
     pending: Option<Pending>,
     /// Until then the attributes of its file do not tell all.
     waited_for: Option<WaitedFor>,
+    /// Until then nothing that came after it passes it.
+    writing: Option<Arc<Writing>>,
     bytes: usize,
     budget: Arc<Budget>,
     executor: Executor,
@@ -87,9 +91,10 @@ impl Drop for Charged {
         let bytes = self.bytes;
         let Some(pending) = self.pending.take() else { return self.budget.give_back(bytes) };
         let (budget, waited_for) = (Arc::clone(&self.budget), self.waited_for.take());
+        let writing = self.writing.take();
         self.executor.spawn_short(async move {
             pending.await;
-            drop(waited_for);
+            drop((waited_for, writing));
             budget.give_back(bytes);
         });
     }
@@ -97,10 +102,17 @@ impl Drop for Charged {
 
 impl Core {
     /// A WRITE that was submitted, and whose data are held until it is done.
-    pub(crate) fn charged(&self, inode: &Arc<Inode>, bytes: usize, pending: Pending) -> Charged {
+    pub(crate) fn charged(
+        &self,
+        inode: &Arc<Inode>,
+        bytes: usize,
+        pending: Pending,
+        writing: &Arc<Writing>,
+    ) -> Charged {
         self.budget.take(bytes);
         let (budget, executor) = (Arc::clone(&self.budget), self.executor.clone());
-        Charged { pending: Some(pending), waited_for: Some(inode.wait_for_write()), bytes, budget, executor }
+        let (waited_for, writing) = (Some(inode.wait_for_write()), Some(Arc::clone(writing)));
+        Charged { pending: Some(pending), waited_for, writing, bytes, budget, executor }
     }
 
     /// write(2), or pages that a mapping has dirtied. With O_APPEND the data go to the end of the file as it is known
@@ -127,6 +139,9 @@ impl Core {
         }
         // Its memory is for the next one.
         let data = self.buffers.own(data);
+        // Where others are being written that came before, these might be on the server first.
+        let held = inode.begin_change(range_of(how, &inode.lock(), offset, data.len()));
+        held.turn().await;
         self.hold_data(file, how, (offset, of_mapping), &data)
     }
 
@@ -140,6 +155,10 @@ impl Core {
     ) -> Option<Result<u32, Errno>> {
         let waits = how.writes_through || self.policy.synchronous || self.budget.is_full();
         let waits = waits || (how.appends && file.inode.lock().end_in_doubt);
+        let waits = waits || {
+            let range = range_of(how, &file.inode.lock(), place.0, data.len());
+            file.inode.is_being_written(&range)
+        };
         (!waits).then(|| self.hold_data(file, how, place, data))
     }
 
@@ -161,6 +180,11 @@ impl Core {
         self.budget.take(held);
         inode.written(&mut state, end);
         drop(state);
+        if !of_mapping {
+            // What a mapping has dirtied is what the pages have.
+            let found = inode.held(at, data);
+            drop(Pages { core: self, inode, found, written: true });
+        }
         self.send(inode, Which::Due);
         if at != offset {
             // The kernel holds these data where the file used to end.
@@ -188,10 +212,20 @@ impl Core {
             }
             (at, how.appends.then(|| Promised(inode)))
         };
+        let (writing, found) = inode.begin_write(at, &data);
+        let has_suspect = found.suspect.is_some();
+        let mut pages = Pages { core: self, inode, found, written: false };
         self.flush(inode).await;
         self.budget.room().await;
-        let outcome = self.write_through(file, at, data).await;
-        drop(waited_for);
+        writing.turn().await;
+        let outcome = self.write_through(file, at, data, &writing).await;
+        pages.written = outcome.is_ok();
+        drop((waited_for, writing, pages));
+        if has_suspect && how.passes_pages {
+            // After an asynchronous write the kernel does not ask for them by itself, and it gives out no page before. To wait for
+            // the notice here would be to wait for ever: for pages of a reader's that waits until one of many writes is answered.
+            self.forget_attributes(inode);
+        }
         if outcome.is_ok()
             && let Some(promised) = promised
         {
@@ -205,16 +239,23 @@ impl Core {
     }
 
     /// Writes in pieces, all at once; when it is done, all is stable.
-    async fn write_through(&self, file: &OpenFile, offset: u64, data: Vec<u8>) -> Result<(), Errno> {
+    async fn write_through(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        data: Vec<u8>,
+        writing: &Arc<Writing>,
+    ) -> Result<(), Errno> {
         let (inode, len) = (&file.inode, data.len() as u64);
         let max = self.sizes.1;
         let outcome = if data.len() <= max {
-            self.call_write(file, offset, data).await
+            self.call_write(file, offset, data, writing).await
         } else {
             let pieces = (0_u64..).zip(data.chunks(max)).map(|(index, chunk)| {
                 let at = offset + index * max as u64;
                 let op = client::Op::Write { file: file.file, offset: at, buffer: chunk.to_vec() };
-                self.charged(inode, chunk.len(), self.mount.submit_as(op, file.caller.clone()))
+                let pending = self.mount.submit_as(op, file.caller.clone());
+                self.charged(inode, chunk.len(), pending, writing)
             });
             let pieces: Vec<Charged> = pieces.collect();
             let mut outcome = Ok(());
@@ -329,6 +370,33 @@ fn place(how: How, state: &State, offset: u64, len: usize) -> Result<(u64, u64),
     let at = if how.appends { state.append_at(offset) } else { offset };
     let end = at.saturating_add(len as u64);
     if end > FILE_BYTES_MAX { Err(Errno::EFBIG) } else { Ok((at, end)) }
+}
+
+/// The range that data have for which the kernel has an offset.
+fn range_of(how: How, state: &State, offset: u64, len: usize) -> Range<u64> {
+    let at = if how.appends { state.append_at(offset) } else { offset };
+    at..at.saturating_add(len as u64)
+}
+
+/// What a write has found of the kernel's pages. When it is over, also because its program was killed, those are dropped that were
+/// filled before it came, as they may have been filled after the kernel sent it; and all, where fills have taken its data and
+/// the server may never get them.
+struct Pages<'a> {
+    core: &'a Core,
+    inode: &'a Inode,
+    found: Found,
+    written: bool,
+}
+
+impl Drop for Pages<'_> {
+    fn drop(&mut self) {
+        let Self { core, inode, found, written } = self;
+        if found.has_patched && !*written {
+            core.notices.wish(inode.ino);
+        } else if let Some(range) = found.suspect.take() {
+            core.notices.wish_range(inode.ino, range);
+        }
+    }
 }
 
 /// An append for which the file was made longer in advance. Unless it is kept, also where its program was killed, the server is to

@@ -4,6 +4,8 @@
 
 #[path = "mount/caches.rs"]
 mod caches;
+#[path = "mount/coherence.rs"]
+mod coherence;
 #[path = "mount/fio.rs"]
 mod fio;
 #[path = "mount/fstab.rs"]
@@ -44,6 +46,7 @@ mod umount;
 fn every_promise_has_its_test() {
     let sources = [
         include_str!("mount/caches.rs"),
+        include_str!("mount/coherence.rs"),
         include_str!("mount/fio.rs"),
         include_str!("mount/fstab.rs"),
         include_str!("mount/group.rs"),

@@ -12,6 +12,8 @@ const FORGET_BYTES: usize = 16;
 const GETATTR_HANDLE: u32 = 1;
 /// FUSE_WRITE_CACHE: pages of a mapping, written when the kernel likes.
 const WRITE_OF_MAPPING: u32 = 1;
+/// FUSE_READ_LOCKOWNER and FUSE_WRITE_LOCKOWNER: an owner of locks is told, as the kernel does where the data pass its pages.
+const PASSES_PAGES: u32 = 1 << 1;
 
 /// `enum fuse_opcode`, as far as it is served here.
 mod opcode {
@@ -137,6 +139,8 @@ pub(crate) enum Operation<'a> {
         handle: u64,
         offset: u64,
         size: u32,
+        /// Past the kernel's pages: what is read does not stay there.
+        passes_pages: bool,
         /// Of the handle, as they are now.
         flags: i32,
     },
@@ -186,6 +190,8 @@ pub(crate) struct Write {
     pub bytes: usize,
     /// Of pages that a mapping has dirtied, whoever's handle this is.
     pub of_mapping: bool,
+    /// Past the kernel's pages, whatever the handle's flags are: none of them is locked for it.
+    pub passes_pages: bool,
     /// Of the handle, as they are now, as fcntl(2) may have changed what open(2) said; and O_SYNC or O_DSYNC of this write. The
     /// kernel does not tell of RWF_APPEND and RWF_NOAPPEND. None of pages of a mapping.
     pub flags: i32,
@@ -235,9 +241,10 @@ pub(crate) fn parse_write(beginning: &[u8; WRITE_HEAD_BYTES], len: usize) -> Opt
         return None;
     }
     let (handle, offset, bytes) = place(&mut fields)?;
-    let of_mapping = fields.u32()? & WRITE_OF_MAPPING != 0;
+    let how = fields.u32()?;
+    let (of_mapping, passes_pages) = (how & WRITE_OF_MAPPING != 0, how & PASSES_PAGES != 0);
     let flags = flags_behind_owner(&mut fields)?;
-    let write = Write { handle, offset, bytes: bytes as usize, of_mapping, flags };
+    let write = Write { handle, offset, bytes: bytes as usize, of_mapping, passes_pages, flags };
     (len - WRITE_HEAD_BYTES == write.bytes).then_some((head, write))
 }
 
@@ -314,9 +321,8 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
     Some(match opcode {
         opcode::READ => {
             let (handle, offset, size) = place(fields)?;
-            // FUSE_READ_LOCKOWNER, which says whether there is an owner of locks behind it.
-            fields.skip(4)?;
-            Operation::Read { handle, offset, size, flags: flags_behind_owner(fields)? }
+            let passes_pages = fields.u32()? & PASSES_PAGES != 0;
+            Operation::Read { handle, offset, size, passes_pages, flags: flags_behind_owner(fields)? }
         }
         // Whoever receives it knows it by its beginning.
         opcode::WRITE => return None,
@@ -477,17 +483,26 @@ mod tests {
     #[test]
     fn a_write_has_its_data_behind_its_arguments() {
         let numbers = [3_u64.to_ne_bytes(), 4096_u64.to_ne_bytes()].concat();
-        let sizes = [5_u32.to_ne_bytes(), 1_u32.to_ne_bytes()].concat();
+        let sizes = [5_u32.to_ne_bytes(), 3_u32.to_ne_bytes()].concat();
         let flags = [&[0; 8][..], &libc::O_APPEND.to_ne_bytes(), &[0; 4]].concat();
         let bytes = request(opcode::WRITE, &[&numbers, &sizes, &flags, b"hello"]);
         let beginning = bytes.first_chunk().unwrap();
-        let write = Write { handle: 3, offset: 4096, bytes: 5, of_mapping: true, flags: libc::O_APPEND };
+        let flags_told = libc::O_APPEND;
+        let write = Write {
+            handle: 3,
+            offset: 4096,
+            bytes: 5,
+            of_mapping: true,
+            passes_pages: true,
+            flags: flags_told,
+        };
         assert_eq!(parse_write(beginning, bytes.len()).unwrap().1, write);
         assert_eq!(parse_write(beginning, bytes.len() - 1), None);
         let read = request(opcode::READ, &[&numbers, &sizes, &flags, b"hello"]);
         assert_eq!(parse_write(read.first_chunk().unwrap(), read.len()), None);
-        let flags = libc::O_APPEND;
-        assert_eq!(operation_of(&read), Operation::Read { handle: 3, offset: 4096, size: 5, flags });
+        let expected =
+            Operation::Read { handle: 3, offset: 4096, size: 5, passes_pages: true, flags: flags_told };
+        assert_eq!(operation_of(&read), expected);
     }
 
     #[test]

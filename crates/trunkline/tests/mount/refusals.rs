@@ -15,11 +15,16 @@ use testkit::records::{called, read_record, word};
 /// What becomes of the server's answer, a record with its mark.
 type Replace = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
+/// The server's end of a connection, and the record that it is to have.
+type Held = (Arc<Mutex<TcpStream>>, Vec<u8>);
+
 #[derive(Default)]
 struct State {
     refused: Option<(Procedure, Replace)>,
     /// Calls that the server never sees, and what they are answered with.
     kept: Option<(Procedure, Status)>,
+    /// Calls that the server does not see yet, and who is to have them.
+    held: Option<(Procedure, Vec<Held>)>,
     /// Calls whose answers are replaced.
     count: u32,
     /// All that there is, so that it can be ended.
@@ -75,6 +80,24 @@ impl Refusals {
         lock(&self.state).kept = Some((procedure, status));
     }
 
+    /// From now on calls of this procedure do not come to the server; others pass them.
+    pub fn hold(&self, procedure: Procedure) {
+        lock(&self.state).held = Some((procedure, Vec::new()));
+    }
+
+    /// How many calls are held.
+    pub fn held(&self) -> usize {
+        lock(&self.state).held.as_ref().map_or(0, |(_, calls)| calls.len())
+    }
+
+    /// The server has what was held, and whatever comes.
+    pub fn let_go(&self) {
+        let held = lock(&self.state).held.take();
+        for (server, record) in held.into_iter().flat_map(|(_, calls)| calls) {
+            server.lock().unwrap().write_all(&record).unwrap();
+        }
+    }
+
     /// How many calls had it so far.
     pub fn refused(&self) -> u32 {
         lock(&self.state).count
@@ -95,7 +118,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 /// Both directions of a connection, until it ends.
 fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
     let (mut from_client, to_client) = (client.try_clone().unwrap(), Arc::new(Mutex::new(client)));
-    let (mut from_server, mut to_server) = (server.try_clone().unwrap(), server);
+    let (mut from_server, to_server) = (server.try_clone().unwrap(), Arc::new(Mutex::new(server)));
     let kept_for = Arc::clone(&to_client);
     let noted: Arc<Mutex<Vec<(u32, Replace)>>> = Arc::default();
     let (of_calls, state) = (Arc::clone(&noted), Arc::clone(state));
@@ -104,6 +127,12 @@ fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
             let mut state = lock(&state);
             let is_of =
                 |procedure: Procedure| called(&record) == (nfs3::PROGRAM, nfs3::VERSION, procedure.number());
+            if let Some((procedure, calls)) = &mut state.held
+                && is_of(*procedure)
+            {
+                calls.push((Arc::clone(&to_server), record));
+                continue;
+            }
             if let Some((_, status)) = state.kept.filter(|(procedure, _)| is_of(*procedure)) {
                 state.count += 1;
                 drop(state);
@@ -120,11 +149,11 @@ fn forward(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
                 of_calls.lock().unwrap().push((word(&record, 0), with));
             }
             drop(state);
-            if to_server.write_all(&record).is_err() {
+            if to_server.lock().unwrap().write_all(&record).is_err() {
                 break;
             }
         }
-        let _ = to_server.shutdown(Shutdown::Both);
+        let _ = to_server.lock().unwrap().shutdown(Shutdown::Both);
     });
     std::thread::spawn(move || {
         while let Some(mut record) = read_record(&mut from_server) {
@@ -166,7 +195,7 @@ impl Drop for Refusals {
 }
 
 /// A proxy before the server, and a mount that goes through it.
-fn mounted_behind(server: &Server) -> (Refusals, Mounted) {
+pub fn mounted_behind(server: &Server) -> (Refusals, Mounted) {
     let refusals = Refusals::start(server);
     let options = format!("port={},nconnect=1,nolock", refusals.port);
     let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);

@@ -1,0 +1,210 @@
+//! Page fills: reads of the kernel's whose bytes stay in its pages. Pure: no calls, no clock.
+//!
+//! A write of a part of what a fill under way was asked for may be done at the server after the READ, and be answered before
+//! the kernel has the fill. So a fill is given the data of each such write, and takes them over what the READ has brought.
+//! What has been answered is remembered, as the kernel may have sent a write before it that comes to us only after it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So many ranges are told apart; then all between the first and the last counts as filled.
+const RANGES_MAX: usize = 1024;
+
+/// Data of a write that came while a fill was under way.
+#[derive(Debug)]
+pub(crate) struct Patch {
+    offset: u64,
+    data: Vec<u8>,
+}
+
+/// Takes the patches over what was read at `offset`, of a request for `len` bytes. Behind the end that the READ has found there
+/// are zeros up to a patch, as there are in the file.
+pub(crate) fn apply(patches: &[Patch], bytes: &mut Vec<u8>, (offset, len): (u64, usize)) {
+    for patch in patches {
+        let end = offset.saturating_add(len as u64);
+        let from = patch.offset.max(offset);
+        let to = patch.offset.saturating_add(patch.data.len() as u64).min(end);
+        let Some(count) = to.checked_sub(from).filter(|count| *count > 0) else { continue };
+        let (at, count) = ((from - offset) as usize, count as usize);
+        if bytes.len() < at + count {
+            bytes.resize(at + count, 0);
+        }
+        let data = patch.data.get((from - patch.offset) as usize..).and_then(|data| data.get(..count));
+        if let (Some(place), Some(data)) = (bytes.get_mut(at..at + count), data) {
+            place.copy_from_slice(data);
+        }
+    }
+}
+
+/// A fill under way.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    range: Range<u64>,
+    fate: Mutex<Fate>,
+}
+
+#[derive(Debug, Default)]
+struct Fate {
+    patches: Vec<Patch>,
+    answered: bool,
+}
+
+impl Fill {
+    pub(crate) fn new(range: Range<u64>) -> Self {
+        Self { range, fate: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Fate> {
+        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// A write that comes now: the fill takes it in, unless it has been answered; then false.
+    pub(crate) fn take_in(&self, offset: u64, data: &[u8]) -> bool {
+        let mut fate = self.lock();
+        if fate.answered {
+            return false;
+        }
+        let common = common(&self.range, &(offset..offset.saturating_add(data.len() as u64)));
+        if let Some(common) = common
+            && let Some(data) = data.get((common.start - offset) as usize..(common.end - offset) as usize)
+        {
+            fate.patches.push(Patch { offset: common.start, data: data.to_vec() });
+        }
+        true
+    }
+
+    /// Gives the answer, with what has come meanwhile. What comes during it waits, and is too late for this fill.
+    pub(crate) fn answer(&self, give: impl FnOnce(&[Patch])) {
+        let mut fate = self.lock();
+        give(&fate.patches);
+        fate.answered = true;
+    }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        self.lock().answered
+    }
+}
+
+/// What two ranges have in common, if they do.
+pub(crate) fn common(one: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>> {
+    let (start, end) = (one.start.max(other.start), one.end.min(other.end));
+    (start < end).then_some(start..end)
+}
+
+/// Where the kernel may have pages that were filled: ranges by their beginnings, apart from each other.
+#[derive(Debug, Default)]
+pub(crate) struct Filled {
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl Filled {
+    pub(crate) fn add(&mut self, range: &Range<u64>) {
+        let (mut start, mut end) = (range.start, range.end);
+        // Those that it touches become one with it.
+        while let Some((&from, &to)) = self.ranges.range(..=end).next_back().filter(|(_, to)| **to >= start) {
+            self.ranges.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.ranges.insert(start, end);
+        if self.ranges.len() > RANGES_MAX
+            && let (Some((&first, _)), Some((_, &last))) =
+                (self.ranges.first_key_value(), self.ranges.last_key_value())
+        {
+            self.ranges = BTreeMap::from([(first, last)]);
+        }
+    }
+
+    /// Takes out what is filled of a range; gives from where to where it was.
+    pub(crate) fn take(&mut self, range: &Range<u64>) -> Option<Range<u64>> {
+        let mut taken: Option<Range<u64>> = None;
+        while let Some((&from, &to)) =
+            self.ranges.range(..range.end).next_back().filter(|(_, to)| **to > range.start)
+        {
+            self.ranges.remove(&from);
+            if from < range.start {
+                self.ranges.insert(from, range.start);
+            }
+            if to > range.end {
+                self.ranges.insert(range.end, to);
+            }
+            let (from, to) = (from.max(range.start), to.min(range.end));
+            taken = Some(from..taken.map_or(to, |later| later.end));
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a fill is answered with that has read `bytes` at 100 of a request for ten.
+    fn answered(fill: &Fill, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        fill.answer(|patches| apply(patches, &mut bytes, (100, 10)));
+        bytes
+    }
+
+    #[test]
+    fn a_fill_has_the_data_of_each_write_that_came_while_it_was_under_way() {
+        let fill = Fill::new(100..110);
+        // Over its beginning, over its end, in it and over an earlier one.
+        for (offset, data) in [(98, b"abcd"), (108, b"efgh"), (103, b"ijkl"), (104, b"mnop")] {
+            assert!(fill.take_in(offset, data));
+        }
+        assert_eq!(answered(&fill, b"0123456789"), b"cd2imnopef");
+        assert!(fill.is_answered() && !fill.take_in(100, b"late"));
+    }
+
+    #[test]
+    fn a_write_behind_the_end_that_a_fill_has_found_makes_the_file_longer() {
+        let fill = Fill::new(100..110);
+        assert!(fill.take_in(105, b"new") && fill.take_in(0, b"elsewhere"));
+        assert_eq!(answered(&fill, b"01"), b"01\0\0\0new");
+        let fill = Fill::new(100..110);
+        assert!(fill.take_in(0, &[7; 1000]));
+        assert_eq!(answered(&fill, b""), [7; 10]);
+    }
+
+    #[test]
+    fn too_many_ranges_become_one() {
+        let mut filled = Filled::default();
+        for at in 0..=RANGES_MAX as u64 {
+            filled.add(&(at * 10..at * 10 + 1));
+        }
+        assert_eq!(filled.ranges.len(), 1);
+        assert_eq!(filled.take(&(5..7)), Some(5..7));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_filled_is_what_was_added_and_not_taken_since(
+            steps in prop::collection::vec((any::<bool>(), 0_u64..60, 1_u64..20), 1..60)
+        ) {
+            let (mut filled, mut model) = (Filled::default(), [false; 80]);
+            for (adds, start, len) in steps {
+                let (range, places) = (start..start + len, start as usize..(start + len) as usize);
+                if adds {
+                    filled.add(&range);
+                } else {
+                    let first = places.clone().find(|at| model[*at]);
+                    let last = places.clone().rfind(|at| model[*at]);
+                    let both = first.zip(last).map(|(first, last)| first as u64..last as u64 + 1);
+                    prop_assert_eq!(filled.take(&range), both);
+                }
+                model[places].fill(adds);
+                let mut seen = [false; 80];
+                for (from, to) in &filled.ranges {
+                    seen[*from as usize..*to as usize].fill(true);
+                }
+                prop_assert_eq!(seen, model);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a read may be served from while others write the same bytes, or their neighbours: programs of one host never see what
+//! was there before a write that has returned.
+
+use crate::refusals::mounted_behind;
+use crate::rig::{Mounted, PATIENCE, Server, shell};
+use crate::semantics::{flags, pattern};
+use nfs3::Procedure;
+use rustix::fs::OFlags;
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+use testkit::{Deadline, Process};
+
+/// A program of this directory's.
+fn compiled(source: &str) -> (TempDir, PathBuf) {
+    let built = tempfile::tempdir().unwrap();
+    let program = built.path().join("program");
+    let source = format!("{}/tests/mount/{source}", env!("CARGO_MANIFEST_DIR"));
+    shell(built.path(), &format!("cc -O1 -Wall -Werror -o {} {source}", program.display()));
+    (built, program)
+}
+
+/// Until a process waits inside of the kernel for a page, or has said this.
+fn wait_until_it_looks(process: &Process, said: &str) {
+    Deadline::wait_until("a look at the page", PATIENCE, || {
+        let stack = fs::read_to_string(format!("/proc/{}/stack", process.id())).unwrap_or_default();
+        let waits = stack.contains("filemap_fault") || process.all_output().contains(said);
+        waits.then_some(())
+    });
+}
+
+#[test]
+fn a_page_that_is_read_while_a_part_of_it_is_written_has_what_was_written() {
+    let server = Server::start(1);
+    let (refusals, mount) = mounted_behind(&server);
+    let other = server.mount("other", "nolock");
+    fs::write(mount.path("f"), [b'a'; 4096]).unwrap();
+    // Before the page is looked at: an open may drop it, and a write locks what it finds no content in.
+    let file = flags(OFlags::SYNC).open(mount.path("f")).unwrap();
+    let (_built, program) = compiled("mapped_page.c");
+    let mut command = Command::new(program);
+    command.arg(mount.path("f"));
+    let reader = Process::spawn(command);
+    assert_eq!(reader.wait_for_line("look 1", PATIENCE), "look 1: aa");
+    refusals.hold(Procedure::Write);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| file.write_all_at(b"b", 0));
+        Deadline::wait_until("the write to be on its way", PATIENCE, || (refusals.held() == 1).then_some(()));
+        // The kernel drops the page, which has the write: the file is another at this open.
+        File::options().write(true).open(other.path("f")).unwrap().write_all_at(b"c", 4095).unwrap();
+        drop(File::open(mount.path("f")).unwrap());
+        reader.signal(Signal::USR1);
+        wait_until_it_looks(&reader, "look 2");
+        refusals.let_go();
+        writing.join().unwrap().unwrap();
+    });
+    reader.wait_for_line("look 2", PATIENCE);
+    reader.signal(Signal::USR1);
+    assert_eq!(reader.wait_for_line("look 3", PATIENCE), "look 3: bc");
+}
+
+/// Writes here and there between two places, and looks at once for what it has written; gives the first that is not there.
+fn write_and_look(mount: &Mounted, how: OFlags, (from, to): (u64, u64), writes: u64) -> Result<(), String> {
+    let writer = flags(how).open(mount.path("f")).unwrap();
+    let reader = File::open(mount.path("f")).unwrap();
+    let mut random = from + 1;
+    for number in 0..writes {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (at, len) = (from + (random >> 33) % (to - from - 300), (random >> 20) as usize % 299 + 1);
+        let data = pattern(len, number as u8);
+        let mut seen = vec![0; len];
+        writer.write_all_at(&data, at).unwrap();
+        reader.read_exact_at(&mut seen, at).unwrap();
+        if seen != data {
+            return Err(format!("write {number} of {len} bytes at {at}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn who_writes_sees_that_though_others_write_beside_it() {
+    const LEN: u64 = 16384;
+    // Never the same bytes, but one page has some of both.
+    const MIDDLE: u64 = LEN / 2 + 100;
+    let server = Server::start(1);
+    let options = format!("port={},nconnect=2,nolock", server.port);
+    let mount = Mounted::start("127.0.0.1:/export", server.mount_point("mnt"), &options);
+    for (how, writes) in [(OFlags::SYNC, 5000), (OFlags::DIRECT, 1000), (OFlags::empty(), 1000)] {
+        fs::write(mount.path("f"), vec![0; LEN as usize]).unwrap();
+        let mount = &mount;
+        std::thread::scope(|scope| {
+            let all = [(0, MIDDLE), (MIDDLE, LEN)]
+                .map(|place| scope.spawn(move || write_and_look(mount, how, place, writes)));
+            for one in all {
+                assert_eq!(one.join().unwrap(), Ok(()), "{how:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn an_asynchronous_direct_write_that_has_ended_is_seen_by_who_reads_pages() {
+    let server = Server::start(2);
+    let mount = server.mount("mnt", "nolock");
+    let (_built, program) = compiled("async_writes.c");
+    for (len, cycles) in [(4096, 120), (65536, 60)] {
+        let mut command = Command::new(&program);
+        command.arg(mount.path("f")).args([len, cycles].map(|number: u32| number.to_string()));
+        let mut writer = Process::spawn(command);
+        assert!(writer.wait(PATIENCE).success(), "{len} bytes: {}", writer.all_output());
+    }
+}
