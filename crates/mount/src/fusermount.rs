@@ -1,18 +1,24 @@
 //! fusermount3, which mounts and unmounts for those who are not root. It is the only part that needs rights: this
 //! program is never set-uid.
 
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Its names: that of today, and that of a FUSE of before 2018.
 const NAMES: [&str; 2] = ["fusermount3", "fusermount"];
 /// Where it may be besides what PATH says.
 const PLACES: [&str; 2] = ["/bin", "/sbin"];
-/// Names another one, also for the crate that mounts.
+/// Names another one.
 const OWN: &str = "FUSERMOUNT_PATH";
+/// Names the descriptor on which it sends the device of a new mount.
+const SOCKET: &str = "_FUSE_COMMFD";
 
 /// The helper, if there is one that can be run.
 pub(crate) fn find() -> Option<PathBuf> {
@@ -32,6 +38,41 @@ fn can_run(path: &Path) -> bool {
 /// Why nothing can be done without it.
 pub(crate) fn missing() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "only root may do that alone, and there is no fusermount3 here")
+}
+
+/// Mounts, and gives the device.
+///
+/// # Errors
+/// The system's; those without a number are the helper's words.
+pub(crate) fn mount(directory: &Path, options: &str) -> io::Result<OwnedFd> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let helper = {
+        let mut command = Command::new(find().ok_or_else(missing)?);
+        command.arg("-o").arg(options).arg("--").arg(directory);
+        // The socket is its standard input: no other program that is started meanwhile gets it.
+        command.env(SOCKET, "0").stdin(OwnedFd::from(theirs));
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?
+    };
+    let received = receive(&ours);
+    let output = helper.wait_with_output()?;
+    match received? {
+        Some(device) => Ok(device),
+        None => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+/// The descriptor that somebody sends, if they do before they hang up.
+fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let read = || recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC);
+    rustix::io::retry_on_intr(read)?;
+    let descriptors = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok(descriptors)
 }
 
 /// Unmounts what its own user has mounted.

@@ -1,6 +1,6 @@
 //! The kernel's side of a mount: its requests, and the replies to them.
 //!
-//! The FUSE crate mounts, negotiates and unmounts; from then on the device is read and written here, because that is the data
+//! The FUSE crate negotiates what both can; from then on the device is read and written here, because that is the data
 //! path (docs/decisions/0007-fuse.md). `request` and `reply` know how things lie in memory, `device` moves them. Nothing here
 //! acts on a request.
 //!

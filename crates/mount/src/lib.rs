@@ -8,6 +8,7 @@
 //!
 //! What this crate must not know: connections, paths, retries. A call is made once here and answered some time.
 
+mod attach;
 mod attributes;
 mod buffers;
 mod caller;
@@ -25,9 +26,11 @@ mod inode;
 mod interrupts;
 mod kernel;
 mod listing;
+mod mount_table;
 mod names;
 mod notices;
 mod openings;
+mod own_mount;
 mod page_fills;
 mod pipes;
 mod policy;
@@ -38,5 +41,7 @@ mod write_back;
 mod write_ranges;
 
 pub use gauges::Gauges;
+pub use mount_table::FILE_SYSTEM;
+pub use own_mount::{MountId, mounted_type, unmount, unmount_dead};
 pub use policy::{LocalLocks, Policy};
-pub use session::{Error, Mounted, Request, Unmounter, settings, unmount};
+pub use session::{Error, Mounted, Request, Unmounter, settings};

@@ -1,25 +1,25 @@
 //! A mount from its beginning to its end.
 
+use crate::attach::{Attached, attach};
 use crate::caller::Callers;
 use crate::core::{Core, Handles};
 use crate::executor::{Executor, block_on};
 use crate::file_system::{Agreement, FileSystem};
-use crate::fusermount;
 use crate::gauges::Gauges;
 use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::kernel::Device;
 use crate::notices::Notices;
+use crate::own_mount::{MountId, unmount_dead};
 use crate::policy::Policy;
 use client::options::MountOptions;
 use client::{Mount, Settings};
-use fuser::{Config, MountOption, Session, SessionACL};
-use rustix::mount::UnmountFlags;
+use fuser::{Config, Session, SessionACL};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock};
@@ -105,6 +105,8 @@ type Ended = io::Result<()>;
 pub struct Unmounter {
     core: Arc<Core>,
     directory: PathBuf,
+    own: MountId,
+    device: Arc<Device>,
     end: SyncSender<Ended>,
     /// Nobody waits for the server any more.
     given_up: Arc<AtomicBool>,
@@ -118,22 +120,24 @@ impl Mounted {
     pub fn start(mount: Mount, request: &Request) -> Result<Self, Error> {
         let core = Arc::new(make_core(mount, &request.options)?);
         let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
+        unmount_dead(&request.directory)?;
         // What the kernel shall call by this name, wherever the daemon's working directory is.
         let directory = request.directory.canonicalize().map_err(fuse)?;
-        let is_root = rustix::process::geteuid().is_root();
-        if !is_root && fusermount::find().is_none() {
-            return Err(Error::NoHelper { directory, source: fusermount::missing() });
-        }
-        let agreement = Agreement { core: Arc::clone(&core) };
-        let session = Session::new(agreement, &directory, &fuse_config(request, is_root));
-        let session = session.map_err(|source| match source.raw_os_error() {
-            // What comes without a number are fusermount3's words.
-            None if !is_root && source.kind() != io::ErrorKind::NotFound => {
-                let said = source.to_string().trim().to_owned();
-                Error::Refused { directory: request.directory.clone(), said }
+        let Attached { device, mount: own } = attach(request, &directory)?;
+        Self::begin(core, device, own, directory).inspect_err(|_| {
+            // Nobody was told of it, and nobody will serve it.
+            if let Err(error) = own.unmount(|| true) {
+                tracing::warn!(%error, "a mount that failed is left behind");
             }
-            _ => fuse(source),
-        })?;
+        })
+    }
+
+    /// Agrees with the kernel, and serves what is mounted.
+    fn begin(core: Arc<Core>, device: OwnedFd, own: MountId, directory: PathBuf) -> Result<Self, Error> {
+        let fuse = |source| Error::Fuse { directory: directory.clone(), source };
+        let agreement = Agreement { core: Arc::clone(&core) };
+        let session =
+            Session::from_fd(agreement, device, SessionACL::All, Config::default()).map_err(fuse)?;
         let device = Arc::new(Device::new(session.as_fd()).map_err(fuse)?);
         // Connections over RDMA are made and ended on the loops, which takes the system long: requests must not wait for it.
         let attendant = if core.mount.uses_rdma() {
@@ -153,14 +157,13 @@ impl Mounted {
             .map_err(Error::Threads)?;
         // Room for both that may end it, so that neither waits.
         let (end, ended) = std::sync::mpsc::sync_channel(2);
-        let file_system = FileSystem::new(Arc::clone(&core), device);
+        let file_system = FileSystem::new(Arc::clone(&core), Arc::clone(&device));
         let session_end = end.clone();
         std::thread::Builder::new()
             .name("tl-fuse".into())
             .spawn(move || {
                 let served = catch_unwind(AssertUnwindSafe(|| file_system.serve(attendant)));
                 let outcome = served.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
-                // The crate unmounts what is still mounted.
                 drop(session);
                 // Nobody listens any more if it was ended in the other way.
                 let _ = session_end.send(outcome);
@@ -182,8 +185,15 @@ impl Mounted {
                 }
             })
             .map_err(Error::Threads)?;
-        raise_kernel_read_ahead(&directory);
-        Ok(Self { ended, unmounter: Unmounter { core, directory, end, given_up: Arc::default() } })
+        raise_kernel_read_ahead(own.device());
+        let given_up = Arc::default();
+        Ok(Self { ended, unmounter: Unmounter { core, directory, own, device, end, given_up } })
+    }
+
+    /// Which of the system's mounts it is.
+    #[must_use]
+    pub const fn id(&self) -> MountId {
+        self.unmounter.own
     }
 
     /// What ends it.
@@ -203,11 +213,8 @@ impl Mounted {
         }
         self.unmounter.core.executor.close();
         self.unmounter.core.notices.close();
-        let directory = self.unmounter.directory.clone();
-        if outcome.is_err() {
-            // Nobody serves it any more.
-            let _ = unmount(&directory, true);
-        }
+        let directory = self.unmounter.directory;
+        // A directory that nobody serves any more stays mounted, so that nobody takes the one beneath for it.
         outcome.map_err(|source| Error::Fuse { directory, source })
     }
 }
@@ -227,16 +234,13 @@ impl Unmounter {
             );
         }
         self.write_all();
-        match unmount(&self.directory, false) {
-            Err(Error::Unmount { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {
-                tracing::warn!(directory = %self.directory.display(), "it is in use, and disappears nevertheless");
-                unmount(&self.directory, true)?;
-                // What is open in it would keep us here; it fails once we are gone.
-                let _ = self.end.send(Ok(()));
-                Ok(())
-            }
-            outcome => outcome,
+        self.unmount_own()?;
+        if self.device.is_connected() {
+            tracing::warn!(directory = %self.directory.display(), "it is in use, and disappears nevertheless");
+            // What is open in it would keep us here; it fails once we are gone. The thread that serves may have ended.
+            let _ = self.end.try_send(Ok(()));
         }
+        Ok(())
     }
 
     /// Unmounts without the server: data that it does not have are lost.
@@ -247,7 +251,7 @@ impl Unmounter {
         let files = self.core.inodes.unclean().len();
         tracing::warn!(directory = %self.directory.display(), files, "unmounted; what these files lack on the server is lost");
         self.given_up.store(true, Ordering::Release);
-        let outcome = unmount(&self.directory, true);
+        let outcome = self.unmount_own();
         // There is room for one from here and one from the thread that serves; more say nothing new.
         let _ = self.end.try_send(Ok(()));
         outcome
@@ -265,24 +269,16 @@ impl Unmounter {
         self.core.mount.statistics()
     }
 
+    /// Ends this mount alone, if it is not unmounted yet. As long as there is a connection its numbers are not another one's.
+    fn unmount_own(&self) -> Result<(), Error> {
+        let outcome = self.own.unmount(|| self.device.is_connected());
+        outcome.map_err(|source| Error::Unmount { directory: self.directory.clone(), source })
+    }
+
     fn write_all(&self) {
         for inode in self.core.inodes.unclean() {
             block_on(self.core.flush(&inode));
         }
-    }
-}
-
-/// Unmounts a directory; with `lazily` even if it is in use.
-///
-/// # Errors
-/// [`Error::Unmount`].
-pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
-    let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
-    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::PERM) => fusermount::unmount(directory, lazily).map_err(failed),
-        Err(error) => Err(failed(error.into())),
     }
 }
 
@@ -329,43 +325,8 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX)
 }
 
-/// What the kernel is told, and who may come in.
-fn fuse_config(request: &Request, is_root: bool) -> Config {
-    let given = |name: &str| request.options.noted.contains_key(name);
-    let mut config = Config::default();
-    // fusermount3 takes all options as one text, where a comma would end the name.
-    let comma = if is_root { "," } else { "\\," };
-    config.mount_options = vec![
-        MountOption::FSName(request.source.replace(',', comma)),
-        MountOption::CUSTOM("subtype=trunkline".into()),
-        MountOption::DefaultPermissions,
-    ];
-    let mut add = |wished: bool, option: MountOption| {
-        if wished {
-            config.mount_options.push(option);
-        }
-    };
-    add(request.options.read_only, MountOption::RO);
-    // As on a kernel mount, unless it is said otherwise. Who is not root gets neither in any case.
-    add(is_root && !given("nodev"), MountOption::Dev);
-    add(is_root && !given("nosuid"), MountOption::Suid);
-    add(given("noexec") && !given("exec"), MountOption::NoExec);
-    add(given("noatime"), MountOption::NoAtime);
-    // fusermount3 refuses it where the administrator has not allowed it.
-    config.acl = if is_root || given("allow_other") { SessionACL::All } else { SessionACL::Owner };
-    config
-}
-
 /// Larger requests for programs that read on and on; only root may ask for it, and without it we read ahead alone.
-fn raise_kernel_read_ahead(directory: &Path) {
-    let device = match rustix::fs::stat(directory) {
-        Ok(stat) => stat.st_dev,
-        Err(error) => {
-            tracing::debug!(%error, "the mount's device is not known");
-            return;
-        }
-    };
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+fn raise_kernel_read_ahead((major, minor): (u32, u32)) {
     let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     if let Err(error) = std::fs::write(&path, KERNEL_READ_AHEAD_KIB.to_string()) {
         tracing::debug!(%path, %error, "the kernel's read-ahead stays as it is");

@@ -1,31 +1,32 @@
 //! `trunkline mount`: an export as an ordinary directory; also as `mount.trunkline`, for mount(8) and fstab.
 //!
 //! Up to three processes: the one that was called, which waits until the mount answers; the one that serves it, in the
-//! background unless `-f`; and a watcher, which unmounts the directory when the serving one was killed, so that
-//! nobody is left with a directory that only gives errors. They are all this program: [`Role`] tells them apart.
+//! background unless `-f`; and a [`watcher`], which says so when the serving one was killed. They are all this program:
+//! [`Role`] tells them apart.
 //! Where the server is not there yet the serving process goes on trying, as [`retry`] has it.
 
 pub mod fstab;
 mod retry;
 mod statistics;
+mod watcher;
 
 use crate::error::Error;
 use crate::output;
 use clap::Args;
 use client::options::{MountOptions, Target, document};
-use mount::{Mounted, Request, Unmounter};
+use mount::{MountId, Mounted, Request, Unmounter};
 use retry::{Events, Patience};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use std::io::{self, Read, Write};
+use signal_hook::consts::SIGUSR1;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use watcher::{WATCHER, Watcher};
 
 /// Tells the processes of a mount apart.
 const ROLE: &str = "TRUNKLINE_MOUNT_ROLE";
@@ -35,8 +36,6 @@ const FOR_MOUNT_8: &str = "TRUNKLINE_MOUNT_FOR_MOUNT_8";
 const MOUNTED: &str = "mounted ";
 /// What it says when it goes on trying and nobody need wait for it.
 const WAITING: &str = "waiting for ";
-/// What the watcher reads when the mount ends as it should.
-const GOODBYE: &[u8] = b"bye\n";
 
 /// Mount an export as a directory, over all paths at once (FUSE).
 ///
@@ -81,15 +80,15 @@ enum Role {
     Called,
     /// The one that serves the mount in the background.
     Background,
-    /// The one that looks after it.
-    Watcher,
+    /// The one that says so when that one was killed; it may be served in the background.
+    Watcher { is_background: bool },
 }
 
 impl Role {
     fn own() -> Self {
         match std::env::var(ROLE).as_deref() {
             Ok("background") => Self::Background,
-            Ok("watcher") => Self::Watcher,
+            Ok(role) if WATCHER.contains(&role) => Self::Watcher { is_background: role == WATCHER[1] },
             _ => Self::Called,
         }
     }
@@ -98,8 +97,8 @@ impl Role {
 /// Mounts, and serves unless that is done in the background.
 pub fn run(args: &MountArgs) -> Result<ExitCode, Error> {
     match Role::own() {
-        Role::Watcher => {
-            watch(&args.directory);
+        Role::Watcher { is_background } => {
+            watcher::run(args, is_background);
             Ok(ExitCode::SUCCESS)
         }
         Role::Called if !args.foreground => start_in_background(args),
@@ -134,7 +133,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     }
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
     // Before the mount: it must not have the mount's own descriptors.
-    let watcher = start_watcher(args, &directory);
+    let mut watcher = Watcher::start(args, role == Role::Background);
     client::raise_descriptor_limit();
     let attempt = move || {
         let settings = client::Settings::from_options(&request.source, &options)?;
@@ -147,7 +146,7 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         output::tell(told);
         if leaves {
             output::print(&format!("{WAITING}{}\n", args.target))?;
-            leave_terminal(args.log_file.as_deref(), &directory);
+            leave_terminal(args.log_file.as_deref(), None);
             has_left = true;
         }
         Ok(!leaves)
@@ -156,24 +155,42 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
         Ok(mounted) => mounted,
         Err(error @ Error::Interrupted { .. }) => {
             // A try may be about to mount. So it learns of our end as of any other, and looks at what we leave.
-            std::mem::forget(watcher);
+            watcher.leave();
             return Err(error);
         }
         Err(error) => {
-            dismiss(watcher);
+            watcher.dismiss();
             return Err(error);
         }
     };
-    output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display()))?;
-    if role == Role::Background && !has_left {
-        leave_terminal(args.log_file.as_deref(), &directory);
+    watcher.watch(mounted.id());
+    if let Err(error) = output::print(&format!("{MOUNTED}{} on {}\n", args.target, directory.display())) {
+        // Whoever called is gone, and will never learn of this mount.
+        let _ = mounted.unmounter().unmount();
+        watcher.dismiss();
+        return Err(error);
     }
+    if role == Role::Background && !has_left {
+        leave_terminal(args.log_file.as_deref(), Some(mounted.id()));
+    }
+    serve_until_unmounted(mounted, events, watcher)
+}
+
+fn serve_until_unmounted(
+    mounted: Mounted,
+    events: Events<Mounted>,
+    watcher: Watcher,
+) -> Result<ExitCode, Error> {
     let ended_by = Arc::new(AtomicU8::new(0));
     let attending = events.at_signals(attend_to(mounted.unmounter(), Arc::clone(&ended_by)));
     let outcome = mounted.wait();
     attending.end();
-    dismiss(watcher);
-    outcome?;
+    if let Err(error) = outcome {
+        // It stays mounted though nobody serves it any more, as after a kill.
+        watcher.leave();
+        return Err(error.into());
+    }
+    watcher.dismiss();
     Ok(match ended_by.load(Ordering::Acquire) {
         0 => ExitCode::SUCCESS,
         signal => ExitCode::from(128 + signal),
@@ -267,14 +284,15 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
 }
 
 /// Log messages go elsewhere from here on: whoever called us need not keep their end open.
-fn leave_terminal(log_file: Option<&Path>, directory: &Path) {
+fn leave_terminal(log_file: Option<&Path>, mounted: Option<MountId>) {
     let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
     if let Some(null) = null() {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
     let log: Option<OwnedFd> = match log_file {
         Some(file) => match open_log(file) {
-            Ok(opened) if is_on(&opened, directory) => {
+            // A message that waits to be written to it would wait for itself.
+            Ok(opened) if mounted.is_some_and(|mount| mount.has(&opened)) => {
                 tracing::warn!(file = %file.display(), "no log file: it lies in the directory that this process serves");
                 None
             }
@@ -305,69 +323,10 @@ fn open_log(file: &Path) -> io::Result<std::fs::File> {
     options.open(file)
 }
 
-/// Whether a file is on the file system that is mounted there: a message that waits to be written to it would wait for itself.
-fn is_on(file: &std::fs::File, directory: &Path) -> bool {
-    let of_file = file.metadata().map(|metadata| metadata.dev());
-    let mounted = std::fs::metadata(directory).map(|metadata| metadata.dev());
-    matches!((of_file, mounted), (Ok(file), Ok(mounted)) if file == mounted)
-}
-
 /// The system's log, where there is one; it ends with us.
 fn start_logger() -> Option<OwnedFd> {
     let mut logger = Command::new("logger");
     logger.args(["-t", "trunkline", "-p", "daemon.notice"]).env_remove(ROLE);
     let child = logger.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     child.ok()?.stdin.map(OwnedFd::from)
-}
-
-/// Starts the process that looks after the mount. Without one a mount works, but does not outlive a kill in good order.
-fn start_watcher(args: &MountArgs, directory: &Path) -> Option<(Child, ChildStdin)> {
-    let spawned = Command::new("/proc/self/exe")
-        .args(["mount".as_ref(), args.target.as_ref(), directory.as_os_str()])
-        .env(ROLE, "watcher")
-        // From its first moment: who kills our group, or interrupts it at a terminal, means us.
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    match spawned {
-        Ok(mut child) => child.stdin.take().map(|stdin| (child, stdin)),
-        Err(error) => {
-            tracing::warn!(%error, "nobody unmounts the directory should this process be killed");
-            None
-        }
-    }
-}
-
-/// Lets the watcher go.
-fn dismiss(watcher: Option<(Child, ChildStdin)>) {
-    if let Some((mut child, mut stdin)) = watcher {
-        // One that is gone already needs no telling.
-        let _ = stdin.write_all(GOODBYE);
-        drop(stdin);
-        let _ = child.wait();
-    }
-}
-
-/// The watcher: waits for the end of the serving process. If that did not say goodbye, the directory is unmounted,
-/// if it is still there and dead; somebody else's mount at the same place is not touched.
-fn watch(directory: &Path) {
-    let _ = rustix::process::chdir("/");
-    let ignored = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
-        // What ends the mount ends us after it.
-        let _ = signal_hook::flag::register(signal, Arc::clone(&ignored));
-    }
-    let mut said = Vec::new();
-    let read = io::stdin().read_to_end(&mut said);
-    if read.is_ok() && said == GOODBYE {
-        return;
-    }
-    // A question that was asked while the serving process went down is aborted.
-    let dead = rustix::fs::statfs(directory).err();
-    if matches!(dead, Some(Errno::NOTCONN | Errno::CONNABORTED)) {
-        // Nobody listens to what we could say.
-        let _ = mount::unmount(directory, true);
-    }
 }

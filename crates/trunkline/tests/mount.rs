@@ -14,6 +14,8 @@ mod fstab;
 mod group;
 #[path = "mount/hostile.rs"]
 mod hostile;
+#[path = "mount/killed.rs"]
+mod killed;
 #[path = "mount/life.rs"]
 mod life;
 #[path = "mount/listing.rs"]
@@ -50,6 +52,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/fio.rs"),
         include_str!("mount/fstab.rs"),
         include_str!("mount/group.rs"),
+        include_str!("mount/killed.rs"),
         include_str!("mount/life.rs"),
         include_str!("mount/listing.rs"),
         include_str!("mount/model.rs"),

@@ -51,15 +51,9 @@ const fn noted(name: &'static str, kind: Kind, why: &'static str) -> OptionSpec 
     OptionSpec { name, kind, default, doc, effect: Effect::Noted(why), group, set: Set::Note, show: hidden }
 }
 
-/// Kept as given, for the mounted directory.
-const fn kept(
-    group: Group,
-    name: &'static str,
-    kind: Kind,
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { default, doc, group, effect: Effect::Works, ..noted(name, kind, "") }
+/// A flag that is kept as given, for the mounted directory.
+const fn kept(group: Group, name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
+    OptionSpec { default, doc, group, effect: Effect::Works, ..noted(name, Kind::Flag, "") }
 }
 
 /// Accepted, kept as given; nothing is to be done for it.
@@ -531,35 +525,28 @@ pub static OPTIONS: &[OptionSpec] = &[
     kept(
         Group::Behaviour,
         "lock",
-        Kind::Flag,
         "yes",
         "Locks are the server's. The NLM protocol is not built: in a mounted directory they answer ENOLCK.",
     ),
     kept(
         Group::Behaviour,
         "nolock",
-        Kind::Flag,
         "no",
         "Locks stay on this host. Of `lock`, `nolock` and `local_lock` the last counts.",
     ),
-    kept(
-        Group::Behaviour,
-        "local_lock",
-        Kind::Choice(&["all", "flock", "posix", "none"]),
-        "none",
-        "Which locks stay on this host: those of flock(2), those of fcntl(2), all, or none. The others are the server's.",
-    ),
-    kept(
-        Group::Behaviour,
-        "async",
-        Kind::Flag,
-        "yes",
-        "What was written is stable after fsync(2) and close(2).",
-    ),
+    OptionSpec {
+        kind: Kind::Choice(&["all", "flock", "posix", "none"]),
+        ..kept(
+            Group::Behaviour,
+            "local_lock",
+            "none",
+            "Which locks stay on this host: those of flock(2), those of fcntl(2), all, or none. The others are the server's.",
+        )
+    },
+    kept(Group::Behaviour, "async", "yes", "What was written is stable after fsync(2) and close(2)."),
     kept(
         Group::Behaviour,
         "sync",
-        Kind::Flag,
         "no",
         "write(2) returns when its data are stable. Of `async` and `sync` the last counts; with `noac` it holds in any case.",
     ),
@@ -647,11 +634,10 @@ pub static OPTIONS: &[OptionSpec] = &[
             LookupCache::None => Some("none".to_owned()),
         }
     ),
-    kept(Group::Caching, "cto", Kind::Flag, "yes", "An open asks the server for the file's attributes."),
+    kept(Group::Caching, "cto", "yes", "An open asks the server for the file's attributes."),
     kept(
         Group::Caching,
         "nocto",
-        Kind::Flag,
         "no",
         "An open believes attributes that are kept. Of `cto` and `nocto` the last counts.",
     ),
@@ -683,40 +669,28 @@ pub static OPTIONS: &[OptionSpec] = &[
     kept(
         Group::Directory,
         "allow_other",
-        Kind::Flag,
         "yes for root",
         "Others than who mounts may enter. In an ordinary user's directory they act with that user's rights, and root \
          must have written user_allow_other into /etc/fuse.conf.",
     ),
     kept(
         Group::Directory,
-        "dev",
-        Kind::Flag,
-        "yes for root",
-        "Device files can be used; in root's mounts only.",
+        "auto_unmount",
+        "no",
+        "Unmount by itself when the process that serves the mount was killed. Programs then find the local directory \
+         there and may fill it; without this option it stays mounted and answers ENOTCONN, until `umount` or the next \
+         `trunkline mount`.",
     ),
-    kept(Group::Directory, "nodev", Kind::Flag, "yes for others", "Device files cannot be used."),
-    kept(
-        Group::Directory,
-        "suid",
-        Kind::Flag,
-        "yes for root",
-        "Set-uid programs are that; in root's mounts only.",
-    ),
-    kept(Group::Directory, "nosuid", Kind::Flag, "yes for others", "Set-uid programs run as anybody else's."),
-    kept(Group::Directory, "exec", Kind::Flag, "yes", "Programs can be run."),
-    kept(Group::Directory, "noexec", Kind::Flag, "no", "No program can be run."),
-    kept(
-        Group::Directory,
-        "atime",
-        Kind::Flag,
-        "yes",
-        "Access times are the server's, which keeps them as it likes.",
-    ),
+    kept(Group::Directory, "dev", "yes for root", "Device files can be used; in root's mounts only."),
+    kept(Group::Directory, "nodev", "yes for others", "Device files cannot be used."),
+    kept(Group::Directory, "suid", "yes for root", "Set-uid programs are that; in root's mounts only."),
+    kept(Group::Directory, "nosuid", "yes for others", "Set-uid programs run as anybody else's."),
+    kept(Group::Directory, "exec", "yes", "Programs can be run."),
+    kept(Group::Directory, "noexec", "no", "No program can be run."),
+    kept(Group::Directory, "atime", "yes", "Access times are the server's, which keeps them as it likes."),
     kept(
         Group::Directory,
         "noatime",
-        Kind::Flag,
         "no",
         "Shown in /proc/mounts, where programs look for it; access times are the server's as before.",
     ),

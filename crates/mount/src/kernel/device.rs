@@ -50,6 +50,14 @@ impl Device {
         }
     }
 
+    /// Whether the kernel still asks here: it does not once the last mount is gone and nothing in it is open.
+    pub(crate) fn is_connected(&self) -> bool {
+        let mut fds = [PollFd::new(&self.descriptor, PollFlags::empty())];
+        while poll(&mut fds, Some(&rustix::time::Timespec::default())) == Err(Errno::INTR) {}
+        let [fd] = fds;
+        !fd.revents().contains(PollFlags::ERR)
+    }
+
     /// Gives a reply.
     pub(super) fn send(&self, unique: u64, error: i32, body: &[u8]) {
         let head = head(unique, error, body.len());

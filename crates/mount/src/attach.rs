@@ -1,0 +1,167 @@
+//! Mounting: root by the kernel's own calls, anybody else by fusermount3.
+//!
+//! The FUSE crate could mount too. It would unmount by path when it is done, and take away what others have mounted there
+//! meanwhile; and it does not say which mount it made. See `own_mount`.
+
+use crate::fusermount;
+use crate::mount_table::FILE_SYSTEM;
+use crate::own_mount::MountId;
+use crate::session::{Error, Request};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, move_mount,
+};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// Each mount has its own.
+const DEVICE: &str = "/dev/fuse";
+/// The kernel takes no longer text for one parameter, fsconfig(2).
+const PARAMETER_BYTES_MAX: usize = 255;
+
+/// A new mount, which waits for its first answer.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub device: OwnedFd,
+    pub mount: MountId,
+}
+
+/// Mounts on a directory.
+///
+/// # Errors
+/// [`Error`].
+pub(crate) fn attach(request: &Request, directory: &Path) -> Result<Attached, Error> {
+    let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root && fusermount::find().is_none() {
+        return Err(Error::NoHelper { directory: directory.to_owned(), source: fusermount::missing() });
+    }
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let device = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(|error| fuse(error.into()))?;
+    let tree = if is_root { make(request, &device) } else { Err(Errno::PERM) };
+    match tree {
+        Ok(tree) => {
+            // Before anybody can see it, so that it is this one for sure.
+            let outcome = place(&tree, directory).and_then(|()| MountId::of_mount(tree.as_fd()));
+            outcome.map(|mount| Attached { device, mount }).map_err(fuse)
+        }
+        // Not root, or root without its rights, or a kernel of before 5.2.
+        Err(Errno::PERM | Errno::NOSYS) if fusermount::find().is_some() => {
+            let given = helper_options(request, is_root);
+            let device =
+                fusermount::mount(directory, &given).map_err(|source| match source.raw_os_error() {
+                    // What comes without a number are fusermount3's words.
+                    None => {
+                        let said = source.to_string().trim().to_owned();
+                        Error::Refused { directory: request.directory.clone(), said }
+                    }
+                    Some(_) => fuse(source),
+                })?;
+            let mount = MountId::of_device(device.as_fd(), directory).map_err(fuse)?;
+            Ok(Attached { device, mount })
+        }
+        Err(error) => Err(fuse(error.into())),
+    }
+}
+
+/// A mount that is nowhere yet. Mounted by root, others may enter, as on a kernel mount.
+fn make(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let system = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let set = |name: &str, value: &str| fsconfig_set_string(system.as_fd(), name, value);
+    set("source", shortened(&request.source))?;
+    set("subtype", FILE_SYSTEM.trim_start_matches("fuse."))?;
+    set("fd", &device.as_raw_fd().to_string())?;
+    // A directory.
+    set("rootmode", "40000")?;
+    set("user_id", &rustix::process::getuid().as_raw().to_string())?;
+    set("group_id", &rustix::process::getgid().as_raw().to_string())?;
+    fsconfig_set_flag(system.as_fd(), "default_permissions")?;
+    fsconfig_set_flag(system.as_fd(), "allow_other")?;
+    if request.options.read_only {
+        fsconfig_set_flag(system.as_fd(), "ro")?;
+    }
+    fsconfig_create(system.as_fd())?;
+    fsmount(system.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(request))
+}
+
+fn place(tree: &OwnedFd, directory: &Path) -> io::Result<()> {
+    Ok(move_mount(tree.as_fd(), "", CWD, directory, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+fn attributes(request: &Request) -> MountAttrFlags {
+    let given = |name: &str| request.options.noted.contains_key(name);
+    let wished = [
+        (request.options.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
+        (given("nodev"), MountAttrFlags::MOUNT_ATTR_NODEV),
+        (given("nosuid"), MountAttrFlags::MOUNT_ATTR_NOSUID),
+        (given("noexec") && !given("exec"), MountAttrFlags::MOUNT_ATTR_NOEXEC),
+        (given("noatime"), MountAttrFlags::MOUNT_ATTR_NOATIME),
+    ];
+    wished
+        .into_iter()
+        .filter(|(wished, _)| *wished)
+        .fold(MountAttrFlags::empty(), |all, (_, flag)| all | flag)
+}
+
+/// The same for fusermount3, which takes one text. It refuses `allow_other` where the administrator has not allowed it, and
+/// never lets those who are not root have devices or set-uid programs.
+fn helper_options(request: &Request, is_root: bool) -> String {
+    let given = |name: &str| request.options.noted.contains_key(name);
+    // A comma would end the name.
+    let source = request.source.replace(',', "\\,");
+    let wished = [
+        (true, "subtype=trunkline"),
+        (true, "default_permissions"),
+        (request.options.read_only, "ro"),
+        (is_root && !given("nodev"), "dev"),
+        (is_root && !given("nosuid"), "suid"),
+        (given("noexec") && !given("exec"), "noexec"),
+        (given("noatime"), "noatime"),
+        (is_root || given("allow_other"), "allow_other"),
+    ];
+    let wished = wished.into_iter().filter(|(wished, _)| *wished);
+    wished.fold(format!("fsname={source}"), |all, (_, option)| format!("{all},{option}"))
+}
+
+/// As much of a source's name as the kernel takes: it is for people.
+fn shortened(source: &str) -> &str {
+    let mut end = source.len().min(PARAMETER_BYTES_MAX);
+    while !source.is_char_boundary(end) {
+        end -= 1;
+    }
+    source.get(..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::options::MountOptions;
+
+    #[test]
+    fn fusermount3_is_given_what_root_would_have() {
+        let mut options = MountOptions::default();
+        let mut text = |name: &str, is_root: bool| {
+            if !name.is_empty() {
+                options.noted.insert(name.to_owned(), None);
+            }
+            let source = "nas:/a,b".to_owned();
+            helper_options(&Request { source, options: options.clone(), directory: "/mnt".into() }, is_root)
+        };
+        let always = "fsname=nas:/a\\,b,subtype=trunkline,default_permissions";
+        assert_eq!(text("", false), always);
+        assert_eq!(text("", true), format!("{always},dev,suid,allow_other"));
+        assert_eq!(text("nodev", true), format!("{always},suid,allow_other"));
+        assert_eq!(text("noexec", false), format!("{always},noexec"));
+        assert_eq!(text("allow_other", false), format!("{always},noexec,allow_other"));
+    }
+
+    #[test]
+    fn a_source_is_shortened_between_letters() {
+        assert_eq!(shortened("nas:/data"), "nas:/data");
+        let long = "é".repeat(200);
+        assert_eq!(shortened(&long).len(), 254);
+    }
+}

@@ -1,0 +1,160 @@
+//! `/proc/self/mountinfo`: what is mounted where, as proc(5) describes it.
+//!
+//! A mount has a number of its own, and the file system in it a device number. Several mounts of one file system (bind
+//! mounts) share the device number.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The type that mounts of ours show.
+pub const FILE_SYSTEM: &str = "fuse.trunkline";
+
+/// All mounts that this process can see.
+#[derive(Debug, Default)]
+pub(crate) struct MountTable {
+    entries: Vec<Entry>,
+}
+
+/// A line of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub id: u64,
+    pub parent: u64,
+    /// Major and minor number.
+    pub device: (u32, u32),
+    pub place: PathBuf,
+    pub kind: Vec<u8>,
+}
+
+impl Entry {
+    pub(crate) fn is_ours(&self) -> bool {
+        self.kind == FILE_SYSTEM.as_bytes()
+    }
+}
+
+impl MountTable {
+    /// # Errors
+    /// Where proc(5) is not mounted.
+    pub(crate) fn read() -> io::Result<Self> {
+        std::fs::read("/proc/self/mountinfo").map(|text| Self::parse(&text))
+    }
+
+    fn parse(text: &[u8]) -> Self {
+        Self { entries: text.split(|byte| *byte == b'\n').filter_map(entry).collect() }
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// What is mounted there; of several on top of each other the uppermost.
+    pub(crate) fn at(&self, place: &Path) -> Option<&Entry> {
+        let here = || self.entries.iter().filter(|entry| entry.place == place);
+        here().find(|entry| here().all(|other| other.parent != entry.id))
+    }
+}
+
+/// The entry of a line: `36 35 98:0 /root /place options tag:1 - type source options`.
+fn entry(line: &[u8]) -> Option<Entry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let (id, parent) = (number(fields.next()?)?, number(fields.next()?)?);
+    let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
+    let place = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)));
+    // There may be any number of tags before the dash.
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?.to_vec();
+    Some(Entry { id, parent, device: (major.parse().ok()?, minor.parse().ok()?), place, kind })
+}
+
+fn number(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Blanks, line ends and backslashes stand as a backslash and three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let octal =
+            after.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// A directory as the system's table names it. Its last part is not looked at: nobody may serve it any more.
+pub(crate) fn place_of(directory: &Path) -> PathBuf {
+    let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    let resolved = match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => parent.canonicalize().map(|parent| parent.join(name)),
+        _ => absolute.canonicalize(),
+    };
+    resolved.unwrap_or(absolute)
+}
+
+/// A number that the kernel tells about a descriptor in `/proc/self/fdinfo`, such as `mnt_id`. It asks no file system.
+pub(crate) fn told_of(descriptor: impl AsFd, name: &str) -> io::Result<Option<u64>> {
+    let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
+    let text = std::fs::read_to_string(path)?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    Ok(lines.find(|(key, _)| *key == name).and_then(|(_, value)| value.trim().parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"\
+        22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
+        30 22 0:30 / /a\\040b\\134c rw,nosuid - fuse.trunkline nas:/data rw,user_id=0\n\
+        31 22 0:31 / /tmp rw shared:2 master:3 - tmpfs tmpfs rw\n\
+        33 32 0:33 / /stack rw - fuse.trunkline nas:/data rw\n\
+        32 22 0:32 / /stack rw - tmpfs tmpfs rw\n";
+
+    fn kind(place: &str) -> Option<Vec<u8>> {
+        MountTable::parse(TABLE).at(Path::new(place)).map(|entry| entry.kind.clone())
+    }
+
+    #[test]
+    fn the_table_says_what_is_mounted_where() {
+        assert_eq!(kind("/a b\\c").as_deref(), Some(FILE_SYSTEM.as_bytes()));
+        assert_eq!(kind("/tmp").as_deref(), Some(&b"tmpfs"[..]));
+        assert_eq!(
+            kind("/stack").as_deref(),
+            Some(FILE_SYSTEM.as_bytes()),
+            "the uppermost, wherever it stands"
+        );
+        assert_eq!(kind("/a"), None);
+        assert!(MountTable::parse(b"\n1 2\nnonsense").entries.is_empty());
+        let table = MountTable::parse(TABLE);
+        let entry = table.at(Path::new("/stack")).unwrap();
+        assert_eq!((entry.id, entry.parent, entry.device), (33, 32, (0, 33)));
+    }
+
+    #[test]
+    fn a_directory_is_named_as_the_table_names_it() {
+        assert_eq!(place_of(Path::new("/tmp/../proc/")), Path::new("/proc"));
+        assert_eq!(place_of(Path::new("/proc/.")), Path::new("/proc"));
+        assert_eq!(place_of(Path::new("/proc/..")), Path::new("/"));
+        assert_eq!(place_of(Path::new("/absent/dir")), Path::new("/absent/dir"));
+    }
+
+    #[test]
+    fn the_kernel_tells_the_mount_of_a_descriptor() {
+        let root = std::fs::File::open("/").unwrap();
+        let told = told_of(&root, "mnt_id").unwrap();
+        assert_eq!(told, MountTable::read().unwrap().at(Path::new("/")).map(|entry| entry.id));
+        assert_eq!(told_of(&root, "fuse_connection").unwrap(), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! One mount, told from all others, and its end.
+//!
+//! A path says nothing about who mounted there: somebody may have unmounted ours and mounted anew, or mounted on top of it.
+//! So a mount is ended by its number and its device's alone. The kernel gives both again to later mounts, anywhere, once nothing
+//! uses this one; while a descriptor is open on it (`Pinned`) it does not. Since Linux 6.8 a mount has a number besides that
+//! is never given again. Unmounting takes what is mounted within along,
+//! which is not ours: then nothing is unmounted.
+//!
+//! Without root fusermount3 unmounts, and takes a path. The check is made right before it is called.
+
+use crate::fusermount;
+use crate::mount_table::{Entry, MountTable, place_of, told_of};
+use crate::session::Error;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, major, minor, statx};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Dead mounts on top of each other that are unmounted at once: nobody has so many.
+const STACKED_MAX: usize = 32;
+/// statx(2), since Linux 6.8.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+
+/// A mount as the system numbers it. As text: its number, its device's major and minor number, and the number that is never
+/// given again or 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountId {
+    id: u64,
+    device: (u32, u32),
+    unique: Option<u64>,
+}
+
+/// A mount that stays itself: its numbers are not given to another one meanwhile.
+#[derive(Debug)]
+struct Pinned {
+    mount: MountId,
+    root: OwnedFd,
+    place: PathBuf,
+}
+
+impl MountId {
+    /// The mount that was made last on a directory from a device of FUSE.
+    ///
+    /// # Errors
+    /// The system's, or when it is gone again.
+    pub(crate) fn of_device(device: BorrowedFd<'_>, directory: &Path) -> io::Result<Self> {
+        let table = MountTable::read()?;
+        // Kernels of before 2025 do not say it. Then the uppermost mount is ours, unless two mount there at the same time.
+        let connection = told_of(device, "fuse_connection")?;
+        let is_it = |entry: &&Entry| {
+            connection.is_none_or(|number| (0, number) == wide(entry.device) && entry.is_ours())
+        };
+        let uppermost = table.at(directory).filter(is_it);
+        let found = uppermost.or_else(|| table.entries().filter(|_| connection.is_some()).find(is_it));
+        let mount = found.map(Self::of).ok_or_else(gone)?;
+        let pinned = mount.pin().ok().flatten();
+        Ok(Self { unique: pinned.and_then(|pinned| unique(pinned.root.as_fd())), ..mount })
+    }
+
+    /// The mount of a descriptor of it.
+    ///
+    /// # Errors
+    /// As [`MountId::of_device`].
+    pub(crate) fn of_mount(mount: BorrowedFd<'_>) -> io::Result<Self> {
+        let id = told_of(mount, "mnt_id")?;
+        let table = MountTable::read()?;
+        let found = table.entries().find(|entry| Some(entry.id) == id).map(Self::of).ok_or_else(gone)?;
+        Ok(Self { unique: unique(mount), ..found })
+    }
+
+    fn of(entry: &Entry) -> Self {
+        Self { id: entry.id, device: entry.device, unique: None }
+    }
+
+    /// The device's major and minor number.
+    pub(crate) const fn device(self) -> (u32, u32) {
+        self.device
+    }
+
+    /// Unmounts it, in use or not, while it is there.
+    ///
+    /// # Errors
+    /// The system's; `ResourceBusy` where something else is mounted on it or within.
+    pub(crate) fn unmount(self, is_there: impl Fn() -> bool) -> io::Result<()> {
+        if !is_there() {
+            return Ok(());
+        }
+        match self.pin()? {
+            // Once more, now that its numbers hold.
+            Some(pinned) if is_there() => pinned.unmount(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a file lies in it.
+    #[must_use]
+    pub fn has(self, file: impl AsFd) -> bool {
+        let device = rustix::fs::fstat(file).map(|stat| (major(stat.st_dev), minor(stat.st_dev)));
+        device == Ok(self.device)
+    }
+
+    /// Unmounts it if nobody serves it any more; says whether it was there, dead. Where the kernel may have given its
+    /// numbers to another mount since, it is looked for on its directory alone.
+    ///
+    /// # Errors
+    /// As those of unmounting.
+    pub fn unmount_dead(self, directory: &Path) -> io::Result<bool> {
+        let is_it = |pinned: &Pinned| self.unique.is_some() || pinned.place == resolved(directory);
+        match self.pin()? {
+            Some(pinned) if is_it(&pinned) && pinned.is_dead() => pinned.unmount().map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    fn pin(self) -> io::Result<Option<Pinned>> {
+        let Some(place) = self.place()? else { return Ok(None) };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(CWD, &place, flags, Mode::empty())?;
+        // Once more, as it may have been unmounted, and its numbers given to another, before it was opened.
+        let is_other = self.unique.is_some() && unique(root.as_fd()) != self.unique;
+        if is_other || told_of(&root, "mnt_id")? != Some(self.id) || self.place()?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Pinned { mount: self, root, place }))
+    }
+
+    /// Where it is now, whatever was renamed or moved, with nothing on it or within.
+    fn place(self) -> io::Result<Option<PathBuf>> {
+        let table = MountTable::read()?;
+        let Some(own) = table.entries().find(|entry| (entry.id, entry.device) == (self.id, self.device))
+        else {
+            return Ok(None);
+        };
+        match table.entries().find(|entry| entry.parent == self.id && entry.id != self.id) {
+            Some(other) => {
+                let cause = format!("something else is mounted on {}", other.place.display());
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, cause))
+            }
+            None => Ok(Some(own.place.clone())),
+        }
+    }
+}
+
+impl Pinned {
+    /// Whether its process is gone: a question that only that process could answer fails at once.
+    fn is_dead(&self) -> bool {
+        let asked = rustix::fs::fstatfs(&self.root);
+        matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED))
+    }
+
+    fn unmount(self) -> io::Result<()> {
+        // By the descriptor, whatever is mounted at its path by now.
+        let itself = format!("/proc/self/fd/{}", self.root.as_raw_fd());
+        match rustix::mount::unmount(itself, UnmountFlags::DETACH) {
+            Ok(()) => Ok(()),
+            // Somebody else was quicker.
+            Err(Errno::INVAL) if self.mount.place()?.is_none() => Ok(()),
+            Err(Errno::PERM) => fusermount::unmount(&self.place, true),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl fmt::Display for MountId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.device;
+        write!(f, "{} {major} {minor} {}", self.id, self.unique.unwrap_or_default())
+    }
+}
+
+impl FromStr for MountId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut numbers = text.split(' ');
+        let mut next = || numbers.next().unwrap_or_default();
+        let (id, device) = (next().parse()?, (next().parse()?, next().parse()?));
+        Ok(Self { id, device, unique: Some(next().parse()?).filter(|unique| *unique > 0) })
+    }
+}
+
+/// The number of a descriptor's mount that is never given again. No file system is asked.
+fn unique(descriptor: BorrowedFd<'_>) -> Option<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let told = statx(descriptor, "", flags, StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE)).ok()?;
+    (told.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(told.stx_mnt_id)
+}
+
+/// A directory as the table names it.
+fn resolved(directory: &Path) -> PathBuf {
+    directory.canonicalize().unwrap_or_else(|_| place_of(directory))
+}
+
+fn wide((major, minor): (u32, u32)) -> (u64, u64) {
+    (major.into(), minor.into())
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "it was unmounted again at once")
+}
+
+/// Unmounts mounts of ours on a directory that nobody serves any more: what a killed process has left.
+///
+/// # Errors
+/// [`Error::Unmount`].
+pub fn unmount_dead(directory: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
+    let place = resolved(directory);
+    for _ in 0..STACKED_MAX {
+        let table = MountTable::read().map_err(failed)?;
+        let Some(entry) = table.at(&place).filter(|entry| entry.is_ours()) else { return Ok(()) };
+        if !MountId::of(entry).unmount_dead(&place).map_err(failed)? {
+            return Ok(());
+        }
+        tracing::warn!(directory = %directory.display(), "a mount that nobody served any more was removed");
+    }
+    Ok(())
+}
+
+/// The type of what is mounted on a directory.
+///
+/// # Errors
+/// Where proc(5) is not mounted.
+pub fn mounted_type(directory: &Path) -> io::Result<Option<String>> {
+    let table = MountTable::read()?;
+    let entry = table.at(&place_of(directory));
+    Ok(entry.map(|entry| String::from_utf8_lossy(&entry.kind).into_owned()))
+}
+
+/// Unmounts a directory, as its user asks for; with `lazily` even if it is in use.
+///
+/// # Errors
+/// [`Error::Unmount`].
+pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
+    let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
+    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => fusermount::unmount(directory, lazily).map_err(failed),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_handed_on_as_text() {
+        for unique in [None, Some(4_294_968_000)] {
+            let mount = MountId { id: 812, device: (0, 57), unique };
+            assert_eq!(mount.to_string().parse(), Ok(mount));
+        }
+        assert!("812 0 57".parse::<MountId>().is_err() && "".parse::<MountId>().is_err());
+    }
+
+    #[test]
+    fn a_mount_that_is_not_there_is_not_unmounted() {
+        let root = std::fs::File::open("/").unwrap();
+        let of_root = MountId::of_mount(root.as_fd()).unwrap();
+        // Mounts that had the root's numbers before.
+        for earlier in [
+            MountId { device: (0, u32::MAX), unique: None, ..of_root },
+            MountId { device: (0, u32::MAX), ..of_root },
+        ] {
+            assert!(earlier.pin().unwrap().is_none());
+            assert!(!earlier.unmount_dead(Path::new("/")).unwrap());
+        }
+    }
+}
