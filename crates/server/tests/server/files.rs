@@ -158,9 +158,9 @@ fn a_directory_is_listed_in_pieces_without_gaps() {
     };
     let results = peer.nfs(Procedure::ReadDirPlus, &args);
     let listed = decoded::<proc::readdirplus::Reply<'_>>(&results).into_result().unwrap();
-    let entry = listed.entries.iter().find(|entry| entry.name == b"name000").unwrap();
+    let entry = listed.entries.iter().find(|entry| entry.name == b"name199").unwrap();
     assert_eq!(entry.attributes.unwrap().fileid, entry.fileid);
-    assert_eq!(peer.lookup(root, b"name000").into_result().unwrap().object, entry.handle.unwrap());
+    assert_eq!(peer.lookup(root, b"name199").into_result().unwrap().object, entry.handle.unwrap());
     // Room for nothing at all is too small. RFC 1813 s3.3.16
     let args = proc::readdir::Args { directory: root, cookie: 0, verifier: [0; 8], count: 16 };
     let results = peer.nfs(Procedure::ReadDir, &args);
