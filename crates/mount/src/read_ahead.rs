@@ -7,17 +7,17 @@
 //! A kernel that reads ahead so far itself asks for whole READs, mostly once for each. Then each waits in the pipe by
 //! which it came and goes on from there, through no memory of ours.
 
-use crate::buffers::{Buffer, Buffers};
+mod piece;
+
 use crate::core::Core;
 use crate::files::OpenFile;
-use crate::pipes::{Pipes, PutBy};
-use crate::reads::{Bytes, Fresh, is_short};
-use client::Pipe;
+use crate::reads::{Bytes, Fresh};
 use fuser::Errno;
+pub(crate) use piece::Held;
+use piece::{Content, Filling, Piece};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Reads that follow each other before anything is read ahead.
@@ -30,41 +30,6 @@ const SLACK: u64 = 256 << 10;
 const PUT_BY_BYTES_MIN: usize = 512 << 10;
 /// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows some may lie elsewhere.
 const STEADY_MIN: u32 = 4;
-
-/// What all files of a mount together have read ahead at most: many programs at once must not take all memory.
-const HELD_BYTES_MAX: usize = 256 << 20;
-
-/// What all files of a mount together have read ahead, or asked for.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    bytes: AtomicUsize,
-}
-
-impl Held {
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Acquire)
-    }
-
-    /// Room for so many bytes more, if there is.
-    fn take(self: &Arc<Self>, bytes: usize) -> Option<Room> {
-        let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= HELD_BYTES_MAX);
-        let taken = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.ok().map(|_| Room { held: Arc::clone(self), bytes })
-    }
-}
-
-/// What a piece takes, until it is dropped.
-#[derive(Debug)]
-struct Room {
-    held: Arc<Held>,
-    bytes: usize,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.held.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-    }
-}
 
 /// What one open file has asked for in advance.
 #[derive(Debug, Default)]
@@ -80,117 +45,6 @@ pub(crate) struct Ahead {
     /// The phase of its last whole READ, and how many had it in a row.
     seen: (u64, u32),
     pieces: VecDeque<Arc<Piece>>,
-}
-
-/// One READ that was made before its data were wanted.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    offset: u64,
-    len: usize,
-    version: u64,
-    at: Instant,
-    /// The kernel asks for such pieces as a whole: what comes need not pass through memory.
-    is_as_asked: bool,
-    _room: Room,
-    state: Mutex<PieceState>,
-}
-
-#[derive(Debug, Default)]
-struct PieceState {
-    outcome: Option<Result<Content, Errno>>,
-    waiting: Vec<Waker>,
-}
-
-#[derive(Debug)]
-enum Content {
-    Memory(Arc<Buffer>),
-    Pipe {
-        pipe: Pipe,
-        _put_by: PutBy,
-    },
-    /// It came by a pipe, and is not there any more.
-    Gone,
-}
-
-impl Content {
-    /// What is in a pipe, in memory.
-    fn out_of(mut pipe: Pipe, buffers: &Arc<Buffers>, pipes: &Pipes) -> Self {
-        let mut bytes = buffers.own(buffers.take(pipe.len()));
-        let read = pipe.read(&mut bytes);
-        pipes.give_back(pipe);
-        if read == Ok(bytes.len()) {
-            Self::Memory(Arc::new(bytes))
-        } else {
-            tracing::error!(?read, "what was read ahead is lost in its pipe; it is read again");
-            Self::Gone
-        }
-    }
-}
-
-impl Piece {
-    fn end(&self) -> u64 {
-        self.offset + self.len as u64
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PieceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes that it will have in a file that ends there.
-    fn expected(&self, file_end: u64) -> u64 {
-        self.end().min(file_end).saturating_sub(self.offset)
-    }
-
-    /// Whether so few bytes had better be read for themselves than be taken out of what is, or will be, in a pipe.
-    fn is_too_much_for(&self, len: usize, file_end: u64) -> bool {
-        // Taking much out of a pipe takes long.
-        let is_much = is_short(len) && !is_short(self.expected(file_end) as usize);
-        is_much && self.is_as_asked && !matches!(self.lock().outcome, Some(Ok(Content::Memory(_))))
-    }
-
-    /// Waits until it is there.
-    async fn arrival(&self) {
-        std::future::poll_fn(|context| {
-            let mut state = self.lock();
-            if state.outcome.is_some() {
-                return Poll::Ready(());
-            }
-            state.waiting.push(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// All of it out of the pipe that it came by; nothing where it is in memory, was given out before, or is more than `len`
-    /// bytes: a file may have grown behind the end that the kernel knows.
-    fn take_pipe(&self, len: usize) -> Option<Pipe> {
-        let mut state = self.lock();
-        let Some(Ok(content)) = &mut state.outcome else { return None };
-        match std::mem::replace(content, Content::Gone) {
-            Content::Pipe { pipe, .. } if pipe.len() <= len => Some(pipe),
-            other => {
-                *content = other;
-                None
-            }
-        }
-    }
-
-    /// All of it in memory; nothing where it was given out before.
-    fn in_memory(&self, buffers: &Arc<Buffers>, pipes: &Pipes) -> Option<Result<Arc<Buffer>, Errno>> {
-        let mut state = self.lock();
-        let content = match state.outcome.as_mut()? {
-            Ok(content) => content,
-            Err(error) => return Some(Err(*error)),
-        };
-        *content = match std::mem::replace(content, Content::Gone) {
-            Content::Pipe { pipe, .. } => Content::out_of(pipe, buffers, pipes),
-            other => other,
-        };
-        match content {
-            Content::Memory(buffer) => Some(Ok(Arc::clone(buffer))),
-            Content::Pipe { .. } | Content::Gone => None,
-        }
-    }
 }
 
 impl Ahead {
@@ -279,25 +133,6 @@ const fn next_boundary(from: u64, phase: u64, size: u64) -> u64 {
     ((from + shift) / size + 1) * size - shift
 }
 
-/// Leaves no piece without an outcome: somebody may wait for it.
-struct Filling(Arc<Piece>);
-
-impl Filling {
-    fn end(&self, outcome: Result<Content, Errno>) {
-        let mut state = self.0.lock();
-        state.outcome.get_or_insert(outcome);
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
-        waiting.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl Drop for Filling {
-    fn drop(&mut self) {
-        self.end(Err(Errno::EIO));
-    }
-}
-
 impl Core {
     /// Lets go of what was read ahead in files whose programs have paused.
     pub(crate) fn drop_old_ahead(&self) {
@@ -383,57 +218,11 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use super::piece::HELD_BYTES_MAX;
     use super::*;
 
     const MIB: u64 = 1 << 20;
     const END: u64 = 64 * MIB;
-    /// Longer than what is read where nothing may take long.
-    const LONG: usize = 128 << 10;
-
-    /// A piece that came by a pipe.
-    fn piped(data: &[u8], pipes: &Pipes) -> Piece {
-        let mut pipe = pipes.take().unwrap();
-        pipe.put(data).unwrap();
-        let outcome = Some(Ok(Content::Pipe { pipe, _put_by: pipes.put_by().unwrap() }));
-        let state = PieceState { outcome, ..PieceState::default() };
-        let (len, at, state) = (data.len(), Instant::now(), state.into());
-        let _room = Arc::new(Held::default()).take(len).unwrap();
-        Piece { offset: 0, len, version: 0, at, is_as_asked: true, _room, state }
-    }
-
-    #[test]
-    fn what_came_by_a_pipe_is_given_out_once() {
-        let pipes = Pipes::default();
-        let piece = piped(b"data", &pipes);
-        assert!(pipes.are_put_by());
-        assert!(piece.take_pipe(3).is_none(), "never more than was asked for");
-        assert_eq!(piece.take_pipe(4).unwrap().len(), 4);
-        assert!(!pipes.are_put_by());
-        assert!(piece.take_pipe(4).is_none());
-        assert!(piece.in_memory(&Arc::default(), &pipes).is_none());
-    }
-
-    #[test]
-    fn what_came_by_a_pipe_is_in_memory_once_a_part_of_it_is_wanted() {
-        let pipes = Pipes::default();
-        let piece = piped(b"data", &pipes);
-        for _ in 0..2 {
-            let data = piece.in_memory(&Arc::default(), &pipes).unwrap().unwrap();
-            assert_eq!(**data, b"data");
-        }
-        assert!(piece.take_pipe(4).is_none() && !pipes.are_put_by());
-    }
-
-    #[test]
-    fn much_is_not_moved_for_a_little() {
-        let pipes = Pipes::default();
-        let piece = piped(&[1; LONG], &pipes);
-        assert!(piece.is_too_much_for(4096, END));
-        assert!(!piece.is_too_much_for(LONG, END));
-        assert!(!piece.is_too_much_for(4096, 5000), "the file ends within it");
-        assert!(piece.in_memory(&Arc::default(), &pipes).is_some());
-        assert!(!piece.is_too_much_for(1, END), "it is in memory");
-    }
 
     #[test]
     fn a_piece_whose_read_panics_is_an_error_to_who_waits_for_it() {
