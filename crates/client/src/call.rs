@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nfs3::proc::write::Stable;
 use nfs3::types::FileHandle;
+use nfs3::{WccAttr, WccData};
 use paths::{Class, ConnId, NodeId, PathId};
 use rpc::Xid;
 use rpc::replay::XidClass;
@@ -119,6 +120,34 @@ pub enum Answer {
     Results(Vec<u8>),
 }
 
+/// The version of a file before and after a WRITE, as far as the server told both: what it does between two that are the same is
+/// nobody's but the writer's. RFC 1813 s2.6
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Change {
+    /// Right before it.
+    pub before: Option<WccAttr>,
+    /// Right after it.
+    pub after: Option<WccAttr>,
+}
+
+impl Change {
+    pub(crate) fn of(told: &WccData) -> Self {
+        let after =
+            told.after.map(|after| WccAttr { size: after.size, mtime: after.mtime, ctime: after.ctime });
+        Self { before: told.before, after }
+    }
+
+    /// This, and another right after it. If something was in between, only the other is told of: one link less is a change that
+    /// somebody else may have made.
+    pub(crate) fn then(self, next: Self) -> Self {
+        if self.after.is_some() && self.after == next.before {
+            Self { before: self.before, after: next.after }
+        } else {
+            next
+        }
+    }
+}
+
 /// A finished operation.
 #[derive(Debug)]
 pub struct Done {
@@ -128,9 +157,15 @@ pub struct Done {
     pub buffer: Vec<u8>,
     /// From the submission to now.
     pub latency: Duration,
+    /// Of a WRITE: what it did to the version of its file.
+    pub change: Change,
 }
 
 impl Done {
+    pub(crate) fn failed(error: Error, buffer: Vec<u8>, latency: Duration) -> Self {
+        Self { result: Err(error), buffer, latency, change: Change::default() }
+    }
+
     /// What an [`Op::Call`] has brought.
     pub(crate) fn results(self) -> Result<Vec<u8>> {
         match self.result? {
@@ -166,6 +201,8 @@ pub(crate) enum Body {
         buffer: Vec<u8>,
         written: usize,
         stable: Stable,
+        /// What the server has told of the file since.
+        change: Change,
     },
     Commit {
         file: FileRef,

@@ -32,7 +32,7 @@ use transport::poll::Poller;
 use xdr::Writer;
 
 use crate::breaks::Heard;
-use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, Target};
+use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Change, Done, Op, Owner, Target};
 use crate::error::{Error, Result};
 use crate::options::{Proto, SIZE_MAX};
 use crate::route::Route;
@@ -220,7 +220,7 @@ impl Engine {
     pub(crate) fn submit(&mut self, op: Op, caller: Option<Arc<Caller>>, owner: Owner) {
         if let Some(error) = self.refusal(&op) {
             let (buffer, latency) = (op.into_buffer(), Duration::ZERO);
-            self.core.finished.push((owner, Done { result: Err(error), buffer, latency }));
+            self.core.finished.push((owner, Done::failed(error, buffer, latency)));
             return;
         }
         let body = match op {
@@ -233,7 +233,7 @@ impl Engine {
             }
             Op::Write { file, offset, buffer } => {
                 let stable = self.core.groups.writing(&file);
-                Body::Write { file, offset, buffer, written: 0, stable }
+                Body::Write { file, offset, buffer, written: 0, stable, change: Change::default() }
             }
             Op::Call { procedure, args } => Body::Call { procedure, args },
         };
@@ -623,10 +623,12 @@ impl Core {
             self.by_xid.remove(&xid);
             self.xids.complete(xid);
         }
+        let mut change = Change::default();
         let buffer = match call.body {
             Body::Read { target: Target::Memory(buffer), .. } => buffer,
             Body::Read { target: Target::Pipe(..), .. } => Vec::new(),
-            Body::Write { file, buffer, .. } => {
+            Body::Write { file, buffer, change: told, .. } => {
+                change = told;
                 self.groups.finished(&file);
                 // Writes that are held wait for those in flight; this may have been the last of them.
                 self.groups.touch(&file);
@@ -636,7 +638,7 @@ impl Core {
         };
         if !matches!(call.owner, Owner::Engine) {
             let latency = self.now.saturating_sub(call.submitted_at);
-            self.finished.push((call.owner, Done { result, buffer, latency }));
+            self.finished.push((call.owner, Done { result, buffer, latency, change }));
         }
     }
 }

@@ -31,7 +31,7 @@ mod tree;
 mod walk;
 
 pub use blocks::{Block, Blocks};
-pub use call::{Answer, Caller, Done, FileRef, Op};
+pub use call::{Answer, Caller, Change, Done, FileRef, Op};
 pub use error::{Error, MountError, Result, status_words};
 pub use file::File;
 pub use given::{GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};

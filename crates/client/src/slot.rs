@@ -59,14 +59,14 @@ impl Promise {
 
     /// Hands the buffer of an operation back that never began, because the mount is closed.
     pub(crate) fn refuse(self, buffer: Vec<u8>) {
-        self.keep(Done { result: Err(Error::Closed), buffer, latency: Duration::ZERO });
+        self.keep(Done::failed(Error::Closed, buffer, Duration::ZERO));
     }
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
         if let Some(slot) = self.0.take() {
-            slot.finish(Done { result: Err(Error::Closed), buffer: Vec::new(), latency: Duration::ZERO });
+            slot.finish(Done::failed(Error::Closed, Vec::new(), Duration::ZERO));
         }
     }
 }

@@ -8,10 +8,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use client::{Answer, Error, Mount, Pending, Settings};
+use client::{Answer, Change, Error, Mount, Pending, Settings};
 use fake::{Fake, Request, block_write, file};
 use nfs3::proc::write::Stable::{self, FileSync, Unstable};
-use nfs3::{Procedure, Status};
+use nfs3::{Fattr3, FileType, NfsTime, Procedure, Status, WccAttr, WccData};
 use testkit::Deadline;
 
 const BLOCK: usize = 4096;
@@ -72,6 +72,33 @@ fn unstable_writes_are_held_until_their_commit_is_answered() {
     // Those that were answered after the first COMMIT was sent need one of their own.
     fake.next().committed(1);
     all_written(pending);
+    fake.nothing_more();
+}
+
+// RFC 1813 s2.6
+#[test]
+fn what_a_write_did_to_its_file_is_told_also_where_it_was_held_for_a_commit_or_answered_in_parts() {
+    let at = |seconds| NfsTime { seconds, nanoseconds: 0 };
+    let version = |seconds| WccAttr { size: 9, mtime: at(seconds), ctime: at(seconds) };
+    let told = |before, after| {
+        let after =
+            Fattr3 { size: 9, mtime: at(after), ctime: at(after), ..fake::attributes(FileType::Regular) };
+        WccData { before: Some(version(before)), after: Some(after) }
+    };
+    let fake = Fake::start(1);
+    let mount = fake.mount();
+    let (pending, calls) = pipelined(&fake, &mount, 3);
+    let part = COUNT / 2;
+    calls[0].written_with(told(1, 2), part, FileSync, 1);
+    calls[1].written_with(told(3, 4), COUNT, Unstable, 1);
+    calls[2].written_with(WccData::default(), COUNT, FileSync, 1);
+    let mut left = [fake.next(), fake.next()];
+    left.sort_by_key(|call| call.procedure == Procedure::Commit);
+    left[0].written_with(told(2, 3), COUNT - part, FileSync, 1);
+    left[1].committed(1);
+    let changes: Vec<Change> = pending.into_iter().map(|pending| pending.wait().change).collect();
+    let from_to = |before, after| Change { before: Some(version(before)), after: Some(version(after)) };
+    assert_eq!(changes, [from_to(1, 3), from_to(3, 4), Change::default()]);
     fake.nothing_more();
 }
 

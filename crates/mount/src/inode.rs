@@ -7,12 +7,16 @@
 
 use crate::caller::As;
 use crate::dirty::Dirty;
+use crate::lineage::Lineage;
+pub(crate) use crate::lineage::{DataVersion, version};
+use crate::own_writes::OwnWrites;
 use crate::policy::Policy;
 use crate::write_ranges::Ranges;
-use client::{FileRef, Mount};
+use client::{Change, FileRef, Mount};
 use fuser::Errno;
-use nfs3::{Fattr3, FileHandle, FileType, NfsTime};
+use nfs3::{Fattr3, FileHandle, FileType};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,8 +35,6 @@ pub(crate) struct Inode {
     pub handle: FileHandle,
     pub file_type: FileType,
     mount: Mount,
-    /// Counts what changes its data through this mount: data that were read ahead before are not given out after.
-    pub version: AtomicU64,
     /// What of it is being read and written. Not to be asked for while its state is locked.
     ranges: Mutex<Ranges>,
     state: Mutex<State>,
@@ -67,6 +69,10 @@ pub(crate) struct State {
     /// It was told of another one before, and may not have the last answer yet.
     pub told_otherwise: bool,
     pub dirty: Dirty,
+    /// Counts what may have changed any of its data: nothing that was read ahead before is given out after.
+    pub generation: u64,
+    /// The ranges that were written from here, out of which nothing is given that was read ahead before.
+    pub own_writes: OwnWrites,
     /// Where the last data end that were written since the size was asked for.
     written_end: u64,
     /// Where the file ends for who appends: the size that the server has told, and what was written since. Unlike attributes it is
@@ -79,7 +85,7 @@ pub(crate) struct State {
     /// When it was changed last from here.
     changed_at: Option<Instant>,
     /// Which content the newest attributes are of.
-    learned_of: Option<DataVersion>,
+    lineage: Lineage,
     /// Counts changes, so that attributes that were asked for before one are known to be old.
     changes: u64,
     /// The newest error of a write that nobody waited for, and which it is.
@@ -96,9 +102,6 @@ pub(crate) struct Hidden {
     pub name: Vec<u8>,
     pub caller: As,
 }
-
-/// Tells one content of a file from another.
-pub(crate) type DataVersion = (u64, NfsTime, NfsTime);
 
 #[derive(Debug, Clone, Copy)]
 struct Cached {
@@ -142,13 +145,7 @@ impl Inode {
     pub(crate) fn learn(&self, attributes: Fattr3, asked: Option<u64>, policy: &Policy) -> Known {
         let bounds = policy.bounds(attributes.file_type == FileType::Directory);
         let mut state = self.lock();
-        let before = state.learned_of;
-        let known = state.learn(attributes, asked, bounds, Instant::now());
-        if before.is_some() && state.learned_of != before {
-            // What was read ahead is of the content before.
-            self.version.fetch_add(1, Ordering::Release);
-        }
-        known
+        state.learn(attributes, asked, bounds, Instant::now())
     }
 
     /// What is known holds no longer.
@@ -158,22 +155,15 @@ impl Inode {
 
     /// The object was changed from here.
     pub(crate) fn changed(&self) {
-        self.version.fetch_add(1, Ordering::Release);
-        self.lock().change();
-    }
-
-    /// Data were written up to `end`.
-    pub(crate) fn written(&self, state: &mut State, end: u64) {
-        self.version.fetch_add(1, Ordering::Release);
+        let mut state = self.lock();
+        state.generation += 1;
         state.change();
-        state.written_end = state.written_end.max(end);
-        state.end = state.end.map(|before| before.max(end));
     }
 
     /// The file was cut, or grown, to a size.
     pub(crate) fn resized(&self, size: u64) {
-        self.version.fetch_add(1, Ordering::Release);
         let mut state = self.lock();
+        state.generation += 1;
         state.change();
         state.written_end = state.written_end.min(size);
         state.end = Some(size);
@@ -219,6 +209,13 @@ impl Inode {
 #[derive(Debug)]
 pub(crate) struct WaitedFor(Arc<Inode>);
 
+impl WaitedFor {
+    /// It was answered.
+    pub(crate) fn follow(&self, change: Change) {
+        self.0.lock().follow(change);
+    }
+}
+
 impl Drop for WaitedFor {
     fn drop(&mut self) {
         self.0.lock().waited_for -= 1;
@@ -226,6 +223,25 @@ impl Drop for WaitedFor {
 }
 
 impl State {
+    /// Data were taken to be written.
+    pub(crate) fn written(&mut self, range: Range<u64>) {
+        self.change();
+        self.written_end = self.written_end.max(range.end);
+        self.end = self.end.map(|before| before.max(range.end));
+        self.own_writes.note(range);
+    }
+
+    /// A write from here was answered: what it did to the file's version is our own.
+    pub(crate) fn follow(&mut self, change: Change) {
+        self.lineage.follow(change);
+    }
+
+    /// A write has ended, well or not: what was asked about the file while it was on its way is old now.
+    pub(crate) fn ended(&mut self, range: Range<u64>) {
+        self.change();
+        self.own_writes.note(range);
+    }
+
     fn change(&mut self) {
         self.changes += 1;
         self.attributes = None;
@@ -267,7 +283,10 @@ impl State {
             Some(old) if version(&old.attributes) == version(&attributes) => (old.ttl * 2).clamp(min, max),
             _ => min,
         };
-        self.learned_of = Some(version(&attributes));
+        if self.lineage.sees(version(&attributes)) {
+            // What was read ahead is of the content before.
+            self.generation += 1;
+        }
         self.end_in_doubt &= !exact;
         self.end = match self.end {
             _ if exact => Some(attributes.size),
@@ -332,11 +351,6 @@ impl State {
         }
         Ok(())
     }
-}
-
-/// What changes whenever a file's data do.
-pub(crate) const fn version(attributes: &Fattr3) -> DataVersion {
-    (attributes.size, attributes.mtime, attributes.ctime)
 }
 
 /// Objects by the kernel's numbers.
@@ -415,7 +429,6 @@ impl Inodes {
             handle,
             file_type: attributes.file_type,
             mount: self.mount.clone(),
-            version: AtomicU64::new(0),
             ranges: Mutex::default(),
             state: Mutex::new(State { lookups, ..State::default() }),
         })
@@ -494,6 +507,7 @@ impl Inodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nfs3::NfsTime;
     use nfs3::types::SpecData;
 
     /// What fsync(2) says, by the number of the error.

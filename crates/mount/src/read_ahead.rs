@@ -1,8 +1,9 @@
 //! Reading ahead of a program that reads on and on.
 //!
 //! The kernel reads ahead 128 KiB by default, which is nothing for a network. So each open file asks for whole READs
-//! beyond what was read, more and more of them as long as the program goes on. What was read ahead is given out only
-//! if the file was not changed from here since, and not long after it was read.
+//! beyond what was read, more and more of them as long as the program goes on and reads most of what it passes. What was read
+//! ahead is given out only if the file was not changed elsewhere since, as far as is known, nor written from here in that
+//! range, and not long after it was read.
 //!
 //! A kernel that reads ahead so far itself asks for whole READs, mostly once for each. Then each waits in the pipe by
 //! which it came and goes on from there, through no memory of ours.
@@ -11,12 +12,13 @@ mod piece;
 
 use crate::core::Core;
 use crate::files::OpenFile;
+use crate::inode::State;
+use crate::own_writes::{Moment, OwnWrites};
 use crate::reads::{Bytes, Fresh};
 use fuser::Errno;
 pub(crate) use piece::Held;
 use piece::{Content, Filling, Piece};
-use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,11 @@ const STREAK_MIN: u32 = 2;
 const WINDOW_MIN: usize = 512 << 10;
 /// Reads this far from the expected place still count as going on: the kernel sends its own in any order.
 const SLACK: u64 = 256 << 10;
+/// So far back reads go on where the program writes beside: the kernel then drops all that it has read ahead, twice 1 MiB and
+/// as much again for a program that says that it reads in order, and asks for it again.
+const BACK_BYTES: u64 = 4 << 20;
+/// Over so many bytes it is seen whether a program reads most of what it passes.
+const DENSITY_BYTES: u64 = 8 << 20;
 /// Less is not worth one of the few pipes.
 const PUT_BY_BYTES_MIN: usize = 512 << 10;
 /// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows some may lie elsewhere.
@@ -40,11 +47,80 @@ pub(crate) struct Ahead {
     next: u64,
     streak: u32,
     window: usize,
+    density: Density,
+    /// When its reads began to go on.
+    began: Moment,
     /// Where pieces begin, behind multiples of their size: where the kernel's whole READs do.
     phase: u64,
     /// The phase of its last whole READ, and how many had it in a row.
     seen: (u64, u32),
-    pieces: VecDeque<Arc<Piece>>,
+    /// Those read ahead, and those that were read again because they had been written meanwhile; in no order.
+    pieces: Vec<Arc<Piece>>,
+}
+
+/// The file as it is known when a program reads.
+#[derive(Debug, Clone, Copy)]
+struct Now<'a> {
+    generation: u64,
+    own_writes: &'a OwnWrites,
+    file_end: u64,
+}
+
+impl<'a> Now<'a> {
+    fn of(state: &'a State) -> Self {
+        Self { generation: state.generation, own_writes: &state.own_writes, file_end: state.known_end() }
+    }
+}
+
+/// A range of a piece.
+#[derive(Debug)]
+struct Part {
+    piece: Arc<Piece>,
+    range: Range<u64>,
+}
+
+impl Part {
+    /// Whether nothing has happened to it since its piece was asked for.
+    fn is_good(&self, now: &Now<'_>) -> bool {
+        self.piece.generation == now.generation
+            && now.own_writes.untouched(self.range.clone(), self.piece.moment) == [self.range.clone()]
+    }
+}
+
+/// Where a read is, beside those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    On,
+    /// Where the kernel has dropped what it had.
+    Back,
+    Elsewhere,
+}
+
+/// How much of what lies behind a program it has read.
+#[derive(Debug, Default)]
+struct Density {
+    start: u64,
+    bytes: u64,
+}
+
+impl Density {
+    fn begin(&mut self, offset: u64, len: usize) {
+        *self = Self { start: offset, bytes: len as u64 };
+    }
+
+    /// The program went on to `next`.
+    fn read(&mut self, len: usize, next: u64) {
+        self.bytes = self.bytes.saturating_add(len as u64);
+        if next.saturating_sub(self.start) > DENSITY_BYTES {
+            self.start = next - DENSITY_BYTES / 2;
+            self.bytes = self.bytes.min(DENSITY_BYTES) / 2;
+        }
+    }
+
+    /// Most of it: what lies ahead will be read as well.
+    fn is_high(&self, next: u64) -> bool {
+        self.bytes.saturating_mul(2) > next.saturating_sub(self.start)
+    }
 }
 
 impl Ahead {
@@ -53,51 +129,97 @@ impl Ahead {
         Self { age_max, held, ..Self::default() }
     }
 
-    /// A program reads a range: which READs are to be made now, and the pieces that have the range, if they do.
+    /// A program reads a range: which READs are to be made now, and the parts of pieces that make up the range, if they do.
     fn advance(
         &mut self,
         (offset, len): (u64, usize),
         (piece_max, ahead_max): (usize, usize),
-        version: u64,
-        file_end: u64,
-    ) -> (Vec<Arc<Piece>>, Option<Vec<Arc<Piece>>>) {
+        now: &Now<'_>,
+    ) -> (Vec<Arc<Piece>>, Option<Vec<Part>>) {
         let end = offset + len as u64;
-        let goes_on = offset <= self.next.saturating_add(SLACK) && end.saturating_add(SLACK) >= self.next;
-        if goes_on && end > self.next {
-            self.streak = self.streak.saturating_add(1);
-            self.window = (self.window * 2).clamp(WINDOW_MIN, ahead_max.max(WINDOW_MIN));
-            self.next = end;
-        } else if !goes_on {
-            (self.streak, self.window, self.next) = (0, 0, end);
-            self.pieces.clear();
-        }
-        self.pieces.retain(|piece| piece.version == version && piece.at.elapsed() < self.age_max);
-        let asks_for_whole = len == piece_max;
+        self.drop_useless(now);
+        let way = self.go(offset, len, ahead_max, now);
+        let writes_beside = self.writes_beside(now);
+        // That leaves no whole piece as it is, and makes the kernel ask for parts again.
+        let asks_for_whole = len == piece_max && !writes_beside;
         if asks_for_whole {
             self.follow(offset % piece_max as u64);
         }
         let mut asked = Vec::new();
-        if self.streak >= STREAK_MIN {
-            let until = (self.next + self.window as u64).min(file_end);
-            let mut from = self.pieces.back().map_or(offset, |piece| piece.end());
+        if way == Way::On && self.streak >= STREAK_MIN && self.density.is_high(self.next) {
+            let until = (self.next + self.window as u64).min(now.file_end);
+            let mut from = self.pieces.iter().map(|piece| piece.end()).max().unwrap_or(offset);
             while from < until {
                 let boundary = next_boundary(from, self.phase, piece_max as u64);
-                let len = (boundary - from) as usize;
-                let Some(_room) = self.held.take(len) else { break };
-                let is_as_asked = asks_for_whole && len == piece_max;
-                let (at, state) = (Instant::now(), Mutex::default());
-                let piece = Arc::new(Piece { offset: from, len, version, at, is_as_asked, _room, state });
-                self.pieces.push_back(Arc::clone(&piece));
+                let is_as_asked = asks_for_whole && (boundary - from) as usize == piece_max;
+                let Some(piece) = self.ask(from..boundary, is_as_asked, now) else { break };
                 asked.push(piece);
                 from = boundary;
             }
         }
-        let covering = self.covering(offset, end);
-        // What lies behind the reader is not wanted again; some of it may be, in another order.
-        while self.pieces.front().is_some_and(|piece| piece.end() + SLACK <= offset) {
-            self.pieces.pop_front();
+        let (mut parts, gaps) = self.covering(offset..end, now);
+        if way != Way::Elsewhere && writes_beside {
+            // The kernel drops a file's pages when it is told of its new time, and asks again for what it had.
+            for gap in gaps.iter().filter(|gap| gap.start < now.file_end) {
+                let Some(piece) = self.ask(gap.clone(), false, now) else { break };
+                asked.push(piece);
+            }
+            parts = self.covering(offset..end, now).0;
         }
-        (asked, covering)
+        let is_whole = parts.iter().map(|part| part.range.end - part.range.start).sum::<u64>() == len as u64;
+        // What lies behind the reader is not wanted again; some of it may be, in another order.
+        let back = if writes_beside { BACK_BYTES } else { SLACK };
+        self.pieces.retain(|piece| piece.end() + back > offset);
+        (asked, is_whole.then_some(parts))
+    }
+
+    /// Whether the program has written the file since its reads began to go on.
+    fn writes_beside(&self, now: &Now<'_>) -> bool {
+        now.own_writes.now() > self.began
+    }
+
+    /// Where a read is, beside those before it; what was read ahead elsewhere is dropped.
+    fn go(&mut self, offset: u64, len: usize, ahead_max: usize, now: &Now<'_>) -> Way {
+        let end = offset + len as u64;
+        let goes_on = offset <= self.next.saturating_add(SLACK) && end.saturating_add(SLACK) >= self.next;
+        let goes_back = offset <= self.next && end.saturating_add(BACK_BYTES) >= self.next;
+        if !goes_on && goes_back && self.writes_beside(now) {
+            return Way::Back;
+        }
+        if self.streak == 0 || !goes_on {
+            self.began = now.own_writes.now();
+        }
+        if !goes_on {
+            (self.streak, self.window, self.next) = (0, 0, end);
+            self.density.begin(offset, len);
+            self.pieces.clear();
+            return Way::Elsewhere;
+        }
+        let is_further = end > self.next;
+        self.next = self.next.max(end);
+        self.density.read(len, self.next);
+        if is_further {
+            self.streak = self.streak.saturating_add(1);
+            self.window = (self.window * 2).clamp(WINDOW_MIN, ahead_max.max(WINDOW_MIN));
+        }
+        Way::On
+    }
+
+    /// A READ of a range, if there is room for it.
+    fn ask(&mut self, range: Range<u64>, is_as_asked: bool, now: &Now<'_>) -> Option<Arc<Piece>> {
+        let len = (range.end - range.start) as usize;
+        let piece = Arc::new(Piece {
+            offset: range.start,
+            len,
+            generation: now.generation,
+            moment: now.own_writes.now(),
+            at: Instant::now(),
+            is_as_asked,
+            _room: self.held.take(len)?,
+            state: Mutex::default(),
+        });
+        self.pieces.push(Arc::clone(&piece));
+        Some(piece)
     }
 
     /// The kernel's whole READs lie so by now.
@@ -109,21 +231,50 @@ impl Ahead {
         }
     }
 
+    /// Drops what will not be given out. Where the file has changed more than by our own writes, it may do so again: whether it
+    /// pays to read ahead is to be seen anew.
+    fn drop_useless(&mut self, now: &Now<'_>) {
+        let before = self.pieces.len();
+        self.pieces.retain(|piece| piece.generation == now.generation);
+        if self.pieces.len() < before {
+            (self.streak, self.window) = (0, 0);
+        }
+        self.drop_old();
+    }
+
     /// What will not be given out any more need not be kept.
     fn drop_old(&mut self) {
         self.pieces.retain(|piece| piece.at.elapsed() < self.age_max);
     }
 
-    /// The pieces that together have a range.
-    fn covering(&self, offset: u64, end: u64) -> Option<Vec<Arc<Piece>>> {
-        let (mut at, mut found) = (offset, Vec::new());
+    /// The parts of pieces that make up a range, and what is missing from it.
+    fn covering(&self, range: Range<u64>, now: &Now<'_>) -> (Vec<Part>, Vec<Range<u64>>) {
+        let mut good = Vec::new();
         for piece in &self.pieces {
-            if at < end && piece.offset <= at && at < piece.end() {
-                found.push(Arc::clone(piece));
-                at = piece.end();
+            let overlap = range.start.max(piece.offset)..range.end.min(piece.end());
+            if !overlap.is_empty() && piece.generation == now.generation {
+                let untouched = now.own_writes.untouched(overlap, piece.moment);
+                good.extend(untouched.into_iter().map(|range| Part { piece: Arc::clone(piece), range }));
             }
         }
-        (at >= end).then_some(found)
+        // The longest first of those that begin at one place.
+        good.sort_by_key(|part| (part.range.start, std::cmp::Reverse(part.range.end)));
+        let (mut at, mut parts, mut gaps) = (range.start, Vec::new(), Vec::new());
+        for mut part in good {
+            if part.range.end <= at {
+                continue;
+            }
+            if part.range.start > at {
+                gaps.push(at..part.range.start);
+            }
+            part.range.start = part.range.start.max(at);
+            at = part.range.end;
+            parts.push(part);
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        (parts, gaps)
     }
 }
 
@@ -148,42 +299,54 @@ impl Core {
         offset: u64,
         len: usize,
     ) -> Option<Result<Bytes, Errno>> {
-        let version = file.inode.version.load(Ordering::Acquire);
-        let file_end = file.inode.lock().known_end();
-        let (asked, covering) = {
+        let (asked, parts, file_end) = {
+            let state = file.inode.lock();
+            let now = Now::of(&state);
             let mut ahead = file.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            ahead.advance((offset, len), (self.sizes.0, self.ahead_max), version, file_end)
+            let (asked, parts) = ahead.advance((offset, len), (self.sizes.0, self.ahead_max), &now);
+            (asked, parts, now.file_end)
         };
         for piece in asked {
             self.fill(file, piece);
         }
-        let pieces = covering?;
-        if pieces.iter().any(|piece| piece.is_too_much_for(len, file_end)) {
+        let parts = parts?;
+        if parts.iter().any(|part| part.piece.is_too_much_for(len, file_end)) {
             return None;
         }
-        for piece in &pieces {
-            piece.arrival().await;
+        for part in &parts {
+            part.piece.arrival().await;
         }
-        if let [piece] = &pieces[..]
-            && piece.offset == offset
+        let state = file.inode.lock();
+        let now = Now::of(&state);
+        let are_good = parts.iter().all(|part| part.is_good(&now));
+        drop(state);
+        // Something may have changed while it was waited for.
+        if are_good { self.join(&parts, len, file_end) } else { None }
+    }
+
+    /// Makes one of the parts that a program is given.
+    fn join(&self, parts: &[Part], len: usize, file_end: u64) -> Option<Result<Bytes, Errno>> {
+        if let [Part { piece, range }] = parts
+            && piece.offset == range.start
             && len as u64 >= piece.expected(file_end)
             && let Some(pipe) = piece.take_pipe(len)
         {
             return Some(Ok(Bytes::Fresh(Fresh::Pipe(pipe))));
         }
         let mut all = Vec::new();
-        for piece in &pieces {
+        for Part { piece, range } in parts {
             let data = match piece.in_memory(&self.buffers, &self.pipes)? {
                 Ok(data) => data,
                 Err(error) => return Some(Err(error)),
             };
-            let from = (offset + all.len() as u64).saturating_sub(piece.offset) as usize;
-            let to = (from + len - all.len()).min(data.len());
-            if pieces.len() == 1 {
-                return Some(Ok(Bytes::Part(data, from.min(to), to)));
+            let within = |at: u64| ((at - piece.offset) as usize).min(data.len());
+            let (from, to) = (within(range.start), within(range.end));
+            if parts.len() == 1 {
+                return Some(Ok(Bytes::Part(data, from, to)));
             }
+            let is_short = range.end - piece.offset > data.len() as u64;
             all.extend_from_slice(data.get(from..to).unwrap_or_default());
-            if data.len() < piece.len {
+            if is_short {
                 break;
             }
         }
@@ -217,18 +380,32 @@ impl Core {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "ranges are what is compared")]
 mod tests {
     use super::piece::HELD_BYTES_MAX;
     use super::*;
+    use std::sync::LazyLock;
+    use std::sync::atomic::Ordering;
 
     const MIB: u64 = 1 << 20;
     const END: u64 = 64 * MIB;
+    const SIZES: (usize, usize) = (1 << 20, 8 << 20);
+
+    static NOTHING_WRITTEN: LazyLock<OwnWrites> = LazyLock::new(OwnWrites::default);
+
+    /// A file that nobody writes.
+    fn unwritten() -> Now<'static> {
+        Now { generation: 0, own_writes: &NOTHING_WRITTEN, file_end: END }
+    }
+
+    fn advance(ahead: &mut Ahead, offset: u64, len: usize) -> (Vec<Arc<Piece>>, Option<Vec<Part>>) {
+        ahead.advance((offset, len), SIZES, &unwritten())
+    }
 
     #[test]
     fn a_piece_whose_read_panics_is_an_error_to_who_waits_for_it() {
         let mut ahead = Ahead::new(Duration::MAX, Arc::default());
-        let piece =
-            (0..4).flat_map(|at| ahead.advance((at * MIB, 1 << 20), (1 << 20, 8 << 20), 0, END).0).next();
+        let piece = (0..4).flat_map(|at| advance(&mut ahead, at * MIB, 1 << 20).0).next();
         let piece = piece.unwrap();
         drop(Filling(Arc::clone(&piece)));
         assert!(matches!(piece.lock().outcome, Some(Err(_))));
@@ -237,7 +414,7 @@ mod tests {
     #[test]
     fn pieces_stay_in_pipes_only_while_the_kernel_asks_for_whole_ones() {
         let mut ahead = Ahead::new(Duration::MAX, Arc::default());
-        let mut ask = |offset, len| ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END).0;
+        let mut ask = |offset, len| advance(&mut ahead, offset, len).0;
         let whole: Vec<_> = (0..5).flat_map(|at| ask(at * MIB, 1 << 20)).collect();
         assert!(!whole.is_empty() && whole.iter().all(|piece| piece.is_as_asked));
         let parts: Vec<_> = (40..50).flat_map(|at| ask(at * MIB / 8, 128 << 10)).collect();
@@ -250,8 +427,8 @@ mod tests {
         let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         let asked = growing.iter().copied().chain(steady);
         asked.fold(0, |count, (offset, len)| {
-            let (_, covering) = ahead.advance((offset, len), (1 << 20, 8 << 20), 0, END);
-            let Some([piece]) = covering.as_deref() else { return count };
+            let (_, covering) = advance(&mut ahead, offset, len);
+            let Some([Part { piece, .. }]) = covering.as_deref() else { return count };
             count + usize::from(piece.is_as_asked && (piece.offset, piece.len) == (offset, len))
         })
     }
@@ -279,9 +456,15 @@ mod tests {
         assert_eq!([0, 29, 30, 130].map(|from| next_boundary(from, 30, 100)), [30, 30, 130, 230]);
     }
 
-    fn step(ahead: &mut Ahead, offset: u64, len: usize, version: u64) -> (usize, bool) {
-        let (asked, covering) = ahead.advance((offset, len), (1 << 20, 8 << 20), version, END);
+    fn step(ahead: &mut Ahead, offset: u64, len: usize) -> (usize, bool) {
+        let (asked, covering) = advance(ahead, offset, len);
         (asked.len(), covering.is_some())
+    }
+
+    /// The parts of a range that are whole.
+    fn covering(ahead: &Ahead, range: Range<u64>) -> Option<Vec<Part>> {
+        let (parts, gaps) = ahead.covering(range, &unwritten());
+        gaps.is_empty().then_some(parts)
     }
 
     #[test]
@@ -290,7 +473,7 @@ mod tests {
         let len = 128 << 10;
         let mut asked = 0;
         for at in 0..64_u64 {
-            let (more, covered) = step(&mut ahead, at * len as u64, len, 0);
+            let (more, covered) = step(&mut ahead, at * len as u64, len);
             asked += more;
             assert!(covered || at < u64::from(STREAK_MIN), "{at}");
         }
@@ -303,19 +486,19 @@ mod tests {
     fn a_reader_waits_for_the_pieces_that_it_reads_and_for_no_others() {
         let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         (0..8).for_each(|at| {
-            step(&mut ahead, at * 4096, 4096, 0);
+            step(&mut ahead, at * 4096, 4096);
         });
         assert!(ahead.pieces.len() > 1);
-        assert_eq!(ahead.covering(8 * 4096, 9 * 4096).unwrap().len(), 1);
-        assert_eq!(ahead.covering(MIB - 4096, MIB + 4096).unwrap().len(), 2);
-        assert!(ahead.covering(END, END + 1).is_none());
+        assert_eq!(covering(&ahead, 8 * 4096..9 * 4096).unwrap().len(), 1);
+        assert_eq!(covering(&ahead, MIB - 4096..MIB + 4096).unwrap().len(), 2);
+        assert!(covering(&ahead, END..END + 1).is_none());
     }
 
     #[test]
     fn random_reads_ask_for_nothing_in_advance() {
         let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         for at in [7, 40, 3, 55, 21, 60, 2] {
-            assert_eq!(step(&mut ahead, at * MIB, 4096, 0), (0, false));
+            assert_eq!(step(&mut ahead, at * MIB, 4096), (0, false));
         }
     }
 
@@ -323,7 +506,7 @@ mod tests {
     fn nothing_is_asked_for_beyond_the_end() {
         let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         (0..4).for_each(|at| {
-            step(&mut ahead, END - MIB + at * 1024, 1024, 0);
+            step(&mut ahead, END - MIB + at * 1024, 1024);
         });
         assert!(ahead.pieces.iter().all(|piece| piece.offset < END));
     }
@@ -333,11 +516,11 @@ mod tests {
         for (age_max, is_given_out) in [(Duration::MAX, true), (Duration::ZERO, false)] {
             let mut ahead = Ahead::new(age_max, Arc::default());
             (0..4).for_each(|at| {
-                step(&mut ahead, at * 4096, 4096, 0);
+                step(&mut ahead, at * 4096, 4096);
             });
-            let given_out: Vec<_> = ahead.covering(4 * 4096, 5 * 4096).into_iter().flatten().collect();
-            let (_, covering) = ahead.advance((4 * 4096, 4096), (1 << 20, 8 << 20), 0, END);
-            let again = covering.is_some_and(|pieces| Arc::ptr_eq(&pieces[0], &given_out[0]));
+            let given_out: Vec<_> = covering(&ahead, 4 * 4096..5 * 4096).into_iter().flatten().collect();
+            let (_, covering) = advance(&mut ahead, 4 * 4096, 4096);
+            let again = covering.is_some_and(|pieces| Arc::ptr_eq(&pieces[0].piece, &given_out[0].piece));
             assert_eq!(again, is_given_out, "{age_max:?}");
             ahead.drop_old();
             assert_eq!(!ahead.pieces.is_empty(), is_given_out, "{age_max:?}");
@@ -350,11 +533,11 @@ mod tests {
         let mut files: Vec<_> = (0..60).map(|_| Ahead::new(Duration::MAX, Arc::clone(&held))).collect();
         for ahead in &mut files {
             (0..8).for_each(|at| {
-                step(ahead, at * MIB, 1 << 20, 0);
+                step(ahead, at * MIB, 1 << 20);
             });
         }
         assert_eq!(held.bytes.load(Ordering::Relaxed), HELD_BYTES_MAX);
-        assert!(files[59].pieces.is_empty() && step(&mut files[59], 8 * MIB, 1 << 20, 0) == (0, false));
+        assert!(files[59].pieces.is_empty() && step(&mut files[59], 8 * MIB, 1 << 20) == (0, false));
         files.truncate(1);
         files[0].age_max = Duration::ZERO;
         files[0].drop_old();
@@ -362,13 +545,91 @@ mod tests {
     }
 
     #[test]
-    fn a_write_makes_what_was_read_ahead_useless() {
+    fn a_change_elsewhere_makes_what_was_read_ahead_useless_and_reading_on_is_to_be_proven_anew() {
         let mut ahead = Ahead::new(Duration::MAX, Arc::default());
         (0..4).for_each(|at| {
-            step(&mut ahead, at * 4096, 4096, 0);
+            step(&mut ahead, at * 4096, 4096);
         });
         assert!(!ahead.pieces.is_empty());
-        let (asked, _) = step(&mut ahead, 4 * 4096, 4096, 1);
-        assert!(asked > 0 && ahead.pieces.iter().all(|piece| piece.version == 1));
+        let changed = |at: u64| Now { generation: 1 + at / 100, ..unwritten() };
+        for at in 4..4 + u64::from(STREAK_MIN) - 1 {
+            let (asked, covering) = ahead.advance((at * 4096, 4096), SIZES, &changed(at));
+            assert!(asked.is_empty() && covering.is_none() && ahead.pieces.is_empty());
+        }
+        let at = 4 + u64::from(STREAK_MIN);
+        assert!(!ahead.advance((at * 4096, 4096), SIZES, &changed(at)).0.is_empty());
+    }
+
+    #[test]
+    fn a_write_cuts_its_range_out_of_what_was_read_ahead_and_no_more() {
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
+        let mut writes = OwnWrites::default();
+        let read = |ahead: &mut Ahead, writes: &OwnWrites, at: u64| {
+            let now = Now { own_writes: writes, ..unwritten() };
+            let (asked, covering) = ahead.advance((at * 4096, 8192), SIZES, &now);
+            let parts = covering.into_iter().flatten().map(|part| part.range).collect::<Vec<_>>();
+            (asked.iter().map(|piece| piece.offset..piece.end()).collect::<Vec<_>>(), parts)
+        };
+        (0..4).for_each(|at| {
+            read(&mut ahead, &writes, at);
+        });
+        writes.note(5 * 4096..6 * 4096);
+        let (asked, parts) = read(&mut ahead, &writes, 4);
+        assert!(asked.contains(&(5 * 4096..6 * 4096)), "{asked:?}");
+        assert_eq!(parts, [4 * 4096..5 * 4096, 5 * 4096..6 * 4096]);
+        assert_eq!(read(&mut ahead, &writes, 4).0, [], "it was read again");
+        // The write has arrived: what was asked for before may be from before it.
+        writes.note(5 * 4096..6 * 4096);
+        assert_eq!(read(&mut ahead, &writes, 4).0, [5 * 4096..6 * 4096]);
+    }
+
+    /// What is fetched for a kernel that asks for so much in whole READs, and again behind each block that is written back.
+    #[test]
+    fn what_the_kernel_asks_for_again_after_each_write_is_fetched_once() {
+        const BLOCK: u64 = 4096;
+        let size = 16 * MIB;
+        for whole_reads in [1, 2, 4] {
+            let (mut ahead, mut writes) = (Ahead::new(Duration::MAX, Arc::default()), OwnWrites::default());
+            let mut fetched = 0;
+            for at in (0..size).step_by(BLOCK as usize) {
+                for read in 0..whole_reads {
+                    let (from, to) = (at + read * MIB, (at + (read + 1) * MIB).min(size));
+                    if from >= to {
+                        continue;
+                    }
+                    let now = Now { own_writes: &writes, file_end: size, ..unwritten() };
+                    let (asked, covering) = ahead.advance((from, (to - from) as usize), SIZES, &now);
+                    fetched += asked.iter().map(|piece| piece.end().min(size) - piece.offset).sum::<u64>();
+                    fetched += if covering.is_none() { to - from } else { 0 };
+                }
+                writes.note(at..at + BLOCK);
+                writes.note(at..at + BLOCK);
+            }
+            let more = fetched.saturating_sub(size);
+            assert!(more <= 2 * whole_reads * MIB, "{fetched} with {whole_reads} at once");
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_written_while_it_is_waited_for_is_not_good() {
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
+        (0..4).for_each(|at| {
+            step(&mut ahead, at * 4096, 4096);
+        });
+        let parts = advance(&mut ahead, 4 * 4096, 4096).1.unwrap();
+        assert!(parts.iter().all(|part| part.is_good(&unwritten())));
+        let mut writes = OwnWrites::default();
+        writes.note(0..4096);
+        assert!(parts[0].is_good(&Now { own_writes: &writes, ..unwritten() }), "elsewhere");
+        writes.note(4 * 4096..4 * 4096 + 1);
+        assert!(!parts[0].is_good(&Now { own_writes: &writes, ..unwritten() }));
+        assert!(!parts[0].is_good(&Now { generation: 1, ..unwritten() }));
+    }
+
+    #[test]
+    fn a_program_that_leaves_out_most_is_not_read_ahead_of() {
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
+        let asked: usize = (0..100).map(|at| step(&mut ahead, at * 65_536, 4096).0).sum();
+        assert_eq!(asked, 0);
     }
 }

@@ -9,7 +9,7 @@ use crate::executor::Executor;
 use crate::files::{How, OpenFile};
 use crate::inode::{Inode, State, WaitedFor};
 use crate::write_ranges::{Found, Writing};
-use client::{Done, Pending};
+use client::{Change, Done, Pending};
 use fuser::Errno;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,6 +82,9 @@ impl Charged {
             None => std::future::pending().await,
         };
         self.pending = None;
+        if let Some(waited_for) = self.waited_for.take() {
+            waited_for.follow(done.change);
+        }
         done
     }
 }
@@ -93,8 +96,11 @@ impl Drop for Charged {
         let (budget, waited_for) = (Arc::clone(&self.budget), self.waited_for.take());
         let writing = self.writing.take();
         self.executor.spawn_short(async move {
-            pending.await;
-            drop((waited_for, writing));
+            let done = pending.await;
+            if let Some(waited_for) = waited_for {
+                waited_for.follow(done.change);
+            }
+            drop(writing);
             budget.give_back(bytes);
         });
     }
@@ -178,7 +184,7 @@ impl Core {
         let (at, end) = place(how, &state, offset, data.len())?;
         let held = state.dirty.write(at, data, &file.caller, self.sizes.1, Instant::now());
         self.budget.take(held);
-        inode.written(&mut state, end);
+        state.written(at..end);
         drop(state);
         if !of_mapping {
             // What a mapping has dirtied is what the pages have.
@@ -208,7 +214,7 @@ impl Core {
             let (at, end) = place(how, &state, offset, data.len())?;
             if how.appends {
                 // Taken before anything is waited for: the kernel sends the pieces of a long write together.
-                inode.written(&mut state, end);
+                state.written(at..end);
             }
             (at, how.appends.then(|| Promised(inode)))
         };
@@ -266,7 +272,13 @@ impl Core {
             }
             outcome
         };
-        inode.written(&mut inode.lock(), if outcome.is_ok() { offset + len } else { 0 });
+        let (mut state, range) = (inode.lock(), offset..offset + len);
+        if outcome.is_ok() {
+            state.written(range);
+        } else {
+            state.ended(range);
+        }
+        drop(state);
         outcome
     }
 
@@ -281,11 +293,13 @@ impl Core {
         drop(state);
         for Sending { offset, extent } in all {
             let (bytes, cost) = (extent.data.len(), extent.cost());
+            let range = offset..offset + bytes as u64;
             let call = self.call_write_owned(extent.caller, file, offset, extent.data);
             let (core, inode) = (Arc::clone(self), Arc::clone(inode));
             self.executor.spawn_short(async move {
-                let outcome = call.await;
+                let (outcome, change) = call.await;
                 let mut state = inode.lock();
+                state.follow(change);
                 if let Err(error) = outcome {
                     tracing::warn!(file = inode.ino, offset, bytes, errno = error.code(), "data are lost");
                     state.failed(error);
@@ -294,8 +308,7 @@ impl Core {
                     state.pages_of = None;
                     core.notices.wish(inode.ino);
                 }
-                // What was asked about the file while this was on its way is old now.
-                inode.written(&mut state, 0);
+                state.ended(range);
                 let waiting = state.dirty.sent(offset);
                 drop(state);
                 core.budget.give_back(cost);
@@ -312,10 +325,13 @@ impl Core {
         file: client::FileRef,
         offset: u64,
         data: Vec<u8>,
-    ) -> impl Future<Output = Result<(), Errno>> + Send + 'static {
+    ) -> impl Future<Output = (Result<(), Errno>, Change)> + Send + 'static {
         let op = client::Op::Write { file, offset, buffer: data };
         let pending = self.mount.submit_as(op, caller);
-        async move { pending.await.result.map(|_| ()).map_err(|error| crate::errno::of_error(&error)) }
+        async move {
+            let done = pending.await;
+            (done.result.map(|_| ()).map_err(|error| crate::errno::of_error(&error)), done.change)
+        }
     }
 
     /// Sends all data of a file, and waits until what there is now has arrived.

@@ -10,7 +10,6 @@ use crate::inode::Inode;
 use crate::page_fills::{Fill, Filled, Patch, common};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::task::{Poll, Waker};
 
@@ -107,9 +106,9 @@ impl Writing {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        let Place { inode, turn, .. } = &self.0;
+        let Place { inode, turn, range } = &self.0;
         // What was read ahead meanwhile may be from before it.
-        inode.version.fetch_add(1, Ordering::Release);
+        inode.lock().own_writes.note(range.clone());
         let mut ranges = inode.ranges();
         ranges.writes.remove(turn);
         let waiting = std::mem::take(&mut ranges.waiting);

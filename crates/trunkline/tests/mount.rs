@@ -6,6 +6,8 @@
 mod caches;
 #[path = "mount/coherence.rs"]
 mod coherence;
+#[path = "mount/fetched.rs"]
+mod fetched;
 #[path = "mount/fio.rs"]
 mod fio;
 #[path = "mount/fstab.rs"]
@@ -49,6 +51,7 @@ fn every_promise_has_its_test() {
     let sources = [
         include_str!("mount/caches.rs"),
         include_str!("mount/coherence.rs"),
+        include_str!("mount/fetched.rs"),
         include_str!("mount/fio.rs"),
         include_str!("mount/fstab.rs"),
         include_str!("mount/group.rs"),

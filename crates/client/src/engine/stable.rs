@@ -12,7 +12,7 @@ use paths::NodeId;
 use smallvec::SmallVec;
 
 use super::Core;
-use crate::call::{Answer, Body, CallKey, FileRef, Owner};
+use crate::call::{Answer, Body, CallKey, Change, FileRef, Owner};
 use crate::error::Error;
 
 /// Unstable bytes kept at most for each loop and file before a COMMIT is sent however many writes are
@@ -142,12 +142,13 @@ impl Core {
         node: Option<NodeId>,
     ) -> Result<(), String> {
         let Some(call) = self.calls.0.get_mut(key) else { return Ok(()) };
-        let Body::Write { file, buffer, written, stable, .. } = &mut call.body else { return Ok(()) };
+        let Body::Write { file, buffer, written, stable, change, .. } = &mut call.body else { return Ok(()) };
         let file = *file;
         let (asked, count) = (buffer.len() - *written, success.count as usize);
         if count > asked || (count == 0 && asked > 0) {
             return Err(format!("{count} bytes written of {asked}"));
         }
+        *change = change.then(Change::of(&success.file));
         let is_stable = success.committed != Stable::Unstable;
         if count < asked {
             // The rest follows as a write of its own. What is written so far must be safe before it is

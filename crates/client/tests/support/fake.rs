@@ -117,7 +117,11 @@ impl Request {
 
     /// Answers a WRITE.
     pub fn written(&self, count: u32, committed: Stable, verifier: u8) {
-        let file = WccData::default();
+        self.written_with(WccData::default(), count, committed, verifier);
+    }
+
+    /// The same, and tells of the file before and after.
+    pub fn written_with(&self, file: WccData, count: u32, committed: Stable, verifier: u8) {
         let success = write::Success { file, count, committed, verifier: [verifier; 8] };
         self.reply(&encoded(&write::Reply::Ok(success)));
     }

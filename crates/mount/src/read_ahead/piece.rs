@@ -1,6 +1,7 @@
 //! What is read ahead in one READ: from when it is asked for until it is given out or dropped.
 
 use crate::buffers::{Buffer, Buffers};
+use crate::own_writes::Moment;
 use crate::pipes::{Pipes, PutBy};
 use crate::reads::is_short;
 use client::Pipe;
@@ -50,7 +51,9 @@ impl Drop for Room {
 pub(crate) struct Piece {
     pub offset: u64,
     pub len: usize,
-    pub version: u64,
+    /// Of its file, when it was asked for.
+    pub generation: u64,
+    pub moment: Moment,
     pub at: Instant,
     /// The kernel asks for such pieces as a whole: what comes need not pass through memory.
     pub is_as_asked: bool,
@@ -195,7 +198,7 @@ mod tests {
         let state = PieceState { outcome, ..PieceState::default() };
         let (len, at, state) = (data.len(), Instant::now(), state.into());
         let _room = Arc::new(Held::default()).take(len).unwrap();
-        Piece { offset: 0, len, version: 0, at, is_as_asked: true, _room, state }
+        Piece { offset: 0, len, generation: 0, moment: 0, at, is_as_asked: true, _room, state }
     }
 
     #[test]

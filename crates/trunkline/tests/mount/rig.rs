@@ -56,6 +56,27 @@ impl Server {
 
     /// How many calls of a procedure it has answered since it was started.
     pub fn calls(&self, procedure: &str) -> u64 {
+        let number = |row: &Vec<String>| row[2].parse::<u64>().unwrap_or_else(|_| panic!("{row:?}"));
+        self.statistics_of(procedure).iter().map(number).sum()
+    }
+
+    /// How many bytes its replies to a procedure had since it was started, to three digits or so.
+    pub fn sent_bytes(&self, procedure: &str) -> f64 {
+        let number = |row: &Vec<String>| {
+            let unit = match row[8].as_str() {
+                "B" => 1.0,
+                "kB" => 1e3,
+                "MB" => 1e6,
+                "GB" => 1e9,
+                _ => panic!("{row:?}"),
+            };
+            row[7].parse::<f64>().unwrap_or_else(|_| panic!("{row:?}")) * unit
+        };
+        self.statistics_of(procedure).iter().map(number).sum()
+    }
+
+    /// The words of a procedure's lines in its statistics, one for each node.
+    fn statistics_of(&self, procedure: &str) -> Vec<Vec<String>> {
         // The last line of its statistics.
         const END: &str = "connections ended by a bug of ours";
         let said = || self.process.output(Stream::Err);
@@ -65,10 +86,9 @@ impl Server {
             Some(said()).filter(|said| said.matches(END).count() > tables)
         });
         let table = all.trim_end().rsplit(END).nth(1).unwrap_or_default();
-        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let rows = rows
-            .filter(|row| row.first().is_some_and(|node| node.starts_with("node")) && row[1] == procedure);
-        rows.map(|row| row[2].parse::<u64>().unwrap_or_else(|_| panic!("{table}"))).sum()
+        let rows = table.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        rows.filter(|row| row.first().is_some_and(|node| node.starts_with("node")) && row[1] == procedure)
+            .collect()
     }
 
     /// A new directory to mount on.
