@@ -85,6 +85,13 @@ impl Dirty {
         self.extents.is_empty() && self.in_flight.is_empty()
     }
 
+    /// Where the last of it ends, or the beginning.
+    pub(crate) fn end(&self) -> u64 {
+        let held = self.extents.last_key_value().map(|(offset, extent)| offset + extent.data.len() as u64);
+        let sent = self.in_flight.last_key_value().map(|(_, sent)| sent.end);
+        held.max(sent).unwrap_or_default()
+    }
+
     /// Whether any of a range is not on the server yet.
     pub(crate) fn overlaps(&self, range: &Range<u64>) -> bool {
         let before = self.extents.range(..range.end).next_back();
@@ -317,6 +324,7 @@ mod tests {
         assert!(dirty.take(Which::Due).is_empty());
         let sent = dirty.take(Which::OlderThan(later));
         assert_eq!((sent.len(), sent[0].offset), (1, 0));
+        assert_eq!(dirty.end(), 105);
         assert!(dirty.overlaps(&(100..101)) && dirty.overlaps(&(0..1)) && !dirty.overlaps(&(3..100)));
     }
 

@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub own_writes: OwnWrites,
     /// Where the last data end that were written since the size was asked for.
     written_end: u64,
+    /// Where the last of them end that the server has.
+    stored_end: u64,
     /// Where the file ends for who appends: the size that the server has told, and what was written since. Unlike attributes it is
     /// not forgotten, because an append that began anywhere before would destroy what is there.
     end: Option<u64>,
@@ -166,6 +168,7 @@ impl Inode {
         state.generation += 1;
         state.change();
         state.written_end = state.written_end.min(size);
+        state.stored_end = state.stored_end.min(size);
         state.end = Some(size);
     }
 
@@ -268,7 +271,7 @@ impl State {
         let told_all = self.dirty.is_clean() && self.waited_for == 0;
         let exact = asked == Some(self.changes) && told_all;
         if exact {
-            self.written_end = 0;
+            (self.written_end, self.stored_end) = (0, 0);
         }
         let ttl = match self.attributes {
             Some(old) if now.duration_since(old.at) < old.ttl => {
@@ -294,7 +297,8 @@ impl State {
             end => end.map(|end| end.max(attributes.size)),
         };
         // What does not tell all that was written here is asked for again soon.
-        let ttl = if (asked.is_some() && !exact) || !told_all { Duration::ZERO } else { ttl };
+        let doubted = (asked.is_some() && !exact) || !told_all || self.end_in_doubt;
+        let ttl = if doubted { Duration::ZERO } else { ttl };
         self.attributes = Some(Cached { attributes, at: now, ttl });
         Known { attributes: self.shown(attributes), ttl }
     }
@@ -311,6 +315,18 @@ impl State {
     /// The end of the file as far as it is known here: what was written counts.
     pub(crate) fn known_end(&self) -> u64 {
         self.attributes.map_or(0, |cached| cached.attributes.size).max(self.written_end)
+    }
+
+    /// The server has data that end there.
+    pub(crate) fn stored(&mut self, end: u64) {
+        self.stored_end = self.stored_end.max(end);
+    }
+
+    /// A write was lost, or nobody knows what became of it: its end does not count, and the server is to be asked for the file's.
+    pub(crate) fn doubt_end(&mut self) {
+        self.end_in_doubt = true;
+        self.written_end = self.stored_end.max(self.dirty.end());
+        self.attributes = None;
     }
 
     /// Where an append goes for which the kernel has this offset: where it believes the file to end, which nobody may have told it.
@@ -569,6 +585,26 @@ mod tests {
         let later = now + Duration::from_secs(1);
         let overtaken = state.learn(attributes(4), Some(1), BOUNDS, later);
         assert_eq!((overtaken.attributes.mtime.seconds, overtaken.ttl.as_secs()), (5, 2));
+    }
+
+    #[test]
+    fn the_end_of_what_is_lost_does_not_count_and_the_server_is_asked() {
+        let (mut state, now) = (State::default(), Instant::now());
+        let shown = |state: &mut State, asked| {
+            let known = state.learn(attributes(1), asked, BOUNDS, now);
+            (known.attributes.size, known.ttl)
+        };
+        state.written_end = 400;
+        assert_eq!(shown(&mut state, None), (400, BOUNDS.0));
+        state.stored(200);
+        state.doubt_end();
+        assert_eq!(shown(&mut state, None), (200, Duration::ZERO), "what the server has counts");
+        state.dirty.write(250, &[0; 50], &None, 1000, now);
+        state.doubt_end();
+        assert_eq!(shown(&mut state, None), (300, Duration::ZERO), "and what it may still have");
+        state.dirty = Dirty::default();
+        assert_eq!(shown(&mut state, Some(0)), (1, BOUNDS.0));
+        assert_eq!(shown(&mut state, None), (1, BOUNDS.0));
     }
 
     #[test]

@@ -274,6 +274,7 @@ impl Core {
         };
         let (mut state, range) = (inode.lock(), offset..offset + len);
         if outcome.is_ok() {
+            state.stored(range.end);
             state.written(range);
         } else {
             state.ended(range);
@@ -300,16 +301,18 @@ impl Core {
                 let (outcome, change) = call.await;
                 let mut state = inode.lock();
                 state.follow(change);
+                let waiting = state.dirty.sent(offset);
                 if let Err(error) = outcome {
                     tracing::warn!(file = inode.ino, offset, bytes, errno = error.code(), "data are lost");
                     state.failed(error);
-                    state.end_in_doubt = true;
+                    state.doubt_end();
                     // The kernel's pages have them still, and would give them to whoever reads.
                     state.pages_of = None;
                     core.notices.wish(inode.ino);
+                } else {
+                    state.stored(range.end);
                 }
                 state.ended(range);
-                let waiting = state.dirty.sent(offset);
                 drop(state);
                 core.budget.give_back(cost);
                 // Others may have waited behind it.
@@ -427,6 +430,6 @@ impl Promised<'_> {
 
 impl Drop for Promised<'_> {
     fn drop(&mut self) {
-        self.0.lock().end_in_doubt = true;
+        self.0.lock().doubt_end();
     }
 }

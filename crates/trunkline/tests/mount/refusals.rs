@@ -299,3 +299,41 @@ fn an_append_follows_what_is_there_and_not_one_that_was_lost() {
         assert_eq!(std::fs::read(mount.path(name)).unwrap(), b"old, new", "{name}");
     }
 }
+
+/// What `ls -l` tells: names with all that is known of them, and then each by itself.
+fn listed_sizes(mount: &Mounted) -> Vec<(String, u64)> {
+    let all = std::fs::read_dir(&mount.directory).unwrap().map(Result::unwrap);
+    let mut all: Vec<_> = all
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len()))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_file_whose_data_are_lost_has_the_size_that_the_server_knows() {
+    let server = Server::start(1);
+    let (refusals, mount) = mounted_behind(&server);
+    let all = [("acces", Status::ACCES, 13), ("nospc", Status::NOSPC, 28)];
+    for (name, status, errno) in all {
+        for how in [OFlags::empty(), OFlags::SYNC, OFlags::SYNC | OFlags::APPEND] {
+            std::fs::write(mount.path(name), b"old").unwrap();
+            let mut file = flags(how).open(mount.path(name)).unwrap();
+            refusals.keep(Procedure::Write, status);
+            let told = file.write_all(&pattern(10_000, 1)).and_then(|()| file.sync_all()).unwrap_err();
+            assert_eq!(told.raw_os_error(), Some(errno));
+            assert!(refusals.relent() >= 1);
+            // Twice: what a listing tells, the kernel believes.
+            for look in ["first", "second"] {
+                let size = listed_sizes(&mount).iter().find(|(of, _)| of == name).unwrap().1;
+                assert_eq!(size, 3, "{name} {how:?}: the {look} listing, while it is open");
+            }
+            assert_eq!(std::fs::metadata(mount.path(name)).unwrap().len(), 3, "{name} {how:?}");
+            assert_eq!(file.metadata().unwrap().len(), 3, "{name} {how:?}");
+            // What is written now counts, though the server does not have it yet.
+            file.write_at(b"longer", 3).unwrap();
+            let size = std::fs::metadata(mount.path(name)).unwrap().len();
+            assert_eq!(size, 9, "{name} {how:?}");
+        }
+    }
+}
