@@ -96,6 +96,14 @@ enum Way {
     Elsewhere,
 }
 
+/// Whether parts whose data end there tell where the file ends: a write behind that place has made it longer since.
+fn tells_end(parts: &[Part], at: u64, now: &Now<'_>) -> bool {
+    let behind = at..u64::MAX;
+    parts
+        .iter()
+        .all(|part| now.own_writes.untouched(behind.clone(), part.piece.moment).first() == Some(&behind))
+}
+
 /// How much of what lies behind a program it has read.
 #[derive(Debug, Default)]
 struct Density {
@@ -321,7 +329,17 @@ impl Core {
         let are_good = parts.iter().all(|part| part.is_good(&now));
         drop(state);
         // Something may have changed while it was waited for.
-        if are_good { self.join(&parts, len, file_end) } else { None }
+        if !are_good {
+            return None;
+        }
+        let outcome = self.join(&parts, len, file_end)?;
+        if let Ok(bytes) = &outcome
+            && bytes.len() < len
+            && !tells_end(&parts, offset + bytes.len() as u64, &Now::of(&file.inode.lock()))
+        {
+            return None;
+        }
+        Some(outcome)
     }
 
     /// Makes one of the parts that a program is given.
@@ -624,6 +642,22 @@ mod tests {
         writes.note(4 * 4096..4 * 4096 + 1);
         assert!(!parts[0].is_good(&Now { own_writes: &writes, ..unwritten() }));
         assert!(!parts[0].is_good(&Now { generation: 1, ..unwritten() }));
+    }
+
+    #[test]
+    fn a_piece_that_ended_with_the_file_does_not_tell_its_end_once_it_was_made_longer() {
+        let mut ahead = Ahead::new(Duration::MAX, Arc::default());
+        (0..4).for_each(|at| {
+            step(&mut ahead, at * 4096, 4096);
+        });
+        let parts = advance(&mut ahead, 4 * 4096, 4096).1.unwrap();
+        let ends_at = 4 * 4096 + 100;
+        let mut writes = OwnWrites::default();
+        writes.note(0..ends_at);
+        assert!(tells_end(&parts, ends_at, &Now { own_writes: &writes, ..unwritten() }), "before it");
+        // Beside what is asked for: between the two is a hole now, and not the end.
+        writes.note(10 * MIB..10 * MIB + 1);
+        assert!(!tells_end(&parts, ends_at, &Now { own_writes: &writes, ..unwritten() }));
     }
 
     #[test]
