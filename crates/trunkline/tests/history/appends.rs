@@ -4,9 +4,9 @@
 //! which; then an append is a write of that cell.
 
 use crate::check::{Finding, Wrong, words_of};
-use crate::op::{Effect, OBSERVER, Op};
+use crate::op::{Effect, OBSERVER, Op, Run};
 use crate::stamp::{ANYWHERE, Stamp};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What a record is filled with.
 pub fn word(writer: u8, number: u32) -> u64 {
@@ -44,8 +44,23 @@ pub fn placed(ops: &[Op]) -> (HashMap<usize, u32>, Vec<Finding>) {
             }
         }
     }
+    tell_gaps(&mut findings, &placed, runs, ops);
     findings.extend(disorder(ops, &placed));
     (placed, findings)
+}
+
+/// What is where lost records may have been: cells, in order, that no append explains.
+fn tell_gaps(findings: &mut [Finding], placed: &HashMap<usize, u32>, runs: &[Run], ops: &[Op]) {
+    let explained: HashSet<u32> = placed.values().copied().collect();
+    let last = explained.iter().max().copied().unwrap_or(0);
+    let cells = (0..=last).zip(runs.iter().flat_map(words_of));
+    let gaps = cells.filter(|(cell, _)| !explained.contains(cell));
+    let mut lost: Vec<&mut Finding> =
+        findings.iter_mut().filter(|finding| finding.wrong == Wrong::Lost).collect();
+    lost.sort_by_key(|finding| ops[finding.ops[1]].begin);
+    for (finding, (cell, words)) in lost.into_iter().zip(gaps) {
+        (finding.cell, finding.words) = (cell, words);
+    }
 }
 
 /// Records in their order in the file: none may have begun after one behind it had returned.

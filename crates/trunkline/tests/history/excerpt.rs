@@ -1,5 +1,6 @@
 //! A finding in words: what contradicts what, and the operations on that cell around it.
 
+use crate::appends;
 use crate::check::{Finding, Rules, Wrong, words_of};
 use crate::op::{Effect, OBSERVER, Op};
 use crate::stamp::{ANYWHERE, Stamp};
@@ -13,15 +14,21 @@ pub fn excerpt(ops: &[Op], finding: &Finding, rules: Rules) -> String {
     let Finding { wrong, cell, words, .. } = finding;
     let read = &ops[finding.ops[0]];
     let mut shown: BTreeSet<usize> = finding.ops.iter().copied().collect();
-    let beside = |index: &usize| {
-        let op = &ops[*index];
-        op.begin < read.end && (op.cells(rules.cells).contains(cell) || wrong_is_of_appends(*wrong))
-    };
-    let mut before: Vec<usize> = (0..ops.len()).filter(beside).collect();
-    before.sort_by_key(|&index| ops[index].end);
-    shown.extend(before.iter().rev().take(BESIDE_MAX));
+    if wrong_is_of_appends(*wrong) {
+        // Who appended at about the same time: one may have gone where the other is.
+        let about = ops[finding.ops[1]].begin;
+        let mut appends: Vec<usize> = (0..ops.len()).filter(|&index| is_append(&ops[index])).collect();
+        appends.sort_by_key(|&index| ops[index].begin.abs_diff(about));
+        shown.extend(appends.iter().take(BESIDE_MAX));
+    } else {
+        let here = |op: &Op| op.begin < read.end && op.cells(rules.cells).contains(cell);
+        let mut before: Vec<usize> = (0..ops.len()).filter(|&index| here(&ops[index])).collect();
+        before.sort_by_key(|&index| ops[index].end);
+        shown.extend(before.iter().rev().take(BESIDE_MAX));
+    }
     let mut order: Vec<usize> = shown.into_iter().collect();
     order.sort_by_key(|&index| ops[index].begin);
+    let placed = appends::placed(ops).0;
     let zero = order.first().map_or(0, |&index| ops[index].begin);
     let mut text = format!("cell {cell}: {}", what(*wrong));
     if !words.is_empty() {
@@ -34,9 +41,15 @@ pub fn excerpt(ops: &[Op], finding: &Finding, rules: Rules) -> String {
         let us = |time: u64| (time - zero) as f64 / 1000.0;
         let mark = if finding.ops.contains(&index) { ">" } else { " " };
         let (begin, end) = (us(op.begin), us(op.end));
-        let _ = writeln!(text, "{mark}{begin:10.1}  {end:10.1}  {:>6}  {}", name(op.writer), told(op, *cell));
+        let to = placed.get(&index).map_or_else(String::new, |to| format!(", which is in cell {to}"));
+        let _ =
+            writeln!(text, "{mark}{begin:10.1}  {end:10.1}  {:>6}  {}{to}", name(op.writer), told(op, *cell));
     }
     text
+}
+
+fn is_append(op: &Op) -> bool {
+    matches!(op.effect, Effect::Appended { .. })
 }
 
 fn wrong_is_of_appends(wrong: Wrong) -> bool {

@@ -134,6 +134,9 @@ impl FilePlan {
         let (mut writes, mut reads) = ways(kind);
         thin(random, &mut writes);
         thin(random, &mut reads);
+        if matches!(kind, Kind::Cut | Kind::Appended) && !known_limits {
+            keep_direct_apart(&mut writes);
+        }
         let direct = writes.iter().chain(&reads).any(|how| *how == How::Direct);
         let mapped = reads.contains(&How::Mapped);
         if kind == Kind::Appended {
@@ -209,6 +212,16 @@ fn ways(kind: Kind) -> (Vec<How>, Vec<How>) {
         Kind::Cut => (vec![Cut, Buffered, Sync, Dsync, Direct, Copied], vec![Buffered, Direct]),
         Kind::Appended => (vec![Buffered, Sync, Dsync, Direct], vec![Buffered, Direct]),
         Kind::Locked => (vec![Buffered, Sync], vec![Buffered, Direct]),
+    }
+}
+
+/// Where a file grows past the kernel's cache while somebody looks at its size, the kernel may zero what a write through its cache has
+/// put behind the end it had, before it sends that.
+fn keep_direct_apart(writes: &mut Vec<How>) {
+    if writes.first() == Some(&How::Direct) {
+        writes.retain(|how| matches!(how, How::Direct | How::Cut));
+    } else {
+        writes.retain(|how| *how != How::Direct);
     }
 }
 

@@ -74,7 +74,7 @@ fn round(test: &str, place: &mut Place, abilities: &Abilities, seed: u64) -> Opt
     }
     let mut words = String::new();
     for (number, (mut ops, file)) in histories.into_iter().zip(&plan.files).enumerate() {
-        let rules = observe(&mut ops, file, number, &directories, plan.meeting);
+        let rules = observe(&mut ops, file, number, &directories, (plan.meeting, abilities.direct_anywhere));
         for finding in check(&ops, rules) {
             words.push_str(&format!("{}, {}", name(number), excerpt(&ops, &finding, rules)));
         }
@@ -87,18 +87,19 @@ fn round(test: &str, place: &mut Place, abilities: &Abilities, seed: u64) -> Opt
     Some(format!("{title}\n{words}"))
 }
 
-/// Reads the whole file on each mount, and on one mount also past its cache.
+/// Reads the whole file on each mount, and, where that takes any length, on one mount past its cache.
 fn observe(
     ops: &mut Vec<Op>,
     file: &FilePlan,
     number: usize,
     directories: &[PathBuf],
-    meeting: Meeting,
+    (meeting, past_the_cache): (Meeting, bool),
 ) -> Rules {
     let mut cells = file.cells;
     let mut ways: Vec<(usize, How)> = (0..directories.len()).map(|mount| (mount, How::Buffered)).collect();
-    if file.reads.contains(&How::Direct) {
-        ways.insert(0, (0, How::Direct));
+    // Last, as appended records are taken to lie where the server has them.
+    if past_the_cache {
+        ways.push((0, How::Direct));
     }
     for (mount, how) in ways {
         let mut access = Access::new(file, &directories[mount], number, OBSERVER, Meeting::CloseToOpen);
