@@ -4,7 +4,8 @@
 //!
 //! - a read gives what some write of that cell wrote, which began before the read ended;
 //! - and which is not overwritten: no other write began after it had ended, and ended before the read began;
-//! - a read does not give an older value than a read of the same kind that had ended before it began ([`order`](crate::order));
+//! - where asked for, a read does not give an older value than a read of the same kind that had ended before it began, also while the
+//!   newer one is being written ([`order`](crate::order));
 //! - a cell of which several writes' words are read needs each of them to be a value that the read may give. So reads and writes of
 //!   a cell need not be whole beside each other, as they are not in all local file systems;
 //! - a word that mixes bytes of several writes likewise.
@@ -25,8 +26,8 @@ const FINDINGS_MAX: usize = 3;
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     pub cells: u32,
-    /// All reads and writes are of one mount, so that reads have an order too. Several mounts only agree from close to open.
-    pub one_mount: bool,
+    /// Reads have an order among themselves too, also while a write is under way, as in a local directory.
+    pub ordered: bool,
 }
 
 /// What is wrong.
@@ -95,7 +96,7 @@ pub fn check(ops: &[Op], rules: Rules) -> Vec<Finding> {
     for (cell, (writes, reads)) in (0u32..).zip(writes.into_iter().zip(reads)) {
         let register = Register::new(writes);
         let mut here: Vec<Finding> = reads.iter().filter_map(|read| register.judge(read, cell)).collect();
-        if rules.one_mount && here.is_empty() {
+        if rules.ordered && here.is_empty() {
             here.extend(order::inversion(&register.writes, &reads, cell));
         }
         // One of a kind for a cell, and the same operations in the next cell say nothing more.

@@ -6,7 +6,7 @@ use crate::excerpt::excerpt;
 use crate::op::{Effect, How, OBSERVER, Op, Run};
 use crate::stamp::Stamp;
 
-const RULES: Rules = Rules { cells: 8, one_mount: true };
+const RULES: Rules = Rules { cells: 8, ordered: true };
 
 fn write(writer: u8, number: u32, [begin, end]: [u64; 2]) -> Op {
     Op { writer, how: How::Buffered, begin, end, first: 2, effect: Effect::Wrote { number, cells: 3 } }
@@ -137,9 +137,9 @@ fn a_read_past_the_cache_may_be_ahead_of_one_through_it() {
 }
 
 #[test]
-fn several_mounts_have_no_order_of_reads_while_a_file_is_written() {
+fn reads_beside_a_write_have_an_order_where_it_is_asked_for() {
     let ops = [write(1, 1, [10, 20]), write(2, 1, [30, 90]), read(2, 1, [40, 50]), read(1, 1, [60, 70])];
-    assert_eq!(check(&ops, Rules { one_mount: false, ..RULES }), []);
+    assert_eq!(check(&ops, Rules { ordered: false, ..RULES }), []);
     assert_eq!(found(&ops).len(), 1);
 }
 

@@ -65,7 +65,9 @@ impl Place {
     /// What can be done there, and the options that somebody asked for.
     pub fn abilities(&self, options: Option<String>, known_limits: bool) -> Abilities {
         match self.server {
-            Server::None => Abilities { direct_anywhere: false, options: Some(String::new()), known_limits },
+            Server::None => {
+                Abilities { direct_anywhere: false, options: Some(String::new()), known_limits: true }
+            }
             _ => Abilities { direct_anywhere: true, options, known_limits },
         }
     }

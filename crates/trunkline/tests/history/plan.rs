@@ -137,6 +137,9 @@ impl FilePlan {
         if matches!(kind, Kind::Cut | Kind::Appended) && !known_limits {
             keep_direct_apart(&mut writes);
         }
+        if meeting == Meeting::OneMount && !known_limits {
+            keep_mapped_apart(&writes, &mut reads);
+        }
         let direct = writes.iter().chain(&reads).any(|how| *how == How::Direct);
         let mapped = reads.contains(&How::Mapped);
         if kind == Kind::Appended {
@@ -222,6 +225,16 @@ fn keep_direct_apart(writes: &mut Vec<How>) {
         writes.retain(|how| matches!(how, How::Direct | How::Cut));
     } else {
         writes.retain(|how| *how != How::Direct);
+    }
+}
+
+/// Who reads through a mapping asks nobody, so that a page may be there a moment longer than a write that is over.
+fn keep_mapped_apart(writes: &[How], reads: &mut Vec<How>) {
+    if writes.iter().any(|how| *how != How::Mapped) {
+        reads.retain(|how| *how != How::Mapped);
+    }
+    if reads.is_empty() {
+        reads.push(How::Buffered);
     }
 }
 

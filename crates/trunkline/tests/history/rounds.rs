@@ -74,7 +74,7 @@ fn round(test: &str, place: &mut Place, abilities: &Abilities, seed: u64) -> Opt
     }
     let mut words = String::new();
     for (number, (mut ops, file)) in histories.into_iter().zip(&plan.files).enumerate() {
-        let rules = observe(&mut ops, file, number, &directories, (plan.meeting, abilities.direct_anywhere));
+        let rules = observe(&mut ops, file, number, &directories, (plan.meeting, abilities));
         for finding in check(&ops, rules) {
             words.push_str(&format!("{}, {}", name(number), excerpt(&ops, &finding, rules)));
         }
@@ -93,12 +93,12 @@ fn observe(
     file: &FilePlan,
     number: usize,
     directories: &[PathBuf],
-    (meeting, past_the_cache): (Meeting, bool),
+    (meeting, abilities): (Meeting, &Abilities),
 ) -> Rules {
     let mut cells = file.cells;
     let mut ways: Vec<(usize, How)> = (0..directories.len()).map(|mount| (mount, How::Buffered)).collect();
     // Last, as appended records are taken to lie where the server has them.
-    if past_the_cache {
+    if abilities.direct_anywhere {
         ways.push((0, How::Direct));
     }
     for (mount, how) in ways {
@@ -109,7 +109,7 @@ fn observe(
         let (runs, [begin, end]) = access.read(how, 0, cells);
         ops.push(Op { writer: OBSERVER, how, begin, end, first: 0, effect: Effect::Read(runs) });
     }
-    Rules { cells, one_mount: meeting == Meeting::OneMount }
+    Rules { cells, ordered: meeting == Meeting::OneMount && abilities.known_limits }
 }
 
 /// A plan in words.

@@ -40,6 +40,9 @@ pub fn start(
     command.args(["--exact", "--nocapture", test]).env(PROCESS, process.to_string());
     command.env(SEED, plan.seed.to_string()).env(OPTIONS, &plan.options);
     command.env(DIRECTORY, directory).env(ORDERS, orders);
+    if abilities.known_limits {
+        command.env(KNOWN_LIMITS, "yes");
+    }
     command.env(ANY_DIRECT, abilities.direct_anywhere.to_string());
     Process::spawn(command)
 }
