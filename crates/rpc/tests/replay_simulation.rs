@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rpc::Xid;
 use rpc::call::CallHeader;
-use rpc::replay::shared::{Host, Owner};
+use rpc::replay::shared::Alone;
 use rpc::replay::{
     Answer, Asker, Begin, CallKey, ClientWindow, ConnectionId, ConnectionTable, ForeignCall, Origin, Outcome,
     Refusal, Stored, Table, Token, XidClass, XidSpace,
@@ -64,23 +64,6 @@ impl Cache {
             Self::Window(window) => window.finish(xid, outcome, now),
             Self::Table(table) => table.finish(&call(xid), outcome, now),
         }
-    }
-}
-
-/// A process that shares nothing.
-struct Alone;
-
-impl Host for Alone {
-    fn me(&self) -> Owner {
-        Owner { member: 1, generation: 1 }
-    }
-
-    fn is_alive(&self, _owner: Owner) -> bool {
-        true
-    }
-
-    fn pause(&self, _round: u32) -> bool {
-        false
     }
 }
 

@@ -12,7 +12,7 @@ use crate::shared::{SharedClient, SharedReplays};
 use nfs3::Status;
 use rpc::Xid;
 use rpc::call::CallHeader;
-use rpc::replay::shared::{Host, Owner, Place as TablePlace, Seen, SharedBegin, Start};
+use rpc::replay::shared::{Alone, Place as TablePlace, Seen, SharedBegin, Start};
 use rpc::replay::{
     Answer, Asker, Begin, CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS, CallKey, ClientWindow, ConnectionTable,
     ForeignCall, Outcome, Refusal, Stored, TABLE_ENTRIES_MAX, Table, Token, Windows, XidClass,
@@ -50,23 +50,6 @@ impl OwnConnections {
     fn table(&self) -> ConnectionTable<'_> {
         let make = || std::iter::repeat_with(AtomicU64::default).take(CONNECTIONS_WORDS).collect();
         ConnectionTable::new(self.0.get_or_init(make), &Alone)
-    }
-}
-
-/// A process that shares nothing.
-struct Alone;
-
-impl Host for Alone {
-    fn me(&self) -> Owner {
-        Owner { member: 1, generation: 1 }
-    }
-
-    fn is_alive(&self, _owner: Owner) -> bool {
-        true
-    }
-
-    fn pause(&self, _round: u32) -> bool {
-        false
     }
 }
 

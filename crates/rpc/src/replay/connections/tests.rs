@@ -3,26 +3,10 @@
 use super::*;
 use crate::Xid;
 use crate::call::CallHeader;
+use crate::replay::shared::Alone;
 use crate::replay::{Begin, Outcome, Stored, Table, Token};
 use proptest::prelude::*;
 use std::cell::Cell;
-
-/// A process that shares nothing.
-pub(in crate::replay) struct Alone;
-
-impl Host for Alone {
-    fn me(&self) -> Owner {
-        Owner { member: 1, generation: 1 }
-    }
-
-    fn is_alive(&self, _owner: Owner) -> bool {
-        true
-    }
-
-    fn pause(&self, _round: u32) -> bool {
-        false
-    }
-}
 
 pub(in crate::replay) fn asker<'a>(words: &'a [AtomicU64], host: &'a dyn Host, now: Duration) -> Asker<'a> {
     Asker::new(ConnectionTable::new(words, host), now, now)

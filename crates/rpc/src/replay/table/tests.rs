@@ -3,7 +3,8 @@
 use super::*;
 use crate::auth::AUTH_SYS;
 use crate::replay::ConnectionId;
-use crate::replay::connections::tests::{Alone, asker};
+use crate::replay::connections::tests::asker;
+use crate::replay::shared::Alone;
 
 const START: Duration = Duration::from_secs(1000);
 const ORIGINAL: Token = Token(1);
