@@ -19,6 +19,7 @@ use nfs3::Sattr3;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// So many requests are taken one after the other before their calls are sent, as long as there are more: they leave
 /// together. More would keep the first of them waiting.
@@ -261,10 +262,16 @@ impl FileSystem {
                 Some(file) => (file.caller.clone(), Arc::clone(&file.inode)),
                 None => (caller, core.inode(ino)?),
             };
+            let growing_since = inode.lock().growth.since();
             // The kernel keeps what it was told for as long as it was told; when it asks, it wants to know.
-            let known = core.attributes(&caller, &inode).await?;
+            let mut known = core.attributes(&caller, &inode).await?;
             // It asks before it gives out pages of a file that was written; by then those are gone that lack the data.
             core.notices.heeded(inode.ino).await;
+            if let Some(end) = growing_since {
+                // It may not have the answer yet; once it has that, it takes none to what it had asked before.
+                known.attributes.size = known.attributes.size.min(end);
+                known.ttl = Duration::ZERO;
+            }
             Ok((core.tell(&inode, &known), known.ttl))
         };
         self.answer(head, reply, work, |reply, (attributes, ttl)| reply.attributes(&attributes, ttl));

@@ -7,6 +7,7 @@
 
 use crate::caller::As;
 use crate::dirty::Dirty;
+use crate::growth::{Growing, Growth};
 use crate::lineage::Lineage;
 pub(crate) use crate::lineage::{DataVersion, version};
 use crate::own_writes::OwnWrites;
@@ -84,6 +85,8 @@ pub(crate) struct State {
     pub end_in_doubt: bool,
     /// Writes that programs wait for, and that no attributes tell of yet.
     waited_for: u32,
+    /// What the kernel is to learn of from the answers to its writes, and from nothing else.
+    pub growth: Growth,
     /// When it was changed last from here.
     changed_at: Option<Instant>,
     /// Which content the newest attributes are of.
@@ -176,6 +179,13 @@ impl Inode {
     pub(crate) fn wait_for_write(self: &Arc<Self>) -> WaitedFor {
         self.lock().waited_for += 1;
         WaitedFor(Arc::clone(self))
+    }
+
+    /// A write past the kernel's pages is under way, until this is dropped, which makes the file longer if it ends there.
+    pub(crate) fn begin_growth(self: &Arc<Self>, state: &mut State, end: u64) -> Option<Growing> {
+        let before = state.end.filter(|before| end > *before)?;
+        state.growth.begin(before);
+        Some(Growing(Arc::clone(self)))
     }
 
     /// One more handle is open on it.
@@ -305,7 +315,7 @@ impl State {
 
     /// The server's attributes, with what it does not know yet.
     fn shown(&self, mut attributes: Fattr3) -> Fattr3 {
-        attributes.size = attributes.size.max(self.written_end);
+        attributes.size = self.growth.known_of(attributes.size.max(self.written_end));
         if self.hidden.is_some() {
             attributes.nlink = attributes.nlink.saturating_sub(1);
         }

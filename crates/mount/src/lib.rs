@@ -22,6 +22,7 @@ mod file_system;
 mod files;
 mod fusermount;
 mod gauges;
+mod growth;
 mod inode;
 mod interrupts;
 mod kernel;

@@ -209,14 +209,15 @@ impl Core {
     ) -> Result<u32, Errno> {
         let (inode, count) = (&file.inode, u32::try_from(data.len()).unwrap_or(u32::MAX));
         let waited_for = inode.wait_for_write();
-        let (at, promised) = {
+        let (at, promised, growing) = {
             let mut state = inode.lock();
             let (at, end) = place(how, &state, offset, data.len())?;
+            let growing = if how.is_direct { inode.begin_growth(&mut state, end) } else { None };
             if how.appends {
                 // Taken before anything is waited for: the kernel sends the pieces of a long write together.
                 state.written(at..end);
             }
-            (at, how.appends.then(|| Promised(inode)))
+            (at, how.appends.then(|| Promised(inode)), growing)
         };
         let (writing, found) = inode.begin_write(at, &data);
         let has_suspect = found.suspect.is_some();
@@ -226,7 +227,7 @@ impl Core {
         writing.turn().await;
         let outcome = self.write_through(file, at, data, &writing).await;
         pages.written = outcome.is_ok();
-        drop((waited_for, writing, pages));
+        drop((waited_for, writing, pages, growing));
         if has_suspect && how.passes_pages {
             // After an asynchronous write the kernel does not ask for them by itself, and it gives out no page before. To wait for
             // the notice here would be to wait for ever: for pages of a reader's that waits until one of many writes is answered.

@@ -2,8 +2,8 @@
 //! is held against when each write began and returned. One mount must be as a local file system: what has returned is seen. Several
 //! mounts agree from close to open, and under a lock. The checker itself is tried on histories made by hand, and on a local directory.
 //!
-//! Needs root and FUSE. `cargo xtask history --minutes N [--seed S]` runs it on an optimised build, the suite `history` for some
-//! seconds. Each round prints its seed, and a run that is given that seed begins with that round. TRUNKLINE_HISTORY_OPTIONS asks for
+//! Needs root and FUSE. `cargo xtask history --minutes N [--seed S]` runs it on an optimised build, the suite `history` for a
+//! minute. Each round prints its seed, and a run that is given that seed begins with that round. TRUNKLINE_HISTORY_OPTIONS asks for
 //! mount options instead of those that the seed draws.
 
 #[path = "history/access.rs"]
@@ -48,7 +48,7 @@ mod worker;
 use places::Place;
 
 /// For each place, where nothing else is asked for.
-const MINUTES: f64 = 0.3;
+const MINUTES: f64 = 0.5;
 
 #[test]
 fn reads_on_mem_see_what_was_written() {
@@ -67,5 +67,5 @@ fn reads_on_nfs_ganesha_see_what_was_written() {
 
 #[test]
 fn reads_in_a_local_directory_see_what_was_written() {
-    rounds::run("reads_in_a_local_directory_see_what_was_written", Place::local, MINUTES / 3.0);
+    rounds::run("reads_in_a_local_directory_see_what_was_written", Place::local, MINUTES / 5.0);
 }

@@ -134,9 +134,6 @@ impl FilePlan {
         let (mut writes, mut reads) = ways(kind);
         thin(random, &mut writes);
         thin(random, &mut reads);
-        if matches!(kind, Kind::Cut | Kind::Appended) && !known_limits {
-            keep_direct_apart(&mut writes);
-        }
         if meeting == Meeting::OneMount && !known_limits {
             keep_mapped_apart(&writes, &mut reads);
         }
@@ -215,16 +212,6 @@ fn ways(kind: Kind) -> (Vec<How>, Vec<How>) {
         Kind::Cut => (vec![Cut, Buffered, Sync, Dsync, Direct, Copied], vec![Buffered, Direct]),
         Kind::Appended => (vec![Buffered, Sync, Dsync, Direct], vec![Buffered, Direct]),
         Kind::Locked => (vec![Buffered, Sync], vec![Buffered, Direct]),
-    }
-}
-
-/// Where a file grows past the kernel's cache while somebody looks at its size, the kernel may zero what a write through its cache has
-/// put behind the end it had, before it sends that.
-fn keep_direct_apart(writes: &mut Vec<How>) {
-    if writes.first() == Some(&How::Direct) {
-        writes.retain(|how| matches!(how, How::Direct | How::Cut));
-    } else {
-        writes.retain(|how| *how != How::Direct);
     }
 }
 

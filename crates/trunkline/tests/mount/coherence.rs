@@ -114,3 +114,66 @@ fn an_asynchronous_direct_write_that_has_ended_is_seen_by_who_reads_pages() {
         assert!(writer.wait(PATIENCE).success(), "{len} bytes: {}", writer.all_output());
     }
 }
+
+/// Bytes of a record, which is where its page ends now and then.
+const RECORD: usize = 1000;
+
+fn record(writer: u8, number: u16) -> [u8; RECORD] {
+    let mut record = [writer; RECORD];
+    record[1..3].copy_from_slice(&number.to_be_bytes());
+    record
+}
+
+/// Appends records, each with one write.
+fn append(mount: &Mounted, how: OFlags, writer: u8, records: u16) {
+    let file = flags(how | OFlags::APPEND).open(mount.path("f")).unwrap();
+    for number in 0..records {
+        assert_eq!(rustix::io::write(&file, &record(writer, number)), Ok(RECORD));
+    }
+}
+
+/// Looks where the file ends, and at its last pages, until all is appended: so the kernel is told sizes and fills pages.
+fn look_at_the_end(mount: &Mounted, bytes: u64) {
+    let file = File::open(mount.path("f")).unwrap();
+    let mut pages = [0; 8192];
+    loop {
+        let end = file.metadata().unwrap().len();
+        if end >= bytes {
+            break;
+        }
+        let from = end.saturating_sub(4096) / 4096 * 4096;
+        file.read_at(&mut pages, from).unwrap();
+        if end.is_multiple_of(3) {
+            rustix::fs::fadvise(&file, from, None, rustix::fs::Advice::DontNeed).unwrap();
+        }
+    }
+}
+
+#[test]
+fn appends_through_the_kernels_pages_and_past_them_lose_nothing() {
+    const RECORDS: u16 = 1500;
+    const WAYS: [OFlags; 6] =
+        [OFlags::DIRECT, OFlags::empty(), OFlags::DIRECT, OFlags::SYNC, OFlags::DIRECT, OFlags::empty()];
+    let server = Server::start(1);
+    let mount = &server.mount("mnt", "nolock");
+    let bytes = u64::from(RECORDS) * (WAYS.len() * RECORD) as u64;
+    for _ in 0..3 {
+        fs::write(mount.path("f"), b"").unwrap();
+        std::thread::scope(|scope| {
+            for (how, writer) in WAYS.into_iter().zip(1..) {
+                scope.spawn(move || append(mount, how, writer, RECORDS));
+            }
+            for _ in 0..3 {
+                scope.spawn(|| look_at_the_end(mount, bytes));
+            }
+        });
+        let found = fs::read(mount.path("f")).unwrap();
+        assert_eq!(found.len() as u64, bytes);
+        let mut found: Vec<&[u8]> = found.chunks(RECORD).collect();
+        found.sort_unstable();
+        let all =
+            (1..=WAYS.len() as u8).flat_map(|writer| (0..RECORDS).map(move |number| record(writer, number)));
+        let wrong = found.iter().zip(all).find(|(found, wanted)| **found != wanted);
+        assert!(wrong.is_none(), "{:?}", wrong.map(|(found, _)| found.first_chunk::<16>()));
+    }
+}
