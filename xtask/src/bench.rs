@@ -102,7 +102,7 @@ fn succeeds(command: &mut Command) -> Result<bool> {
 
 fn build(root: &Path) -> Result<bool> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let packages = ["--package", "trunkline", "--package", "trunkline-bench"];
+    let packages = ["--package", "trunkline", "--package", "bench"];
     let programs = ["--bin", "trunkline", "--example", "figures"];
     succeeds(Command::new(cargo).current_dir(root).args(["build", "--release"]).args(packages).args(programs))
 }

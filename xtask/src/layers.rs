@@ -23,7 +23,7 @@ pub(crate) enum Layer {
 /// What one crate may use.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    /// The name of its directory and library; the package has `trunkline-` before it.
+    /// The name of its package, its directory and its library.
     pub(crate) name: &'static str,
     /// Where it stands.
     pub(crate) layer: Layer,
@@ -101,7 +101,7 @@ pub(crate) fn findings(metadata: &Metadata) -> Vec<String> {
             findings.extend(xtask_stands_alone(package));
             continue;
         }
-        match RULES.iter().find(|rule| rule.name == short(&package.name)) {
+        match RULES.iter().find(|rule| rule.name == package.name) {
             Some(rule) => findings.extend(package.dependencies.iter().filter_map(|used| refuse(rule, used))),
             None => findings.push(format!(
                 "{} has no place in the layers; give it one in xtask/src/layers.rs and ARCHITECTURE.md",
@@ -114,7 +114,7 @@ pub(crate) fn findings(metadata: &Metadata) -> Vec<String> {
 
 /// The sentence against this arrow, if it is not allowed.
 fn refuse(rule: &Rule, used: &Dependency) -> Option<String> {
-    let (user, name, in_tests) = (rule.name, short(&used.name), used.kind.as_deref() == Some("dev"));
+    let (user, name, in_tests) = (rule.name, used.name.as_str(), used.kind.as_deref() == Some("dev"));
     if is_ours(&used.name) {
         let testkit = in_tests && name == "testkit" && rule.layer != Layer::Pure;
         let allowed =
@@ -142,11 +142,7 @@ fn xtask_stands_alone(package: &Package) -> Option<String> {
 }
 
 fn is_ours(package: &str) -> bool {
-    package == "trunkline" || package.starts_with("trunkline-")
-}
-
-fn short(package: &str) -> &str {
-    package.strip_prefix("trunkline-").unwrap_or(package)
+    RULES.iter().any(|rule| rule.name == package)
 }
 
 #[cfg(test)]
@@ -171,27 +167,27 @@ mod tests {
 
     #[test]
     fn an_arrow_back_up_fails_with_a_sentence() {
-        let findings = findings(&workspace("trunkline-rpc", "trunkline-nfs3", None));
+        let findings = findings(&workspace("rpc", "nfs3", None));
         assert!(findings[0].starts_with("rpc must not use nfs3; rpc may use xdr."), "{findings:?}");
     }
 
     #[test]
     fn tests_may_use_more_than_the_crate_itself() {
-        let in_tests = workspace("trunkline-client", "trunkline-server", Some("dev"));
+        let in_tests = workspace("client", "server", Some("dev"));
         assert_eq!(findings(&in_tests), Vec::<String>::new());
-        assert_eq!(findings(&workspace("trunkline-client", "trunkline-server", None)).len(), 1);
+        assert_eq!(findings(&workspace("client", "server", None)).len(), 1);
     }
 
     #[test]
     fn pure_crates_take_few_of_others() {
-        assert_eq!(findings(&workspace("trunkline-xdr", "rustix", None)).len(), 1);
-        assert_eq!(findings(&workspace("trunkline-xdr", "proptest", Some("dev"))).len(), 0);
-        assert_eq!(findings(&workspace("trunkline-server", "rustix", None)).len(), 0);
+        assert_eq!(findings(&workspace("xdr", "rustix", None)).len(), 1);
+        assert_eq!(findings(&workspace("xdr", "proptest", Some("dev"))).len(), 0);
+        assert_eq!(findings(&workspace("server", "rustix", None)).len(), 0);
     }
 
     #[test]
     fn a_crate_without_a_place_is_refused() {
-        let findings = findings(&workspace("trunkline-magic", "thiserror", None));
+        let findings = findings(&workspace("magic", "thiserror", None));
         assert!(findings[0].contains("has no place in the layers"), "{findings:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! What TCP itself carries on loopback, mode by mode: the limit that `trunkline bench` holds its results against.
 //!
 //! ```text
-//! cargo run --release -p trunkline-bench --example limit -- --mode threads --block 1MiB --connections 2
+//! cargo run --release -p bench --example limit -- --mode threads --block 1MiB --connections 2
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr};

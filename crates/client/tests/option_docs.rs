@@ -13,6 +13,6 @@ fn the_documentation_of_mount_options_is_made_from_the_table() {
     assert!(
         wanted == there,
         "docs/MOUNT-OPTIONS.md differs from the table, first in {first:?}; make it anew with\n\
-         UPDATE=1 cargo test -p trunkline-client --test option_docs"
+         UPDATE=1 cargo test -p client --test option_docs"
     );
 }

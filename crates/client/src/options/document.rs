@@ -9,7 +9,7 @@ pub fn markdown() -> String {
     let mut out = String::from(
         "# Mount options\n\n\
          Made from the table in `crates/client/src/options/table.rs`; change it there, and run\n\
-         `UPDATE=1 cargo test -p trunkline-client --test option_docs`.\n\n\
+         `UPDATE=1 cargo test -p client --test option_docs`.\n\n\
          Options are separated by commas and stand in any order. Of the same one given twice, and of pairs\n\
          such as `hard` and `soft`, the last counts. Unknown options are errors; options that cannot hold\n\
          together are refused.\n",
