@@ -11,7 +11,7 @@ use paths::{Class, ConnId, NodeId, PathId};
 use rpc::Xid;
 use rpc::replay::XidClass;
 use slab::Slab;
-use transport::{Landing, Pipe, Slices, SlicesMut, Source};
+use transport::{Pipe, ReceiveBuffer, Slices, SlicesMut, Source};
 
 use crate::error::{Error, Result};
 use crate::slot::Promise;
@@ -213,7 +213,7 @@ pub(crate) enum Body {
         args: Vec<u8>,
     },
     /// GETATTR of the root: the connection proves where it leads.
-    Prove,
+    Validate,
 }
 
 /// Where the bytes of a READ go.
@@ -271,7 +271,7 @@ pub(crate) struct Call {
     /// Kept over every retransmission; absent until the xid space has room.
     pub xid: Option<Xid>,
     /// The connection it is outstanding on.
-    pub line: Option<ConnId>,
+    pub connection: Option<ConnId>,
     /// The path it was last sent on, under this xid.
     pub sent_on: Option<PathId>,
     /// It was sent more than once, under this xid: what answers it may have been done by its original.
@@ -285,7 +285,7 @@ impl Call {
         match self.body {
             Body::Read { .. } => Class::Read,
             Body::Write { .. } | Body::Commit { .. } => Class::Write,
-            Body::Call { .. } | Body::Prove => Class::Metadata,
+            Body::Call { .. } | Body::Validate => Class::Metadata,
         }
     }
 
@@ -293,7 +293,7 @@ impl Call {
         match &self.body {
             Body::Read { file, .. } | Body::Write { file, .. } => file.home,
             Body::Commit { node, .. } => Some(*node),
-            Body::Call { .. } | Body::Prove => None,
+            Body::Call { .. } | Body::Validate => None,
         }
     }
 
@@ -302,7 +302,7 @@ impl Call {
         match &self.body {
             Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
             Body::Write { buffer, written, .. } => u32::try_from(buffer.len() - written).unwrap_or(u32::MAX),
-            Body::Commit { .. } | Body::Call { .. } | Body::Prove => 0,
+            Body::Commit { .. } | Body::Call { .. } | Body::Validate => 0,
         }
     }
 
@@ -312,7 +312,7 @@ impl Call {
             Body::Write { .. } => nfs3::Procedure::Write,
             Body::Commit { .. } => nfs3::Procedure::Commit,
             Body::Call { procedure, .. } => *procedure,
-            Body::Prove => nfs3::Procedure::GetAttr,
+            Body::Validate => nfs3::Procedure::GetAttr,
         }
     }
 
@@ -372,7 +372,7 @@ impl ReadLanding {
     }
 }
 
-impl Landing for ReadLanding {
+impl ReceiveBuffer for ReadLanding {
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
         out.push(IoSliceMut::new(self.target.memory().get_mut(from..self.len).unwrap_or_default()));
     }

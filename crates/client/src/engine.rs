@@ -8,7 +8,7 @@
 //! connection, and that connection is reset before it is sent on another.
 
 mod answers;
-mod lines;
+mod connections;
 mod probes;
 mod rdma;
 mod reconcile;
@@ -31,16 +31,16 @@ use transport::Scratch;
 use transport::poll::Poller;
 use xdr::Writer;
 
-use crate::breaks::Heard;
 use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Change, Done, Op, Owner, Target};
 use crate::error::{Error, Result};
 use crate::options::{Proto, SIZE_MAX};
+use crate::path_failures::SeenFailures;
 use crate::route::Route;
 use crate::shard::ShardStatistics;
 use crate::statistics::{PathCounters, Replays};
 
-use lines::line_to;
-pub(crate) use lines::{FIRST_LINE_TOKEN, Line};
+use connections::connection_to;
+pub(crate) use connections::{Connection, FIRST_CONNECTION_TOKEN};
 use probes::Probe;
 use stable::Groups;
 
@@ -119,7 +119,7 @@ pub(crate) struct Engine {
     setup: Setup,
     started: Instant,
     poller: Arc<Poller>,
-    lines: Vec<Line>,
+    connections: Vec<Connection>,
     /// The connection that last had something to say.
     heard_last: Option<ConnId>,
     probes: Vec<Probe>,
@@ -145,7 +145,7 @@ pub(crate) struct Engine {
     /// It is one of the route's stranded loops.
     is_stranded: bool,
     /// What other loops have said of the paths.
-    heard: Heard,
+    seen_failures: SeenFailures,
     /// What connections over RDMA had done that are closed.
     rdma_closed: transport::rdma::Counters,
     /// Since when calls wait for a path.
@@ -157,8 +157,8 @@ impl Engine {
         let started = Instant::now();
         let now = Duration::ZERO;
         let table = Table::new(setup.table.clone(), now);
-        let lines = setup.table.connections.iter().map(|_| Line::new()).collect();
-        let heard = setup.route.breaks.listener();
+        let connections = setup.table.connections.iter().map(|_| Connection::new()).collect();
+        let seen_failures = setup.route.path_failures.listener();
         let counters = setup.table.paths.iter().map(|_| PathCounters::new()).collect();
         let core = Core {
             calls: Calls::default(),
@@ -181,7 +181,7 @@ impl Engine {
             setup,
             started,
             poller,
-            lines,
+            connections,
             heard_last: None,
             probes: Vec::new(),
             core,
@@ -196,7 +196,7 @@ impl Engine {
             dirty: Vec::new(),
             next_tick: TICK,
             is_stranded: false,
-            heard,
+            seen_failures,
             rdma_closed: transport::rdma::Counters::default(),
             down_since: None,
         }
@@ -283,13 +283,13 @@ impl Engine {
         let table = &mut self.core.table;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
         let picked = if let Body::Commit { node, .. } = call.body {
-            let line = line_to(&self.lines, table, node);
-            if line.is_none() && table.usable() {
+            let connection = connection_to(&self.connections, table, node);
+            if connection.is_none() && table.usable() {
                 // The node that holds the unstable data is gone: they are written again elsewhere.
                 self.core.rewrite_group(key);
                 return;
             }
-            line
+            connection
         } else {
             table.pick(call.class(), call.home(), call.bytes())
         };
@@ -297,7 +297,7 @@ impl Engine {
             self.waiting.push_back(key);
             return;
         };
-        call.line = Some(conn);
+        call.connection = Some(conn);
         call.sent_at = self.core.now;
         let path = table.path_of(conn);
         if call.sent_on.is_some()
@@ -309,7 +309,7 @@ impl Engine {
         call.sent_again = call.sent_on.is_some();
         call.sent_on = path;
         table.sent(self.core.now, conn, call.class(), call.bytes());
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         let credential = match &call.caller {
             None => &self.setup.credential,
             Some(caller) => {
@@ -318,7 +318,7 @@ impl Engine {
                 &self.caller_credential
             }
         };
-        line.push(key, call, xid, credential);
+        connection.push(key, call, xid, credential);
         self.mark_dirty(conn);
     }
 
@@ -393,7 +393,7 @@ impl Engine {
             // This machine had no processor for us: whoever was silent meanwhile may have spoken.
             self.core.table.late(late);
         }
-        while let Some(path) = self.setup.route.breaks.hear(&mut self.heard) {
+        while let Some(path) = self.setup.route.path_failures.hear(&mut self.seen_failures) {
             self.core.table.doubt(now, path);
         }
         self.core.table.advance(now);
@@ -449,14 +449,14 @@ impl Engine {
             }
         }
         expired.sort_unstable();
-        let mut lines: Vec<ConnId> = Vec::new();
+        let mut connections: Vec<ConnId> = Vec::new();
         for &key in &expired {
-            lines.extend(self.core.calls.0.get(key).and_then(|call| call.line));
+            connections.extend(self.core.calls.0.get(key).and_then(|call| call.connection));
         }
         // The buffers go back to their owners: nothing may still be on its way into or out of them.
-        lines.sort_unstable();
-        lines.dedup();
-        for conn in lines {
+        connections.sort_unstable();
+        connections.dedup();
+        for conn in connections {
             self.core.table.give_up(now, conn);
         }
         while let Some(output) = self.core.table.poll_output() {
@@ -480,7 +480,7 @@ impl Engine {
     /// Does what the path table asks for.
     fn obey(&mut self, output: Output) {
         match output {
-            Output::Connect(conn) | Output::Divert { conn, .. } => self.connect(conn),
+            Output::Connect(conn) | Output::FailOver { conn, .. } => self.connect(conn),
             Output::Abort(conn) => self.abort(conn),
             Output::Move(conn) => self.move_calls(conn),
             Output::Probe(path) => self.probe(path),
@@ -500,12 +500,12 @@ impl Engine {
             .calls
             .0
             .iter()
-            .filter(|(_, call)| call.line == Some(conn))
+            .filter(|(_, call)| call.connection == Some(conn))
             .map(|(key, _)| key)
             .collect();
         for &key in &keys {
             if let Some(call) = self.core.calls.0.get_mut(key) {
-                call.line = None;
+                call.connection = None;
             }
         }
         self.core.again.extend(keys);
@@ -527,7 +527,7 @@ impl Engine {
 
     /// Ends every call: the mount is closed.
     pub(crate) fn fail_all(&mut self) {
-        for index in 0..self.lines.len() {
+        for index in 0..self.connections.len() {
             self.close(ConnId(u16::try_from(index).unwrap_or(u16::MAX)));
         }
         let keys: Vec<CallKey> = self.core.calls.0.iter().map(|(key, _)| key).collect();
@@ -544,7 +544,7 @@ impl Core {
             caller: None,
             owner,
             xid: None,
-            line: None,
+            connection: None,
             sent_on: None,
             sent_again: false,
             submitted_at: self.now,
@@ -601,7 +601,7 @@ impl Core {
     /// Makes a call a new one, to be executed anew and not to be taken for a replay.
     fn forget_xid(&mut self, key: CallKey) {
         if let Some(call) = self.calls.0.get_mut(key) {
-            call.line = None;
+            call.connection = None;
             (call.sent_on, call.sent_again) = (None, false);
             if let Some(xid) = call.xid.take() {
                 self.by_xid.remove(&xid);
@@ -634,7 +634,7 @@ impl Core {
                 self.groups.touch(&file);
                 buffer
             }
-            Body::Commit { .. } | Body::Call { .. } | Body::Prove => Vec::new(),
+            Body::Commit { .. } | Body::Call { .. } | Body::Validate => Vec::new(),
         };
         if !matches!(call.owner, Owner::Engine) {
             let latency = self.now.saturating_sub(call.submitted_at);
@@ -683,7 +683,7 @@ fn encode_call(head: &mut Vec<u8>, call: &Call, xid: Xid, credential: &[u8], roo
             nfs3::proc::commit::Args { file: file.handle, offset: 0, count: 0 }.encode(&mut writer);
         }
         Body::Call { args, .. } => writer.bytes(args),
-        Body::Prove => {
+        Body::Validate => {
             debug_assert!(root.is_some() && call.procedure() == Procedure::GetAttr);
             if let Some(object) = root {
                 nfs3::proc::getattr::Args { object }.encode(&mut writer);

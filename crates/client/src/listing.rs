@@ -8,8 +8,8 @@ use nfs3::{FileHandle, PostOpAttr, Procedure, Status, Verifier};
 
 use crate::call::Op;
 use crate::error::{Error, Result};
-use crate::given::Given;
 use crate::mount::Mount;
+use crate::seen_entries::SeenEntries;
 use crate::slot::Pending;
 use crate::tree::{accept, encode};
 
@@ -42,7 +42,7 @@ pub struct Pages {
     /// The page at that cookie, asked for while the one before it is read.
     ahead: Option<Pending>,
     seen: usize,
-    given: Given,
+    given: SeenEntries,
     ended: bool,
 }
 
@@ -51,7 +51,7 @@ impl Mount {
     #[must_use]
     pub fn pages(&self, directory: FileHandle) -> Pages {
         let verifier = Verifier::default();
-        let (mount, given) = (self.clone(), Given::default());
+        let (mount, given) = (self.clone(), SeenEntries::default());
         Pages { mount, directory, cookie: 0, verifier, ahead: None, seen: 0, given, ended: false }
     }
 

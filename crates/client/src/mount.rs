@@ -12,14 +12,14 @@ use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 use rpc::replay::id_of_loop;
 
 use crate::bootstrap::{Place, Root, bootstrap, directory};
-use crate::breaks::Breaks;
 use crate::call::{Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::options::Remote;
-use crate::route::{Moves, PathEnd, Proof, Proofs, Route, Stranded};
+use crate::path_failures::PathFailures;
+use crate::route::{Moves, PathEnd, PathValidation, PathValidations, Route, Stranded};
 use crate::settings::Settings;
-use crate::shard::{Attendant, Shard, Task};
+use crate::shard::{ExternalDriver, Shard, Task};
 use crate::slot::Pending;
 use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 
@@ -52,7 +52,7 @@ struct Inner {
     next_file: AtomicU64,
     next_shard: AtomicU64,
     /// An attendant drives the first loop.
-    attended: AtomicBool,
+    externally_driven: AtomicBool,
     settings: Settings,
 }
 
@@ -113,8 +113,8 @@ impl Mount {
             congestion: settings.congestion.clone(),
             reserved_port: settings.reserved_port,
             soft_patience: settings.soft_patience(),
-            proofs: Proofs::new(paths.len()),
-            breaks: Breaks::new(paths.len()),
+            validations: PathValidations::new(paths.len()),
+            path_failures: PathFailures::new(paths.len()),
             moves: Moves::default(),
             stranded: Stranded::default(),
             paths,
@@ -153,10 +153,19 @@ impl Mount {
         let count = nodes.iter().max().map_or(1, |last| last.saturating_add(1));
         let placement = Mutex::new(Placement::new(count, first));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
-        let attended = AtomicBool::new(false);
+        let externally_driven = AtomicBool::new(false);
         let is_local = route.is_local();
-        let inner =
-            Inner { shards, route, is_local, root, placement, next_file, next_shard, attended, settings };
+        let inner = Inner {
+            shards,
+            route,
+            is_local,
+            root,
+            placement,
+            next_file,
+            next_shard,
+            externally_driven,
+            settings,
+        };
         let mount = Self { inner: Arc::new(inner) };
         mount.await_paths(&used)?;
         Ok(mount)
@@ -166,19 +175,19 @@ impl Mount {
     /// Paths without a connection of their own, which others fall back to, are not waited for.
     fn await_paths(&self, used: &[PathId]) -> std::result::Result<(), MountError> {
         let patience = if self.inner.settings.uses_rdma() { RDMA_PATHS_PATIENCE } else { PATHS_PATIENCE };
-        let proofs = self.inner.route.proofs.wait(used, patience, FIRST_PATH_PATIENCE);
-        for ((index, proof), end) in (0_u16..).zip(&proofs).zip(&self.inner.route.paths) {
-            match proof {
-                Proof::Refused(reason) => {
+        let validations = self.inner.route.validations.wait(used, patience, FIRST_PATH_PATIENCE);
+        for ((index, validation), end) in (0_u16..).zip(&validations).zip(&self.inner.route.paths) {
+            match validation {
+                PathValidation::Refused(reason) => {
                     return Err(MountError::OtherFileSystem { address: end.remote, reason: reason.clone() });
                 }
-                Proof::Unknown if used.contains(&PathId(index)) => {
+                PathValidation::Unknown if used.contains(&PathId(index)) => {
                     tracing::warn!(address = %end.remote, "path is not up yet");
                 }
-                Proof::Unknown | Proof::Good => {}
+                PathValidation::Unknown | PathValidation::Good => {}
             }
         }
-        if proofs.iter().any(|proof| matches!(proof, Proof::Good)) {
+        if validations.iter().any(|validation| matches!(validation, PathValidation::Good)) {
             Ok(())
         } else {
             Err(MountError::NoPath(FIRST_PATH_PATIENCE.max(patience)))
@@ -273,11 +282,11 @@ impl Mount {
     ///
     /// # Errors
     /// When the loop has ended, or the system refuses.
-    pub fn attendant(&self, waits_for: OwnedFd) -> std::io::Result<Attendant> {
+    pub fn external_driver(&self, waits_for: OwnedFd) -> std::io::Result<ExternalDriver> {
         let shard = self.inner.shards.first().ok_or(std::io::ErrorKind::NotFound)?;
-        let attendant = shard.attendant(waits_for)?;
-        self.inner.attended.store(true, Ordering::Relaxed);
-        Ok(attendant)
+        let external_driver = shard.external_driver(waits_for)?;
+        self.inner.externally_driven.store(true, Ordering::Relaxed);
+        Ok(external_driver)
     }
 
     /// Whether any path goes over RDMA.
@@ -299,8 +308,8 @@ impl Mount {
 
     /// The same, to the loop that an attendant drives: it costs no change of threads there, but the loop does what
     /// others could have done beside it. Where nobody has ever attended, this is [`Mount::submit_as`].
-    pub fn submit_attended(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
-        if self.inner.attended.load(Ordering::Relaxed) {
+    pub fn submit_to_driver(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
+        if self.inner.externally_driven.load(Ordering::Relaxed) {
             self.submit_to(0, op, caller)
         } else {
             self.submit_as(op, caller)
@@ -312,7 +321,7 @@ impl Mount {
     /// machines, as the paths of all loops are worth more there than a processor.
     pub fn submit_beside(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         let others = self.inner.shards.len().saturating_sub(1) as u64;
-        if others == 0 || !self.inner.is_local || !self.inner.attended.load(Ordering::Relaxed) {
+        if others == 0 || !self.inner.is_local || !self.inner.externally_driven.load(Ordering::Relaxed) {
             return self.submit_as(op, caller);
         }
         let turn = self.turn_of(&op) % others + 1;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use paths::{NodeId, PathId};
 use transport::socket;
 
-use crate::breaks::Breaks;
 use crate::options::Proto;
+use crate::path_failures::PathFailures;
 
 /// Reserved ports, as `resvport` asks for them; the range that Linux uses by default.
 const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
@@ -37,8 +37,8 @@ pub(crate) struct Route {
     pub reserved_port: Option<bool>,
     /// How long a soft mount tries a call; a hard one tries for ever.
     pub soft_patience: Option<Duration>,
-    pub proofs: Proofs,
-    pub breaks: Breaks,
+    pub validations: PathValidations,
+    pub path_failures: PathFailures,
     pub moves: Moves,
     pub stranded: Stranded,
 }
@@ -77,44 +77,50 @@ impl Moves {
 
 /// What has become of the paths since the mount began.
 #[derive(Debug, Default)]
-pub(crate) struct Proofs {
-    state: Mutex<Vec<Proof>>,
+pub(crate) struct PathValidations {
+    state: Mutex<Vec<PathValidation>>,
     changed: Condvar,
 }
 
 /// Whether a path leads to the right file system.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Proof {
+pub(crate) enum PathValidation {
     #[default]
     Unknown,
     Good,
     Refused(String),
 }
 
-impl Proofs {
+impl PathValidations {
     pub(crate) fn new(paths: usize) -> Self {
-        Self { state: Mutex::new(vec![Proof::Unknown; paths]), changed: Condvar::new() }
+        Self { state: Mutex::new(vec![PathValidation::Unknown; paths]), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Proof>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<PathValidation>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, path: Option<PathId>, proof: Proof) {
+    fn set(&self, path: Option<PathId>, validation: PathValidation) {
         if let Some(path) = path
             && let Some(slot) = self.lock().get_mut(usize::from(path.0))
         {
-            *slot = proof;
+            *slot = validation;
         }
         self.changed.notify_all();
     }
 
     /// Waits until each of these paths is proved or refused, or the time is over; `for_the_first` while none is yet.
-    pub(crate) fn wait(&self, used: &[PathId], patience: Duration, for_the_first: Duration) -> Vec<Proof> {
+    pub(crate) fn wait(
+        &self,
+        used: &[PathId],
+        patience: Duration,
+        for_the_first: Duration,
+    ) -> Vec<PathValidation> {
         let begun = Instant::now();
         let mut state = self.lock();
         loop {
-            let unknown = |path: &&PathId| matches!(state.get(usize::from(path.0)), Some(Proof::Unknown));
+            let unknown =
+                |path: &&PathId| matches!(state.get(usize::from(path.0)), Some(PathValidation::Unknown));
             let late = used.iter().filter(unknown).count();
             let patience = if late == used.len() { for_the_first.max(patience) } else { patience };
             let left = patience.saturating_sub(begun.elapsed());
@@ -143,14 +149,14 @@ impl Route {
     }
 
     pub(crate) fn path_proved(&self, path: Option<PathId>) {
-        self.proofs.set(path, Proof::Good);
+        self.validations.set(path, PathValidation::Good);
     }
 
     pub(crate) fn path_refused(&self, path: Option<PathId>, reason: &str) {
         if let Some(path) = path {
             tracing::error!(path = %self.path_name(path), %reason, "path refused");
         }
-        self.proofs.set(path, Proof::Refused(reason.to_owned()));
+        self.validations.set(path, PathValidation::Refused(reason.to_owned()));
     }
 
     /// Starts to connect along a path, with the mount's socket options.
@@ -242,13 +248,16 @@ mod tests {
 
     #[test]
     fn the_first_path_is_waited_for_when_the_time_for_the_others_is_over() {
-        let proofs = Proofs::new(2);
+        let validations = PathValidations::new(2);
         let used = [PathId(0), PathId(1)];
-        let wait = |first| proofs.wait(&used, Duration::ZERO, first);
-        assert!(matches!(wait(Duration::ZERO)[..], [Proof::Unknown, Proof::Unknown]));
+        let wait = |first| validations.wait(&used, Duration::ZERO, first);
+        assert!(matches!(wait(Duration::ZERO)[..], [PathValidation::Unknown, PathValidation::Unknown]));
         std::thread::scope(|scope| {
-            scope.spawn(|| proofs.set(Some(used[1]), Proof::Good));
-            assert!(matches!(wait(Duration::from_secs(600))[..], [Proof::Unknown, Proof::Good]));
+            scope.spawn(|| validations.set(Some(used[1]), PathValidation::Good));
+            assert!(matches!(
+                wait(Duration::from_secs(600))[..],
+                [PathValidation::Unknown, PathValidation::Good]
+            ));
         });
     }
 }

@@ -1,9 +1,9 @@
 //! A loop of a mount: a thread that drives one [`Engine`], and the door through which other threads reach it.
 //!
-//! Another thread may drive it for a time: [`seat`].
+//! Another thread may drive it for a time: [`loop_driver`].
 
 mod beside_server;
-mod seat;
+mod loop_driver;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,18 +17,18 @@ use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller, Waker};
 
 use crate::call::{Caller, Done, Op, Owner};
-use crate::engine::{Engine, FIRST_LINE_TOKEN, Setup};
+use crate::engine::{Engine, FIRST_CONNECTION_TOKEN, Setup};
 use crate::slot::{Pending, Promise};
 use crate::statistics::{PathCounters, Replays};
 
 use beside_server::BesideServer;
-pub use seat::Attendant;
-use seat::Seat;
+pub use loop_driver::ExternalDriver;
+use loop_driver::LoopDriver;
 
 const WAKER_TOKEN: u64 = 0;
-const _: () = assert!(WAKER_TOKEN < FIRST_LINE_TOKEN);
-/// What an attendant waits for. No connection or probe ever has this one: they count up from [`FIRST_LINE_TOKEN`].
-const ATTENDANT_TOKEN: u64 = u64::MAX;
+const _: () = assert!(WAKER_TOKEN < FIRST_CONNECTION_TOKEN);
+/// What an attendant waits for. No connection or probe ever has this one: they count up from [`FIRST_CONNECTION_TOKEN`].
+const EXTERNAL_DRIVER_TOKEN: u64 = u64::MAX;
 /// Bytes that connections which were paused bring in one round, or little more, before calls are sent.
 const RESUMED_BYTES_MAX: usize = 4 << 20;
 
@@ -145,7 +145,7 @@ impl Inbox {
 /// A handle to a loop; dropping it ends the loop.
 pub(crate) struct Shard {
     inbox: Arc<Inbox>,
-    seat: Arc<Seat>,
+    loop_driver: Arc<LoopDriver>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -174,21 +174,22 @@ impl Shard {
             messages: Vec::new(),
             events: Events::new(),
             finished: Vec::new(),
-            attended: None,
+            externally_driven: None,
             beside_server,
             closing: false,
         };
-        let seat = Arc::new(Seat::new(driver, Arc::clone(&inbox)));
-        let ours = Arc::clone(&seat);
-        let thread =
-            std::thread::Builder::new().name(format!("tl-mount-{index}")).spawn(move || seat::keep(&ours))?;
-        Ok(Self { inbox, seat, thread: Some(thread) })
+        let loop_driver = Arc::new(LoopDriver::new(driver, Arc::clone(&inbox)));
+        let ours = Arc::clone(&loop_driver);
+        let thread = std::thread::Builder::new()
+            .name(format!("tl-mount-{index}"))
+            .spawn(move || loop_driver::keep(&ours))?;
+        Ok(Self { inbox, loop_driver, thread: Some(thread) })
     }
 
     /// Lets a thread drive the loop while it waits for a descriptor to become readable; one at a time.
-    pub(crate) fn attendant(&self, waits_for: OwnedFd) -> std::io::Result<Attendant> {
+    pub(crate) fn external_driver(&self, waits_for: OwnedFd) -> std::io::Result<ExternalDriver> {
         let stand_in = self.thread.as_ref().map(|thread| thread.thread().clone());
-        Attendant::new(Arc::clone(&self.seat), waits_for, stand_in)
+        ExternalDriver::new(Arc::clone(&self.loop_driver), waits_for, stand_in)
     }
 
     pub(crate) fn submit(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
@@ -232,7 +233,7 @@ struct Driver {
     events: Events,
     finished: Vec<(Owner, Done)>,
     /// What an attendant waits for, where there is one.
-    attended: Option<seat::Watched>,
+    externally_driven: Option<loop_driver::Watched>,
     /// Where the servers are on this machine.
     beside_server: Option<BesideServer>,
     closing: bool,
@@ -269,7 +270,7 @@ impl Driver {
     }
 
     /// Drives the loop for an attendant, until there is something for it: whether the loop goes on.
-    fn attend(&mut self) -> bool {
+    fn drive(&mut self) -> bool {
         loop {
             if !self.round() || !self.wait() {
                 return false;
@@ -296,11 +297,11 @@ impl Driver {
         let mut found = Found { request: false, others: self.engine.has_paused() };
         self.engine.refresh_clock();
         for event in self.events.iter() {
-            found.request |= event.token == ATTENDANT_TOKEN;
-            found.others |= event.token != ATTENDANT_TOKEN;
+            found.request |= event.token == EXTERNAL_DRIVER_TOKEN;
+            found.others |= event.token != EXTERNAL_DRIVER_TOKEN;
             match event.token {
                 WAKER_TOKEN => self.inbox.waker.clear(),
-                ATTENDANT_TOKEN => {}
+                EXTERNAL_DRIVER_TOKEN => {}
                 _ => self.engine.ready(event),
             }
         }

@@ -2,10 +2,10 @@
 
 use client::Block;
 
+use crate::backend::{Sink, Source};
 use crate::digest::{Digest, is_zero};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
-use crate::side::{Sink, Source};
 
 /// Zeros are looked for in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;

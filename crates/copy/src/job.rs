@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::Options;
+use crate::backend::{Anchor, Folder, Identity, Shape, Sink};
 use crate::budget::Budget;
 use crate::content::{Filling, digest};
 use crate::digest::Digest;
@@ -10,7 +11,6 @@ use crate::entry::{Attributes, Entry, Kind, NewAttributes};
 use crate::error::{Error, Result};
 use crate::links::{Links, Turn};
 use crate::progress::Progress;
-use crate::side::{Anchor, Folder, Identity, Shape, Sink};
 use crate::temporary::{good_bytes, is_resumable, name_of};
 use crate::tree::Target;
 

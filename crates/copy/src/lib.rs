@@ -10,6 +10,7 @@
 //! left: a directory of this machine is opened beneath the one above it, and never by way of a link. What
 //! fails is reported and does not stop the rest. What this crate must not know: terminals and command lines.
 
+mod backend;
 mod budget;
 mod content;
 mod digest;
@@ -22,20 +23,19 @@ mod pour;
 mod progress;
 mod remote;
 mod run;
-mod side;
 mod spot;
 mod stream;
 mod temporary;
 mod tree;
 mod walk;
 
+pub use backend::{Anchor, Folder, Identity, Shape, Sink, Source};
 pub use entry::{Attributes, Entry, Kind, NewAttributes, Time};
 pub use error::{Error, Result};
-pub use local::Way;
+pub use local::LocalPath;
 pub use pour::pour;
 pub use progress::{Failure, Progress};
 pub use run::{Outcome, copy};
-pub use side::{Anchor, Folder, Identity, Shape, Sink, Source};
 pub use spot::{Destination, Origin};
 pub use stream::Stream;
 

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::backend::Anchor;
 use crate::job::Job;
-use crate::side::Anchor;
 
 /// Which source, file system and file.
 type Key = (usize, (u64, u64));

@@ -1,7 +1,7 @@
 //! The side of this machine.
 
 mod file;
-mod place;
+mod location;
 #[cfg(test)]
 mod tests;
 
@@ -11,24 +11,24 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 
+use crate::backend::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
 use crate::entry::{Attributes, Entry, Kind, NewAttributes, Time};
 use crate::error::{Error, Result};
-use crate::side::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
 use file::{LocalSink, LocalSource};
-use place::Place;
-pub use place::Way;
+pub use location::LocalPath;
+use location::Location;
 
 /// As much as one READ or WRITE of any server.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// A directory of this machine.
 #[derive(Debug)]
-pub(crate) struct LocalFolder(Arc<Place>);
+pub(crate) struct LocalFolder(Arc<Location>);
 
 impl LocalFolder {
     /// One that the user named, so that it may be a symbolic link to a directory.
     pub(crate) fn new(path: &Path) -> Self {
-        Self(Arc::new(Place::named(path)))
+        Self(Arc::new(Location::named(path)))
     }
 
     fn entry(&self, name: &[u8]) -> Result<Entry> {
@@ -55,7 +55,7 @@ fn tried<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T> {
 
 /// The names of a directory, each examined in that directory.
 struct Listing {
-    place: Arc<Place>,
+    place: Arc<Location>,
     names: Dir,
 }
 
@@ -112,7 +112,7 @@ impl Folder for LocalFolder {
     fn child(&self, entry: &Entry) -> Arc<dyn Folder> {
         Arc::new(Self(match entry.name.as_slice() {
             b"" => Arc::clone(&self.0),
-            name => Arc::new(Place::beneath(&self.0, name)),
+            name => Arc::new(Location::beneath(&self.0, name)),
         }))
     }
 
@@ -182,7 +182,7 @@ impl Folder for LocalFolder {
     }
 
     fn anchor(&self, name: &[u8]) -> Result<Anchor> {
-        Ok(Anchor::Local(Way::to(&self.0, name)))
+        Ok(Anchor::Local(LocalPath::to(&self.0, name)))
     }
 
     fn link(&self, anchor: &Anchor, name: &[u8]) -> Result<()> {

@@ -4,6 +4,7 @@
 use client::Block;
 
 use crate::Options;
+use crate::backend::{Shape, Sink, Source};
 use crate::content::{Filling, digest};
 use crate::digest::Digest;
 use crate::entry::{Attributes, Entry, Kind, NewAttributes};
@@ -11,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::job::{Context, DEPTH_MAX, FLIGHT_BYTES};
 use crate::progress::Progress;
 use crate::run::Outcome;
-use crate::side::{Shape, Sink, Source};
 use crate::spot::{Destination, Origin};
 use crate::stream::{Input, Output, Stream};
 use crate::temporary::name_of;

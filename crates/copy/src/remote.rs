@@ -9,9 +9,9 @@ use nfs3::proc::create::How;
 use nfs3::proc::mknod::What;
 use nfs3::{FileHandle, Sattr3, SetTime, SpecData, Status};
 
+use crate::backend::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
 use crate::entry::{Attributes, Entry, Kind, NewAttributes};
 use crate::error::{Error, Result};
-use crate::side::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
 use file::{RemoteSink, RemoteSource};
 
 /// A directory of a server.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use client::Mount;
 use nfs3::FileHandle;
 
+use crate::backend::{Folder, Identity};
 use crate::entry::{Attributes, Entry, Kind};
 use crate::error::{Error, Result};
 use crate::local::LocalFolder;
 use crate::remote::RemoteFolder;
-use crate::side::{Folder, Identity};
 use crate::stream::Stream;
 
 /// A file or directory to be copied.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::backend::Folder;
 use crate::entry::NewAttributes;
 use crate::progress::Progress;
-use crate::side::Folder;
 
 /// See the module's documentation.
 #[derive(Debug)]

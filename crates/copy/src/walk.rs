@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
+use crate::backend::{Entries, Folder};
 use crate::entry::{Entry, Kind, NewAttributes};
 use crate::error::{Error, Result};
 use crate::job::{Context, Job};
 use crate::progress::Progress;
-use crate::side::{Entries, Folder};
 use crate::spot::{Destination, Origin};
 use crate::tree::Target;
 

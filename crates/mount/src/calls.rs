@@ -25,7 +25,7 @@ const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
 const NAME_BYTES_MAX: usize = 1024;
 
 /// A READ of so many bytes costs less than to hand it to another thread; longer ones are spread over all loops.
-const ATTENDED_READ_BYTES_MAX: usize = 16 << 10;
+const DRIVER_READ_BYTES_MAX: usize = 16 << 10;
 
 /// While a WRITE of so many bytes is sent, the thread that receives requests had better take the next one.
 const BESIDE_WRITE_BYTES_MIN: usize = 128 << 10;
@@ -88,7 +88,7 @@ fn place(directory: FileHandle, name: &[u8]) -> DirOpArgs<'_> {
 
 impl Core {
     async fn results(&self, caller: &As, procedure: Procedure, args: Vec<u8>) -> Result<Vec<u8>, Errno> {
-        let done = self.mount.submit_attended(Op::Call { procedure, args }, caller.clone()).await;
+        let done = self.mount.submit_to_driver(Op::Call { procedure, args }, caller.clone()).await;
         match done.result {
             Ok(Answer::Results(results)) => Ok(results),
             Ok(Answer::Read { .. } | Answer::Piped { .. } | Answer::Written) => Err(Errno::EIO),
@@ -339,8 +339,8 @@ impl Core {
     ) -> Result<(Buffer, bool), Errno> {
         let buffer = self.buffers.take(len);
         let (op, caller) = (Op::Read { file, offset, buffer }, caller.clone());
-        let done = if len <= ATTENDED_READ_BYTES_MAX {
-            self.mount.submit_attended(op, caller).await
+        let done = if len <= DRIVER_READ_BYTES_MAX {
+            self.mount.submit_to_driver(op, caller).await
         } else {
             self.mount.submit_as(op, caller).await
         };
@@ -388,7 +388,7 @@ impl Core {
         let bytes = buffer.len();
         let (op, caller) = (Op::Write { file: open.file, offset, buffer }, open.caller.clone());
         let pending = match way {
-            Way::Attended => self.mount.submit_attended(op, caller),
+            Way::ToDriver => self.mount.submit_to_driver(op, caller),
             Way::Beside => self.mount.submit_beside(op, caller),
             Way::ByFile => self.mount.submit_as(op, caller),
         };
@@ -402,7 +402,7 @@ impl Core {
 /// Which loop sends a WRITE that a program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    Attended,
+    ToDriver,
     Beside,
     ByFile,
 }
@@ -411,7 +411,7 @@ impl Way {
     /// Of so many bytes, beside so many others.
     const fn of_write(others: usize, bytes: usize) -> Self {
         match others {
-            0 => Self::Attended,
+            0 => Self::ToDriver,
             _ if bytes >= BESIDE_WRITE_BYTES_MIN => Self::Beside,
             _ => Self::ByFile,
         }
@@ -450,8 +450,8 @@ mod tests {
 
     #[test]
     fn a_write_that_is_alone_stays_and_a_long_one_beside_others_leaves_the_receiving_thread() {
-        assert_eq!(Way::of_write(0, 4096), Way::Attended);
-        assert_eq!(Way::of_write(0, 1 << 20), Way::Attended);
+        assert_eq!(Way::of_write(0, 4096), Way::ToDriver);
+        assert_eq!(Way::of_write(0, 1 << 20), Way::ToDriver);
         assert_eq!(Way::of_write(1, 4096), Way::ByFile);
         assert_eq!(Way::of_write(1, BESIDE_WRITE_BYTES_MIN), Way::Beside);
     }

@@ -12,7 +12,7 @@ use crate::kernel::Entry;
 use crate::notices::Notices;
 use crate::pipes::Pipes;
 use crate::policy::Policy;
-use crate::read_ahead::Held;
+use crate::read_ahead::ByteBudget;
 use crate::write_back::Budget;
 use client::Mount;
 use fuser::{Errno, FileAttr, Notifier};
@@ -50,7 +50,7 @@ pub(crate) struct Core {
     pub sizes: (usize, usize),
     /// Bytes that are read ahead in a file at most.
     pub ahead_max: usize,
-    pub ahead_held: Arc<Held>,
+    pub ahead_budget: Arc<ByteBudget>,
     /// For names and verifiers that nobody else may make.
     pub unique: AtomicU64,
 }

@@ -12,7 +12,7 @@ use crate::kernel::{
 };
 use crate::names::Lookup;
 use crate::reads::is_short;
-use client::Attendant;
+use client::ExternalDriver;
 use client::options::DirectoryReads;
 use fuser::{Errno, Filesystem, FopenFlags, InitFlags, KernelConfig};
 use nfs3::Sattr3;
@@ -85,13 +85,13 @@ impl FileSystem {
     ///
     /// # Errors
     /// The kernel's, when it stops talking to us in another way.
-    pub(crate) fn serve(&self, mut attendant: Option<Attendant>) -> io::Result<()> {
+    pub(crate) fn serve(&self, mut external_driver: Option<ExternalDriver>) -> io::Result<()> {
         let bytes_max = self.core.request_bytes_max() as usize;
         let mut receiver = Receiver::new(&self.device, bytes_max, &self.core.buffers);
         loop {
-            if !attendant.as_mut().is_some_and(Attendant::attend) {
+            if !external_driver.as_mut().is_some_and(ExternalDriver::drive) {
                 // There is no loop to drive, or none any more.
-                attendant = None;
+                external_driver = None;
                 self.device.wait()?;
             }
             for _ in 0..TAKEN_MAX {

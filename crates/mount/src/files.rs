@@ -116,7 +116,7 @@ impl Core {
             file,
             caller,
             may_write: flags & libc::O_ACCMODE != libc::O_RDONLY,
-            ahead: Mutex::new(Ahead::new(self.policy.ahead_age_max(), Arc::clone(&self.ahead_held))),
+            ahead: Mutex::new(Ahead::new(self.policy.ahead_age_max(), Arc::clone(&self.ahead_budget))),
             told,
             dropping: Dropping::new(drops),
         })

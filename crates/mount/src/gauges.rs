@@ -26,7 +26,7 @@ impl Core {
             open_files: self.files.count(),
             open_directories: self.directories.count(),
             unsent_bytes: self.budget.held(),
-            ahead_bytes: self.ahead_held.bytes(),
+            ahead_bytes: self.ahead_budget.bytes(),
             kept_bytes: self.buffers.kept_bytes(),
         }
     }

@@ -16,7 +16,7 @@ use crate::inode::State;
 use crate::own_writes::{Moment, OwnWrites};
 use crate::reads::{Bytes, Fresh};
 use fuser::Errno;
-pub(crate) use piece::Held;
+pub(crate) use piece::ByteBudget;
 use piece::{Content, Filling, Piece};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +41,7 @@ const STEADY_MIN: u32 = 4;
 /// What one open file has asked for in advance.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    held: Arc<Held>,
+    held: Arc<ByteBudget>,
     /// What was read is given out for this long.
     age_max: Duration,
     next: u64,
@@ -133,7 +133,7 @@ impl Density {
 
 impl Ahead {
     /// Gives out what was read for so long.
-    pub(crate) fn new(age_max: Duration, held: Arc<Held>) -> Self {
+    pub(crate) fn new(age_max: Duration, held: Arc<ByteBudget>) -> Self {
         Self { age_max, held, ..Self::default() }
     }
 
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn all_files_together_read_so_far_ahead_and_a_reader_that_pauses_makes_room() {
-        let held = Arc::new(Held::default());
+        let held = Arc::new(ByteBudget::default());
         let mut files: Vec<_> = (0..60).map(|_| Ahead::new(Duration::MAX, Arc::clone(&held))).collect();
         for ahead in &mut files {
             (0..8).for_each(|at| {

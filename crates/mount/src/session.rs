@@ -140,11 +140,11 @@ impl Mounted {
             Session::from_fd(agreement, device, SessionACL::All, Config::default()).map_err(fuse)?;
         let device = Arc::new(Device::new(session.as_fd()).map_err(fuse)?);
         // Connections over RDMA are made and ended on the loops, which takes the system long: requests must not wait for it.
-        let attendant = if core.mount.uses_rdma() {
+        let external_driver = if core.mount.uses_rdma() {
             None
         } else {
             let waits_for = device.as_fd().try_clone_to_owned();
-            Some(waits_for.and_then(|device| core.mount.attendant(device)).map_err(fuse)?)
+            Some(waits_for.and_then(|device| core.mount.external_driver(device)).map_err(fuse)?)
         };
         // The first notifier stays: there is one session to a core.
         let _ = core.notifier.set(session.notifier());
@@ -162,7 +162,7 @@ impl Mounted {
         std::thread::Builder::new()
             .name("tl-fuse".into())
             .spawn(move || {
-                let served = catch_unwind(AssertUnwindSafe(|| file_system.serve(attendant)));
+                let served = catch_unwind(AssertUnwindSafe(|| file_system.serve(external_driver)));
                 let outcome = served.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
                 drop(session);
                 // Nobody listens any more if it was ended in the other way.
@@ -306,7 +306,7 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         writes_under_way: AtomicUsize::new(0),
         sizes,
         ahead_max,
-        ahead_held: Arc::default(),
+        ahead_budget: Arc::default(),
         // As good as random: seeded by the system for each.
         unique: AtomicU64::new(RandomState::new().hash_one(std::process::id())),
         mount,

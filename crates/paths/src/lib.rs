@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod placement;
-mod quiet;
+mod silence;
 mod status;
 mod table;
 pub mod timing;
@@ -53,7 +53,7 @@ pub struct PathSpec {
 /// One connection of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnSpec {
-    /// The path it belongs on; it may be diverted to another one while that path is down.
+    /// The path it belongs on; it may be failed-over to another one while that path is down.
     pub path: PathId,
     /// The node of that path.
     pub node: NodeId,
@@ -89,7 +89,7 @@ pub enum Output {
     Connect(ConnId),
     /// Like [`Output::Connect`], but to another path than before. An old connection in this slot has no
     /// calls in flight any more; close it.
-    Divert {
+    FailOver {
         /// Which connection.
         conn: ConnId,
         /// The path it is on from now.

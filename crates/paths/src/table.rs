@@ -2,18 +2,18 @@
 //!
 //! This file has the data and the warm path ([`Table::pick`], [`Table::sent`], [`Table::answered`]), which
 //! neither allocates nor looks at a timer; `health` has what happens when something breaks or comes back,
-//! `divert` the way to foreign paths and home again, `leave` how files leave a slow home.
+//! `failover` the way to foreign paths and home again, `leave` how files leave a slow home.
 //!
 //! Sets of connections are bits ([`set`]); what `pick` reads of each connection lies together.
 
-mod divert;
+mod failover;
 mod health;
 mod leave;
 mod set;
 #[cfg(test)]
 mod tests;
 
-use crate::quiet::Quiet;
+use crate::silence::SilenceEstimator;
 use crate::status::{Latency, PathStatus, SIZES, size_of};
 use crate::{Class, Config, ConnId, NodeId, Output, PathId, State, Timing};
 use leave::Residence;
@@ -63,7 +63,7 @@ enum Link {
 struct Conn {
     link: Link,
     /// The path it belongs on.
-    home: PathId,
+    preferred: PathId,
     /// The path that the driver was last told.
     path: PathId,
     last_alive: Duration,
@@ -95,7 +95,7 @@ struct Path {
     latency: Latency,
     last_alive: Duration,
     /// The silences that it has come back from.
-    quiet: Quiet,
+    silence: SilenceEstimator,
     /// How long it took of late until the other end's system had accepted a connection.
     making: Duration,
     /// When the probe under way was sent, and how long it has.
@@ -116,7 +116,7 @@ struct Path {
     return_hold: Duration,
     /// Since when it is up again after it had been down.
     returned_at: Option<Duration>,
-    /// It answered a probe while down: diverted connections may come home.
+    /// It answered a probe while down: failed-over connections may come home.
     ready: bool,
     ramp_since: Option<Duration>,
     /// Since when it has been silent, as far as its suspicion goes.
@@ -168,8 +168,8 @@ pub struct Table {
     random: u64,
     wake: Option<Duration>,
     /// Where the search for a foreign path goes on, and when.
-    divert_next: usize,
-    divert_at: Option<Duration>,
+    failover_next: usize,
+    failover_at: Option<Duration>,
     /// When connections may try again to go home.
     return_at: Duration,
 }
@@ -211,11 +211,11 @@ impl Table {
             timing: config.timing,
             random: config.seed ^ 0x9e37_79b9_7f4a_7c15,
             wake: None,
-            divert_next: 0,
-            divert_at: None,
+            failover_next: 0,
+            failover_at: None,
             return_at: now,
         };
-        table.divert_next = (table.random() % config.paths.len().max(1) as u64) as usize;
+        table.failover_next = (table.random() % config.paths.len().max(1) as u64) as usize;
         for (index, spec) in config.connections.iter().enumerate() {
             let conn = ConnId(index as u16);
             assert!(usize::from(spec.path.0) < table.paths.len(), "{:?} is not in the list", spec.path);
@@ -227,7 +227,7 @@ impl Table {
             }
             table.conns.push(Conn {
                 link: Link::Idle,
-                home: spec.path,
+                preferred: spec.path,
                 path: spec.path,
                 last_alive: now,
                 silent: false,
@@ -272,21 +272,21 @@ impl Table {
             Class::Write => (&self.bulk, self.spread_writes),
         };
         let own = own.first::<N>();
-        let (at_home, quick) = match home {
-            Some(node) if !spread => self.homes::<N>(node, size_of(bytes)),
+        let (on_preferred, quick) = match home {
+            Some(node) if !spread => self.preferred::<N>(node, size_of(bytes)),
             _ => (Set::ALL, Set::ALL),
         };
         let (up, suspect) = (self.up.first::<N>(), self.suspect.first::<N>());
         let free = up & !self.full.first();
         let free_own = free & own;
-        let set = (free_own & at_home)
+        let set = (free_own & on_preferred)
             .some()
             .or_else(|| (free_own & quick).some())
             .or_else(|| free_own.some())
             .or_else(|| free.some())
             .or_else(|| (up & own).some())
             .or_else(|| up.some())
-            .or_else(|| (suspect & own & at_home).some())
+            .or_else(|| (suspect & own & on_preferred).some())
             .or_else(|| (suspect & own).some())
             .or_else(|| suspect.some())?;
         Some(self.least_loaded(set, class, u64::from(bytes) + CALL_COST))
@@ -360,7 +360,7 @@ impl Table {
     fn note_silence(&mut self, now: Duration, conn: ConnId, waited: Duration) {
         let Conn { last_alive, excused, path, .. } = self.conns[usize::from(conn.0)];
         let silence = now.saturating_sub(last_alive).saturating_sub(excused).min(waited);
-        self.path_mut(path).quiet.note(now, silence);
+        self.path_mut(path).silence.note(now, silence);
     }
 
     /// A byte was received on this connection, or one sent on it was acknowledged. Acknowledged keep-alive
@@ -544,7 +544,7 @@ impl Path {
             owned: false,
             latency: Latency::default(),
             last_alive: now,
-            quiet: Quiet::default(),
+            silence: SilenceEstimator::default(),
             making: Duration::ZERO,
             probe_sent: None,
             probe_until: now,

@@ -58,10 +58,10 @@ pub const ALONE_MAX: Duration = Duration::from_secs(5);
 /// A connection with calls in flight that is silent this long is given up although its path answers
 /// probes. This is `timeo`; the kernel's default for TCP and RDMA.
 pub const SILENT_MAX: Duration = Duration::from_secs(60);
-/// A diverted connection that isn't drained in this time keeps working where it is, and tries again after
+/// A failed-over connection that isn't drained in this time keeps working where it is, and tries again after
 /// [`DRAIN_RETRY`]: calls that find no other connection wait while it drains.
 pub const DRAIN_MAX: Duration = Duration::from_millis(500);
-/// When a diverted connection that could not be drained tries again.
+/// When a failed-over connection that could not be drained tries again.
 pub const DRAIN_RETRY: Duration = Duration::from_secs(5);
 /// Files leave a home whose path has been several times slower than another for so long: calls that came in a
 /// burst, or a server that was busy for a moment, are over by then.
@@ -125,7 +125,7 @@ pub struct Timing {
     pub alone_max: Duration,
     /// Patience with a silent connection of a living path; default [`SILENT_MAX`].
     pub silent_max: Duration,
-    /// How long a diverted connection may drain; default [`DRAIN_MAX`].
+    /// How long a failed-over connection may drain; default [`DRAIN_MAX`].
     pub drain_max: Duration,
     /// When it tries again to drain; default [`DRAIN_RETRY`].
     pub drain_retry: Duration,

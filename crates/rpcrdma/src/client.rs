@@ -57,7 +57,7 @@ pub struct Call {
     /// The payload: how many bytes, and where it is registered; without that it goes inline.
     pub payload: Option<(u32, Option<Chunk>)>,
     /// Where the result lands.
-    pub landing: Option<Chunk>,
+    pub receive_buffer: Option<Chunk>,
     /// Where a reply goes that does not fit.
     pub reply_chunk: Option<Chunk>,
 }
@@ -163,7 +163,7 @@ pub enum Misuse {
 
 #[derive(Debug)]
 struct Waiting {
-    landing: Option<Chunk>,
+    receive_buffer: Option<Chunk>,
     reply_chunk: Option<Chunk>,
     /// Nobody waits for the answer any more; its credit is still in use.
     abandoned: bool,
@@ -209,11 +209,11 @@ impl Client {
     #[must_use]
     pub fn forms(&self, sizes: &Sizes) -> Forms {
         let chunk = 4 + 16 * sizes.segments;
-        let landing = if sizes.lands { 4 + chunk } else { 0 };
+        let receive_buffer = if sizes.lands { 4 + chunk } else { 0 };
         let reply_max = usize::try_from(sizes.reply_max).unwrap_or(usize::MAX);
         // The receiver's and the sender's limit may differ; what comes is bounded by what we can receive.
-        let reply_chunk = reply_max.saturating_add(HEADER_BYTES_MIN + landing) > self.receive_bytes();
-        let header = HEADER_BYTES_MIN + landing + if reply_chunk { chunk } else { 0 };
+        let reply_chunk = reply_max.saturating_add(HEADER_BYTES_MIN + receive_buffer) > self.receive_bytes();
+        let header = HEADER_BYTES_MIN + receive_buffer + if reply_chunk { chunk } else { 0 };
         let payload = sizes.payload.map_or(0, padded);
         let send_bytes = usize::try_from(self.agreed.send_bytes).unwrap_or(usize::MAX);
         if header + sizes.message + payload <= send_bytes {
@@ -414,7 +414,8 @@ impl Client {
             bytes.extend_from_slice(&call.message);
             payload = inline_payload(&call).map(|bytes| (bytes, padded(bytes) - to_usize(bytes)));
         }
-        let waiting = Waiting { landing: call.landing, reply_chunk: call.reply_chunk, abandoned: false };
+        let waiting =
+            Waiting { receive_buffer: call.receive_buffer, reply_chunk: call.reply_chunk, abandoned: false };
         self.outstanding.insert(call.xid, waiting);
         self.outputs.push_back(Output::Send { xid: call.xid, bytes, payload });
     }
@@ -432,7 +433,7 @@ impl Client {
             let position = u32::try_from(call.message.len()).unwrap_or(u32::MAX);
             chunks.reads.extend(reads(position, chunk));
         }
-        chunks.writes.extend(call.landing.clone());
+        chunks.writes.extend(call.receive_buffer.clone());
         chunks.reply.clone_from(&call.reply_chunk);
         let body = if call.message_chunk.is_some() { Body::NoMessage(chunks) } else { Body::Message(chunks) };
         Header { xid: call.xid, credits: self.wanted, body }
@@ -448,7 +449,7 @@ impl Client {
 /// What landed, by the server's answer; none where that cannot be true. A server that leaves the list out has put
 /// nothing there.
 fn landed(waiting: &Waiting, chunks: &Chunks) -> Option<u32> {
-    match (&waiting.landing, chunks.writes.first()) {
+    match (&waiting.receive_buffer, chunks.writes.first()) {
         (_, None) => Some(0),
         (Some(ours), Some(theirs)) if chunks.writes.len() == 1 => used(ours, theirs)?.try_into().ok(),
         _ => None,

@@ -82,7 +82,7 @@ pub fn to_a_client(bytes: &[u8]) {
         message: vec![0; 40],
         message_chunk: None,
         payload: None,
-        landing: Some(smallvec![segment(1), segment(2)]),
+        receive_buffer: Some(smallvec![segment(1), segment(2)]),
         reply_chunk: Some(smallvec![segment(3)]),
     };
     client.call(call).expect("it fits");

@@ -233,18 +233,20 @@ impl Network {
         let message_chunk = register(memory, random, forms.message_chunk, &message);
         let payload_chunk =
             register(memory, random, forms.payload_chunk, payload.as_deref().unwrap_or_default());
-        let landing = register(memory, random, lands, &vec![0; wish.result.unwrap_or(0) as usize + 5]);
+        let receive_buffer = register(memory, random, lands, &vec![0; wish.result.unwrap_or(0) as usize + 5]);
         let reply_chunk = register(memory, random, forms.reply_chunk, &vec![0; reply_max as usize]);
         let call = Call {
             xid,
             message,
             message_chunk: message_chunk.clone(),
             payload: wish.payload.map(|bytes| (bytes, payload_chunk.clone())),
-            landing: landing.clone(),
+            receive_buffer: receive_buffer.clone(),
             reply_chunk: reply_chunk.clone(),
         };
-        self.calls
-            .insert(xid, Registered { wish, chunks: [message_chunk, payload_chunk, landing, reply_chunk] });
+        self.calls.insert(
+            xid,
+            Registered { wish, chunks: [message_chunk, payload_chunk, receive_buffer, reply_chunk] },
+        );
         self.client.call(call).expect("what `forms` asked for fits");
         self.drain(&[]);
     }
@@ -299,7 +301,7 @@ impl Network {
             }
             ClientOutput::Reply { xid, message, landed } => {
                 let Registered { wish, chunks } = self.calls.remove(&xid).expect("answered once");
-                let [call, payload, landing, reply] = chunks;
+                let [call, payload, receive_buffer, reply] = chunks;
                 let _ =
                     [call, payload].into_iter().flatten().map(|chunk| self.memory.release(&chunk)).count();
                 let in_chunk = reply.map(|chunk| self.memory.release(&chunk));
@@ -309,8 +311,8 @@ impl Network {
                         in_chunk.expect("it was offered")[..length as usize].to_vec()
                     }
                 };
-                let landing = landing.map(|chunk| self.memory.release(&chunk));
-                self.compare(&wish, &bytes, landing.as_deref(), landed as usize);
+                let receive_buffer = receive_buffer.map(|chunk| self.memory.release(&chunk));
+                self.compare(&wish, &bytes, receive_buffer.as_deref(), landed as usize);
                 self.done += 1;
             }
             ClientOutput::Failed { xid, error } => {
@@ -324,16 +326,19 @@ impl Network {
     }
 
     /// What came back is what the server answered.
-    fn compare(&self, wish: &Wish, message: &[u8], landing: Option<&[u8]>, landed: usize) {
+    fn compare(&self, wish: &Wish, message: &[u8], receive_buffer: Option<&[u8]>, landed: usize) {
         assert_eq!(message[..wish.reply], wish.answer());
         let result = wish.result.map(|length| stamp(wish.xid, 4, length as usize)).unwrap_or_default();
-        match landing {
-            Some(landing) => {
+        match receive_buffer {
+            Some(receive_buffer) => {
                 assert_eq!(
-                    (landed, &landing[..landed], message.len()),
+                    (landed, &receive_buffer[..landed], message.len()),
                     (result.len(), &result[..], wish.reply)
                 );
-                assert!(landing[landed..].iter().all(|byte| *byte == 0), "nothing is written behind it");
+                assert!(
+                    receive_buffer[landed..].iter().all(|byte| *byte == 0),
+                    "nothing is written behind it"
+                );
             }
             None => assert_eq!(message[wish.reply..wish.reply + result.len()], result),
         }

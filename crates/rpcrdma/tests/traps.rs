@@ -31,7 +31,7 @@ fn call(xid: u32) -> Call {
         message: rpc(xid, 0, 60),
         message_chunk: None,
         payload: None,
-        landing: None,
+        receive_buffer: None,
         reply_chunk: None,
     }
 }
@@ -396,7 +396,7 @@ fn an_answer_about_memory_that_cannot_be_true_ends_the_connection() {
     let lies = [segment(1, 4097), segment(2, 10), Segment { offset: 7, ..offered }];
     for lie in lies {
         let mut client = Client::new(AGREED, 8);
-        client.call(Call { landing: Some(chunk(&[offered])), ..call(1) }).expect("taken");
+        client.call(Call { receive_buffer: Some(chunk(&[offered])), ..call(1) }).expect("taken");
         drain(&mut client);
         let chunks = Chunks { writes: [chunk(&[lie])].into_iter().collect(), ..Chunks::default() };
         client.handle_receive(&encoded(1, 8, Body::Message(chunks), &rpc(1, 1, 24)));

@@ -2,7 +2,7 @@
 
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
-use crate::replays::{Replays, Window};
+use crate::reply_cache::{ReplyCache, Window};
 use rpc::replay::{ConnectionId, Origin, path_of};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -26,8 +26,8 @@ impl CalledFrom {
     }
 
     /// Where a call comes from; the reply cache knows the connection from now on.
-    pub fn origin(&self, replays: &Replays) -> Origin {
-        let connection = *self.known_as.get_or_init(|| replays.connections().open());
+    pub fn origin(&self, reply_cache: &ReplyCache) -> Origin {
+        let connection = *self.known_as.get_or_init(|| reply_cache.connections().open());
         Origin { connection, path: self.path }
     }
 

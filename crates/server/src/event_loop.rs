@@ -8,21 +8,21 @@
 //! connections without executing what they hold: their clients have moved those calls elsewhere meanwhile,
 //! and a late original must not undo a newer write.
 
+mod acknowledgement;
 mod balance;
 mod connection;
 mod listeners;
 mod messages;
-mod porter;
-mod receipt;
+mod rdma_acceptor;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 use crate::clock;
 use crate::group::{Group, Node};
-use crate::off_loop::{Landed, LandedEnd, OffLoop};
 use crate::replies::Replies;
 use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
+use crate::worker_pool::{Completion, TaskEnd, WorkerPool};
 use balance::{Balance, LIGHT_APART};
 use connection::{Close, Connection, Step, Surroundings, Workspace};
 use listeners::Listeners;
@@ -55,7 +55,7 @@ pub(crate) struct EventLoop {
     index: usize,
     group: Arc<Group>,
     peers: Arc<Peers>,
-    off_loop: Arc<OffLoop>,
+    worker_pool: Arc<WorkerPool>,
     poller: Poller,
     busy: BusyPoll,
     listeners: Listeners,
@@ -90,7 +90,7 @@ impl EventLoop {
         index: usize,
         group: Arc<Group>,
         peers: Arc<Peers>,
-        off_loop: Arc<OffLoop>,
+        worker_pool: Arc<WorkerPool>,
         poller: Poller,
         busy: BusyPoll,
     ) -> Self {
@@ -100,7 +100,7 @@ impl EventLoop {
             index,
             group,
             peers,
-            off_loop,
+            worker_pool,
             poller,
             busy,
             listeners: Listeners::default(),
@@ -151,7 +151,7 @@ impl EventLoop {
             } else {
                 self.alive = clock::now();
             }
-            self.off_loop.beat(self.alive);
+            self.worker_pool.beat(self.alive);
             // Whoever is given a turn in this round has it in the next: one turn for each in a round.
             let due = std::mem::take(&mut self.again);
             for event in events.iter() {
@@ -256,7 +256,7 @@ impl EventLoop {
         let around = Surroundings {
             group: &self.group,
             peers: &self.peers,
-            off_loop: &self.off_loop,
+            worker_pool: &self.worker_pool,
             share,
             short: self.light.0 != key && self.alive < self.light.1,
             place: Place { on_loop: self.index, key },
@@ -399,7 +399,7 @@ impl EventLoop {
 
     /// Closes the connection that has been idle longest; false when none is idle.
     fn evict(&mut self) -> bool {
-        let idle = self.connections.iter().filter(|(_, connection)| connection.off_loop_calls() == 0);
+        let idle = self.connections.iter().filter(|(_, connection)| connection.pool_calls() == 0);
         let longest = idle.min_by_key(|(_, connection)| connection.active);
         match longest {
             Some((key, connection)) if connection.active + EVICTABLE_IDLE <= self.alive => {
@@ -420,11 +420,11 @@ impl EventLoop {
         let node = connection.client.node;
         if let Some(known_as) = connection.client.called_from.known_as() {
             let in_order = matches!(why, Close::Peer) && connection.is_received();
-            self.group.replays.connections().end(known_as, in_order);
+            self.group.reply_cache.connections().end(known_as, in_order);
         }
         why.log(&connection);
-        if why.is_late() && connection.off_loop_calls() > 0 {
-            self.off_loop.discard(connection.client.id);
+        if why.is_late() && connection.pool_calls() > 0 {
+            self.worker_pool.discard(connection.client.id);
         }
         if let Some(node) = self.of_nodes.get_mut(node) {
             node.procedures.add_counts(connection.counters.procedures());
@@ -484,7 +484,7 @@ impl EventLoop {
         let mut parting = Vec::new();
         self.looks = false;
         for (key, connection) in &mut self.connections {
-            self.looks |= connection.look(&self.group.replays, now);
+            self.looks |= connection.look(&self.group.reply_cache, now);
             if connection.is_parting() {
                 parting.push(key);
             }
@@ -516,7 +516,7 @@ impl EventLoop {
             Message::Moved(moving) => self.take_over(moving),
             Message::Refused { node } => self.forget(node),
             Message::Answer(answer) => self.answer(answer),
-            Message::Landed(landed) => self.land(landed),
+            Message::Completion(completion) => self.land(completion),
             Message::Forsake { place, connection } => {
                 if self.find(place, u64::from(connection)).is_some() {
                     self.close(place.key, Close::Forsaken);
@@ -578,27 +578,27 @@ impl EventLoop {
     }
 
     /// Takes a call back that was off the loop. Its reply goes out in the connection's next turn, with others'.
-    fn land(&mut self, landed: Landed) {
-        let place = landed.place;
-        let of_node = self.of_nodes.get_mut(landed.node);
-        if let (LandedEnd::Reply { counted: Some(end), .. }, Some(of_node)) = (&landed.end, of_node) {
-            of_node.procedures.record(end.slot, self.alive.saturating_sub(landed.received), 1);
+    fn land(&mut self, completion: Completion) {
+        let place = completion.place;
+        let of_node = self.of_nodes.get_mut(completion.node);
+        if let (TaskEnd::Reply { counted: Some(end), .. }, Some(of_node)) = (&completion.end, of_node) {
+            of_node.procedures.record(end.slot, self.alive.saturating_sub(completion.received), 1);
         }
-        let Some(connection) = self.find(place, landed.connection) else {
+        let Some(connection) = self.find(place, completion.connection) else {
             // Nobody waits for the reply any more; the reply cache has what must be remembered.
-            if let (LandedEnd::Reply { counted: Some(end), .. }, Some(node)) =
-                (&landed.end, self.of_nodes.get_mut(landed.node))
+            if let (TaskEnd::Reply { counted: Some(end), .. }, Some(node)) =
+                (&completion.end, self.of_nodes.get_mut(completion.node))
             {
                 node.procedures.count(end);
             }
             return;
         };
-        let why = match landed.end {
-            LandedEnd::Bug => Some(Close::Bug),
-            LandedEnd::TooLate => Some(Close::Stalled),
-            LandedEnd::Reply { .. } | LandedEnd::Elsewhere => None,
+        let why = match completion.end {
+            TaskEnd::Bug => Some(Close::Bug),
+            TaskEnd::TooLate => Some(Close::Stalled),
+            TaskEnd::Reply { .. } | TaskEnd::Elsewhere => None,
         };
-        connection.land(landed);
+        connection.land(completion);
         match why {
             Some(why) => {
                 self.statistics.bugs += u64::from(matches!(why, Close::Bug));

@@ -3,7 +3,7 @@
 use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
 use crate::handle::{HandleError, HandleKey, fsid_of};
-use crate::shared::{ExportMark, GroupError, SharedReplays};
+use crate::shared::{ExportMark, GroupError, SharedReplyCache};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::net::SocketAddr;
@@ -80,7 +80,7 @@ impl Export {
     }
 
     /// Takes over since when the group's cache remembers what was done to it.
-    fn remembered(&mut self, shared: &SharedReplays) {
+    fn remembered(&mut self, shared: &SharedReplyCache) {
         self.first_verifier = shared.first_verifier(self.config.fsid).unwrap_or(self.first_verifier);
     }
 
@@ -127,7 +127,7 @@ fn existing_part(path: &Path) -> Option<PathBuf> {
 }
 
 /// An export that is new while the server runs, in the group that the process is part of.
-fn added(config: &ExportConfig, group: Option<(&Path, &SharedReplays)>) -> Result<Export, Error> {
+fn added(config: &ExportConfig, group: Option<(&Path, &SharedReplyCache)>) -> Result<Export, Error> {
     let mut export = Export::new(config, None)?;
     if let Some((directory, shared)) = group {
         let agreed = export.mark(directory).and_then(|mark| shared.add_export(&mark));
@@ -195,17 +195,17 @@ impl Exports {
     }
 
     /// Joins the group of processes in `directory`, or begins it, with these exports.
-    pub fn share(&mut self, directory: &Path) -> Result<SharedReplays, Error> {
+    pub fn share(&mut self, directory: &Path) -> Result<SharedReplyCache, Error> {
         let fault = |error| Error::Group { directory: directory.to_owned(), error };
         let marks = self.0.iter().map(|export| export.mark(directory)).collect::<Result<Vec<_>, _>>();
-        let shared = SharedReplays::join(directory, &marks.map_err(fault)?).map_err(fault)?;
+        let shared = SharedReplyCache::join(directory, &marks.map_err(fault)?).map_err(fault)?;
         self.0.iter_mut().for_each(|export| export.remembered(&shared));
         Ok(shared)
     }
 
     /// What they become when a new configuration is read: exports with new rules, and new exports. What cannot change
     /// while it runs stays as it is, and is told as such.
-    pub fn reloaded(&self, config: &Config, shared: Option<&SharedReplays>) -> (Self, Reloaded) {
+    pub fn reloaded(&self, config: &Config, shared: Option<&SharedReplyCache>) -> (Self, Reloaded) {
         let (mut exports, mut told) = (Vec::new(), Reloaded::default());
         for old in &self.0 {
             let path = &old.config.path;

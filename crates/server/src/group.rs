@@ -4,7 +4,7 @@ use crate::config::{Config, ExportConfig, Limits};
 use crate::error::Error;
 use crate::export::Exports;
 use crate::mounts::MountTable;
-use crate::replays::Replays;
+use crate::reply_cache::ReplyCache;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use store::Store;
@@ -63,7 +63,7 @@ pub(crate) struct Group {
     /// What a new connection gets; replaced when the configuration is read again.
     exports: RwLock<Arc<Exports>>,
     pub mounts: MountTable,
-    pub replays: Replays,
+    pub reply_cache: ReplyCache,
     pub nodes: Vec<Node>,
     pub limits: Limits,
     /// Threads for calls that wait for their stores.
@@ -86,14 +86,14 @@ impl Group {
             is_stopped: AtomicBool::new(false),
         });
         let mut exports = Exports::new(config, own)?;
-        let replays = match &config.group {
-            None => Replays::new(),
-            Some(directory) => Replays::Shared(exports.share(directory)?),
+        let reply_cache = match &config.group {
+            None => ReplyCache::new(),
+            Some(directory) => ReplyCache::Shared(exports.share(directory)?),
         };
         Ok(Self {
             exports: RwLock::new(Arc::new(exports)),
             mounts: MountTable::default(),
-            replays,
+            reply_cache,
             nodes: nodes.collect(),
             limits: config.limits,
             workers: config.workers,

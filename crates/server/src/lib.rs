@@ -5,7 +5,7 @@
 //! share is the group: exports with their stores, and the reply cache. A call goes from the transport to
 //! `service` (RPC checks, reply cache), to its file under `procedures` (the store and back), and its reply to
 //! the connection's queue; payload stays in the store's memory both ways. A call whose store would have to wait
-//! goes to a worker of `off_loop` instead, which does the same with it.
+//! goes to a worker of `worker_pool` instead, which does the same with it.
 
 mod attributes;
 mod client;
@@ -19,10 +19,9 @@ mod group;
 pub mod handle;
 pub mod identity;
 mod mounts;
-mod off_loop;
 mod procedures;
-mod replays;
 mod replies;
+mod reply_cache;
 mod request;
 mod rpcbind;
 mod server;
@@ -30,6 +29,7 @@ mod service;
 mod shared;
 pub mod statistics;
 mod status;
+mod worker_pool;
 
 pub use config::{
     Config, ConfigError, ExportConfig, Limits, ListenAddress, Network, NodeConfig, StoreConfig,

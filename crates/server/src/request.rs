@@ -11,7 +11,7 @@ use crate::replies::Payload;
 use crate::status;
 use nfs3::{FileHandle, Outcome, PostOpAttr, Status};
 use rpc::auth::AuthStat;
-use store::{Attributes, Change, Landing, ObjectId, ReadEnd, Stability, Written};
+use store::{Attributes, Change, ObjectId, ReadEnd, ReceiveBuffer, Stability, Written};
 
 /// One call's surroundings.
 #[derive(Clone, Copy)]
@@ -187,14 +187,16 @@ impl Target<'_> {
     #[inline]
     pub fn write_landed(
         &self,
-        landing: &mut Option<Landing>,
+        receive_buffer: &mut Option<ReceiveBuffer>,
         how: Stability,
     ) -> Result<(Change, Stored<Written>), Unanswered> {
         let (store, caller) = (&self.export.store, self.who.caller());
         if self.at_once {
-            return store.write_landed_now(caller, self.object, landing, how).ok_or(Unanswered::MustWait);
+            return store
+                .write_landed_now(caller, self.object, receive_buffer, how)
+                .ok_or(Unanswered::MustWait);
         }
-        let landing = landing.take().ok_or(Unanswered::MustWait)?;
-        Ok(store.write_landed(caller, self.object, landing, how))
+        let receive_buffer = receive_buffer.take().ok_or(Unanswered::MustWait)?;
+        Ok(store.write_landed(caller, self.object, receive_buffer, how))
     }
 }

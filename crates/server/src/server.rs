@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind, bind_rdma};
 use crate::export::Reloaded;
 use crate::group::Group;
-use crate::off_loop::OffLoop;
 use crate::rpcbind::{Presence, Rpcbind};
 use crate::statistics::Statistics;
+use crate::worker_pool::WorkerPool;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -39,7 +39,7 @@ pub struct Server {
     /// As it was read last, where it could be taken over.
     config: Mutex<Config>,
     peers: Arc<Peers>,
-    off_loop: Arc<OffLoop>,
+    worker_pool: Arc<WorkerPool>,
     threads: Vec<JoinHandle<()>>,
     datagrams: Option<Datagrams>,
     /// With `rpcbind`.
@@ -111,13 +111,13 @@ impl Server {
         let (pollers, wakers) = pollers(loops)?;
         let names = config.nodes.iter().map(|node| node.name.clone()).collect();
         let peers = Arc::new(Peers::new(wakers));
-        let off_loop = Arc::new(OffLoop::new(Arc::clone(&group), Arc::clone(&peers)));
+        let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&peers)));
         let mut server = Self {
             group: Arc::clone(&group),
             config: Mutex::new(config),
             names,
             peers,
-            off_loop,
+            worker_pool,
             threads: Vec::with_capacity(loops),
             addresses,
             rdma_addresses,
@@ -125,7 +125,7 @@ impl Server {
             presence: None,
         };
         if group.exports().may_block() {
-            server.off_loop.start().map_err(|error| Error::System { what: "a thread", error })?;
+            server.worker_pool.start().map_err(|error| Error::System { what: "a thread", error })?;
         }
         if !rpcbind.sockets.is_empty() {
             let peers = Arc::clone(&server.peers);
@@ -133,9 +133,9 @@ impl Server {
         }
         let over_rdma = server.rdma_addresses.iter().any(|of_node| !of_node.is_empty());
         for (index, poller) in pollers.into_iter().enumerate() {
-            let (peers, off_loop) = (Arc::clone(&server.peers), Arc::clone(&server.off_loop));
+            let (peers, worker_pool) = (Arc::clone(&server.peers), Arc::clone(&server.worker_pool));
             let busy = BusyPoll::new(busy_poll);
-            let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, off_loop, poller, busy);
+            let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, worker_pool, poller, busy);
             // The first loop accepts for all; what it accepts goes to the loop with the fewest connections.
             let listening = event_loop.listen(std::mem::take(&mut bound));
             listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
@@ -247,9 +247,9 @@ impl Server {
         config.check()?;
         config.check_host()?;
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let (exports, mut told) = self.group.exports().reloaded(&config, self.group.replays.shared());
+        let (exports, mut told) = self.group.exports().reloaded(&config, self.group.reply_cache.shared());
         if exports.may_block() {
-            self.off_loop.start().map_err(|error| Error::System { what: "a thread", error })?;
+            self.worker_pool.start().map_err(|error| Error::System { what: "a thread", error })?;
         }
         config.exports = exports.configs();
         current.keep(&mut config, &mut told);
@@ -298,7 +298,7 @@ impl Server {
                 tracing::error!("a loop of the server ended by a panic");
             }
         }
-        self.off_loop.end(deadline);
+        self.worker_pool.end(deadline);
         self.peers.end_porter(deadline);
     }
 }

@@ -11,11 +11,11 @@ mod nfs;
 use crate::client::Client;
 use crate::event_loop::{Peers, Place};
 use crate::group::Group;
-use crate::off_loop::{Flight, Job, OffLoop};
-use crate::replays::Times;
 use crate::replies::{Payload, Replies};
+use crate::reply_cache::Times;
 use crate::request::Request;
 use crate::statistics::{CallEnd, Counters, Slot};
+use crate::worker_pool::{InFlight, Task, WorkerPool};
 use call::{Answered, Call};
 pub(crate) use call::{Handover, Mode};
 use nfs3::proc::write::ArgsHead;
@@ -34,9 +34,9 @@ pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 const SMALL_REPLY_BYTES: usize = 1 << 10;
 
 /// Memory of a store that a WRITE is received into.
-pub(crate) struct Incoming(store::Landing);
+pub(crate) struct Incoming(store::ReceiveBuffer);
 
-impl transport::Landing for Incoming {
+impl transport::ReceiveBuffer for Incoming {
     #[inline]
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
         self.0.unfilled(from, out);
@@ -76,13 +76,13 @@ impl Executor<'_> {
     pub fn take(
         &mut self,
         record: &[u8],
-        landing: Option<store::Landing>,
+        receive_buffer: Option<store::ReceiveBuffer>,
         record_len: usize,
         mode: Mode,
     ) -> Taken {
         let mut reader = Reader::new(record);
         match rpc::call::decode(&mut reader) {
-            Ok(header) => self.serve(&header, reader, landing, record_len, mode),
+            Ok(header) => self.serve(&header, reader, receive_buffer, record_len, mode),
             Err(CallError::RpcMismatch { xid }) => self.reject(xid, Reject::RPC_VERSION),
             Err(CallError::AuthError { xid, stat }) => self.reject(xid, Reject::Auth(stat)),
             Err(CallError::NotACall) => Taken::Garbage("a message that is not a call"),
@@ -94,7 +94,7 @@ impl Executor<'_> {
         &mut self,
         header: &CallHeader<'_>,
         reader: Reader<'_>,
-        landing: Option<store::Landing>,
+        receive_buffer: Option<store::ReceiveBuffer>,
         received_bytes: usize,
         mode: Mode,
     ) -> Taken {
@@ -111,7 +111,7 @@ impl Executor<'_> {
             Err(accept) => return self.refuse(header.xid, accept),
         };
         let start = self.replies.heads().len();
-        let taken = match self.answer(header, reader, landing, mode) {
+        let taken = match self.answer(header, reader, receive_buffer, mode) {
             Answered::Reply { error, replayed, payload, payload_len } => {
                 let sent_bytes = self.replies.push(payload, payload_len);
                 return Taken::Answered(CallEnd { slot, error, replayed, received_bytes, sent_bytes });
@@ -135,7 +135,7 @@ impl Executor<'_> {
         &mut self,
         header: &CallHeader<'_>,
         reader: Reader<'_>,
-        landing: Option<store::Landing>,
+        receive_buffer: Option<store::ReceiveBuffer>,
         mode: Mode,
     ) -> Answered {
         let out = self.replies.heads();
@@ -160,7 +160,7 @@ impl Executor<'_> {
             header,
             reader,
         };
-        if header.program == nfs3::PROGRAM { nfs::serve(call, landing) } else { mount::serve(call) }
+        if header.program == nfs3::PROGRAM { nfs::serve(call, receive_buffer) } else { mount::serve(call) }
     }
 
     #[cold]
@@ -182,11 +182,11 @@ impl Executor<'_> {
 pub(crate) struct Service<'a> {
     pub executor: Executor<'a>,
     /// What stores are seen to hold holds for the calls of one receive.
-    pub moment: Option<&'a store::Moment>,
+    pub moment: Option<&'a store::ReceiveBatch>,
     pub counters: &'a mut Counters,
-    pub off_loop: &'a OffLoop,
+    pub worker_pool: &'a WorkerPool,
     /// The connection's calls that workers have.
-    pub flight: &'a mut Flight,
+    pub in_flight: &'a mut InFlight,
     /// Bytes of replies that still fit the connection's queue.
     pub room_bytes: usize,
     /// The most memory that a payload may be received into at once.
@@ -201,8 +201,8 @@ pub(crate) struct Service<'a> {
 impl Service<'_> {
     /// Whether the queue of replies is at its bound, or as many calls as may wait for their stores do.
     pub fn is_full(&self) -> bool {
-        self.executor.replies.bytes() + self.flight.bytes() >= self.room_bytes
-            || self.flight.is_full(self.off_loop)
+        self.executor.replies.bytes() + self.in_flight.bytes() >= self.room_bytes
+            || self.in_flight.is_full(self.worker_pool)
     }
 
     /// Whether the turn has made as many replies as it may, by their bytes.
@@ -210,12 +210,12 @@ impl Service<'_> {
         self.executor.replies.bytes() >= self.reply_bytes_max
     }
 
-    fn take(&mut self, record: &[u8], landing: Option<store::Landing>, record_len: usize) {
+    fn take(&mut self, record: &[u8], receive_buffer: Option<store::ReceiveBuffer>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
-        match self.executor.take(record, landing, record_len, Mode::Loop) {
+        match self.executor.take(record, receive_buffer, record_len, Mode::Loop) {
             Taken::Answered(end) => self.counters.count(&end),
             Taken::Refused => self.counters.count_refused(),
-            Taken::Elsewhere => self.flight.promise(),
+            Taken::Elsewhere => self.in_flight.promise(),
             Taken::PortMap => {}
             Taken::MustWait(handover) => self.hand_over(record, handover, record_len),
             Taken::Garbage(what) => self.garbage = Some(what),
@@ -245,25 +245,25 @@ impl Service<'_> {
     #[cold]
     fn hand_over(&mut self, record: &[u8], handover: Handover, record_len: usize) {
         let Executor { place, client, times, .. } = &self.executor;
-        let Handover { begun, later, landing } = handover;
+        let Handover { begun, later, receive_buffer } = handover;
         let bytes = record_len + reply_bytes_max(record);
-        let ticket = self.off_loop.ticket(bytes);
-        self.flight.take_off(bytes);
-        let job = Job {
+        let ticket = self.worker_pool.ticket(bytes);
+        self.in_flight.take_off(bytes);
+        let task = Task {
             place: *place,
             client: client.for_worker(),
             record: record.into(),
             record_len,
-            landing,
+            receive_buffer,
             begun,
             put_off: 0,
             received: times.now,
             ticket,
         };
         if later {
-            self.off_loop.put_off(job);
+            self.worker_pool.put_off(task);
         } else {
-            self.off_loop.submit(job);
+            self.worker_pool.submit(task);
         }
     }
 }
@@ -298,7 +298,7 @@ fn slot_of(header: &CallHeader<'_>) -> Result<Slot, Accept> {
 const _: () = assert!(nfs3::VERSION == nfs3::mount::VERSION);
 
 impl Sink for Service<'_> {
-    type Landing = Incoming;
+    type ReceiveBuffer = Incoming;
 
     /// Finds memory of the store for the data of a WRITE. Whatever is odd about the call is left to the slow
     /// path, which has the words for it.
@@ -324,8 +324,8 @@ impl Sink for Service<'_> {
         let identity = client.identities.current()?;
         let request = Request { client, identity, may_wait: false };
         let target = request.open_for_change_at_once(&args.file).ok()?;
-        let landing = target.export.store.landing(args.offset, args.data_len)?;
-        Some(PayloadPlace { at, len, landing: Incoming(landing) })
+        let receive_buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
+        Some(PayloadPlace { at, len, receive_buffer: Incoming(receive_buffer) })
     }
 
     #[inline]
@@ -347,9 +347,9 @@ impl Sink for Service<'_> {
     }
 
     #[inline]
-    fn landed(&mut self, head: &[u8], landing: Incoming, tail: &[u8]) {
-        let record_len = head.len() + landing.0.len() + tail.len();
-        self.take(head, Some(landing.0), record_len);
+    fn received(&mut self, head: &[u8], receive_buffer: Incoming, tail: &[u8]) {
+        let record_len = head.len() + receive_buffer.0.len() + tail.len();
+        self.take(head, Some(receive_buffer.0), record_len);
     }
 
     #[inline]

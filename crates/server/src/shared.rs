@@ -42,12 +42,12 @@ pub(crate) struct ExportMark {
 
 /// A process's part in a group.
 #[derive(Debug)]
-pub(crate) struct SharedReplays {
+pub(crate) struct SharedReplyCache {
     file: Arc<GroupFile>,
     clients: Clients,
 }
 
-impl SharedReplays {
+impl SharedReplyCache {
     /// Joins the group in `directory`, or begins it. The group's exports must be these.
     pub fn join(directory: &Path, exports: &[ExportMark]) -> Result<Self, GroupError> {
         let file = Arc::new(GroupFile::join(directory, exports)?);

@@ -338,7 +338,7 @@ pub struct ConnectionStatistics {
     /// Bytes of replies that wait for the client to take them.
     pub queued_bytes: usize,
     /// Calls that wait for their stores.
-    pub off_loop_calls: usize,
+    pub pool_calls: usize,
     /// What was called.
     pub procedures: ConnectionProcedures,
 }

@@ -22,10 +22,10 @@ mod identity;
 mod listing;
 mod map;
 mod mapping;
-mod moment;
 mod name;
 mod node;
 mod now;
+mod receive_batch;
 mod remove;
 mod setattr;
 mod state;
@@ -36,7 +36,7 @@ use crate::interface::{
     Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
     SetAttributes, Space, Stability, Store, Time, Written,
 };
-use crate::payload::{Landing, Place, Segment};
+use crate::payload::{Place, ReceiveBuffer, Segment};
 use cache::Cache;
 use groups::Groups;
 use identity::Identity;
@@ -44,9 +44,9 @@ pub use identity::keep_identity;
 use map::Map;
 pub(crate) use mapping::Mapped;
 pub use mapping::distrust;
-pub use moment::Moment;
 use name::Naming;
 use node::Node;
+pub use receive_batch::ReceiveBatch;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use smallvec::SmallVec;
@@ -382,9 +382,9 @@ impl Store for DirStore {
         self.with_groups(caller, |caller| self.shared.read_data(caller, object, offset, count, out))
     }
 
-    fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
+    fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
         let fits = count > 0 && count <= LANDING_BYTES_MAX;
-        fits.then(|| Landing(Place::Buffer(self.shared.buffers.take(count as usize), offset)))
+        fits.then(|| ReceiveBuffer(Place::Buffer(self.shared.buffers.take(count as usize), offset)))
     }
 
     fn write(
@@ -402,10 +402,10 @@ impl Store for DirStore {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: Landing,
+        receive_buffer: ReceiveBuffer,
         stability: Stability,
     ) -> (Change, Result<Written>) {
-        match landing.0 {
+        match receive_buffer.0 {
             Place::Buffer(data, offset) => self.with_groups(caller, |caller| {
                 self.shared.write_data(caller, object, offset, &data, stability)
             }),
@@ -519,14 +519,14 @@ impl Store for DirStore {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: &mut Option<Landing>,
+        receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
     ) -> Option<(Change, Result<Written>)> {
-        let Some(Landing(Place::Buffer(data, offset))) = &*landing else { return None };
+        let Some(ReceiveBuffer(Place::Buffer(data, offset))) = &*receive_buffer else { return None };
         let written = self.with_groups_now(caller, |caller| {
             self.shared.write_data_now(caller, object, *offset, data, stability)
         })?;
-        *landing = None;
+        *receive_buffer = None;
         Some(written)
     }
 

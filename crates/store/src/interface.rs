@@ -2,7 +2,7 @@
 
 mod object;
 
-use crate::payload::{Landing, Segment};
+use crate::payload::{ReceiveBuffer, Segment};
 
 pub use object::{NAME_BYTES_MAX, ObjectId};
 
@@ -360,7 +360,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Memory into which `count` bytes for `offset` of a file can be received before they are written;
     /// `None` when the store has none to spare (then the bytes come as a slice). Never waits.
-    fn landing(&self, offset: u64, count: u32) -> Option<Landing>;
+    fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer>;
 
     /// A WRITE there is about to come: the store may fetch what it takes long to reach. Never waits, and changes nothing.
     fn foresee_write(&self, _object: ObjectId, _offset: u64, _count: u32) {}
@@ -375,12 +375,12 @@ pub trait Store: Send + Sync + 'static {
         stability: Stability,
     ) -> (Change, Result<Written>);
 
-    /// WRITE of bytes that were received into a [`Landing`] made for the same offset and count.
+    /// WRITE of bytes that were received into a [`ReceiveBuffer`] made for the same offset and count.
     fn write_landed(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: Landing,
+        receive_buffer: ReceiveBuffer,
         stability: Stability,
     ) -> (Change, Result<Written>);
 
@@ -497,12 +497,14 @@ pub trait Store: Send + Sync + 'static {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: &mut Option<Landing>,
+        receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
     ) -> Option<(Change, Result<Written>)> {
         if self.may_block() {
             return None;
         }
-        landing.take().map(|landing| self.write_landed(caller, object, landing, stability))
+        receive_buffer
+            .take()
+            .map(|receive_buffer| self.write_landed(caller, object, receive_buffer, stability))
     }
 }

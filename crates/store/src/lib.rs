@@ -5,7 +5,7 @@
 //! [`Store::may_block`], and the server then runs them away from its loops.
 //!
 //! A memory store never copies payload on its way out: a read gives [`Segment`]s, pinned views of its own memory.
-//! On its way in it may be received straight into a [`Landing`] and swapped in when complete.
+//! On its way in it may be received straight into a [`ReceiveBuffer`] and swapped in when complete.
 
 mod buffer;
 pub mod dir;
@@ -13,11 +13,11 @@ pub mod interface;
 pub mod mem;
 mod payload;
 
-pub use dir::{DirOptions, DirStore, Moment, OpenError, distrust, keep_identity};
+pub use dir::{DirOptions, DirStore, OpenError, ReceiveBatch, distrust, keep_identity};
 pub use interface::{
     Attributes, Caller, Change, DirectoryEnd, Entry, Error, Kind, Limits, NAME_BYTES_MAX, NewObject,
     ObjectId, ReadEnd, Result, SetAttributes, SetTime, Space, Stability, Store, Time, WeakAttributes,
     Written,
 };
 pub use mem::MemStore;
-pub use payload::{Landing, Segment};
+pub use payload::{ReceiveBuffer, Segment};

@@ -1,7 +1,7 @@
 //! The memory store: a POSIX tree whose payload lives in pinned pages.
 //!
 //! - `layout`, `free_map`, `arena`, `pool`: memory within a hard bound, cut into arenas, extents and pages.
-//! - `segment`, `landing`: payload on its way out and in, without a copy.
+//! - `segment`, `receive_buffer`: payload on its way out and in, without a copy.
 //! - `content`: one file's pages. `inode`, `directory`, `table`: the objects and their locks.
 //! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`.
 //!
@@ -16,10 +16,10 @@ mod data;
 mod directory;
 mod free_map;
 mod inode;
-mod landing;
 mod layout;
 mod lookup;
 mod pool;
+mod receive_buffer;
 mod remove;
 mod rename;
 mod segment;
@@ -31,14 +31,14 @@ use std::sync::{Arc, Mutex};
 
 use smallvec::SmallVec;
 
-pub(crate) use landing::Pages;
+pub(crate) use receive_buffer::Pages;
 pub(crate) use segment::Pinned;
 
 use crate::interface::{
     Attributes, Caller, Change, DirectoryEnd, Entry, Limits, NewObject, ObjectId, ReadEnd, Result,
     SetAttributes, Space, Stability, Store, Time, Written,
 };
-use crate::payload::{Landing, Place, Segment};
+use crate::payload::{Place, ReceiveBuffer, Segment};
 use directory::{Directory, NAME_BYTES_MAX};
 use inode::{Body, Inode};
 use pool::Pool;
@@ -198,8 +198,8 @@ impl Store for MemStore {
         self.foresee_data(object, offset, count);
     }
 
-    fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
-        self.landing_for(offset, count).map(|pages| Landing(Place::Pages(pages)))
+    fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
+        self.receive_buffer_for(offset, count).map(|pages| ReceiveBuffer(Place::Pages(pages)))
     }
 
     fn write(
@@ -217,11 +217,11 @@ impl Store for MemStore {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: Landing,
+        receive_buffer: ReceiveBuffer,
         stability: Stability,
     ) -> (Change, Result<Written>) {
-        match landing.0 {
-            Place::Pages(pages) => self.write_landing(caller, object, pages, stability),
+        match receive_buffer.0 {
+            Place::Pages(pages) => self.write_receive_buffer(caller, object, pages, stability),
             // Of another store: its bytes are written as any others.
             Place::Buffer(buffer, offset) => self.write_data(caller, object, offset, &buffer, stability),
         }

@@ -1,4 +1,4 @@
-//! Payload on its way: out of a store as a [`Segment`], into it as a [`Landing`].
+//! Payload on its way: out of a store as a [`Segment`], into it as a [`ReceiveBuffer`].
 
 use crate::buffer::Buffer;
 use crate::dir::Mapped;
@@ -12,7 +12,7 @@ use std::ops::Deref;
 /// Of a memory store they are a view of its own pages, and may outlive the store; else they are a buffer that
 /// goes back to its pool.
 ///
-/// A loop that said so ([`Moment`](crate::Moment)) may also be given the mapped pages of a file. Those it hands to the
+/// A loop that said so ([`ReceiveBatch`](crate::ReceiveBatch)) may also be given the mapped pages of a file. Those it hands to the
 /// kernel and does not look at: they are the file's as it is when they are sent, or gone by then, which only the
 /// kernel survives.
 pub struct Segment(Bytes);
@@ -67,7 +67,7 @@ impl From<Buffer> for Segment {
 /// Dropped, it gives its memory back and changes nothing. Whoever hands it to
 /// [`Store::write_landed`](crate::Store::write_landed) has filled all of it: what was not filled holds what the
 /// memory held before.
-pub struct Landing(pub(crate) Place);
+pub struct ReceiveBuffer(pub(crate) Place);
 
 pub(crate) enum Place {
     /// Fresh pages of a memory store, which will be swapped in.
@@ -76,7 +76,7 @@ pub(crate) enum Place {
     Buffer(Buffer, u64),
 }
 
-impl Landing {
+impl ReceiveBuffer {
     /// Where in the file the bytes go.
     #[must_use]
     pub fn offset(&self) -> u64 {

@@ -64,18 +64,18 @@ fn warm_operations_take_nothing_from_the_heap() {
         }
     };
     assert_eq!(count(lookups), 0, "attributes, lookup, access");
-    let landings = || {
+    let receive_buffers = || {
         for at in 0..3u64 {
-            let mut landing = store.landing(at << 20, 1 << 20).unwrap();
+            let mut receive_buffer = store.receive_buffer(at << 20, 1 << 20).unwrap();
             let mut slices = SmallVec::new();
-            landing.unfilled(0, &mut slices);
+            receive_buffer.unfilled(0, &mut slices);
             assert!(!slices.spilled());
             drop(slices);
-            store.write_landed(ANN, object, landing, Stability::Unstable).1.unwrap();
+            store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
         }
     };
-    landings();
-    assert_eq!(count(landings), 0, "1 MiB received in place");
+    receive_buffers();
+    assert_eq!(count(receive_buffers), 0, "1 MiB received in place");
     let copies = || {
         let mut held: SmallVec<[Segment; 1]> = SmallVec::new();
         store.read(ANN, object, 8192, 4096, &mut held).unwrap();

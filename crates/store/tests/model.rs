@@ -335,9 +335,9 @@ impl Pair {
     fn write(&mut self, at: usize, offset: u32, data: &[u8], landed: bool) {
         let Some(object) = self.model.pick(at, |body| matches!(body, Body::File(_))) else { return };
         let (_, result) = if landed {
-            let mut landing = self.store.landing(u64::from(offset), data.len() as u32).unwrap();
+            let mut receive_buffer = self.store.receive_buffer(u64::from(offset), data.len() as u32).unwrap();
             let mut slices = SmallVec::new();
-            landing.unfilled(0, &mut slices);
+            receive_buffer.unfilled(0, &mut slices);
             let mut rest = data;
             for slice in &mut slices {
                 let (now, later) = rest.split_at(slice.len());
@@ -345,7 +345,7 @@ impl Pair {
                 rest = later;
             }
             drop(slices);
-            self.store.write_landed(ROOT, object, landing, Stability::Unstable)
+            self.store.write_landed(ROOT, object, receive_buffer, Stability::Unstable)
         } else {
             self.store.write(ROOT, object, u64::from(offset), data, Stability::Unstable)
         };

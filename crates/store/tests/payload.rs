@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 use store::{
-    Caller, Error, Landing, MemStore, NewObject, ObjectId, Result, Segment, SetAttributes, Stability, Store,
+    Caller, Error, MemStore, NewObject, ObjectId, ReceiveBuffer, Result, Segment, SetAttributes, Stability,
+    Store,
 };
 
 const ANN: Caller<'static> = Caller { uid: 1000, gid: 100, gids: &[] };
@@ -46,11 +47,11 @@ fn used(store: &MemStore, object: ObjectId) -> u64 {
 }
 
 /// Fills a landing piece by piece, as a socket does.
-fn receive(landing: &mut Landing, data: &[u8]) {
+fn receive(receive_buffer: &mut ReceiveBuffer, data: &[u8]) {
     let mut from = 0;
     while from < data.len() {
         let mut slices = SmallVec::new();
-        landing.unfilled(from, &mut slices);
+        receive_buffer.unfilled(from, &mut slices);
         assert_eq!(slices.iter().map(|slice| slice.len()).sum::<usize>(), data.len() - from);
         let now = slices[0].len().min(10_007);
         slices[0][..now].copy_from_slice(&data[from..from + now]);
@@ -59,9 +60,9 @@ fn receive(landing: &mut Landing, data: &[u8]) {
 }
 
 fn land(store: &MemStore, object: ObjectId, offset: u64, data: &[u8]) {
-    let mut landing = store.landing(offset, data.len() as u32).unwrap();
-    receive(&mut landing, data);
-    let (_, written) = store.write_landed(ANN, object, landing, Stability::Unstable);
+    let mut receive_buffer = store.receive_buffer(offset, data.len() as u32).unwrap();
+    receive(&mut receive_buffer, data);
+    let (_, written) = store.write_landed(ANN, object, receive_buffer, Stability::Unstable);
     assert_eq!(written.unwrap().count as usize, data.len());
 }
 
@@ -74,14 +75,14 @@ fn an_aligned_mebibyte_lands_and_is_read_in_one_piece() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     let data = pattern(MIB, 1);
-    let mut landing = store.landing(0, MIB as u32).unwrap();
-    assert_eq!((landing.offset(), landing.len() as u64), (0, MIB));
+    let mut receive_buffer = store.receive_buffer(0, MIB as u32).unwrap();
+    assert_eq!((receive_buffer.offset(), receive_buffer.len() as u64), (0, MIB));
     let mut slices = SmallVec::new();
-    landing.unfilled(0, &mut slices);
+    receive_buffer.unfilled(0, &mut slices);
     assert_eq!(slices.len(), 1);
     drop(slices);
-    receive(&mut landing, &data);
-    store.write_landed(ANN, object, landing, Stability::Unstable).1.unwrap();
+    receive(&mut receive_buffer, &data);
+    store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
     assert_eq!(segments(&store, object, 0, MIB).len(), 1);
     assert_eq!(read(&store, object, 0, MIB), data);
     // Over and over: still in pieces of at least an extent.
@@ -98,14 +99,14 @@ fn an_unaligned_mebibyte_lands_in_at_most_seventeen_slices() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");
     for offset in [1, PAGE - 1, 5 * PAGE, 5 * PAGE + 17, 15 * PAGE + 4095, 3 * MIB + 65535] {
-        let mut landing = store.landing(offset, MIB as u32).unwrap();
+        let mut receive_buffer = store.receive_buffer(offset, MIB as u32).unwrap();
         let mut slices = SmallVec::new();
-        landing.unfilled(0, &mut slices);
+        receive_buffer.unfilled(0, &mut slices);
         assert!(slices.len() <= 17, "{} slices at {offset}", slices.len());
         drop(slices);
         let data = pattern(MIB, offset);
-        receive(&mut landing, &data);
-        store.write_landed(ANN, object, landing, Stability::Unstable).1.unwrap();
+        receive(&mut receive_buffer, &data);
+        store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
         assert_eq!(read(&store, object, offset, MIB), data);
     }
 }
@@ -235,20 +236,20 @@ fn a_landing_dropped_midway_changes_nothing_and_gives_its_memory_back() {
     let data = pattern(2 * MIB, 9);
     write(&store, object, 0, &data).unwrap();
     let before = store.statistics();
-    let mut landing = store.landing(100, MIB as u32).unwrap();
+    let mut receive_buffer = store.receive_buffer(100, MIB as u32).unwrap();
     let mut slices = SmallVec::new();
-    landing.unfilled(0, &mut slices);
+    receive_buffer.unfilled(0, &mut slices);
     slices[0].fill(0xee);
     drop(slices);
     assert!(store.statistics().bytes_used > before.bytes_used);
-    drop(landing);
+    drop(receive_buffer);
     assert_eq!(store.statistics(), before);
     assert_eq!(read(&store, object, 0, 2 * MIB), data);
-    assert!(store.landing(0, 0).is_none());
-    assert!(store.landing(u64::MAX, 2).is_none());
-    let far = store.landing(1 << 63, 4096).unwrap();
+    assert!(store.receive_buffer(0, 0).is_none());
+    assert!(store.receive_buffer(u64::MAX, 2).is_none());
+    let far = store.receive_buffer(1 << 63, 4096).unwrap();
     assert_eq!(store.write_landed(ANN, object, far, Stability::Unstable).1, Err(Error::FileTooBig));
-    let stray = new_store(64 * MIB).landing(0, 4096).unwrap();
+    let stray = new_store(64 * MIB).receive_buffer(0, 4096).unwrap();
     assert_eq!(store.write_landed(ANN, object, stray, Stability::Unstable).1, Err(Error::Invalid));
     assert_eq!(store.statistics(), before);
 }
@@ -312,7 +313,7 @@ fn a_full_store_says_so_still_overwrites_and_recovers() {
     }
     assert!(offset > 7 * MIB && offset < 8 * MIB, "{offset} bytes fit");
     assert_eq!(write(&store, object, 1 << 40, b"x"), Err(Error::NoSpace));
-    assert!(store.landing(0, MIB as u32).is_none());
+    assert!(store.receive_buffer(0, MIB as u32).is_none());
     assert!(store.statistics().bytes_used <= 8 * MIB);
     assert!(store.space().free_bytes < PAGE * 2);
     // What is there can be overwritten, in place and, while read, on copies.
@@ -385,16 +386,16 @@ fn memory_goes_back_when_files_go() {
 #[test]
 fn segments_and_landings_may_outlive_the_store() {
     let data = pattern(MIB, 4);
-    let (held, landing) = {
+    let (held, receive_buffer) = {
         let store = new_store(64 * MIB);
         let object = file(&store, "f");
         write(&store, object, 0, &data).unwrap();
         write(&store, object, 20 * MIB, &data).unwrap();
-        (segments(&store, object, 0, MIB), store.landing(0, MIB as u32).unwrap())
+        (segments(&store, object, 0, MIB), store.receive_buffer(0, MIB as u32).unwrap())
     };
-    let mut landing = landing;
-    receive(&mut landing, &data);
-    drop(landing);
+    let mut receive_buffer = receive_buffer;
+    receive(&mut receive_buffer, &data);
+    drop(receive_buffer);
     assert_eq!(bytes(&held), data);
     let only_held = {
         let store = new_store(64 * MIB);

@@ -57,9 +57,9 @@ fn hammer(block_bytes: u64, landed: bool) {
             store.write(ANN, object, offset(number), &block, Stability::Unstable).1.unwrap();
             return;
         }
-        let mut landing = store.landing(offset(number), block_bytes as u32).unwrap();
+        let mut receive_buffer = store.receive_buffer(offset(number), block_bytes as u32).unwrap();
         let mut slices = SmallVec::new();
-        landing.unfilled(0, &mut slices);
+        receive_buffer.unfilled(0, &mut slices);
         let mut rest = &block[..];
         for slice in &mut slices {
             let (now, later) = rest.split_at(slice.len());
@@ -67,7 +67,7 @@ fn hammer(block_bytes: u64, landed: bool) {
             rest = later;
         }
         drop(slices);
-        store.write_landed(ANN, object, landing, Stability::Unstable).1.unwrap();
+        store.write_landed(ANN, object, receive_buffer, Stability::Unstable).1.unwrap();
     };
     for &object in objects {
         (0..BLOCKS).for_each(|number| put(object, number, 0));

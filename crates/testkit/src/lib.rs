@@ -8,11 +8,11 @@
 mod counters;
 mod cpu;
 mod deadline;
+mod failure_reporter;
 mod ports;
 mod process;
 mod program;
 pub mod records;
-mod witness;
 
 pub use counters::{open_fds, open_fds_of, resident_bytes_of, threads_of};
 pub use cpu::stay_on_one_cpu;

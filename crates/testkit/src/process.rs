@@ -5,8 +5,8 @@
 //! --pdeathsig`, from util-linux, which every Debian has). That signal follows the *thread* that spawned,
 //! and a test's thread ends with the test, so one thread that lives as long as the program spawns for all.
 
+use crate::failure_reporter;
 use crate::program::find_program;
-use crate::witness;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -80,7 +80,7 @@ impl Process {
             Err(error) => panic!("cannot start {name}: {error}"),
         };
         let shared = Arc::new(Shared::default());
-        witness::started(&name, child.id(), Arc::downgrade(&shared));
+        failure_reporter::started(&name, child.id(), Arc::downgrade(&shared));
         if let Some(out) = child.stdout.take() {
             collect(&shared, Stream::Out, out);
         }

@@ -1,6 +1,6 @@
 //! A transport with faults: for tests of what happens between a call and its reply.
 
-use crate::{Error, Landing, Received, Scratch, Sink, Source, Transport};
+use crate::{Error, ReceiveBuffer, Received, Scratch, Sink, Source, Transport};
 
 /// What goes wrong, counted in records from the moment the fault is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,11 +46,11 @@ impl<T> Faulty<T> {
     }
 }
 
-impl<P, L: Landing, T: Transport<P, L>> Transport<P, L> for Faulty<T> {
+impl<P, L: ReceiveBuffer, T: Transport<P, L>> Transport<P, L> for Faulty<T> {
     fn receive(
         &mut self,
         scratch: &mut Scratch,
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
         budget_bytes: usize,
     ) -> Result<Received, Error> {
         if self.broken {

@@ -12,7 +12,7 @@ use rpc::record::{Assembler, MARK_BYTES, Mark, RecordError};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Landing, Place, Sink, SlicesMut};
+use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Place, ReceiveBuffer, Sink, SlicesMut};
 
 /// Bytes taken along after a payload: a few heads. More of it would be payload that must be copied.
 const AFTER_PAYLOAD_BYTES: usize = 2048;
@@ -103,7 +103,7 @@ pub(crate) struct Inbound<L> {
     long_records: bool,
 }
 
-impl<L: Landing> Inbound<L> {
+impl<L: ReceiveBuffer> Inbound<L> {
     pub(crate) fn new(record_bytes_max: usize) -> Self {
         Self {
             state: State::Head,
@@ -121,7 +121,7 @@ impl<L: Landing> Inbound<L> {
     /// The landing of a payload that was not received to its end, when the connection is given up.
     pub(crate) fn into_landing(self) -> Option<L> {
         match self.state {
-            State::Payload { place, .. } | State::Tail { place, .. } => Some(place.landing),
+            State::Payload { place, .. } | State::Tail { place, .. } => Some(place.receive_buffer),
             State::Head | State::Whole(_) | State::Fragments(_) => None,
         }
     }
@@ -161,7 +161,7 @@ impl<L: Landing> Inbound<L> {
         &mut self,
         fd: BorrowedFd<'_>,
         scratch: &mut Scratch,
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
         budget_bytes: usize,
     ) -> Result<Received, Error> {
         let mut received = Received::default();
@@ -203,18 +203,18 @@ impl<L: Landing> Inbound<L> {
         &mut self,
         fd: BorrowedFd<'_>,
         scratch: &mut Scratch,
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<(usize, usize), Error> {
         let State::Payload { place, filled, .. } = &mut self.state else { return Ok((0, 0)) };
         let missing = place.len - *filled;
-        if let Some(pipe) = place.landing.pipe() {
+        if let Some(pipe) = place.receive_buffer.pipe() {
             let mut outcome = pipe.take_from(fd, missing);
             if outcome == Err(Errno::AGAIN) && has_bytes(fd) {
                 // They have come meanwhile; or the pipe is full; or they lie behind urgent data, before which splice(2) stops for
                 // ever, and which a receive passes over.
                 outcome = pipe.take_from(fd, missing);
                 if outcome == Err(Errno::AGAIN) {
-                    place.landing.leave_pipe()?;
+                    place.receive_buffer.leave_pipe()?;
                     // Nothing was received: once more, into memory.
                     return Ok((0, 0));
                 }
@@ -230,7 +230,7 @@ impl<L: Landing> Inbound<L> {
         let after = scratch.0.get_mut(..AFTER_PAYLOAD_BYTES).unwrap_or_default();
         let wanted = missing + after.len();
         let mut slices = SlicesMut::new();
-        place.landing.unfilled(*filled, &mut slices);
+        place.receive_buffer.unfilled(*filled, &mut slices);
         slices.push(IoSliceMut::new(after));
         let got = check(rustix::io::readv(fd, &mut slices), true)?;
         drop(slices);
@@ -244,7 +244,7 @@ impl<L: Landing> Inbound<L> {
     }
 
     /// The payload is complete; `rest` follows it. A missing padding of no bytes is complete too.
-    fn finish_payload(&mut self, rest: &[u8], sink: &mut impl Sink<Landing = L>) -> Result<(), Error> {
+    fn finish_payload(&mut self, rest: &[u8], sink: &mut impl Sink<ReceiveBuffer = L>) -> Result<(), Error> {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Payload { place, tail_len, .. } => {
                 self.state = State::Tail { place, tail: Tail::of(tail_len) };
@@ -263,7 +263,7 @@ impl<L: Landing> Inbound<L> {
         fd: BorrowedFd<'_>,
         needed: usize,
         scratch: &mut Scratch,
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<(usize, usize), Error> {
         let have = self.partial.len();
         // By way of scratch: a peer that sends byte by byte costs no more than what it sends.
@@ -288,7 +288,7 @@ impl<L: Landing> Inbound<L> {
         &mut self,
         fd: BorrowedFd<'_>,
         scratch: &mut Scratch,
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<(usize, usize), Error> {
         // In the state Tail `partial` is a head to keep, not bytes to go on with.
         let kept = if matches!(self.state, State::Head) { self.partial.len() } else { 0 };
@@ -321,7 +321,7 @@ impl<L: Landing> Inbound<L> {
     }
 
     /// Hands on the records in `bytes` and keeps the beginning of the last.
-    fn parse(&mut self, bytes: &[u8], sink: &mut impl Sink<Landing = L>) -> Result<(), Error> {
+    fn parse(&mut self, bytes: &[u8], sink: &mut impl Sink<ReceiveBuffer = L>) -> Result<(), Error> {
         let mut rest = bytes;
         loop {
             rest = match std::mem::replace(&mut self.state, State::Head) {
@@ -332,7 +332,11 @@ impl<L: Landing> Inbound<L> {
                         return Ok(());
                     }
                     let head = std::mem::take(&mut self.partial);
-                    sink.landed(&head, place.landing, tail.bytes.get(..tail.len).unwrap_or_default());
+                    sink.received(
+                        &head,
+                        place.receive_buffer,
+                        tail.bytes.get(..tail.len).unwrap_or_default(),
+                    );
                     self.partial = head;
                     self.partial.clear();
                     after
@@ -367,7 +371,7 @@ impl<L: Landing> Inbound<L> {
     fn parse_record<'a>(
         &mut self,
         bytes: &'a [u8],
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<Option<&'a [u8]>, Error> {
         let Some((mark, after)) = bytes.split_first_chunk::<MARK_BYTES>() else {
             self.partial.extend_from_slice(bytes);
@@ -405,7 +409,7 @@ impl<L: Landing> Inbound<L> {
         bytes: &[u8],
         record: &[u8],
         len: usize,
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<(), Error> {
         let place = sink.place(record, len).filter(|place| {
             let end = place.at.saturating_add(place.len);
@@ -420,7 +424,7 @@ impl<L: Landing> Inbound<L> {
         self.partial.extend_from_slice(head);
         // The record is not complete, yet its payload may be: then only padding is missing.
         let here = payload.len().min(place.len);
-        copy_into(&mut place.landing, payload.get(..here).unwrap_or_default())?;
+        copy_into(&mut place.receive_buffer, payload.get(..here).unwrap_or_default())?;
         let tail_len = len - place.at - place.len;
         self.state = if here == place.len {
             let mut tail = Tail::of(tail_len);
@@ -434,15 +438,15 @@ impl<L: Landing> Inbound<L> {
 }
 
 /// Copies the beginning of a payload that came with its head.
-fn copy_into(landing: &mut impl Landing, mut bytes: &[u8]) -> Result<(), Error> {
-    if let Some(pipe) = landing.pipe() {
+fn copy_into(receive_buffer: &mut impl ReceiveBuffer, mut bytes: &[u8]) -> Result<(), Error> {
+    if let Some(pipe) = receive_buffer.pipe() {
         if bytes.is_empty() || pipe.put(bytes) == Ok(bytes.len()) {
             return Ok(());
         }
-        landing.leave_pipe()?;
+        receive_buffer.leave_pipe()?;
     }
     let mut slices = SlicesMut::new();
-    landing.unfilled(0, &mut slices);
+    receive_buffer.unfilled(0, &mut slices);
     for slice in &mut slices {
         let (now, later) = bytes.split_at(bytes.len().min(slice.len()));
         if let Some(target) = slice.get_mut(..now.len()) {

@@ -71,7 +71,7 @@ pub enum Error {
 }
 
 /// Memory that a payload is received into.
-pub trait Landing {
+pub trait ReceiveBuffer {
     /// The pieces that are still to be filled, the first `from` bytes being there already.
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>);
 
@@ -80,7 +80,7 @@ pub trait Landing {
         None
     }
 
-    /// The pipe takes no more: what it has goes to memory, as will the rest. Afterwards [`Landing::pipe`] gives none.
+    /// The pipe takes no more: what it has goes to memory, as will the rest. Afterwards [`ReceiveBuffer::pipe`] gives none.
     ///
     /// # Errors
     /// When what is in the pipe cannot be had back: the payload is lost.
@@ -98,18 +98,18 @@ pub struct Place<L> {
     /// The payload's length, without padding.
     pub len: usize,
     /// Its memory, exactly `len` bytes.
-    pub landing: L,
+    pub receive_buffer: L,
 }
 
 /// What the owner of a connection does with received records.
 pub trait Sink {
     /// The memory it can offer.
-    type Landing: Landing;
+    type ReceiveBuffer: ReceiveBuffer;
 
     /// Offers to receive the payload of a long record in place. `head` is the record's beginning, at least
     /// [`HEAD_BYTES_MIN`] bytes. `None`: the record is assembled and comes by [`Sink::record`]. So it is with a place that
     /// more than [`TAIL_BYTES_MAX`] bytes follow: its landing is dropped.
-    fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Self::Landing>>;
+    fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Self::ReceiveBuffer>>;
 
     /// More is about to be received. What comes until this is called again was received at once.
     fn receiving(&mut self) {}
@@ -122,7 +122,7 @@ pub trait Sink {
     fn record(&mut self, record: &[u8]);
 
     /// Takes a record whose payload was received in place: `head` before it, `tail` (padding) after it.
-    fn landed(&mut self, head: &[u8], landing: Self::Landing, tail: &[u8]);
+    fn received(&mut self, head: &[u8], receive_buffer: Self::ReceiveBuffer, tail: &[u8]);
 
     /// Whether the next record may come. After a `false` the owner calls [`Transport::receive`] again once it
     /// can take more, without waiting for the socket: records may be waiting here.
@@ -138,7 +138,7 @@ pub trait Source<P> {
 }
 
 /// What a loop drives. `P` names a queued payload, `L` is memory for received ones.
-pub trait Transport<P, L: Landing> {
+pub trait Transport<P, L: ReceiveBuffer> {
     /// Receives until nothing is waiting, the sink wants no more, or `budget_bytes` have come.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ pub trait Transport<P, L: Landing> {
     fn receive(
         &mut self,
         scratch: &mut Scratch,
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
         budget_bytes: usize,
     ) -> Result<Received, Error>;
 

@@ -3,7 +3,7 @@
 //! What goes from a socket to another descriptor need not pass through this process's memory: splice(2) hands on the pages.
 //! A pipe has room for so many pieces, not bytes. A piece of a socket's is what the network card or the sender put
 //! into one place: an Ethernet frame, or on loopback up to 32 KiB. So a payload may not fit; then it goes on in memory
-//! ([`crate::Landing::leave_pipe`]).
+//! ([`crate::ReceiveBuffer::leave_pipe`]).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

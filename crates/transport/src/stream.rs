@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::inbound::{Inbound, Received, Scratch};
 use crate::outbound::{Flushed, Outbound};
-use crate::{Error, Landing, Sink, Source, Transport, socket};
+use crate::{Error, ReceiveBuffer, Sink, Source, Transport, socket};
 
 /// What a stream accepts from its peer.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub struct Stream<P, L> {
     outbound: Outbound<P>,
 }
 
-impl<P, L: Landing> Stream<P, L> {
+impl<P, L: ReceiveBuffer> Stream<P, L> {
     /// Takes a connected, non-blocking socket.
     #[must_use]
     pub fn new(socket: OwnedFd, limits: Limits) -> Self {
@@ -102,12 +102,12 @@ impl<P, L: Landing> Stream<P, L> {
     }
 }
 
-impl<P, L: Landing> Transport<P, L> for Stream<P, L> {
+impl<P, L: ReceiveBuffer> Transport<P, L> for Stream<P, L> {
     #[inline]
     fn receive(
         &mut self,
         scratch: &mut Scratch,
-        sink: &mut impl Sink<Landing = L>,
+        sink: &mut impl Sink<ReceiveBuffer = L>,
         budget_bytes: usize,
     ) -> Result<Received, Error> {
         self.inbound.receive(self.socket.as_fd(), scratch, sink, budget_bytes)

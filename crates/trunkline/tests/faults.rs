@@ -15,9 +15,6 @@ mod cuts;
 mod figures;
 #[path = "faults/frames.rs"]
 mod frames;
-#[path = "faults/ground.rs"]
-#[allow(dead_code, reason = "the soak uses the rest")]
-mod ground;
 #[path = "faults/history.rs"]
 mod history;
 #[path = "faults/load.rs"]
@@ -33,3 +30,6 @@ mod once;
 mod operations;
 #[path = "faults/program.rs"]
 mod program;
+#[path = "faults/testbed.rs"]
+#[allow(dead_code, reason = "the soak uses the rest")]
+mod testbed;

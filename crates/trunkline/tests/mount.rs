@@ -10,6 +10,8 @@ mod coherence;
 mod fetched;
 #[path = "mount/fio.rs"]
 mod fio;
+#[path = "mount/fixture.rs"]
+mod fixture;
 #[path = "mount/fstab.rs"]
 mod fstab;
 #[path = "mount/group.rs"]
@@ -36,8 +38,6 @@ mod refusals;
 mod replaced;
 #[path = "mount/retry.rs"]
 mod retry;
-#[path = "mount/rig.rs"]
-mod rig;
 #[path = "mount/semantics.rs"]
 mod semantics;
 #[path = "mount/silent.rs"]

@@ -3,6 +3,8 @@
 //! are installed from the registry into the target directory first, so this belongs to the full tier. Needs root and
 //! FUSE.
 
+#[path = "peers/fixture.rs"]
+mod fixture;
 #[path = "peers/fixtures.rs"]
 #[allow(dead_code)]
 mod fixtures;
@@ -15,13 +17,11 @@ mod libnfs;
 #[path = "mount/mounts.rs"]
 #[allow(dead_code)]
 mod mounts;
-#[path = "mount/rig.rs"]
+#[path = "mount/fixture.rs"]
 #[allow(dead_code)]
 mod own;
 #[path = "mount/programs.rs"]
 mod programs;
-#[path = "peers/rig.rs"]
-mod rig;
 
 use mounts::{Mounted, text};
 use std::fs;
@@ -71,7 +71,7 @@ fn pjdfstest_passes_but_for_what_nfs_version_3_cannot_tell() {
 
 #[test]
 fn pjdfstest_passes_on_nfs_ganesha_but_for_what_is_known_of_it() {
-    let (_server, mount) = rig::mounted();
+    let (_server, mount) = fixture::mounted();
     pjdfstest(&mount, &[EXPECTED_FAILURES, EXPECTED_FAILURES_OF_GANESHA].concat());
 }
 
@@ -83,7 +83,7 @@ fn fsx_finds_every_byte_after_many_operations() {
 
 #[test]
 fn fsx_finds_every_byte_after_many_operations_on_nfs_ganesha() {
-    let (_server, mount) = rig::mounted();
+    let (_server, mount) = fixture::mounted();
     fsx(&mount);
 }
 
@@ -95,7 +95,7 @@ fn tar_unpacks_fifty_thousand_files_as_they_were() {
 
 #[test]
 fn tar_unpacks_fifty_thousand_files_as_they_were_on_nfs_ganesha() {
-    let (_server, mount) = rig::mounted();
+    let (_server, mount) = fixture::mounted();
     programs::tar_unpacks(&mount, ARCHIVE_FILES);
 }
 

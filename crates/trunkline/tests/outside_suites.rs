@@ -2,15 +2,15 @@
 //! those of xfstests that write, map and list the same files from many processes. `cargo xtask test ltp xfstests
 //! --suite-dir DIR` runs them and names their directory in `TRUNKLINE_SUITE_DIR`. Needs root and FUSE.
 
+#[path = "mount/fixture.rs"]
+#[allow(dead_code)]
+mod fixture;
 #[path = "mount/mounts.rs"]
 #[allow(dead_code)]
 mod mounts;
-#[path = "mount/rig.rs"]
-#[allow(dead_code)]
-mod rig;
 
+use fixture::Server;
 use mounts::text;
-use rig::Server;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -12,6 +12,8 @@ mod commands;
 mod cuts;
 #[path = "mount/fio.rs"]
 mod fio;
+#[path = "peers/fixture.rs"]
+mod fixture;
 #[path = "peers/fixtures.rs"]
 mod fixtures;
 #[path = "peers/ganesha.rs"]
@@ -31,8 +33,6 @@ mod operations;
 mod our_client;
 #[path = "peers/our_server.rs"]
 mod our_server;
-#[path = "peers/rig.rs"]
-mod rig;
 #[path = "mount/semantics.rs"]
 mod semantics;
 #[path = "remote/trees.rs"]

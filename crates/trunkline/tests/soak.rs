@@ -5,9 +5,6 @@
 //! Needs root, FUSE, `ip`, `tc` and `nft`. `cargo xtask soak --minutes N [--seed S]` runs it on an optimised build; the suite
 //! `soak` runs the same for some seconds. Each round prints its seed, and a run that is given that seed begins with it.
 
-#[path = "faults/ground.rs"]
-#[allow(dead_code, reason = "the campaign uses the rest")]
-mod ground;
 #[path = "faults/history.rs"]
 mod history;
 #[path = "faults/load.rs"]
@@ -19,10 +16,12 @@ mod mounts;
 #[path = "faults/program.rs"]
 #[allow(dead_code, reason = "the suite of faults uses the rest")]
 mod program;
+#[path = "faults/testbed.rs"]
+#[allow(dead_code, reason = "the campaign uses the rest")]
+mod testbed;
 
 use client::Mount;
 use fastrand::Rng;
-use ground::{Fault, Ground, NODES, Origin};
 use history::Store;
 use load::Load;
 use mounts::Mounted;
@@ -32,6 +31,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::park_timeout as pass;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use testbed::{Fault, FaultTestbed, NODES, Origin};
 use testkit::{Deadline, Stream, open_fds_of, resident_bytes_of, temp_dir, threads_of};
 
 const NAME: &str = "after_random_faults_nothing_is_lost_and_the_gauges_are_back";
@@ -116,8 +116,8 @@ struct Gauges {
 }
 
 impl Gauges {
-    fn read(ground: &Ground, mounts: &Mounts) -> Self {
-        let servers: Vec<u32> = ground.servers().iter().map(|server| server.id()).collect();
+    fn read(testbed: &FaultTestbed, mounts: &Mounts) -> Self {
+        let servers: Vec<u32> = testbed.servers().iter().map(|server| server.id()).collect();
         let [client, mounted] = [std::process::id(), mounts.mounted.process.id()];
         let mut held = [&[client][..], &[mounted], &servers].map(Held::by);
         held[1].descriptors = descriptors_but_pipes_of(mounted);
@@ -182,14 +182,14 @@ fn wait_until_whole(mount: &Mount) {
 }
 
 /// Some faults, one after the other.
-fn strike(ground: &mut Ground, random: &mut Rng) -> (String, bool) {
+fn strike(testbed: &mut FaultTestbed, random: &mut Rng) -> (String, bool) {
     let (mut told, mut killed) = (Vec::new(), false);
     for _ in 0..=random.u64(..2) {
         let fault = Fault::ALL[random.usize(..Fault::ALL.len())];
         let path = random.usize(..usize::from(NODES));
         // Not a wait for anything: this is how long it lasts, and what comes after it.
         let (lasts, then) = (random.u64(100..2500), random.u64(..1000));
-        ground.apply(fault, path, Duration::from_millis(lasts));
+        testbed.apply(fault, path, Duration::from_millis(lasts));
         pass(Duration::from_millis(then));
         killed |= fault.kills();
         told.push(format!("{}, path {}, {lasts} ms", fault.name(), path + 1));
@@ -198,16 +198,16 @@ fn strike(ground: &mut Ground, random: &mut Rng) -> (String, bool) {
 }
 
 /// One load on both mounts, with faults or without.
-fn round(ground: &mut Ground, mounts: &Mounts, seed: u64, faults: bool) {
+fn round(testbed: &mut FaultTestbed, mounts: &Mounts, seed: u64, faults: bool) {
     let mount = &mounts.library;
     let undecided_before = mount.statistics().replays.undecided;
     let label = if faults { format!("seed-{seed}") } else { "no-fault".to_owned() };
-    let places = [mounts.mounted.directory.as_path(), &ground.served()];
+    let places = [mounts.mounted.directory.as_path(), &testbed.served()];
     let mut program = Program::start(NAME, &format!("{label}-program"), places);
     let load = Load::start(mount, &label, Store::ByParts, seed);
     pass(Duration::from_millis(500));
     let (told, killed) =
-        if faults { strike(ground, &mut Rng::with_seed(seed)) } else { ("no fault".to_owned(), false) };
+        if faults { strike(testbed, &mut Rng::with_seed(seed)) } else { ("no fault".to_owned(), false) };
     let outcome = load.stop();
     println!("round with seed {seed}: {told}; {} calls", outcome.calls);
     assert_eq!(outcome.failed, [""; 0], "seed {seed}: calls failed");
@@ -225,8 +225,8 @@ fn round(ground: &mut Ground, mounts: &Mounts, seed: u64, faults: bool) {
 }
 
 /// What the servers themselves say of their connections.
-fn ask_servers(ground: &Ground) {
-    for server in ground.servers() {
+fn ask_servers(testbed: &FaultTestbed) {
+    for server in testbed.servers() {
         server.signal(Signal::USR1);
         server.wait_for_line("ended by a bug of ours", SOON);
         let said = server.output(Stream::Err);
@@ -240,21 +240,21 @@ fn ask_servers(ground: &Ground) {
 }
 
 fn soak(minutes: f64, first_seed: u64) {
-    let mut ground = Ground::build(Store::ByParts);
+    let mut testbed = FaultTestbed::build(Store::ByParts);
     let place = temp_dir("soak");
     let mounts = Mounts {
-        library: ground.mount(Origin::Anywhere),
-        mounted: ground.mounted_at(place.path(), Origin::EachAddress),
+        library: testbed.mount(Origin::Anywhere),
+        mounted: testbed.mounted_at(place.path(), Origin::EachAddress),
     };
-    round(&mut ground, &mounts, first_seed, false);
+    round(&mut testbed, &mounts, first_seed, false);
     wait_until_whole(&mounts.library);
     // What a directory's objects are held open for, a server lets go within twenty seconds without use.
     pass(HELD);
-    let before = Gauges::read(&ground, &mounts);
+    let before = Gauges::read(&testbed, &mounts);
     before.print("before");
     let (begun, mut seed) = (Instant::now(), first_seed);
     while begun.elapsed().as_secs_f64() < minutes * 60.0 {
-        round(&mut ground, &mounts, seed, true);
+        round(&mut testbed, &mounts, seed, true);
         seed += 1;
     }
     wait_until_whole(&mounts.library);
@@ -263,7 +263,7 @@ fn soak(minutes: f64, first_seed: u64) {
         Deadline::wait_until("gauges back where they were", SETTLED_WITHIN, || {
             // Reading them costs a processor; a minute may pass.
             pass(Duration::from_millis(100));
-            last = Gauges::read(&ground, &mounts);
+            last = Gauges::read(&testbed, &mounts);
             last.within(&before).then_some(())
         });
     }));
@@ -275,7 +275,7 @@ fn soak(minutes: f64, first_seed: u64) {
     }
     let pipes = mounts.mounted.pipes();
     assert!(pipes <= PIPES_MAX, "{pipes} pipes of the mounted directory");
-    ask_servers(&ground);
+    ask_servers(&testbed);
 }
 
 #[test]

@@ -246,7 +246,7 @@ struct Pair {
     /// Of the serving end.
     memory: Region,
     /// Of the asking end: what it reads into, and what it writes from.
-    landing: Region,
+    receive_buffer: Region,
     source: Region,
     block_bytes: usize,
     depth: usize,
@@ -296,7 +296,7 @@ impl Pair {
             _asking: asking,
             queue,
             memory: Region::new(&domain, bytes, Access::Local)?,
-            landing: Region::new(&asking_domain, bytes, Access::RemoteWrite)?,
+            receive_buffer: Region::new(&asking_domain, bytes, Access::RemoteWrite)?,
             source: Region::new(&asking_domain, bytes, Access::RemoteRead)?,
             block_bytes,
             depth,
@@ -324,7 +324,7 @@ impl Pair {
             let (address, key) = at(&self.source);
             Work::Read { address, key }
         } else {
-            let (address, key) = at(&self.landing);
+            let (address, key) = at(&self.receive_buffer);
             Work::Write { address, key }
         };
         self.serving.post(self.begun, work, &[slice], true, false)?;

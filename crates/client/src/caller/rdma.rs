@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rpc::Xid;
 use transport::poll::{Events, Poller};
 use transport::rdma::{Error, Expect, Requester};
-use transport::{Landing, Place, Sink, Slices, SlicesMut, Source};
+use transport::{Place, ReceiveBuffer, Sink, Slices, SlicesMut, Source};
 
 use super::ANSWER_TIMEOUT;
 use crate::error::MountError;
@@ -40,7 +40,7 @@ pub(super) struct Wire {
 /// These calls have no payload.
 struct Nothing;
 
-impl Landing for Nothing {
+impl ReceiveBuffer for Nothing {
     fn unfilled<'a>(&'a mut self, _from: usize, _out: &mut SlicesMut<'a>) {}
 }
 
@@ -52,14 +52,14 @@ impl Source<()> for Nothing {
 struct Reply(Option<Vec<u8>>);
 
 impl Sink for Reply {
-    type Landing = Nothing;
+    type ReceiveBuffer = Nothing;
     fn place(&mut self, _head: &[u8], _record_len: usize) -> Option<Place<Nothing>> {
         None
     }
     fn record(&mut self, record: &[u8]) {
         self.0 = Some(record.to_vec());
     }
-    fn landed(&mut self, _head: &[u8], _landing: Nothing, _tail: &[u8]) {}
+    fn received(&mut self, _head: &[u8], _landing: Nothing, _tail: &[u8]) {}
 }
 
 impl Wire {

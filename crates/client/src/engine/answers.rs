@@ -24,7 +24,7 @@ pub(super) struct Answers<'a> {
     /// The peer broke the protocol; the connection is of no more use.
     pub broken: Option<String>,
     /// How the proof of where this connection leads ended.
-    pub proved: Option<Result<(), String>>,
+    pub validated: Option<Result<(), String>>,
 }
 
 /// The head of a reply: whose it is, and where its results begin.
@@ -40,7 +40,7 @@ impl Answers<'_> {
         // An unmatched reply is dropped: its call has been answered by another transmission.
         let key = *self.core.by_xid.get(&reply.xid)?;
         let call = self.core.calls.0.get(key)?;
-        if call.line != Some(self.conn) {
+        if call.connection != Some(self.conn) {
             return None;
         }
         if self.unsent.contains(&key) {
@@ -54,8 +54,8 @@ impl Answers<'_> {
     fn answered(&mut self, key: CallKey) {
         let now = self.core.now;
         if let Some(call) = self.core.calls.0.get_mut(key) {
-            call.line = None;
-            if matches!(call.body, Body::Prove) {
+            call.connection = None;
+            if matches!(call.body, Body::Validate) {
                 return;
             }
             let latency = now.saturating_sub(call.sent_at);
@@ -88,8 +88,8 @@ impl Answers<'_> {
                 }
                 Ok(())
             }
-            Body::Prove => {
-                self.proved = Some(self.core.proof(reader));
+            Body::Validate => {
+                self.validated = Some(self.core.validation(reader));
                 self.core.finish(key, Ok(Answer::Written));
                 Ok(())
             }
@@ -110,8 +110,9 @@ impl Answers<'_> {
     /// The transport at the server's end refused a call: nobody executed it, and the path is fine.
     pub(super) fn refused_on_the_way(&mut self, xid: Xid, reason: String) {
         let key = self.core.by_xid.get(&xid).copied();
-        let here =
-            |key: &CallKey| self.core.calls.0.get(*key).is_some_and(|call| call.line == Some(self.conn));
+        let here = |key: &CallKey| {
+            self.core.calls.0.get(*key).is_some_and(|call| call.connection == Some(self.conn))
+        };
         if let Some(key) = key.filter(here) {
             self.refused(key, reason);
         }
@@ -121,8 +122,8 @@ impl Answers<'_> {
     fn refused(&mut self, key: CallKey, reason: String) {
         self.answered(key);
         let Some(call) = self.core.calls.0.get(key) else { return };
-        if matches!(call.body, Body::Prove) {
-            self.proved = Some(Err(reason));
+        if matches!(call.body, Body::Validate) {
+            self.validated = Some(Err(reason));
             self.core.finish(key, Err(Error::Closed));
             return;
         }
@@ -136,7 +137,7 @@ impl Answers<'_> {
 }
 
 impl Sink for Answers<'_> {
-    type Landing = ReadLanding;
+    type ReceiveBuffer = ReadLanding;
 
     fn place(&mut self, record: &[u8], record_len: usize) -> Option<Place<ReadLanding>> {
         let (reply, mut reader) = head(record).ok()?;
@@ -152,7 +153,7 @@ impl Sink for Answers<'_> {
         }
         self.core.take_warm_buffer(key);
         let Body::Read { target, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
-        Some(Place { at, len, landing: ReadLanding { key, target: std::mem::take(target), len } })
+        Some(Place { at, len, receive_buffer: ReadLanding { key, target: std::mem::take(target), len } })
     }
 
     fn record(&mut self, record: &[u8]) {
@@ -172,12 +173,12 @@ impl Sink for Answers<'_> {
         }
     }
 
-    fn landed(&mut self, head: &[u8], landing: ReadLanding, _tail: &[u8]) {
-        let key = landing.key;
-        self.core.landed += landing.len;
+    fn received(&mut self, head: &[u8], receive_buffer: ReadLanding, _tail: &[u8]) {
+        let key = receive_buffer.key;
+        self.core.landed += receive_buffer.len;
         let Some(call) = self.core.calls.0.get_mut(key) else { return };
         if let Body::Read { target, .. } = &mut call.body {
-            *target = landing.target;
+            *target = receive_buffer.target;
         }
         self.answered(key);
         // The head was decoded when the place was named; only the end of the file is asked for again.
@@ -193,7 +194,9 @@ impl Sink for Answers<'_> {
         };
         let answer = match target {
             Target::Pipe(pipe, _) => Answer::Piped { pipe, eof },
-            Target::Memory(_) => Answer::Read { count: u32::try_from(landing.len).unwrap_or(u32::MAX), eof },
+            Target::Memory(_) => {
+                Answer::Read { count: u32::try_from(receive_buffer.len).unwrap_or(u32::MAX), eof }
+            }
         };
         self.core.finish(key, Ok(answer));
     }
@@ -295,7 +298,7 @@ impl Core {
     }
 
     /// Whether a connection leads to the file system that was mounted.
-    fn proof(&self, mut reader: Reader<'_>) -> Result<(), String> {
+    fn validation(&self, mut reader: Reader<'_>) -> Result<(), String> {
         let reply = getattr::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
         let found =
             reply.into_result().map_err(|(status, _)| format!("GETATTR of the root: {status}"))?.attributes;

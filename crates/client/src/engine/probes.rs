@@ -6,7 +6,7 @@ use paths::PathId;
 use rpc::Xid;
 use transport::poll::{Interest, Poller};
 use transport::rdma::{Expect, Requester};
-use transport::{Landing, Limits, Place, Sink, Slices, SlicesMut, Source, Stream, Transport, socket};
+use transport::{Limits, Place, ReceiveBuffer, Sink, Slices, SlicesMut, Source, Stream, Transport, socket};
 use xdr::Writer;
 
 use super::Engine;
@@ -36,7 +36,7 @@ enum Wire {
 #[derive(Debug)]
 struct Nowhere;
 
-impl Landing for Nowhere {
+impl ReceiveBuffer for Nowhere {
     fn unfilled<'a>(&'a mut self, _from: usize, _out: &mut SlicesMut<'a>) {}
 }
 
@@ -48,14 +48,14 @@ impl Source<()> for Nowhere {
 struct AnyReply(bool);
 
 impl Sink for AnyReply {
-    type Landing = Nowhere;
+    type ReceiveBuffer = Nowhere;
     fn place(&mut self, _head: &[u8], _record_len: usize) -> Option<Place<Nowhere>> {
         None
     }
     fn record(&mut self, _record: &[u8]) {
         self.0 = true;
     }
-    fn landed(&mut self, _head: &[u8], _landing: Nowhere, _tail: &[u8]) {}
+    fn received(&mut self, _head: &[u8], _landing: Nowhere, _tail: &[u8]) {}
 }
 
 impl Engine {

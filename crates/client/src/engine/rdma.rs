@@ -8,7 +8,7 @@ use transport::rdma::{Counters, Error, Expect, Requester};
 
 use super::Engine;
 use super::answers::Answers;
-use super::lines::{State, token};
+use super::connections::{State, token};
 use crate::call::{Body, Call};
 use crate::route::PathEnd;
 
@@ -24,7 +24,7 @@ const LISTING_BYTES_MAX: u32 = 1 << 20;
 pub(super) fn expected(call: &Call) -> Expect {
     let lands = match &call.body {
         Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
-        Body::Write { .. } | Body::Commit { .. } | Body::Call { .. } | Body::Prove => 0,
+        Body::Write { .. } | Body::Commit { .. } | Body::Call { .. } | Body::Validate => 0,
     };
     let more = match &call.body {
         Body::Call { procedure: Procedure::ReadDir | Procedure::ReadDirPlus, args } => {
@@ -41,9 +41,9 @@ pub(super) fn expected(call: &Call) -> Expect {
 impl Engine {
     /// Starts to connect a slot over RDMA.
     pub(super) fn connect_rdma(&mut self, conn: ConnId, end: &PathEnd) {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         match Requester::connect(&self.poller, token(conn), end.local, end.remote) {
-            Ok(requester) => line.state = State::Rdma(Box::new(requester)),
+            Ok(requester) => connection.state = State::Rdma(Box::new(requester)),
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "connect over RDMA failed");
                 self.core.table.disconnected(self.core.now, conn);
@@ -54,8 +54,8 @@ impl Engine {
     /// What connections over RDMA have done, open and closed.
     pub(super) fn rdma_counters(&self) -> Counters {
         let mut sum = self.rdma_closed;
-        for line in &self.lines {
-            if let State::Rdma(requester) = &line.state {
+        for connection in &self.connections {
+            if let State::Rdma(requester) = &connection.state {
                 sum.add(&requester.counters());
             }
         }
@@ -64,8 +64,8 @@ impl Engine {
 
     /// Something happened to a slot's connection, or arrived on it.
     pub(super) fn rdma_ready(&mut self, conn: ConnId) {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        let State::Rdma(requester) = &mut line.state else { return };
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let State::Rdma(requester) = &mut connection.state else { return };
         let was_open = requester.is_open();
         // What arrived before the connection ended counts.
         let mut answers = Answers {
@@ -74,35 +74,35 @@ impl Engine {
             unsent: Vec::new(),
             landed_max: usize::MAX,
             broken: None,
-            proved: None,
+            validated: None,
         };
         let outcome = requester.advance(&self.poller, token(conn), &mut answers);
         for (xid, error) in requester.take_refused() {
             answers.refused_on_the_way(rpc::Xid(xid), error.to_string());
         }
-        let (broken, proved) = (answers.broken.take(), answers.proved.take());
+        let (broken, validated) = (answers.broken.take(), answers.validated.take());
         match outcome {
-            Ok(received) => line.received_bytes += received.bytes as u64,
+            Ok(received) => connection.received_bytes += received.bytes as u64,
             Err(error) => {
-                tell_end(line.remote, &error);
+                tell_end(connection.remote, &error);
                 self.line_down(conn);
                 return;
             }
         }
         if !was_open && requester.is_open() {
             self.core.table.reached(self.core.now, conn);
-            self.prove(conn);
+            self.validate(conn);
         }
         self.mark_dirty(conn);
-        self.heard(conn, broken, proved);
+        self.seen_failures(conn, broken, validated);
     }
 
     /// Sends what was queued, as far as credits and memory go; the rest follows with the next answers.
     pub(super) fn flush_rdma(&mut self, conn: ConnId) {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        let State::Rdma(requester) = &mut line.state else { return };
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let State::Rdma(requester) = &mut connection.state else { return };
         if let Err(error) = requester.flush(&self.core.calls) {
-            tell_end(line.remote, &error);
+            tell_end(connection.remote, &error);
             self.line_down(conn);
         }
     }

@@ -12,8 +12,8 @@ use testkit::records::{read_record, word};
 use transport::poll::Events;
 
 use super::*;
-use crate::breaks::Breaks;
-use crate::route::{Moves, PathEnd, Proofs, Stranded};
+use crate::path_failures::PathFailures;
+use crate::route::{Moves, PathEnd, PathValidations, Stranded};
 
 /// Nothing here takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,8 +46,8 @@ impl Ends {
             congestion: None,
             reserved_port: Some(false),
             soft_patience: None,
-            proofs: Proofs::new(2),
-            breaks: Breaks::new(2),
+            validations: PathValidations::new(2),
+            path_failures: PathFailures::new(2),
             moves: Moves::default(),
             stranded: Stranded::default(),
         };
@@ -113,8 +113,8 @@ impl Ends {
 
     /// Waits until all connections are there, and ask for their proofs.
     fn connect(&mut self) {
-        let is_open = |line: &Line| matches!(line.state, lines::State::Open(_));
-        self.work_until("connections", |engine| engine.lines.iter().all(is_open));
+        let is_open = |connection: &Connection| matches!(connection.state, connections::State::Open(_));
+        self.work_until("connections", |engine| engine.connections.iter().all(is_open));
     }
 
     /// The path does not answer its probe: its connections go abroad, and nothing of that is settled yet.
@@ -122,7 +122,7 @@ impl Ends {
         let (table, now) = (&mut self.engine.core.table, self.engine.core.now);
         table.doubt(now, HOME);
         table.probe_failed(now, HOME);
-        let gone = (0_u16..).zip(&self.engine.lines).map(|(index, _)| table.path_of(ConnId(index)));
+        let gone = (0_u16..).zip(&self.engine.connections).map(|(index, _)| table.path_of(ConnId(index)));
         assert!(gone.into_iter().all(|path| path == Some(ABROAD)));
     }
 
@@ -168,7 +168,7 @@ fn answer(mut stream: &TcpStream, results: &[u8]) -> Vec<u8> {
     record(&reply)
 }
 
-fn prove(mut stream: &TcpStream) {
+fn validate(mut stream: &TcpStream) {
     let mut results = Vec::new();
     getattr::Reply::Ok(getattr::Success { attributes: root() }).encode(&mut Writer::new(&mut results));
     stream.write_all(&answer(stream, &results)).unwrap();
@@ -179,20 +179,20 @@ fn the_proof_of_a_path_that_a_connection_has_left_is_none_of_the_path_it_goes_to
     let mut ends = Ends::new(2);
     let at_home = [ends.accept(HOME), ends.accept(HOME)];
     ends.connect();
-    prove(&at_home[0]);
-    ends.work_until("the first proof", |engine| engine.core.table.usable());
+    validate(&at_home[0]);
+    ends.work_until("the first validation", |engine| engine.core.table.usable());
 
     ends.home_dies();
-    prove(&at_home[1]);
+    validate(&at_home[1]);
     ends.take_in();
     assert!(!ends.is_usable(), "nothing is connected abroad yet");
 
     ends.work();
     let abroad = [ends.accept(ABROAD), ends.accept(ABROAD)];
     ends.connect();
-    assert!(!ends.is_usable(), "nothing has proved itself abroad yet");
-    abroad.iter().for_each(prove);
-    ends.work_until("the proof abroad", |engine| engine.core.table.usable());
+    assert!(!ends.is_usable(), "nothing has validated itself abroad yet");
+    abroad.iter().for_each(validate);
+    ends.work_until("the validation abroad", |engine| engine.core.table.usable());
     assert_eq!(ends.state(ABROAD), State::Up);
 }
 
@@ -201,8 +201,8 @@ fn the_end_of_a_connection_that_was_left_is_no_failure_of_the_path_it_goes_to() 
     let mut ends = Ends::new(1);
     let at_home = ends.accept(HOME);
     ends.connect();
-    prove(&at_home);
-    ends.work_until("the proof", |engine| engine.core.table.usable());
+    validate(&at_home);
+    ends.work_until("the validation", |engine| engine.core.table.usable());
 
     ends.home_dies();
     drop(at_home);
@@ -212,8 +212,8 @@ fn the_end_of_a_connection_that_was_left_is_no_failure_of_the_path_it_goes_to() 
     ends.work();
     let abroad = ends.accept(ABROAD);
     ends.connect();
-    prove(&abroad);
-    ends.work_until("the proof abroad", |engine| engine.core.table.usable());
+    validate(&abroad);
+    ends.work_until("the validation abroad", |engine| engine.core.table.usable());
 }
 
 #[test]
@@ -225,8 +225,8 @@ fn a_connection_that_is_reset_right_after_its_last_answer_abroad_goes_home_all_t
     ends.work_until("the way abroad", |engine| engine.core.table.path_of(ConnId(0)) == Some(ABROAD));
     let mut abroad = ends.accept(ABROAD);
     ends.connect();
-    prove(&abroad);
-    ends.work_until("the proof abroad", |engine| engine.core.table.usable());
+    validate(&abroad);
+    ends.work_until("the validation abroad", |engine| engine.core.table.usable());
 
     ends.engine.submit(Op::Call { procedure: Procedure::Null, args: Vec::new() }, None, Owner::Engine);
     ends.work();
@@ -241,6 +241,6 @@ fn a_connection_that_is_reset_right_after_its_last_answer_abroad_goes_home_all_t
     ends.work();
     let at_home = ends.accept(HOME);
     ends.connect();
-    prove(&at_home);
-    ends.work_until("the proof at home", |engine| engine.core.table.usable());
+    validate(&at_home);
+    ends.work_until("the validation at home", |engine| engine.core.table.usable());
 }

@@ -9,9 +9,9 @@ use rustix::fs::{Advice, Gid, Mode, OFlags, SeekFrom, Uid};
 use rustix::io::Errno;
 
 use super::{timestamps, tried};
+use crate::backend::{Folder, Shape, Sink, Source};
 use crate::entry::{Attributes, NewAttributes};
 use crate::error::{Error, Result};
-use crate::side::{Folder, Shape, Sink, Source};
 
 /// Where data begin and end is rounded outwards to this, so that blocks stay large.
 const GRAIN_BYTES: u64 = 64 << 10;

@@ -7,9 +7,9 @@ use client::{Block, Blocks, FileRef, Mount, Op, Pending};
 use nfs3::FileHandle;
 
 use super::set;
+use crate::backend::{Folder, Shape, Sink, Source};
 use crate::entry::{Attributes, NewAttributes};
 use crate::error::{Error, Result};
-use crate::side::{Folder, Shape, Sink, Source};
 use crate::temporary::WINDOW_BYTES;
 
 /// Writes of a large file change the loop after so many bytes, so that all loops and their connections work.

@@ -16,31 +16,31 @@ pub(super) const HELD_BYTES_MAX: usize = 256 << 20;
 
 /// What all files of a mount together have read ahead, or asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct ByteBudget {
     pub(super) bytes: AtomicUsize,
 }
 
-impl Held {
+impl ByteBudget {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Room for so many bytes more, if there is.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Room> {
+    /// Reservation for so many bytes more, if there is.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= HELD_BYTES_MAX);
         let taken = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.ok().map(|_| Room { held: Arc::clone(self), bytes })
+        taken.ok().map(|_| Reservation { held: Arc::clone(self), bytes })
     }
 }
 
 /// What a piece takes, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Room {
-    held: Arc<Held>,
+pub(super) struct Reservation {
+    held: Arc<ByteBudget>,
     bytes: usize,
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.held.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
     }
@@ -57,7 +57,7 @@ pub(crate) struct Piece {
     pub at: Instant,
     /// The kernel asks for such pieces as a whole: what comes need not pass through memory.
     pub is_as_asked: bool,
-    pub _room: Room,
+    pub _room: Reservation,
     pub state: Mutex<PieceState>,
 }
 
@@ -197,7 +197,7 @@ mod tests {
         let outcome = Some(Ok(Content::Pipe { pipe, _put_by: pipes.put_by().unwrap() }));
         let state = PieceState { outcome, ..PieceState::default() };
         let (len, at, state) = (data.len(), Instant::now(), state.into());
-        let _room = Arc::new(Held::default()).take(len).unwrap();
+        let _room = Arc::new(ByteBudget::default()).take(len).unwrap();
         Piece { offset: 0, len, generation: 0, moment: 0, at, is_as_asked: true, _room, state }
     }
 

@@ -32,7 +32,7 @@ impl Table {
         of_conn.excused = Duration::ZERO;
         of_conn.silent = false;
         let of_path = self.path_mut(path);
-        of_path.quiet.note(now, proving.unwrap_or_default());
+        of_path.silence.note(now, proving.unwrap_or_default());
         of_path.unproved = 0;
         (of_path.return_hold, of_path.hold_until) = (Duration::ZERO, now);
         of_path.last_alive = now;
@@ -68,7 +68,7 @@ impl Table {
         of_path.probe_reached = Some(now);
         if let Some(sent) = of_path.probe_sent {
             of_path.note_making(now.saturating_sub(sent));
-            of_path.probe_until = now + of_path.quiet.patience(now, probe_answer, probe_max);
+            of_path.probe_until = now + of_path.silence.patience(now, probe_answer, probe_max);
             self.rearm();
         }
     }
@@ -169,13 +169,13 @@ impl Table {
         of_path.last_alive = now;
         // An answer that came too late counts most: that server was slow and not dead.
         let answering = of_path.probe_reached.take().map_or(Duration::ZERO, |at| now.saturating_sub(at));
-        of_path.quiet.note(now, answering);
+        of_path.silence.note(now, answering);
         of_path.probe_sent = None;
         match of_path.status.state {
             State::Up => {}
             State::Suspect => {
                 let silence = now.saturating_sub(of_path.silent_since);
-                of_path.quiet.note(now, silence);
+                of_path.silence.note(now, silence);
                 self.clear_suspicion(path, now);
             }
             State::Down if usable && now < of_path.hold_until => {}
@@ -226,12 +226,12 @@ impl Table {
                 self.return_at = now + self.timing.drain_retry;
                 self.refresh(conn);
             }
-            for path in [self.conn(conn).path, self.conn(conn).home] {
+            for path in [self.conn(conn).path, self.conn(conn).preferred] {
                 self.advance_path(path, now);
             }
         }
-        if self.divert_at.is_some_and(|at| at <= now) {
-            self.divert_idle(now);
+        if self.failover_at.is_some_and(|at| at <= now) {
+            self.fail_over_idle(now);
         }
         self.bring_home(now);
         self.rearm();
@@ -283,10 +283,10 @@ impl Table {
     fn connect_patience(&self, conn: ConnId, now: Duration) -> Duration {
         let Timing { connect_timeout, connect_max, .. } = self.timing;
         let Conn { path, returns, .. } = self.conns[usize::from(conn.0)];
-        let Path { quiet, unproved, .. } = &self.paths[usize::from(path.0)];
+        let Path { silence, unproved, .. } = &self.paths[usize::from(path.0)];
         let doublings = if returns { 0 } else { (*unproved).min(8) };
         let least = connect_timeout.saturating_mul(1 << doublings).min(connect_max);
-        quiet.patience(now, least, connect_max)
+        silence.patience(now, least, connect_max)
     }
 
     /// How long a connection may take that nobody knows to be dear to make, as the others here were.
@@ -314,7 +314,7 @@ impl Table {
         let of_path = self.path_mut(path);
         of_path.probe_sent = Some(now);
         of_path.probe_reached = None;
-        of_path.probe_until = now + of_path.quiet.patience(now, probe_timeout, probe_max).max(making);
+        of_path.probe_until = now + of_path.silence.patience(now, probe_timeout, probe_max).max(making);
         of_path.status.probes += 1;
         self.outputs.push_back(Output::Probe(path));
     }
@@ -383,7 +383,7 @@ impl Table {
             }
             self.idle(conn);
         }
-        self.divert_idle(now);
+        self.fail_over_idle(now);
     }
 
     /// A live connection is gone: its calls move now, and it connects again.
@@ -416,7 +416,7 @@ impl Table {
                 self.idle(other);
             }
             self.retry_later(path, now);
-            self.divert_idle(now);
+            self.fail_over_idle(now);
         } else {
             for other in self.path_mut(path).members.iter() {
                 if let Link::Waiting { .. } = self.conn(other).link {
@@ -457,7 +457,7 @@ impl Table {
             self.set_state(path, State::Down, now);
             self.retry_later(path, now);
         }
-        self.divert_idle(now);
+        self.fail_over_idle(now);
     }
 
     /// A connection has come home from abroad and waited so long for nothing ([`HOLD_PER_WAIT`]).
@@ -498,14 +498,18 @@ impl Table {
         of_conn.silent = false;
         of_conn.draining = None;
         self.refresh(conn);
-        self.outputs.push_back(if same { Output::Connect(conn) } else { Output::Divert { conn, to: path } });
+        self.outputs.push_back(if same {
+            Output::Connect(conn)
+        } else {
+            Output::FailOver { conn, to: path }
+        });
     }
 
     /// Connects the connections that wait for this path.
     fn connect_idle(&mut self, path: PathId, now: Duration) {
         for index in 0..self.conns.len() {
-            let Conn { link, home, .. } = self.conns[index];
-            if link == Link::Idle && home == path {
+            let Conn { link, preferred, .. } = self.conns[index];
+            if link == Link::Idle && preferred == path {
                 self.connect(ConnId(index as u16), path, now);
             }
         }
@@ -593,7 +597,7 @@ impl Table {
 
     /// Works out when the next thing is due. Cold: it looks at all connections, and only after changes.
     pub(super) fn rearm(&mut self) {
-        let mut wake = self.divert_at;
+        let mut wake = self.failover_at;
         let leaving = self.on_the_way();
         let mut at = |time: Option<Duration>| {
             wake = match (wake, time) {
@@ -610,7 +614,7 @@ impl Table {
             if !leaving {
                 at(self.home_at(conn));
             }
-            for path in [conn.path, conn.home] {
+            for path in [conn.path, conn.preferred] {
                 let Path { probe_sent, probe_until, .. } = self.paths[usize::from(path.0)];
                 at(probe_sent.map(|_| probe_until));
                 at(self.retry_time(path));

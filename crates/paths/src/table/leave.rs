@@ -29,7 +29,7 @@ const FRESH: Duration = Duration::from_secs(2);
 enum Standing {
     /// There.
     #[default]
-    Home,
+    Preferred,
     /// There, and it has been slow since then.
     Slow { since: Duration },
     /// To other paths, until then.
@@ -68,17 +68,17 @@ impl Residence {
 impl Table {
     /// For a file at home on this node: the connections there that its calls take, and all on paths that files have not
     /// left.
-    pub(super) fn homes<const N: usize>(&self, node: NodeId, size: usize) -> (Set<N>, Set<N>) {
+    pub(super) fn preferred<const N: usize>(&self, node: NodeId, size: usize) -> (Set<N>, Set<N>) {
         let of_node = self.by_node.get(usize::from(node.0)).map_or(Set::EMPTY, Set::first);
         let (left, tried) = (self.left[size].first(), self.tried[size].first());
-        let mut at_home = of_node & !left;
+        let mut on_preferred = of_node & !left;
         for conn in (of_node & tried).iter() {
             let latency = &self.paths[usize::from(self.conns[usize::from(conn.0)].path.0)].latency;
             if self.calls[usize::from(conn.0)] <= latency.samples[size] / MORE_AFTER {
-                at_home |= conn;
+                on_preferred |= conn;
             }
         }
-        (at_home, !left)
+        (on_preferred, !left)
     }
 
     /// Decides anew whether files stay on a path. To be called about every [`crate::timing::TICK`].
@@ -91,11 +91,11 @@ impl Table {
             let residence = &mut of_path.residence[size];
             let before = (residence.left(), residence.tried());
             match residence.standing {
-                Standing::Home if slower >= LEAVE => {
+                Standing::Preferred if slower >= LEAVE => {
                     residence.standing = Standing::Slow { since: now };
                     latency.samples[size] = 0;
                 }
-                Standing::Slow { .. } if slower < LEAVE => residence.standing = Standing::Home,
+                Standing::Slow { .. } if slower < LEAVE => residence.standing = Standing::Preferred,
                 Standing::Slow { since } if enough && now.saturating_sub(since) >= SLOW_AFTER => {
                     residence.leave(now);
                     of_path.status.departures += 1;
@@ -106,7 +106,7 @@ impl Table {
                 }
                 Standing::Trial { .. } if enough && slower >= RETURN => residence.leave(now),
                 Standing::Trial { since } if enough && now.saturating_sub(since) >= TRIAL => {
-                    residence.standing = Standing::Home;
+                    residence.standing = Standing::Preferred;
                     residence.returned_at = Some(now);
                 }
                 _ => {}

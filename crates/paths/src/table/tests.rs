@@ -1,6 +1,6 @@
 //! The table's rules one by one. `tests/simulation.rs` has them all together.
 
-mod homecoming;
+mod failback;
 
 use super::*;
 use crate::{ConnSpec, PathSpec};
@@ -373,7 +373,7 @@ fn a_table_whose_paths_are_gone_goes_abroad_and_comes_home() {
     let abroad: Vec<_> = outputs(&mut table)
         .into_iter()
         .filter_map(|output| match output {
-            Output::Divert { conn, to } => Some((conn, to)),
+            Output::FailOver { conn, to } => Some((conn, to)),
             _ => None,
         })
         .collect();
@@ -393,9 +393,9 @@ fn a_table_whose_paths_are_gone_goes_abroad_and_comes_home() {
     assert_eq!(outputs(&mut table), [], "connection 0 drains first");
     assert!((0..20).all(|_| table.pick(Class::Read, None, 0) != Some(ConnId(0))));
     table.answered(ms(2002), ConnId(0), Class::Read, 0, ms(2));
-    assert_eq!(outputs(&mut table), [Output::Divert { conn: ConnId(0), to: PathId(0) }]);
+    assert_eq!(outputs(&mut table), [Output::FailOver { conn: ConnId(0), to: PathId(0) }]);
     table.connected(ms(2003), ConnId(0));
-    assert_eq!(outputs(&mut table), [Output::Divert { conn: ConnId(1), to: PathId(0) }]);
+    assert_eq!(outputs(&mut table), [Output::FailOver { conn: ConnId(1), to: PathId(0) }]);
     table.connected(ms(2004), ConnId(1));
     assert_eq!(outputs(&mut table), [], "path 1 has not answered yet");
     assert_eq!(table.path_of(ConnId(2)).map(|path| path >= PathId(2)), Some(true));
@@ -416,7 +416,7 @@ fn a_connection_that_never_drains_keeps_working_abroad() {
     assert_eq!(table.pick(Class::Read, None, 0), Some(ConnId(0)), "it gave up draining for now");
     table.answered(ms(3000), ConnId(0), Class::Read, 0, ms(2400));
     let seen = run(&mut table, ms(7000));
-    assert_eq!(seen.last().unwrap().1, Output::Divert { conn: ConnId(0), to: PathId(0) });
+    assert_eq!(seen.last().unwrap().1, Output::FailOver { conn: ConnId(0), to: PathId(0) });
 }
 
 #[test]

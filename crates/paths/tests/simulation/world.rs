@@ -320,9 +320,9 @@ impl World {
     fn perform(&mut self, output: Output) {
         match output {
             Output::Connect(ConnId(conn)) => self.connect(conn),
-            Output::Divert { conn: ConnId(conn), to: PathId(path) } => {
+            Output::FailOver { conn: ConnId(conn), to: PathId(path) } => {
                 if !self.slots[usize::from(conn)].calls.is_empty() {
-                    self.fail(format!("connection {conn} is diverted with calls in flight"));
+                    self.fail(format!("connection {conn} is failed-over with calls in flight"));
                 }
                 self.slots[usize::from(conn)].path = path;
                 self.connect(conn);

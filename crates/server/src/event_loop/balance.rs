@@ -46,9 +46,9 @@ const HOME_FOR: Duration = Duration::from_secs(1);
 
 /// A processor, once it was found twice in a row.
 #[derive(Debug, Default)]
-pub(super) struct Steady(Option<u32>);
+pub(super) struct Debounced(Option<u32>);
 
-impl Steady {
+impl Debounced {
     fn find(&mut self, processor: Option<u32>) -> Option<u32> {
         let before = std::mem::replace(&mut self.0, processor);
         processor.filter(|_| before == processor)
@@ -71,7 +71,7 @@ pub(super) struct Load {
     /// When it last had a turn that moved something.
     turn_at: Duration,
     /// Where packets of its client come in.
-    comes_on: Steady,
+    comes_on: Debounced,
     /// The loop that it is at home on, if that is another one.
     home: Option<usize>,
     /// That had no place for it when it last asked.
@@ -94,7 +94,7 @@ impl Load {
     /// It calls for files. Returns its load until that is counted.
     pub fn begin(&mut self) -> usize {
         (self.busy, self.worked, self.permille) = (true, Duration::ZERO, BUSY_PERMILLE);
-        (self.comes_on, self.home) = (Steady::default(), None);
+        (self.comes_on, self.home) = (Debounced::default(), None);
         self.permille
     }
 
@@ -169,9 +169,9 @@ pub(super) struct Balance {
     /// It has taken a connection for one that could not be given back; until then it offers none.
     owes_until: Duration,
     /// On which processor the loop runs.
-    runs_on: Steady,
+    runs_on: Debounced,
     /// Where packets of all of its clients come in.
-    hears_from: Steady,
+    hears_from: Debounced,
     hops: Hops,
 }
 
@@ -186,8 +186,8 @@ impl Balance {
             trials_left: 0,
             has_homeless: false,
             owes_until: Duration::ZERO,
-            runs_on: Steady::default(),
-            hears_from: Steady::default(),
+            runs_on: Debounced::default(),
+            hears_from: Debounced::default(),
             hops: Hops::default(),
         }
     }
@@ -372,7 +372,7 @@ impl EventLoop {
         } else if self.peers.belongs_there(self.index, here, there) && self.balance.hops.take_hop(self.alive)
         {
             match hop_to(there) {
-                Ok(()) => self.balance.runs_on = Steady::default(),
+                Ok(()) => self.balance.runs_on = Debounced::default(),
                 // It may be bound to others.
                 Err(error) => {
                     tracing::debug!(index = self.index, processor = there, %error, "a loop stays where it is");
@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_processor_counts_once_it_was_found_twice() {
-        let mut steady = Steady::default();
+        let mut steady = Debounced::default();
         let found = [Some(7), Some(7), Some(6), Some(7), Some(7), None, None].map(|found| steady.find(found));
         assert_eq!(found, [None, Some(7), None, None, Some(7), None, None]);
     }

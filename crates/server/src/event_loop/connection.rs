@@ -4,18 +4,18 @@
 //! ([`Limits::queued_bytes_max`](crate::config::Limits)); then nothing more is taken from it until half of
 //! that is gone. A turn is bounded in bytes and in calls, so that a busy client does not starve the others.
 
+use super::acknowledgement::Look;
 use super::balance::Load;
 use super::messages::{Accepted, Link, Peers, Place};
-use super::receipt::Look;
 use super::wire::{STRANGER_RECORD_BYTES_MAX, Wire};
 use crate::client::Client;
 use crate::export::Exports;
 use crate::group::Group;
-use crate::off_loop::{Flight, Landed, LandedEnd, OffLoop};
-use crate::replays::Times;
 use crate::replies::{Payload, Replies};
+use crate::reply_cache::Times;
 use crate::service::{Executor, IO_BYTES_MAX, Service};
 use crate::statistics::{ConnectionStatistics, Counters};
+use crate::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ const ASK_AFTER: Duration = Duration::from_secs(20);
 pub(super) struct Surroundings<'a> {
     pub group: &'a Group,
     pub peers: &'a Peers,
-    pub off_loop: &'a OffLoop,
+    pub worker_pool: &'a WorkerPool,
     /// How much the connection may hold while all together hold too much.
     pub share: Option<usize>,
     /// The turn is a short one: the loop serves one with light turns too.
@@ -185,7 +185,7 @@ pub(super) struct Connection {
     /// The queue is full, or too many calls are off the loop: nothing is received until half of that is gone.
     paused: bool,
     /// Its calls that workers have.
-    flight: Flight,
+    in_flight: InFlight,
     /// Replies are waiting for the peer to take some.
     pub(super) unsent: bool,
     /// Bytes of replies that the system has taken.
@@ -229,7 +229,7 @@ impl Connection {
             told: false,
             held: 0,
             paused: false,
-            flight: Flight::default(),
+            in_flight: InFlight::default(),
             unsent: false,
             sent_bytes: 0,
             look: None,
@@ -255,7 +255,7 @@ impl Connection {
 
     /// Whether another loop could as well have it: nothing of it is here, and nothing is to come to its place here.
     pub fn may_move(&self) -> bool {
-        let calls = self.flight.calls() > 0 || self.flight.is_promised();
+        let calls = self.in_flight.calls() > 0 || self.in_flight.is_promised();
         let waits = self.again || self.paused || self.draining || self.phase != Phase::Serving;
         !self.stream.is_rdma() && !self.stream.within_record() && !self.unsent && !calls && !waits
     }
@@ -357,9 +357,9 @@ impl Connection {
 
     /// Whether its queue is more than half full: too full to go on after a pause.
     fn is_crowded(&self, around: Surroundings<'_>) -> bool {
-        self.stream.queued_bytes() + self.flight.bytes() > around.group.limits.queued_bytes_max / 2
+        self.stream.queued_bytes() + self.in_flight.bytes() > around.group.limits.queued_bytes_max / 2
             || around.share.is_some_and(|share| self.holds() >= share)
-            || self.flight.is_crowded(around.off_loop)
+            || self.in_flight.is_crowded(around.worker_pool)
             || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
     }
 
@@ -384,7 +384,7 @@ impl Connection {
 
     /// Receives and answers, about so many bytes at most. A step, when the turn ends here.
     fn take_calls(&mut self, work: &mut Workspace, around: Surroundings<'_>, budget: usize) -> Option<Step> {
-        let Surroundings { group, peers, off_loop, share, place, now, short: _ } = around;
+        let Surroundings { group, peers, worker_pool, share, place, now, short: _ } = around;
         let queued = self.stream.queued_bytes();
         let room_bytes = group.limits.queued_bytes_max.saturating_sub(queued);
         let left = share.map_or(usize::MAX, |share| share.saturating_sub(self.holds()));
@@ -400,13 +400,13 @@ impl Connection {
             times: Times { now, came: now },
         };
         // What goes over RDMA is copied here, so it must be memory of ours and no page of a file's that may go.
-        let moment = (!self.stream.is_rdma()).then(store::Moment::begin);
+        let moment = (!self.stream.is_rdma()).then(store::ReceiveBatch::begin);
         let mut service = Service {
             executor,
             moment: moment.as_ref(),
             counters: &mut self.counters,
-            off_loop,
-            flight: &mut self.flight,
+            worker_pool,
+            in_flight: &mut self.in_flight,
             room_bytes: room_bytes.min(left),
             landing_bytes_max: left,
             calls_left: calls_max,
@@ -493,12 +493,12 @@ impl Connection {
 
     /// Whether replies are still to come or to go.
     pub(super) const fn is_owing(&self) -> bool {
-        self.unsent || self.flight.calls() > 0
+        self.unsent || self.in_flight.calls() > 0
     }
 
     /// What comes after sending.
     fn finish_turn(&mut self, now: Duration) -> Step {
-        if self.phase == Phase::Ending && !self.unsent && self.flight.calls() > 0 {
+        if self.phase == Phase::Ending && !self.unsent && self.in_flight.calls() > 0 {
             return self.wait_unless_broken();
         }
         if self.out_of_budget {
@@ -589,15 +589,15 @@ impl Connection {
     }
 
     /// Takes a call back that was off the loop. Its reply is queued unless the connection is about to end.
-    pub fn land(&mut self, landed: Landed) {
-        self.flight.land(&landed.ticket);
+    pub fn land(&mut self, completion: Completion) {
+        self.in_flight.land(&completion.ticket);
         if let Some(look) = &mut self.look {
-            look.land(landed.received);
+            look.land(completion.received);
         }
-        let (head, payload, payload_len, counted) = match landed.end {
-            LandedEnd::Reply { head, payload, payload_len, counted } => (head, payload, payload_len, counted),
-            LandedEnd::Elsewhere => return self.flight.promise(),
-            LandedEnd::Bug | LandedEnd::TooLate => return,
+        let (head, payload, payload_len, counted) = match completion.end {
+            TaskEnd::Reply { head, payload, payload_len, counted } => (head, payload, payload_len, counted),
+            TaskEnd::Elsewhere => return self.in_flight.promise(),
+            TaskEnd::Bug | TaskEnd::TooLate => return,
         };
         match counted {
             Some(end) => self.counters.count_single(&end),
@@ -607,8 +607,8 @@ impl Connection {
         self.unsent = true;
     }
 
-    pub const fn off_loop_calls(&self) -> usize {
-        self.flight.calls()
+    pub const fn pool_calls(&self) -> usize {
+        self.in_flight.calls()
     }
 
     /// What it has done over RDMA.
@@ -626,7 +626,7 @@ impl Connection {
             age: now.saturating_sub(self.opened),
             idle: now.saturating_sub(self.active),
             queued_bytes: self.stream.queued_bytes(),
-            off_loop_calls: self.flight.calls(),
+            pool_calls: self.in_flight.calls(),
             procedures: self.counters.procedures().clone(),
         }
     }

@@ -3,12 +3,12 @@
 use super::balance::BUSY_PERMILLE;
 use super::connection::Connection;
 use super::listeners::BoundListener;
-use super::porter::{Porter, Visitor};
+use super::rdma_acceptor::{PendingConnection, RdmaAcceptor};
 use crate::export::Exports;
 use crate::group::Group;
-use crate::off_loop::Landed;
 use crate::replies::Payload;
 use crate::statistics::LoopReport;
+use crate::worker_pool::Completion;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -90,7 +90,7 @@ pub(crate) enum Message {
     /// Send this reply.
     Answer(Answer),
     /// A call that was off this loop is back.
-    Landed(Landed),
+    Completion(Completion),
     /// This connection waits for an answer that will not come: end it, so that its client sends the call again.
     Forsake { place: Place, connection: u32 },
     /// The exports or their rules have changed.
@@ -195,7 +195,7 @@ impl Inbox {
 pub(crate) struct Peers {
     inboxes: Vec<Inbox>,
     /// From the first who comes over RDMA on, until the server ends.
-    porter: Mutex<Option<Porter>>,
+    rdma_acceptor: Mutex<Option<RdmaAcceptor>>,
 }
 
 impl Peers {
@@ -211,7 +211,7 @@ impl Peers {
             offer: Mutex::new(None),
             offered_to: AtomicUsize::new(NOBODY),
         };
-        Self { inboxes: wakers.into_iter().map(inbox).collect(), porter: Mutex::new(None) }
+        Self { inboxes: wakers.into_iter().map(inbox).collect(), rdma_acceptor: Mutex::new(None) }
     }
 
     pub const fn len(&self) -> usize {
@@ -275,19 +275,20 @@ impl Peers {
         };
         let Some(on_loop) = self.take_place(load) else { return };
         let (peer, node) = (accepted.peer, accepted.node);
-        let mut porter = self.porter();
-        let started = match porter.take() {
-            Some(porter) => Ok(porter),
-            None => Porter::start(Arc::clone(self)),
+        let mut rdma_acceptor = self.rdma_acceptor();
+        let started = match rdma_acceptor.take() {
+            Some(rdma_acceptor) => Ok(rdma_acceptor),
+            None => RdmaAcceptor::start(Arc::clone(self)),
         };
         let refused = match started {
             Ok(started) => {
-                let made = porter.insert(started).make(Visitor { incoming, accepted, on_loop });
+                let made =
+                    rdma_acceptor.insert(started).make(PendingConnection { incoming, accepted, on_loop });
                 made.err().map(str::to_owned)
             }
             Err(error) => Some(error.to_string()),
         };
-        drop(porter);
+        drop(rdma_acceptor);
         if let Some(error) = refused {
             tracing::warn!(%peer, error, "connection refused");
             self.send(on_loop, Message::Refused { node });
@@ -296,21 +297,21 @@ impl Peers {
 
     /// Ends a connection over RDMA, which no loop waits for any more.
     pub fn end_over_rdma(&self, responder: Box<rdma::Responder<Payload>>) {
-        if let Some(porter) = &*self.porter() {
-            porter.end(responder);
+        if let Some(rdma_acceptor) = &*self.rdma_acceptor() {
+            rdma_acceptor.end(responder);
         }
     }
 
     /// Ends what makes and ends connections over RDMA, until then.
     pub fn end_porter(&self, deadline: Duration) {
-        let porter = self.porter().take();
-        if let Some(porter) = porter {
-            porter.stop(deadline);
+        let rdma_acceptor = self.rdma_acceptor().take();
+        if let Some(rdma_acceptor) = rdma_acceptor {
+            rdma_acceptor.stop(deadline);
         }
     }
 
-    fn porter(&self) -> MutexGuard<'_, Option<Porter>> {
-        self.porter.lock().unwrap_or_else(PoisonError::into_inner)
+    fn rdma_acceptor(&self) -> MutexGuard<'_, Option<RdmaAcceptor>> {
+        self.rdma_acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a connection on the loop that has the least of something.

@@ -19,7 +19,7 @@ const BLOCK: u32 = 1 << 20;
 struct Single {
     group: Arc<Group>,
     peers: Arc<Peers>,
-    off_loop: OffLoop,
+    worker_pool: WorkerPool,
     work: Workspace,
     connection: Connection,
     client: TcpStream,
@@ -72,9 +72,9 @@ impl Single {
         let group = group();
         let peers = Arc::new(Peers::new(Vec::new()));
         let (connection, client) = connected(&group, 1);
-        let off_loop = OffLoop::new(Arc::clone(&group), Arc::clone(&peers));
+        let worker_pool = WorkerPool::new(Arc::clone(&group), Arc::clone(&peers));
         let work = Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() };
-        Self { group, peers, off_loop, work, connection, client }
+        Self { group, peers, worker_pool, work, connection, client }
     }
 
     /// Sends, and waits until it is there.
@@ -93,7 +93,7 @@ impl Single {
         let around = Surroundings {
             group: &self.group,
             peers: &self.peers,
-            off_loop: &self.off_loop,
+            worker_pool: &self.worker_pool,
             share: None,
             short,
             place: Place { on_loop: 0, key: 0 },
@@ -303,13 +303,14 @@ fn two_loops(each: usize) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
     let group = group();
     let (pollers, peers) = peers(2);
     let peers = Arc::new(peers);
-    let off_loop = Arc::new(OffLoop::new(Arc::clone(&group), Arc::clone(&peers)));
+    let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&peers)));
     let mut clients = Vec::new();
     let mut pollers = pollers.into_iter();
     let loops = [0, 1].map(|index| {
-        let (group, off_loop) = (Arc::clone(&group), Arc::clone(&off_loop));
+        let (group, worker_pool) = (Arc::clone(&group), Arc::clone(&worker_pool));
         let (poller, busy) = (pollers.next().unwrap(), BusyPoll::new(Duration::ZERO));
-        let mut own = EventLoop::new(index, Arc::clone(&group), Arc::clone(&peers), off_loop, poller, busy);
+        let mut own =
+            EventLoop::new(index, Arc::clone(&group), Arc::clone(&peers), worker_pool, poller, busy);
         for number in 0..each {
             let (mut connection, client) = connected(&group, (index * each + number) as u64);
             let load = connection.load.begin();
@@ -548,7 +549,7 @@ fn a_connection_between_the_same_ends_is_the_same_clients_and_another_ones_is_a_
     assert_eq!(made[..4], [0; 4]);
     // The client closes in order.
     let called_from = Arc::clone(&single.connection.client.called_from);
-    single.group.replays.connections().end(called_from.known_as().unwrap(), true);
+    single.group.reply_cache.connections().end(called_from.known_as().unwrap(), true);
     let (connection, client) = connected(&single.group, 2);
     (single.connection, single.client) = (connection, client);
     assert_eq!(single.call(&create)[..4], nfs3::Status::EXIST.0.to_be_bytes(), "another port");

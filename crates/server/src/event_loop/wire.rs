@@ -69,7 +69,7 @@ impl Wire {
     pub fn receive(
         &mut self,
         scratch: &mut Scratch,
-        sink: &mut impl Sink<Landing = Incoming>,
+        sink: &mut impl Sink<ReceiveBuffer = Incoming>,
         budget_bytes: usize,
     ) -> Result<Received, Error> {
         match self {

@@ -4,14 +4,14 @@ use crate::request::{Request, Unanswered};
 use crate::status;
 use nfs3::proc::write::{Args, Reply, Stable, Success};
 use nfs3::{Outcome, WccData};
-use store::{Landing, Stability};
+use store::{ReceiveBuffer, Stability};
 
 /// The data of a WRITE.
 pub enum Data<'a> {
     /// Received with the record.
     Slice(&'a [u8]),
     /// Received in place; still there after a store had to wait.
-    Landed(Option<Landing>),
+    Completion(Option<ReceiveBuffer>),
 }
 
 const fn stability(stable: Stable) -> Stability {
@@ -39,7 +39,7 @@ pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Re
     let how = stability(args.stable);
     let (change, result) = match data {
         Data::Slice(bytes) => target.write(args.offset, bytes, how)?,
-        Data::Landed(landing) => target.write_landed(landing, how)?,
+        Data::Completion(receive_buffer) => target.write_landed(receive_buffer, how)?,
     };
     let file = target.wcc(&change);
     Ok(match result {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event_loop::Answer;
-use crate::replays::{Window, place_of};
+use crate::reply_cache::{Window, place_of};
 use rpc::Xid;
 use rpc::auth::AuthSys;
 use rpc::replay::{Begin, Outcome, Token, machine_name};
@@ -26,7 +26,7 @@ fn a_replay_of_a_running_call_is_answered_where_it_came_in() {
     let mut config = Config::quick(1 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
     config.limits.stall_ms_max = 60_000;
     let server = Server::start(config).unwrap();
-    let window = server.group.replays.window(7, [127, 0, 0, 1].into(), clock::now()).unwrap();
+    let window = server.group.reply_cache.window(7, [127, 0, 0, 1].into(), clock::now()).unwrap();
     let Window::Own(window) = window else { panic!("no group of processes") };
     let running = Xid(0x8000_0001);
     // This test is the other loop, in the middle of a REMOVE.

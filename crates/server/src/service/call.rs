@@ -9,8 +9,8 @@ use crate::client::Client;
 use crate::event_loop::{Answer, Message, Peers, Place};
 use crate::group::Group;
 use crate::procedures::Settle;
-use crate::replays::{Guard, Times, TooManyClients, Verdict, hold_window, place_of, token_of};
 use crate::replies::Payload;
+use crate::reply_cache::{CacheEntry, Times, TooManyClients, Verdict, hold_window, place_of, token_of};
 use crate::request::{Request, Unanswered};
 use nfs3::{Outcome, Status, Wire};
 use rpc::Xid;
@@ -19,7 +19,7 @@ use rpc::call::CallHeader;
 use rpc::replay::shared::Start;
 use rpc::replay::{Refusal, Stored, Token, args_hash};
 use rpc::reply::{Accept, Reject, encode_reject, encode_success};
-use store::Landing;
+use store::ReceiveBuffer;
 use xdr::{Reader, Writer};
 
 /// How a call was answered.
@@ -48,7 +48,7 @@ pub(crate) struct Handover {
     /// It runs elsewhere: it is to ask again in a moment.
     pub later: bool,
     /// The data of a WRITE that were received in place. Boxed: this is what few calls come to.
-    pub landing: Option<Box<Landing>>,
+    pub receive_buffer: Option<Box<ReceiveBuffer>>,
 }
 
 /// Where a call is executed.
@@ -184,7 +184,7 @@ impl<'r> Call<'_, 'r> {
     pub fn once<S, F>(
         self,
         args_hash: impl FnOnce() -> u64,
-        run: impl FnOnce(&Request<'_>, &Guard<'_>, Start) -> Ran<S, F>,
+        run: impl FnOnce(&Request<'_>, &CacheEntry<'_>, Start) -> Ran<S, F>,
         replayed: impl FnOnce(&Request<'_>) -> Ran<S, F>,
         cut_short: impl FnOnce(&S) -> bool,
     ) -> Result<Answered, Answered>
@@ -193,7 +193,7 @@ impl<'r> Call<'_, 'r> {
         F: Wire<'r> + Default,
     {
         let (xid, from) = (self.header.xid, self.out.len());
-        let held = hold_window(self.client, &self.group.replays, self.times.now);
+        let held = hold_window(self.client, &self.group.reply_cache, self.times.now);
         let client = &*self.client;
         let request = request(client, self.mode)?;
         if held == Err(TooManyClients) {
@@ -201,8 +201,9 @@ impl<'r> Call<'_, 'r> {
             write::<S, F>(self.out, xid, &Outcome::Fail(Status::JUKEBOX, F::default()));
             return Ok(Answered::reply(true));
         }
-        let (replays, identity) = (&self.group.replays, request.identity);
-        let guard = Guard::new(replays, self.peers, client, identity, self.header, args_hash, self.times);
+        let (reply_cache, identity) = (&self.group.reply_cache, request.identity);
+        let guard =
+            CacheEntry::new(reply_cache, self.peers, client, identity, self.header, args_hash, self.times);
         let (guard, start) = match pass(guard, self.mode, token_of(self.place, client.id)) {
             Passed::Run(guard, start) => (guard, start),
             Passed::Ran(stored) => {
@@ -246,7 +247,7 @@ impl<'r> Call<'_, 'r> {
 /// What the reply cache makes of a call.
 enum Passed<'g> {
     /// Execute it.
-    Run(Guard<'g>, Start),
+    Run(CacheEntry<'g>, Start),
     /// It ran, or counts as such.
     Ran(Stored),
     /// Nothing more is to be done with it here.
@@ -255,7 +256,7 @@ enum Passed<'g> {
 
 /// Takes a call past the reply cache, and as far as "started" where other processes see that.
 #[inline]
-fn pass(mut guard: Guard<'_>, mode: Mode, token: Token) -> Passed<'_> {
+fn pass(mut guard: CacheEntry<'_>, mode: Mode, token: Token) -> Passed<'_> {
     let wait = |handover| Passed::Ended(Ok(Answered::MustWait(handover)));
     let verdict = match mode {
         Mode::Loop | Mode::Worker { begun: false } => guard.begin(token),

@@ -6,21 +6,21 @@ use crate::procedures::{
     access, commit, create, fsinfo, fsstat, getattr, link, lookup, mkdir, mknod, pathconf, read, readdir,
     readdirplus, readlink, remove, rename, rmdir, setattr, symlink, write as write_data,
 };
-use crate::replays::is_ours;
 use crate::replies::Payload;
+use crate::reply_cache::is_ours;
 use nfs3::proc::{self, write::ArgsHead};
 use nfs3::{Outcome, Procedure, Status, WccData, Wire};
 use rpc::replay::{HASHED_PAYLOAD_BYTES, args_hash};
 use rpc::reply::{Accept, encode_success};
 use smallvec::SmallVec;
-use store::Landing;
+use store::ReceiveBuffer;
 use xdr::Writer;
 
 const GARBAGE: Answered = Answered::Accept(Accept::GarbageArgs);
 
-/// Answers a call of NFS. `landing` has the data of a WRITE that were received in place.
+/// Answers a call of NFS. `receive_buffer` has the data of a WRITE that were received in place.
 #[inline]
-pub(super) fn serve(call: Call<'_, '_>, landing: Option<Landing>) -> Answered {
+pub(super) fn serve(call: Call<'_, '_>, receive_buffer: Option<ReceiveBuffer>) -> Answered {
     let answered = match Procedure::try_from(call.header.procedure) {
         Err(_) => Err(Answered::Accept(Accept::ProcUnavail)),
         Ok(Procedure::Null) => Ok(Answered::reply(false)),
@@ -30,7 +30,7 @@ pub(super) fn serve(call: Call<'_, '_>, landing: Option<Landing>) -> Answered {
         Ok(Procedure::Access) => call.plain(access::run),
         Ok(Procedure::ReadLink) => serve_readlink(call),
         Ok(Procedure::Read) => serve_read(call),
-        Ok(Procedure::Write) => serve_write(call, landing),
+        Ok(Procedure::Write) => serve_write(call, receive_buffer),
         Ok(Procedure::Create) => call.changing(create::run, || None),
         Ok(Procedure::MkDir) => call.changing(mkdir::run, || None),
         Ok(Procedure::SymLink) => call.changing(symlink::run, || None),
@@ -68,12 +68,12 @@ fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
 }
 
 #[inline]
-fn serve_write(mut call: Call<'_, '_>, landing: Option<Landing>) -> Result<Answered, Answered> {
+fn serve_write(mut call: Call<'_, '_>, receive_buffer: Option<ReceiveBuffer>) -> Result<Answered, Answered> {
     let bytes = call.reader.rest();
     let args = ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?;
     let head = bytes.get(..bytes.len() - call.reader.remaining()).unwrap_or_default();
     let len = usize::try_from(args.data_len).map_err(|_| GARBAGE)?;
-    let mut in_place = landing;
+    let mut in_place = receive_buffer;
     let slice = if in_place.is_some() {
         &[]
     } else {
@@ -85,30 +85,30 @@ fn serve_write(mut call: Call<'_, '_>, landing: Option<Landing>) -> Result<Answe
     // Only foreign clients' calls are told apart by a hash; it is taken before `run` gives the data away.
     let ours = call.client.identities.current().is_some_and(|identity| is_ours(identity, call.header));
     let hash = if ours { 0 } else { hash_of_write(head, slice, in_place.as_mut(), len) };
-    let mut data = if in_place.is_some() { Data::Landed(in_place) } else { Data::Slice(slice) };
+    let mut data = if in_place.is_some() { Data::Completion(in_place) } else { Data::Slice(slice) };
     let mut answered = call.once(
         || hash,
         |request, _, _| write_data::run(request, &args, &mut data),
         |request| write_data::replayed(request, &args),
         |success| success.count < args.count,
     );
-    if let (Ok(Answered::MustWait(handover)), Data::Landed(landing)) = (&mut answered, data) {
-        handover.landing = landing.map(Box::new);
+    if let (Ok(Answered::MustWait(handover)), Data::Completion(receive_buffer)) = (&mut answered, data) {
+        handover.receive_buffer = receive_buffer.map(Box::new);
     }
     answered
 }
 
 /// Hashes what precedes the data, and their beginning.
-fn hash_of_write(head: &[u8], slice: &[u8], landing: Option<&mut Landing>, len: usize) -> u64 {
+fn hash_of_write(head: &[u8], slice: &[u8], receive_buffer: Option<&mut ReceiveBuffer>, len: usize) -> u64 {
     let mut hashed: SmallVec<[u8; 512]> = SmallVec::from_slice(head);
     let mut take = |bytes: &[u8]| {
         let room = (head.len() + HASHED_PAYLOAD_BYTES).saturating_sub(hashed.len());
         hashed.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     };
     take(slice);
-    if let Some(landing) = landing {
+    if let Some(receive_buffer) = receive_buffer {
         let mut pieces = transport::SlicesMut::new();
-        landing.unfilled(0, &mut pieces);
+        receive_buffer.unfilled(0, &mut pieces);
         pieces.iter().for_each(|piece| take(piece));
     }
     args_hash(&hashed, head.len() + len + xdr::padding(len))

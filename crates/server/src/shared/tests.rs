@@ -31,9 +31,9 @@ impl Place {
         self.0.path().join("group")
     }
 
-    fn join(&self) -> Result<SharedReplays, GroupError> {
+    fn join(&self) -> Result<SharedReplyCache, GroupError> {
         let export = ExportMark { fsid: 1, fingerprint: 5, path: "/e".to_owned(), verifier: 9 };
-        SharedReplays::join(&self.path(), &[export])
+        SharedReplyCache::join(&self.path(), &[export])
     }
 
     fn file(&self) -> std::fs::File {
@@ -70,18 +70,18 @@ fn call(xid: u32) -> ForeignCall {
     ForeignCall { key, origin: Origin { connection: ConnectionId::NONE, path: 1 } }
 }
 
-fn asker(member: &SharedReplays) -> Asker<'_> {
+fn asker(member: &SharedReplyCache) -> Asker<'_> {
     Asker::new(member.connections(), NOW, NOW)
 }
 
 /// Executes a call of one of our clients.
-fn execute(member: &SharedReplays, id: u64, xid: Xid) {
+fn execute(member: &SharedReplyCache, id: u64, xid: Xid) {
     let client = member.client(id, HERE, NOW).unwrap();
     assert_eq!((client.begin(xid, NOW), client.start(xid)), (SharedBegin::Run, Start::Fresh));
     client.finish(xid, Outcome::Reply(b"done"));
 }
 
-fn knows(member: &SharedReplays, id: u64, xid: Xid) -> bool {
+fn knows(member: &SharedReplyCache, id: u64, xid: Xid) -> bool {
     let done = SharedBegin::Replay(Stored::Reply(b"done"[..].into()));
     member.client(id, HERE, NOW).unwrap().begin(xid, NOW) == done
 }

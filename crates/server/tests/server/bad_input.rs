@@ -97,7 +97,7 @@ fn a_write_whose_lengths_disagree_is_garbage_short_and_long() {
 #[test]
 fn bytes_that_are_no_calls_end_their_connection_and_no_other() {
     let (_server, address) = start();
-    let mut witness = Peer::new(address);
+    let mut failure_reporter = Peer::new(address);
     let short = [0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0].to_vec();
     let a_reply = [&[0x80, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 1][..], &[0; 16]].concat();
     let oversized = vec![0xff; 4096];
@@ -119,7 +119,7 @@ fn bytes_that_are_no_calls_end_their_connection_and_no_other() {
         // The server may close before all is sent.
         let _ = std::io::Write::write_all(&mut peer.stream, &bytes);
         assert!(peer.is_closed(), "{name}");
-        assert!(witness.mnt(b"/export").is_ok(), "{name}");
+        assert!(failure_reporter.mnt(b"/export").is_ok(), "{name}");
     }
 }
 

@@ -323,8 +323,8 @@ fn a_flood_of_short_calls_whose_replies_nobody_reads_queues_a_bounded_number() {
     config.loops = Some(1);
     let server = Server::start(config).unwrap();
     let address = server.addresses()[0];
-    let mut witness = Peer::new(address);
-    let root = witness.mnt(b"/export").unwrap();
+    let mut failure_reporter = Peer::new(address);
+    let root = failure_reporter.mnt(b"/export").unwrap();
     let flood = Peer::new(address);
     let calls: Vec<u8> = (0..500).flat_map(|xid| flood.record(xid, nfs3::PROGRAM, 3, 0, &[])).collect();
     flood.stream.set_nonblocking(true).unwrap();
@@ -347,7 +347,7 @@ fn a_flood_of_short_calls_whose_replies_nobody_reads_queues_a_bounded_number() {
     });
     // A reply to NULL is 28 bytes, and 4,096 of them may wait.
     assert!(held() <= 4096 * 28, "{}", held());
-    assert!(witness.getattr(root).into_result().is_ok());
+    assert!(failure_reporter.getattr(root).into_result().is_ok());
 }
 
 #[test]
@@ -357,8 +357,8 @@ fn clients_that_send_without_end_leave_the_others_their_turns() {
     let server = Server::start(config).unwrap();
     let address = server.addresses()[0];
     let done = std::sync::atomic::AtomicBool::new(false);
-    let mut witness = Peer::new(address);
-    let root = witness.mnt(b"/export").unwrap();
+    let mut failure_reporter = Peer::new(address);
+    let root = failure_reporter.mnt(b"/export").unwrap();
     std::thread::scope(|scope| {
         let peer = Peer::new(address);
         let calls: Vec<u8> = (0..4000).flat_map(|xid| peer.record(xid, nfs3::PROGRAM, 3, 0, &[])).collect();
@@ -375,7 +375,7 @@ fn clients_that_send_without_end_leave_the_others_their_turns() {
         });
         eventually("the flood is under way", || server.statistics().nodes[0].connections.len() == 2);
         for _ in 0..300 {
-            assert!(witness.getattr(root).into_result().is_ok());
+            assert!(failure_reporter.getattr(root).into_result().is_ok());
         }
         // A turn of the flood is 512 calls. One turn of it in a round of the loop, whatever waits.
         let statistics = server.statistics();

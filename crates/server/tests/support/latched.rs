@@ -5,8 +5,8 @@
 use smallvec::SmallVec;
 use std::sync::{Arc, Condvar, Mutex};
 use store::{
-    Attributes, Caller, Change, DirectoryEnd, Entry, Landing, Limits, MemStore, NewObject, ObjectId, ReadEnd,
-    Result, Segment, SetAttributes, Space, Stability, Store, Time, Written,
+    Attributes, Caller, Change, DirectoryEnd, Entry, Limits, MemStore, NewObject, ObjectId, ReadEnd,
+    ReceiveBuffer, Result, Segment, SetAttributes, Space, Stability, Store, Time, Written,
 };
 
 /// A CREATE of this name panics.
@@ -156,8 +156,8 @@ impl Store for Latched {
         self.latch.0.0.lock().unwrap().foreseen.push((offset, count));
     }
 
-    fn landing(&self, offset: u64, count: u32) -> Option<Landing> {
-        self.mem.landing(offset, count)
+    fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
+        self.mem.receive_buffer(offset, count)
     }
 
     fn write(
@@ -175,10 +175,10 @@ impl Store for Latched {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: Landing,
+        receive_buffer: ReceiveBuffer,
         stability: Stability,
     ) -> (Change, Result<Written>) {
-        self.slow().write_landed(caller, object, landing, stability)
+        self.slow().write_landed(caller, object, receive_buffer, stability)
     }
 
     fn commit(&self, object: ObjectId, offset: u64, count: u32) -> (Change, Result<u64>) {
@@ -263,10 +263,10 @@ impl Store for Latched {
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: &mut Option<Landing>,
+        receive_buffer: &mut Option<ReceiveBuffer>,
         stability: Stability,
     ) -> Option<(Change, Result<Written>)> {
-        let landing = if self.warm { landing.take()? } else { return None };
-        Some(self.mem.write_landed(caller, object, landing, stability))
+        let receive_buffer = if self.warm { receive_buffer.take()? } else { return None };
+        Some(self.mem.write_landed(caller, object, receive_buffer, stability))
     }
 }

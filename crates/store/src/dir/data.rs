@@ -2,8 +2,8 @@
 
 use super::identity::{ActingUser, is_kept, prepare_thread};
 use super::mapping::{self, Mapped};
-use super::moment::{self, Seen};
 use super::node::{EXECUTE, Node, READ, WRITE, attributes, owns};
+use super::receive_batch::{self, Seen};
 use super::{FILE_BYTES_MAX, Shared};
 use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
 use crate::payload::Segment;
@@ -69,13 +69,13 @@ impl Shared {
         let caller = self.identity.effective(caller);
         let store = std::ptr::from_ref(self).addr();
         let known =
-            moment::with_seen(store, &object, caller, |seen| self.read_seen(seen, offset, count, out));
+            receive_batch::with_seen(store, &object, caller, |seen| self.read_seen(seen, offset, count, out));
         if let Some(read) = known {
             return read.map(Ok);
         }
         let seen = self.see(caller, object)?;
         let read = self.read_seen(&seen, offset, count, out);
-        moment::remember(seen);
+        receive_batch::remember(seen);
         read.map(Ok)
     }
 
@@ -94,7 +94,7 @@ impl Shared {
             && attributes.size >= mapping::FILE_BYTES_MIN
             && attributes.used >= attributes.size
             && self.maps.load(Ordering::Relaxed)
-            && moment::is_on()
+            && receive_batch::is_on()
             && mapping::is_trusted()
         {
             match node.mapped(fd, attributes.size) {
@@ -257,7 +257,7 @@ impl Shared {
             return None;
         }
         let node = self.held_now(object)?;
-        moment::forget(&object);
+        receive_batch::forget(&object);
         let fd = node.opened_to_write().filter(|_| self.writes_now.load(Ordering::Relaxed))?;
         let held = node.try_hold()?;
         let before = node.stat().ok()?;

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::inode::Inode;
-use super::landing::Pages;
 use super::layout::EXTENT_BYTES;
 use super::pool::Freed;
+use super::receive_buffer::Pages;
 use super::{FILE_BYTES_MAX, MemStore};
 use crate::interface::{Caller, Change, Error, ObjectId, ReadEnd, Result, Stability, Written};
 use crate::payload::Segment;
@@ -44,31 +44,31 @@ impl MemStore {
     ) -> (Change, Result<Written>) {
         // A large write is copied before the file's lock is taken, and then only swapped in.
         if data.len() >= EXTENT_BYTES
-            && let Some(mut landing) = Pages::new(&self.pool, offset, data.len())
+            && let Some(mut receive_buffer) = Pages::new(&self.pool, offset, data.len())
         {
-            landing.fill(data);
-            return self.write_landing(caller, object, landing, stability);
+            receive_buffer.fill(data);
+            return self.write_receive_buffer(caller, object, receive_buffer, stability);
         }
         self.change_content(caller, object, offset, data.len(), stability, |inode, freed| {
             inode.content_mut()?.write(&self.pool, offset, data, freed)
         })
     }
 
-    pub(super) fn write_landing(
+    pub(super) fn write_receive_buffer(
         &self,
         caller: Caller<'_>,
         object: ObjectId,
-        landing: Pages,
+        receive_buffer: Pages,
         stability: Stability,
     ) -> (Change, Result<Written>) {
-        let (offset, len) = (landing.offset(), landing.len());
+        let (offset, len) = (receive_buffer.offset(), receive_buffer.len());
         self.change_content(caller, object, offset, len, stability, |inode, freed| {
-            if !landing.is_of(&self.pool) {
+            if !receive_buffer.is_of(&self.pool) {
                 return Err(Error::Invalid);
             }
             let content = inode.content_mut()?;
             content.prepare_landing(&self.pool, offset, len)?;
-            if let Some(pages) = landing.take() {
+            if let Some(pages) = receive_buffer.take() {
                 content.land(&self.pool, offset, len, pages, freed);
             }
             Ok(())
@@ -118,7 +118,7 @@ impl MemStore {
         }
     }
 
-    pub(super) fn landing_for(&self, offset: u64, count: u32) -> Option<Pages> {
+    pub(super) fn receive_buffer_for(&self, offset: u64, count: u32) -> Option<Pages> {
         Pages::new(&self.pool, offset, count as usize)
     }
 

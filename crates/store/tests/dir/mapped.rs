@@ -8,7 +8,7 @@ use std::io::{IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use store::{DirStore, Moment, ObjectId, Segment, Stability, Store};
+use store::{DirStore, ObjectId, ReceiveBatch, Segment, Stability, Store};
 
 const BYTES: usize = 1 << 20;
 
@@ -55,7 +55,7 @@ fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
     as_root_and_not("mapped::a_loop_sends_the_pages_of_a_file_and_no_copy", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
-        let moment = Moment::begin();
+        let moment = ReceiveBatch::begin();
         let (whole, eof) = read_now(&store, made, 0, BYTES as u32);
         assert!(eof);
         assert_eq!(bytes(&whole), data());
@@ -102,7 +102,7 @@ fn a_hole_that_is_read_stays_a_hole() {
         let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
         beneath.set_len(BYTES as u64 * 4).unwrap();
         let used = store.attributes(made).unwrap().used;
-        let _moment = Moment::begin();
+        let _moment = ReceiveBatch::begin();
         let (hole, _) = read_now(&store, made, BYTES as u64 * 2, BYTES as u32);
         assert_eq!(bytes(&hole), vec![0; BYTES]);
         assert_eq!(store.attributes(made).unwrap().used, used);
@@ -114,7 +114,7 @@ fn pages_that_are_gone_fail_their_send_and_nothing_else() {
     as_root_and_not("mapped::pages_that_are_gone_fail_their_send_and_nothing_else", || {
         let home = Home::new();
         let Some((store, made)) = filled(&home) else { return };
-        let _moment = Moment::begin();
+        let _moment = ReceiveBatch::begin();
         let (part, _) = read_now(&store, made, 8192, 4096);
         std::fs::File::options().write(true).open(home.path("f")).unwrap().set_len(100).unwrap();
         let (mut to, _from) = UnixStream::pair().unwrap();

@@ -142,21 +142,21 @@ fn a_landing_is_written_or_given_back() {
         let store = home.open();
         let made = file(&store, ROOT, store.root(), "f", 0o644);
         let fill = |offset| {
-            let mut landing = store.landing(offset, 3).unwrap();
+            let mut receive_buffer = store.receive_buffer(offset, 3).unwrap();
             let mut slices = SmallVec::new();
-            landing.unfilled(0, &mut slices);
+            receive_buffer.unfilled(0, &mut slices);
             slices[0].copy_from_slice(b"abc");
             drop(slices);
-            landing
+            receive_buffer
         };
         store.write_landed(ROOT, made, fill(0), Stability::Unstable).1.unwrap();
-        let mut landing = Some(fill(3));
+        let mut receive_buffer = Some(fill(3));
         // Held open, but the file system may not be able to take it without waiting.
-        match store.write_landed_now(ROOT, made, &mut landing, Stability::Unstable) {
-            Some((_, written)) => assert_eq!((written.unwrap().count, landing.is_none()), (3, true)),
+        match store.write_landed_now(ROOT, made, &mut receive_buffer, Stability::Unstable) {
+            Some((_, written)) => assert_eq!((written.unwrap().count, receive_buffer.is_none()), (3, true)),
             None => {
-                let landing = landing.take().expect("given back");
-                store.write_landed(ROOT, made, landing, Stability::Unstable).1.unwrap();
+                let receive_buffer = receive_buffer.take().expect("given back");
+                store.write_landed(ROOT, made, receive_buffer, Stability::Unstable).1.unwrap();
             }
         }
         let mut synced = Some(fill(6));
@@ -165,11 +165,11 @@ fn a_landing_is_written_or_given_back() {
             assert!(is_tmpfs(&home), "synced at once");
             assert_eq!(written.unwrap().committed, Stability::FileSync);
         } else {
-            let landing = synced.take().expect("given back");
-            store.write_landed(ROOT, made, landing, Stability::FileSync).1.unwrap();
+            let receive_buffer = synced.take().expect("given back");
+            store.write_landed(ROOT, made, receive_buffer, Stability::FileSync).1.unwrap();
         }
         assert!(synced.is_none());
         assert_eq!(read(&store, ROOT, made).unwrap(), b"abcabcabc");
-        assert!(store.landing(0, 0).is_none());
+        assert!(store.receive_buffer(0, 0).is_none());
     });
 }

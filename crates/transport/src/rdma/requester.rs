@@ -17,7 +17,7 @@ use verbs::Access;
 
 use super::{Buffer, Counters, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH};
 use crate::poll::{Interest, Poller};
-use crate::{Landing, Place, Received, Sink, Slices, SlicesMut, Source};
+use crate::{Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
 
 /// Calls that one connection has in flight at most. A server may grant fewer.
 const CREDITS: u32 = 32;
@@ -64,7 +64,7 @@ struct Queued<K> {
 struct Offered {
     /// What the server reads: the message, the payload.
     sources: [Option<Buffer>; 2],
-    landing: Option<Buffer>,
+    receive_buffer: Option<Buffer>,
     reply: Option<Buffer>,
 }
 
@@ -287,7 +287,7 @@ impl<K> Requester<K> {
                 &long
             }
         };
-        match offered.landing.as_ref().filter(|_| landed > 0) {
+        match offered.receive_buffer.as_ref().filter(|_| landed > 0) {
             None => sink.record(head),
             Some(buffer) => land(head, buffer, to_usize(landed), sink)?,
         }
@@ -329,7 +329,7 @@ fn frame<K>(
         message: call.head.clone(),
         message_chunk: chunk(message, u32::try_from(call.head.len()).unwrap_or(u32::MAX)),
         payload: payload_len.map(|bytes| (bytes, chunk(data, bytes))),
-        landing: chunk(&offered.landing, lands),
+        receive_buffer: chunk(&offered.receive_buffer, lands),
         reply_chunk: chunk(&offered.reply, reply_max),
     };
     Ok(Some((framed, offered)))
@@ -343,7 +343,7 @@ fn offer<K>(endpoint: &Endpoint<()>, forms: Forms, call: &Queued<K>) -> Result<O
     let wanted = [
         (forms.message_chunk, call.head.len(), Access::RemoteRead, message),
         (forms.payload_chunk, to_usize(call.payload_len), Access::RemoteRead, data),
-        (lands > 0, to_usize(lands), Access::RemoteWrite, &mut offered.landing),
+        (lands > 0, to_usize(lands), Access::RemoteWrite, &mut offered.receive_buffer),
         (forms.reply_chunk, to_usize(reply_max), Access::RemoteWrite, &mut offered.reply),
     ];
     for (needed, bytes, access, place) in wanted {
@@ -376,16 +376,16 @@ fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> R
     let padding = landed.wrapping_neg() % 4;
     let length = head.len() + landed + padding;
     match sink.place(head, length) {
-        Some(Place { at, len, mut landing }) if at == head.len() && len == landed => {
+        Some(Place { at, len, mut receive_buffer }) if at == head.len() && len == landed => {
             let mut pieces = SlicesMut::new();
-            landing.unfilled(0, &mut pieces);
+            receive_buffer.unfilled(0, &mut pieces);
             let mut from = 0;
             for piece in &mut pieces {
                 region.read(from, piece)?;
                 from += piece.len();
             }
             drop(pieces);
-            sink.landed(head, landing, &[]);
+            sink.received(head, receive_buffer, &[]);
         }
         place => {
             // A reply that says another length than what has landed: as on a stream, it is what it says it is.
@@ -396,10 +396,10 @@ fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> R
             }
             match place {
                 None => sink.record(&record),
-                Some(Place { at, len, mut landing }) => {
+                Some(Place { at, len, mut receive_buffer }) => {
                     let mut from = at;
                     let mut pieces = SlicesMut::new();
-                    landing.unfilled(0, &mut pieces);
+                    receive_buffer.unfilled(0, &mut pieces);
                     for piece in &mut pieces {
                         if let Some(bytes) = record.get(from..from + piece.len()) {
                             piece.copy_from_slice(bytes);
@@ -407,9 +407,9 @@ fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> R
                         from += piece.len();
                     }
                     drop(pieces);
-                    sink.landed(
+                    sink.received(
                         record.get(..at).unwrap_or_default(),
-                        landing,
+                        receive_buffer,
                         record.get(at + len..).unwrap_or_default(),
                     );
                 }

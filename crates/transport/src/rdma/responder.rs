@@ -16,7 +16,7 @@ use rpcrdma::server::{Limits, Message, Output, Payload, Piece, ReadInto, Request
 use verbs::Access;
 
 use super::{Buffer, Counters, Endpoint, Error, Event, Incoming, Options, Part};
-use crate::{Landing, Place, Received, Sink, Slices, SlicesMut, Source};
+use crate::{Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
 
 /// Calls that one client may have outstanding on a connection: what Linux grants, too.
 const CREDITS: u32 = 64;
@@ -377,19 +377,19 @@ fn hand_out<S: Sink>(call: &Call, sink: &mut S) -> Result<(), Error> {
     let (position, bytes) = (to_usize(payload.position), to_usize(payload.bytes));
     let padding = bytes.wrapping_neg() % 4;
     if position == head.len()
-        && let Some(Place { at, len, mut landing }) = sink.place(head, head.len() + bytes + padding)
+        && let Some(Place { at, len, mut receive_buffer }) = sink.place(head, head.len() + bytes + padding)
         && at == head.len()
         && u32::try_from(len).is_ok_and(|len| holds(payload.bytes, len))
     {
         let mut pieces = SlicesMut::new();
-        landing.unfilled(0, &mut pieces);
+        receive_buffer.unfilled(0, &mut pieces);
         let mut from = 0;
         for piece in &mut pieces {
             buffer.read(from, piece)?;
             from += piece.len();
         }
         drop(pieces);
-        sink.landed(head, landing, &[]);
+        sink.received(head, receive_buffer, &[]);
         return Ok(());
     }
     // What is smaller, or odd, becomes the record that it would be on a stream.

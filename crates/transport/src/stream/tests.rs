@@ -18,7 +18,7 @@ struct Memory {
     pipe: Option<Pipe>,
 }
 
-impl Landing for Memory {
+impl ReceiveBuffer for Memory {
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
         // Two pieces, so that a boundary lies within the payload.
         let middle = self.bytes.len() / 2;
@@ -57,13 +57,13 @@ struct Collect {
 }
 
 impl Sink for Collect {
-    type Landing = Memory;
+    type ReceiveBuffer = Memory;
 
     fn place(&mut self, _head: &[u8], record_len: usize) -> Option<Place<Memory>> {
         let len = (record_len - 100) / 4 * 4 - 3;
         let pipe = self.by_pipe.then(|| Pipe::new().unwrap());
-        let landing = Memory { bytes: vec![0; len], pipe };
-        self.in_place.then(|| Place { at: record_len - len - 3, len, landing })
+        let receive_buffer = Memory { bytes: vec![0; len], pipe };
+        self.in_place.then(|| Place { at: record_len - len - 3, len, receive_buffer })
     }
 
     fn look_ahead(&mut self, behind: &[u8]) {
@@ -74,11 +74,11 @@ impl Sink for Collect {
         self.records.push(record.to_vec());
     }
 
-    fn landed(&mut self, head: &[u8], mut landing: Memory, tail: &[u8]) {
+    fn received(&mut self, head: &[u8], mut receive_buffer: Memory, tail: &[u8]) {
         self.landed += 1;
-        self.piped += usize::from(landing.pipe.is_some());
-        landing.leave_pipe().unwrap();
-        self.records.push([head, &landing.bytes, tail].concat());
+        self.piped += usize::from(receive_buffer.pipe.is_some());
+        receive_buffer.leave_pipe().unwrap();
+        self.records.push([head, &receive_buffer.bytes, tail].concat());
     }
 
     fn wants_more(&self) -> bool {

@@ -4,9 +4,9 @@
 //! with commas), `TRUNKLINE_FAULTS_RECORD` where the record goes; with a record each fault lasts longer.
 
 use super::figures::{self, Repeat, Times};
-use super::ground::{Fault, Ground, NODES};
 use super::history::Store;
 use super::load::Load;
+use super::testbed::{Fault, FaultTestbed, NODES};
 use std::thread::park_timeout as pass;
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,8 @@ impl Schedule {
 }
 
 /// One fault, once, on a mount of its own: what was learned of a path before does not count.
-fn try_once(ground: &mut Ground, fault: Fault, round: u64, schedule: &Schedule) -> Repeat {
-    let mount = ground.mount(fault.origin());
+fn try_once(testbed: &mut FaultTestbed, fault: Fault, round: u64, schedule: &Schedule) -> Repeat {
+    let mount = testbed.mount(fault.origin());
     let path = round as usize % usize::from(NODES);
     let load = Load::start(&mount, &format!("{}-{round}", fault.name()), fault.store(), round + 1);
     // Not a wait for anything, here and below: this is how long each part lasts.
@@ -45,7 +45,7 @@ fn try_once(ground: &mut Ground, fault: Fault, round: u64, schedule: &Schedule) 
     let loaded = Instant::now();
     pass(schedule.before);
     let struck = Instant::now();
-    ground.apply(fault, path, schedule.fault);
+    testbed.apply(fault, path, schedule.fault);
     let healed = Instant::now();
     pass(schedule.after);
     let ended = Instant::now();
@@ -86,12 +86,12 @@ fn nothing_is_lost_or_done_twice_whatever_fails() {
         }
         // In a thread of its own, which moves to the client's namespace.
         let campaign = std::thread::spawn(move || {
-            let mut ground = Ground::build(store);
+            let mut testbed = FaultTestbed::build(store);
             let each = |fault| {
                 let schedule = Schedule::of(fault, figures);
                 let repeats: Vec<Repeat> =
-                    (0..repeats).map(|round| try_once(&mut ground, fault, round, &schedule)).collect();
-                let stopped = ground.take_stopped();
+                    (0..repeats).map(|round| try_once(&mut testbed, fault, round, &schedule)).collect();
+                let stopped = testbed.take_stopped();
                 assert!(stopped > 0 || !fault.filters(), "{}: no segment met it", fault.name());
                 println!("{}", figures::line(fault, &repeats));
                 (fault, repeats)

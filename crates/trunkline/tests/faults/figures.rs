@@ -1,8 +1,8 @@
 //! What a fault cost: gaps, throughput, and what was lost or done twice. A table for people, a record for programs.
 //! Nothing here is asserted on: times are for quiet machines. Beside each stands what is aimed at.
 
-use super::ground::Fault;
 use super::load::{Completion, Outcome};
+use super::testbed::Fault;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! A network of ordinary frames: what a READ brings is then in so many pieces that a pipe may have no room for them.
 
-use super::ground::{Ground, Origin};
 use super::history::Store;
+use super::testbed::{FaultTestbed, Origin};
 use rustix::fs::OFlags;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,14 +17,14 @@ const LARGE_ROOM_BYTES: usize = 1024 * 4096;
 fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
     // In a thread of its own, which moves to the client's namespace.
     let read = std::thread::spawn(|| {
-        let ground = Ground::build(Store::Whole);
-        ground.send_single_frames();
+        let testbed = FaultTestbed::build(Store::Whole);
+        testbed.send_single_frames();
         let place = tempfile::tempdir().expect("made");
-        let mounted = ground.mounted_at(place.path(), Origin::Anywhere);
+        let mounted = testbed.mounted_at(place.path(), Origin::Anywhere);
         let data: Vec<u8> = (0..12 * MIB + 5000).map(|at| (at / 7) as u8 ^ (at >> 11) as u8).collect();
         let path = mounted.path("f");
         fs::write(&path, &data).expect("written");
-        let before = ground.received();
+        let before = testbed.received();
         let mut direct = OpenOptions::new();
         let file = direct.read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path).expect("opened");
         for (at, len) in [(0, 128 << 10), (4096, 300 << 10), (MIB, MIB), (3 * MIB + 512, 3 * MIB)] {
@@ -49,7 +49,7 @@ fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
                 [&rooms, &rooms_at_end].map(|rooms| rooms.iter().filter(|room| **room == ROOM_BYTES).count());
             assert!((1..=2).contains(&few) && at_end == few, "{rooms:?} and {rooms_at_end:?}");
         }
-        let (bytes, frames) = ground.received();
+        let (bytes, frames) = testbed.received();
         let (bytes, frames) = (bytes - before.0, frames - before.1);
         assert!(bytes > data.len() as u64 && bytes / frames <= FRAME_BYTES_MAX, "{bytes} in {frames} frames");
         assert!(!mounted.process.all_output().contains("ERROR"), "{}", mounted.process.all_output());

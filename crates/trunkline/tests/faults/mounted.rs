@@ -1,9 +1,9 @@
 //! A program in a mounted directory while paths and nodes fail: no call of it may fail, nothing that it has written may
 //! be lost, and no read may give it anything but the newest.
 
-use super::ground::{Fault, Ground, NODES, Origin};
 use super::history::Store;
 use super::program::{self, Program};
+use super::testbed::{Fault, FaultTestbed, NODES, Origin};
 use std::thread::park_timeout as pass;
 use std::time::Duration;
 
@@ -40,17 +40,17 @@ const fn lasts(fault: Fault) -> Duration {
 fn under_a_mount(origin: Origin, faults: Vec<Fault>) {
     // In a thread of its own, which moves to the client's namespace.
     let struck = std::thread::spawn(move || {
-        let mut ground = Ground::build(Store::ByParts);
+        let mut testbed = FaultTestbed::build(Store::ByParts);
         let place = tempfile::tempdir().expect("made");
-        let mounted = ground.mounted_at(place.path(), origin);
-        let mut program = Program::start(NAME, "program", [place.path(), &ground.served()]);
+        let mounted = testbed.mounted_at(place.path(), origin);
+        let mut program = Program::start(NAME, "program", [place.path(), &testbed.served()]);
         let filters = faults.iter().any(|fault| fault.filters());
         for (number, fault) in faults.into_iter().enumerate() {
             let path = number % usize::from(NODES);
             // Not a wait for anything: this is how long each part lasts.
             pass(CALM);
             let before = program.doubted();
-            ground.apply(fault, path, lasts(fault));
+            testbed.apply(fault, path, lasts(fault));
             println!("{}, path {}", fault.name(), path + 1);
             program.wait_until_all_went_on();
             let doubted = program.doubted() - before;
@@ -58,7 +58,7 @@ fn under_a_mount(origin: Origin, faults: Vec<Fault>) {
             assert!(doubted == 0 || fault.kills(), "{}: {doubted} in doubt", fault.name());
         }
         pass(CALM);
-        assert!(ground.take_stopped() > 0 || !filters, "no segment met a fault");
+        assert!(testbed.take_stopped() > 0 || !filters, "no segment met a fault");
         let (done, doubted) = program.stop();
         println!("{doubted} in doubt; {done}");
         drop(mounted);

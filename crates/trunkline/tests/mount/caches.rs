@@ -1,6 +1,6 @@
 //! For how long attributes and names are believed, and how directories are read: seen by the calls that reach the server.
 
-use crate::rig::{Mounted, PATIENCE, Server, names_in, shell};
+use crate::fixture::{Mounted, PATIENCE, Server, names_in, shell};
 use crate::semantics::flags;
 use rustix::fs::OFlags;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
 //! What a read may be served from while others write the same bytes, or their neighbours: programs of one host never see what
 //! was there before a write that has returned.
 
+use crate::fixture::{Mounted, PATIENCE, Server, shell};
 use crate::refusals::mounted_behind;
-use crate::rig::{Mounted, PATIENCE, Server, shell};
 use crate::semantics::{flags, pattern};
 use nfs3::Procedure;
 use rustix::fs::OFlags;

@@ -1,6 +1,6 @@
 //! How many bytes are fetched from the server for each byte that programs read, counted at the server.
 
-use crate::rig::{Mounted, Server};
+use crate::fixture::{Mounted, Server};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::thread;

@@ -1,6 +1,6 @@
 //! fio with verification: every block is read back and compared.
 
-use crate::rig::{mounted, shell};
+use crate::fixture::{mounted, shell};
 use testkit::require_program;
 
 /// fio with verification: what is read is what was written.

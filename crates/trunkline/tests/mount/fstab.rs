@@ -1,7 +1,7 @@
 //! Mounts by mount(8) from lines of fstab, each in a mount namespace and a process namespace of its own, where the program
 //! is linked as mount(8) looks for it. What a test leaves mounted, and who serves it, goes with the namespace.
 
-use crate::rig::{Server, text};
+use crate::fixture::{Server, text};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! A mount of a group of processes over one directory, and of a server whose cookies don't outlive it.
 
-use crate::rig::{Mounted, PATIENCE, unmount_all_below};
+use crate::fixture::{Mounted, PATIENCE, unmount_all_below};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::Signal;
 use std::ffi::CStr;

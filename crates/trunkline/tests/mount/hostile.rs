@@ -1,7 +1,7 @@
 //! A server whose answers are well-formed and make no sense: an error to the program that asked, and nothing to others.
 
+use crate::fixture::{Mounted, Server};
 use crate::refusals::{Refusals, answer};
-use crate::rig::{Mounted, Server};
 use crate::semantics::{flags, pattern};
 use nfs3::Procedure;
 use rustix::fs::OFlags;

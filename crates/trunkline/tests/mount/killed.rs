@@ -1,6 +1,6 @@
 //! What is left of a mount whose process was killed: a directory that answers ENOTCONN, and a line in the log.
 
-use crate::rig::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
+use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io;

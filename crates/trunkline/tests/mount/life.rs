@@ -1,6 +1,6 @@
 //! How a mount begins and ends.
 
-use crate::rig::{PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
+use crate::fixture::{PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::fs::{FileType, Mode};
 use rustix::process::Signal;
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! Directories whose names change while a program reads them.
 
+use crate::fixture::{Mounted, mounted};
 use crate::group::{Places, name};
-use crate::rig::{Mounted, mounted};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Random operations on a mount and on a real directory side by side: the same outcomes, the same trees.
 
-use crate::rig::mounted;
+use crate::fixture::mounted;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};

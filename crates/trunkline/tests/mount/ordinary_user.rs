@@ -1,6 +1,8 @@
 //! A mount by a user who is not root: with fusermount3, for nobody else, and with words that help where it cannot be.
 
-use crate::rig::{Mounted, PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves};
+use crate::fixture::{
+    Mounted, PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves,
+};
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -90,11 +92,11 @@ fn assert_refused(output: &Output, cause: &str, advice: &str) {
 
 #[test]
 fn a_user_who_is_not_root_mounts_uses_and_unmounts_alone() {
-    let rig = Rig::new();
-    let mounted =
-        rig.run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; cd \"$2\"; echo mine > home/f; cat home/f");
+    let fixture = Rig::new();
+    let mounted = fixture
+        .run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; cd \"$2\"; echo mine > home/f; cat home/f");
     assert!(mounted.status.success() && text(&mounted.stdout) == "mine\n", "{}", text(&mounted.stderr));
-    let directory = rig.directory();
+    let directory = fixture.directory();
     let shown = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = shown.lines().find(|line| line.contains(directory.to_str().unwrap())).expect("it is mounted");
     for word in [" fuse.trunkline ", "nosuid", "nodev", "user_id=1"] {
@@ -103,19 +105,19 @@ fn a_user_who_is_not_root_mounts_uses_and_unmounts_alone() {
     assert!(!line.contains("allow_other"), "{line}");
     // Not even root comes in.
     assert_eq!(fs::read_dir(&directory).unwrap_err().kind(), ErrorKind::PermissionDenied);
-    let owner = fs::metadata(rig._by_root.path("home/f")).unwrap();
+    let owner = fs::metadata(fixture._by_root.path("home/f")).unwrap();
     assert_eq!((owner.uid(), owner.gid()), (USER, USER));
-    let unmounted = rig.run("\"$1\" umount \"$2\"");
+    let unmounted = fixture.run("\"$1\" umount \"$2\"");
     assert!(unmounted.status.success() && !is_mounted(&directory), "{}", text(&unmounted.stderr));
     wait_until_nobody_serves(&directory);
 }
 
 /// Mounts in the foreground, with these options besides, and kills it.
-fn killed(rig: &Rig, more: &str) -> Process {
+fn killed(fixture: &Rig, more: &str) -> Process {
     let script = format!("exec \"$1\" mount -f 127.0.0.1:/export \"$2\" -o \"$3{more}\"");
-    let mut process = Process::spawn(rig.script(&script));
+    let mut process = Process::spawn(fixture.script(&script));
     process.wait_for_line("mounted", PATIENCE);
-    assert!(is_mounted(&rig.directory()));
+    assert!(is_mounted(&fixture.directory()));
     process.kill();
     process.wait_for_line("was killed", PATIENCE);
     process
@@ -123,55 +125,56 @@ fn killed(rig: &Rig, more: &str) -> Process {
 
 #[test]
 fn a_killed_mount_of_an_ordinary_user_answers_enotconn_until_it_is_mounted_again_or_unmounted() {
-    let rig = Rig::new();
-    let process = killed(&rig, "");
+    let fixture = Rig::new();
+    let process = killed(&fixture, "");
     assert!(process.all_output().contains("answers ENOTCONN"), "{}", process.all_output());
-    let looked = rig.run("ls \"$2\"");
+    let looked = fixture.run("ls \"$2\"");
     assert!(text(&looked.stderr).contains("Transport endpoint is not connected"), "{looked:?}");
-    let again = rig.run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; ls \"$2\"; \"$1\" umount \"$2\"");
+    let again =
+        fixture.run("\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"; ls \"$2\"; \"$1\" umount \"$2\"");
     assert!(again.status.success() && text(&again.stdout) == "home\n", "{again:?}");
-    assert!(!is_mounted(&rig.directory()), "the dead one is gone, too");
-    let _ = killed(&rig, "");
-    let unmounted = rig.run("\"$1\" umount \"$2\"");
-    assert!(unmounted.status.success() && !is_mounted(&rig.directory()), "{unmounted:?}");
+    assert!(!is_mounted(&fixture.directory()), "the dead one is gone, too");
+    let _ = killed(&fixture, "");
+    let unmounted = fixture.run("\"$1\" umount \"$2\"");
+    assert!(unmounted.status.success() && !is_mounted(&fixture.directory()), "{unmounted:?}");
 }
 
 #[test]
 fn with_auto_unmount_a_killed_mount_of_an_ordinary_user_is_unmounted() {
-    let rig = Rig::new();
-    let process = killed(&rig, ",auto_unmount");
+    let fixture = Rig::new();
+    let process = killed(&fixture, ",auto_unmount");
     assert!(process.all_output().contains("was unmounted"), "{}", process.all_output());
-    assert!(!is_mounted(&rig.directory()));
+    assert!(!is_mounted(&fixture.directory()));
 }
 
 #[test]
 fn others_are_let_in_where_the_administrator_allows_it_and_else_it_is_said_how() {
-    let rig = Rig::new();
+    let fixture = Rig::new();
     let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3,allow_other\"";
-    let refused = rig.run_with_fuse_conf("", mount);
+    let refused = fixture.run_with_fuse_conf("", mount);
     assert_refused(&refused, "user_allow_other", "echo user_allow_other >> /etc/fuse.conf");
     // The mount is in a namespace of its own there, so it is looked at from within.
     let look = format!("{mount}; grep \" $2 \" /proc/self/mounts; \"$1\" umount \"$2\"");
-    let allowed = rig.run_with_fuse_conf("user_allow_other\n", &look);
+    let allowed = fixture.run_with_fuse_conf("user_allow_other\n", &look);
     let said = text(&allowed.stdout);
     assert!(allowed.status.success() && said.contains("allow_other"), "{said}{}", text(&allowed.stderr));
-    wait_until_nobody_serves(&rig.directory());
+    wait_until_nobody_serves(&fixture.directory());
 }
 
 #[test]
 fn what_keeps_an_ordinary_user_from_mounting_is_said_with_what_to_do() {
-    let rig = Rig::new();
+    let fixture = Rig::new();
     let mount = "\"$1\" mount 127.0.0.1:/export \"$2\" -o \"$3\"";
-    let without = rig.run(&format!("export FUSERMOUNT_PATH=/nonexistent; {mount}"));
+    let without = fixture.run(&format!("export FUSERMOUNT_PATH=/nonexistent; {mount}"));
     assert_refused(&without, "there is no fusermount3", "apt-get install fuse3");
-    let copy = rig.place.path().join("fusermount3");
+    let copy = fixture.place.path().join("fusermount3");
     copy_program(&require_program("fusermount3"), &copy);
     fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
-    let powerless = rig.run(&format!("export FUSERMOUNT_PATH={}; {mount}", copy.display()));
+    let powerless = fixture.run(&format!("export FUSERMOUNT_PATH={}; {mount}", copy.display()));
     assert_refused(&powerless, "not permitted", "chmod u+s");
-    let device = rig.run_as_if_nobody_may_open("/dev/fuse", mount);
+    let device = fixture.run_as_if_nobody_may_open("/dev/fuse", mount);
     assert_refused(&device, "denied", "chmod 666 /dev/fuse");
-    chown(rig.directory(), Some(0), Some(0)).unwrap();
-    assert_refused(&rig.run(mount), "write access", "a directory of your own");
-    assert!(!is_mounted(&rig.directory()) && Path::new("/dev/fuse").exists());
+    chown(fixture.directory(), Some(0), Some(0)).unwrap();
+    assert_refused(&fixture.run(mount), "write access", "a directory of your own");
+    assert!(!is_mounted(&fixture.directory()) && Path::new("/dev/fuse").exists());
 }

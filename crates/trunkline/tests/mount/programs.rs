@@ -1,7 +1,7 @@
 //! Programs that people run in a directory.
 
+use crate::fixture::mounted;
 use crate::mounts::{Mounted, PATIENCE, shell, text, try_shell};
-use crate::rig::mounted;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! A server that refuses what it is told to refuse: a proxy before one of ours that knows records, and gives another
 //! answer to calls of one procedure.
 
-use crate::rig::{Mounted, PATIENCE, Server};
+use crate::fixture::{Mounted, PATIENCE, Server};
 use crate::semantics::{flags, pattern};
 use nfs3::{Procedure, Status};
 use rustix::fs::OFlags;

@@ -1,7 +1,7 @@
 //! What is open and is renamed over on a server that does not do all that is asked: a directory whose root is squashed.
 
+use crate::fixture::{Mounted, PATIENCE, names_in, unmount_all_below};
 use crate::refusals::Refusals;
-use crate::rig::{Mounted, PATIENCE, names_in, unmount_all_below};
 use nfs3::Procedure;
 use rustix::process::Signal;
 use std::fs::{self, File, Permissions};

@@ -1,6 +1,6 @@
 //! Mounts of servers that are not there yet: `retry`, `bg` and `fg`.
 
-use crate::rig::{PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves};
+use crate::fixture::{PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,6 +1,6 @@
 //! docs/SEMANTICS.md, promise by promise.
 
-use crate::rig::{Mounted, PATIENCE, Server, mounted, shell, text, try_shell};
+use crate::fixture::{Mounted, PATIENCE, Server, mounted, shell, text, try_shell};
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -392,10 +392,10 @@ fn a_file_that_is_removed_while_open_lives_until_it_is_closed() {
     fs::remove_file(mount.path("d/f")).unwrap();
     assert_eq!(fs::remove_dir(mount.path("d")).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
     drop(file);
-    testkit::Deadline::wait_until("the directory to be empty", crate::rig::PATIENCE, || {
+    testkit::Deadline::wait_until("the directory to be empty", crate::fixture::PATIENCE, || {
         fs::remove_dir(mount.path("d")).ok()
     });
-    testkit::Deadline::wait_until("the hidden file to go", crate::rig::PATIENCE, || {
+    testkit::Deadline::wait_until("the hidden file to go", crate::fixture::PATIENCE, || {
         mount.names().is_empty().then_some(())
     });
 }
@@ -411,7 +411,7 @@ fn a_file_that_is_renamed_over_while_open_lives_until_it_is_closed() {
     old.read_to_string(&mut seen).unwrap();
     assert_eq!((seen.as_str(), fs::read_to_string(mount.path("f")).unwrap().as_str()), ("old", "new"));
     drop(old);
-    testkit::Deadline::wait_until("the hidden file to go", crate::rig::PATIENCE, || {
+    testkit::Deadline::wait_until("the hidden file to go", crate::fixture::PATIENCE, || {
         (mount.names() == ["f"]).then_some(())
     });
 }
@@ -577,7 +577,7 @@ fn a_directory_of_thousands_lists_each_name_once() {
     for name in &expected {
         File::create(directory.join(name)).unwrap();
     }
-    assert_eq!(crate::rig::names_in(&directory), expected);
+    assert_eq!(crate::fixture::names_in(&directory), expected);
     let listed = shell(&directory, "ls -la | wc -l");
     assert_eq!(listed.trim(), "3003", "with . and .. and the sum");
     fs::remove_dir_all(&directory).unwrap();
@@ -654,7 +654,7 @@ fn without_nolock_locks_answer_enolck_and_the_log_says_why() {
     let no_locks = Err(rustix::io::Errno::NOLCK);
     assert_eq!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
     assert_eq!(rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive), no_locks);
-    mount.process.wait_for_line("ENOLCK", crate::rig::PATIENCE);
+    mount.process.wait_for_line("ENOLCK", crate::fixture::PATIENCE);
     // Of each kind by itself, where that is asked for.
     for (options, flock, fcntl) in
         [("local_lock=flock", Ok(()), no_locks), ("local_lock=posix", no_locks, Ok(()))]

@@ -1,6 +1,6 @@
 //! A server that says nothing: what waits for it, what ends the wait, and what is kept for it.
 
-use crate::rig::{Mounted, PATIENCE, Server, shell};
+use crate::fixture::{Mounted, PATIENCE, Server, shell};
 use crate::semantics::pattern;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};

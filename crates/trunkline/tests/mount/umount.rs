@@ -1,6 +1,6 @@
 //! `trunkline umount`: of ours, of nothing, and of what others mounted.
 
-use crate::rig::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
+use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::path::Path;

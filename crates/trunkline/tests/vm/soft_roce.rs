@@ -162,7 +162,7 @@ fn send_and_wake(client: &Identifier, client_end: &End, server_end: &End, inbox:
 /// The server writes into the client's memory and reads from it, as it does for READ and WRITE.
 fn write_and_read(server: &Identifier, server_end: &End, client_end: &End) {
     const BYTES: usize = 1 << 20;
-    let landing = client_end.region(BYTES, Access::RemoteWrite);
+    let receive_buffer = client_end.region(BYTES, Access::RemoteWrite);
     let source = client_end.region(BYTES, Access::RemoteRead);
     let pattern: Vec<u8> = (0..BYTES).map(|at| u8::try_from(at % 251).expect("small")).collect();
     source.write(0, &pattern).expect("room");
@@ -173,20 +173,23 @@ fn write_and_read(server: &Identifier, server_end: &End, client_end: &End) {
     // With a completion for the last only: the others come first.
     let half = u32::try_from(BYTES / 2).expect("small");
     for (offset, last) in [(0, false), (BYTES / 2, true)] {
-        let write = Work::Write { address: landing.address() + offset as u64, key: landing.remote_key() };
+        let write = Work::Write {
+            address: receive_buffer.address() + offset as u64,
+            key: receive_buffer.remote_key(),
+        };
         let slice = Slice { region: &pool, offset, bytes: half };
         server.post(3, write, &[slice], last, true).expect("posted");
     }
     complete(&server_end.queue, 1);
     let mut bytes = vec![0; BYTES];
-    landing.read(0, &mut bytes).expect("in there");
+    receive_buffer.read(0, &mut bytes).expect("in there");
     assert!(bytes == pattern);
 }
 
 fn a_wrong_key_ends_the_connection(server: &Identifier, server_end: &End, client_end: &End) {
-    let landing = client_end.region(64, Access::RemoteRead);
+    let receive_buffer = client_end.region(64, Access::RemoteRead);
     let pool = server_end.region(64, Access::Local);
-    let write = Work::Write { address: landing.address(), key: landing.remote_key() };
+    let write = Work::Write { address: receive_buffer.address(), key: receive_buffer.remote_key() };
     server.post(4, write, &[whole(&pool)], true, false).expect("posted");
     let mut done = Vec::new();
     Deadline::wait_until("a completion", SOON, || {
@@ -195,7 +198,7 @@ fn a_wrong_key_ends_the_connection(server: &Identifier, server_end: &End, client
     });
     assert!(done[0].failure.is_some(), "memory that may be read must not be written: {done:?}");
     let mut bytes = [1; 64];
-    landing.read(0, &mut bytes).expect("in there");
+    receive_buffer.read(0, &mut bytes).expect("in there");
     assert_eq!(bytes, [0; 64]);
 }
 

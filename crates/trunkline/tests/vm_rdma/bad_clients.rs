@@ -138,27 +138,27 @@ fn wrong_keys(target: &Target) {
     must_end(&mut stranger);
     let mut stranger = Stranger::new();
     // It may be read, and not written.
-    let landing = stranger.memory(65536, Access::RemoteRead, WRONG);
+    let receive_buffer = stranger.memory(65536, Access::RemoteRead, WRONG);
     let call = read(2, target.file, 65536);
-    stranger.call(Body::Message(with_write(segment(&landing, 65536))), &call);
+    stranger.call(Body::Message(with_write(segment(&receive_buffer, 65536))), &call);
     must_end(&mut stranger);
     let mut first = [0; 1];
-    landing.read(0, &mut first).expect("it is there");
+    receive_buffer.read(0, &mut first).expect("it is there");
     assert_eq!(first, [WRONG]);
 }
 
 // RFC 8166 s4.5.3
 fn small_chunks(target: &Target) {
     let mut stranger = Stranger::new();
-    let landing = stranger.memory(65536, Access::RemoteWrite, WRONG);
+    let receive_buffer = stranger.memory(65536, Access::RemoteWrite, WRONG);
     let call = read(1, target.file, 65536);
-    stranger.call(Body::Message(with_write(segment(&landing, 1000))), &call);
+    stranger.call(Body::Message(with_write(segment(&receive_buffer, 1000))), &call);
     must_be_refused(&mut stranger);
     let call = read(2, target.file, 65536);
-    stranger.call(Body::Message(with_reply(segment(&landing, 100))), &call);
+    stranger.call(Body::Message(with_reply(segment(&receive_buffer, 100))), &call);
     must_be_refused(&mut stranger);
     let mut bytes = vec![0; 65536];
-    landing.read(0, &mut bytes).expect("it is there");
+    receive_buffer.read(0, &mut bytes).expect("it is there");
     assert!(bytes.iter().all(|byte| *byte == WRONG), "a reply is refused, never cut");
 }
 
@@ -205,10 +205,10 @@ fn cut_calls(target: &Target) {
 /// RFC 8166 s3.3.1: the answers are still answers, or the connection ends; nobody else notices.
 fn too_many_calls(target: &Target) {
     let mut stranger = Stranger::new();
-    let landing = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
+    let receive_buffer = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
     for xid in 0..200 {
         let call = read(xid, target.file, MIB);
-        stranger.call(Body::Message(with_write(segment(&landing, MIB))), &call);
+        stranger.call(Body::Message(with_write(segment(&receive_buffer, MIB))), &call);
     }
     target.serves_others();
     for _ in 0..200 {
@@ -242,20 +242,20 @@ fn leave_while_read(target: &Target) {
 fn leave_while_written(target: &Target) {
     for xid in 1..=4 {
         let mut stranger = Stranger::new();
-        let landing = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
+        let receive_buffer = stranger.memory(MIB as usize, Access::RemoteWrite, 0);
         let call = read(xid, target.file, MIB);
-        stranger.call(Body::Message(with_write(segment(&landing, MIB))), &call);
+        stranger.call(Body::Message(with_write(segment(&receive_buffer, MIB))), &call);
         Deadline::wait_until("the first byte", SOON, || {
             let mut first = [0; 1];
-            landing.read(0, &mut first).expect("it is there");
+            receive_buffer.read(0, &mut first).expect("it is there");
             (first == [RIGHT]).then_some(())
         });
         drop(stranger);
         // Nobody reaches it any more.
-        landing.write(0, &vec![WRONG; MIB as usize]).expect("it fits");
+        receive_buffer.write(0, &vec![WRONG; MIB as usize]).expect("it fits");
         target.serves_others();
         let mut bytes = vec![0; MIB as usize];
-        landing.read(0, &mut bytes).expect("it is there");
+        receive_buffer.read(0, &mut bytes).expect("it is there");
         assert!(bytes.iter().all(|byte| *byte == WRONG), "memory was written after its connection had ended");
     }
 }

@@ -2,21 +2,21 @@
 //!
 //! One connection may keep all workers but one busy, so that a client whose store hangs leaves one for the others.
 
-use super::Job;
+use super::Task;
 use std::collections::{HashMap, VecDeque};
 
 /// One connection's calls.
 #[derive(Default)]
-struct Line {
-    waiting: VecDeque<Job>,
+struct Queue {
+    waiting: VecDeque<Task>,
     running: usize,
     /// It is among those whose turn comes.
     in_turn: bool,
 }
 
 /// All connections' calls.
-pub(super) struct Lines {
-    of: HashMap<u64, Line>,
+pub(super) struct Queues {
+    of: HashMap<u64, Queue>,
     /// Connections with a call that may begin.
     turns: VecDeque<u64>,
     /// Workers that one connection may keep busy.
@@ -24,18 +24,18 @@ pub(super) struct Lines {
     /// Workers that run.
     pub workers: usize,
     /// Calls that run elsewhere, and ask again in a moment.
-    put_off: Vec<Job>,
+    put_off: Vec<Task>,
     /// Nothing more will come: workers end when all is done.
     pub ending: bool,
 }
 
-impl std::fmt::Debug for Lines {
+impl std::fmt::Debug for Queues {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lines").field("connections", &self.of.len()).field("workers", &self.workers).finish()
+        f.debug_struct("Queues").field("connections", &self.of.len()).field("workers", &self.workers).finish()
     }
 }
 
-impl Lines {
+impl Queues {
     pub fn new(workers: usize) -> Self {
         Self {
             of: HashMap::new(),
@@ -47,48 +47,48 @@ impl Lines {
         }
     }
 
-    pub fn push(&mut self, job: Job) {
-        let connection = job.client.id;
-        self.of.entry(connection).or_default().waiting.push_back(job);
+    pub fn push(&mut self, task: Task) {
+        let connection = task.client.id;
+        self.of.entry(connection).or_default().waiting.push_back(task);
         self.line_up(connection);
     }
 
     /// Lets a call wait for [`call_again`](Self::call_again).
-    pub fn put_off(&mut self, job: Job) {
-        self.put_off.push(job);
+    pub fn put_off(&mut self, task: Task) {
+        self.put_off.push(task);
     }
 
     /// How often the one that was put off least has been, if any is.
     pub fn put_off_least(&self) -> Option<u32> {
-        self.put_off.iter().map(|job| job.put_off).min()
+        self.put_off.iter().map(|task| task.put_off).min()
     }
 
     /// Lets all that were put off ask again.
     pub fn call_again(&mut self) {
-        for mut job in std::mem::take(&mut self.put_off) {
-            job.put_off = job.put_off.saturating_add(1);
-            self.push(job);
+        for mut task in std::mem::take(&mut self.put_off) {
+            task.put_off = task.put_off.saturating_add(1);
+            self.push(task);
         }
     }
 
     /// The next call; [`done`](Self::done) must follow.
-    pub fn take(&mut self) -> Option<Job> {
+    pub fn take(&mut self) -> Option<Task> {
         loop {
             let connection = self.turns.pop_front()?;
-            let Some(line) = self.of.get_mut(&connection) else { continue };
-            line.in_turn = false;
-            let Some(job) = line.waiting.pop_front() else { continue };
-            line.running += 1;
+            let Some(queue) = self.of.get_mut(&connection) else { continue };
+            queue.in_turn = false;
+            let Some(task) = queue.waiting.pop_front() else { continue };
+            queue.running += 1;
             self.line_up(connection);
-            return Some(job);
+            return Some(task);
         }
     }
 
     /// A call of the connection has ended. Says whether another of it may begin by that.
     pub fn done(&mut self, connection: u64) {
-        if let Some(line) = self.of.get_mut(&connection) {
-            line.running = line.running.saturating_sub(1);
-            if line.running == 0 && line.waiting.is_empty() {
+        if let Some(queue) = self.of.get_mut(&connection) {
+            queue.running = queue.running.saturating_sub(1);
+            if queue.running == 0 && queue.waiting.is_empty() {
                 self.of.remove(&connection);
             }
         }
@@ -96,31 +96,31 @@ impl Lines {
     }
 
     /// The calls of a connection that have not begun.
-    pub fn take_back(&mut self, connection: u64) -> VecDeque<Job> {
-        let line = self.of.get_mut(&connection);
-        let mut back = line.map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default();
+    pub fn take_back(&mut self, connection: u64) -> VecDeque<Task> {
+        let queue = self.of.get_mut(&connection);
+        let mut back = queue.map(|queue| std::mem::take(&mut queue.waiting)).unwrap_or_default();
         // No call of it ends any more that would take it away.
-        if self.of.get(&connection).is_some_and(|line| line.running == 0) {
+        if self.of.get(&connection).is_some_and(|queue| queue.running == 0) {
             self.of.remove(&connection);
         }
-        back.extend(self.put_off.extract_if(.., |job| job.client.id == connection));
+        back.extend(self.put_off.extract_if(.., |task| task.client.id == connection));
         back
     }
 
     /// All calls that have not begun.
-    pub fn clear(&mut self) -> Vec<Job> {
+    pub fn clear(&mut self) -> Vec<Task> {
         self.turns.clear();
-        let waiting = self.of.drain().flat_map(|(_, line)| line.waiting);
+        let waiting = self.of.drain().flat_map(|(_, queue)| queue.waiting);
         waiting.chain(std::mem::take(&mut self.put_off)).collect()
     }
 
     fn line_up(&mut self, connection: u64) {
-        if let Some(line) = self.of.get_mut(&connection)
-            && !line.in_turn
-            && !line.waiting.is_empty()
-            && line.running < self.share
+        if let Some(queue) = self.of.get_mut(&connection)
+            && !queue.in_turn
+            && !queue.waiting.is_empty()
+            && queue.running < self.share
         {
-            line.in_turn = true;
+            queue.in_turn = true;
             self.turns.push_back(connection);
         }
     }

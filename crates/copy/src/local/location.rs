@@ -20,13 +20,13 @@ const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC
 
 /// See the module's documentation. It is opened when it is first used.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Location {
     path: PathBuf,
     above: Option<(Arc<Self>, Vec<u8>)>,
     descriptor: OnceLock<OwnedFd>,
 }
 
-impl Place {
+impl Location {
     /// One that the user named.
     pub(super) fn named(path: &Path) -> Self {
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
@@ -74,14 +74,14 @@ impl Place {
 
 /// A name in a directory, from the one that the user named: to be found again without holding the directory open.
 #[derive(Debug, Clone)]
-pub struct Way {
-    top: Arc<Place>,
+pub struct LocalPath {
+    top: Arc<Location>,
     names: Vec<Vec<u8>>,
     name: Vec<u8>,
 }
 
-impl Way {
-    pub(super) fn to(place: &Arc<Place>, name: &[u8]) -> Self {
+impl LocalPath {
+    pub(super) fn to(place: &Arc<Location>, name: &[u8]) -> Self {
         let (top, names) = place.way();
         Self { top, names, name: name.to_vec() }
     }
@@ -91,10 +91,10 @@ impl Way {
     }
 
     /// Its directory, opened step by step; `what` is tried with it.
-    pub(super) fn directory(&self, what: &'static str) -> Result<Arc<Place>> {
+    pub(super) fn directory(&self, what: &'static str) -> Result<Arc<Location>> {
         let mut place = Arc::clone(&self.top);
         for name in &self.names {
-            place = Arc::new(Place::beneath(&place, name));
+            place = Arc::new(Location::beneath(&place, name));
         }
         place.descriptor(what)?;
         Ok(place)

@@ -6,7 +6,7 @@
 //! nobody asks.
 
 use super::connection::Connection;
-use crate::replays::Replays;
+use crate::reply_cache::ReplyCache;
 use std::time::Duration;
 
 /// A client that has not acknowledged a reply for so long may not get it any more, and may ask again elsewhere. A
@@ -34,13 +34,13 @@ impl Look {
 
 impl Connection {
     /// Looks whether the client has its replies, if somebody asks; true while that is to be looked at again soon.
-    pub fn look(&mut self, replays: &Replays, now: Duration) -> bool {
+    pub fn look(&mut self, reply_cache: &ReplyCache, now: Duration) -> bool {
         let Some(known_as) = self.client.called_from.known_as() else { return false };
-        let connections = replays.connections();
+        let connections = reply_cache.connections();
         if self.look.is_none() && !connections.is_asked(known_as) {
             return false;
         }
-        let calls = self.off_loop_calls();
+        let calls = self.pool_calls();
         let all = self.sent_bytes + self.stream.queued_bytes() as u64;
         let look = self.look.get_or_insert(Look { since: now, calls, bytes: None });
         // What ended before the look began has landed by then, however long others take.

@@ -17,28 +17,28 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// Runs until the pool ends.
 pub(super) fn run(shared: &Shared) {
     let mut due = Duration::ZERO;
-    let mut lines = shared.lines();
-    while !lines.ending {
-        let wait = match lines.put_off_least() {
-            None if shared.group.replays.shared().is_none() => IDLE,
+    let mut queues = shared.queues();
+    while !queues.ending {
+        let wait = match queues.put_off_least() {
+            None if shared.group.reply_cache.shared().is_none() => IDLE,
             None => UPKEEP,
             Some(..SOON_TIMES) => SOON,
             Some(_) => LATER,
         };
-        let had = lines.put_off_least().is_some();
-        lines = shared.some_put_off.wait_timeout(lines, wait).unwrap_or_else(PoisonError::into_inner).0;
+        let had = queues.put_off_least().is_some();
+        queues = shared.some_put_off.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner).0;
         if had {
-            lines.call_again();
+            queues.call_again();
             shared.changed.notify_all();
         }
         let now = clock::now();
         if now >= due {
             due = now + UPKEEP;
-            drop(lines);
-            if let Some(replays) = shared.group.replays.shared() {
-                replays.upkeep(now);
+            drop(queues);
+            if let Some(reply_cache) = shared.group.reply_cache.shared() {
+                reply_cache.upkeep(now);
             }
-            lines = shared.lines();
+            queues = shared.queues();
         }
     }
 }

@@ -1,19 +1,19 @@
 //! Calls that wait for their stores: a bounded pool of workers beside the loops.
 //!
-//! A loop hands over what its store cannot do at once ([`Job`]): the record, who asks, and whether the reply cache
+//! A loop hands over what its store cannot do at once ([`Task`]): the record, who asks, and whether the reply cache
 //! has the call as running already. A worker executes it by the very code that loops use, and its reply goes back to
-//! the connection's loop as a message ([`Landed`]). Replies may overtake each other, which RPC allows.
+//! the connection's loop as a message ([`Completion`]). Replies may overtake each other, which RPC allows.
 //!
 //! Bounds: each connection may have [`FLIGHT_CALLS_MAX`] calls here, and as many bytes as it may queue replies; all
 //! together [`ALL_CALLS_MAX`] and [`ALL_BYTES_MAX`], above which a connection may have one. Whoever is at a bound is
 //! not received from until a call of its own has ended. So nobody waits for another's calls, and the memory is
 //! bounded.
 //!
-//! Workers take the connections' calls by turns ([`line`]). What a connection had here when its loop or its host
-//! slept, or its node was stopped, is not executed: [`OffLoop::discard`], and [`worker`] for who wakes up first.
+//! Workers take the connections' calls by turns ([`queues`]). What a connection had here when its loop or its host
+//! slept, or its node was stopped, is not executed: [`WorkerPool::discard`], and [`worker`] for who wakes up first.
 
-mod again;
-mod line;
+mod queues;
+mod retry;
 mod worker;
 
 use crate::client::Client;
@@ -22,13 +22,13 @@ use crate::event_loop::{Peers, Place};
 use crate::group::Group;
 use crate::replies::Payload;
 use crate::statistics::CallEnd;
-use line::Lines;
+use queues::Queues;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use store::Landing;
+use store::ReceiveBuffer;
 
 /// Calls of one connection that may be here: more than a client has outstanding on one.
 const FLIGHT_CALLS_MAX: usize = 128;
@@ -40,14 +40,14 @@ const ALL_BYTES_MAX: usize = 512 << 20;
 const END_LOOK: Duration = Duration::from_millis(100);
 
 /// A call on its way to a worker.
-pub(crate) struct Job {
+pub(crate) struct Task {
     pub place: Place,
     pub client: Client,
     /// The record; without the payload, when that was received in place.
     pub record: Box<[u8]>,
     /// Its length with payload.
     pub record_len: usize,
-    pub landing: Option<Box<Landing>>,
+    pub receive_buffer: Option<Box<ReceiveBuffer>>,
     /// The reply cache has it as running.
     pub begun: bool,
     /// How often it was put off because it runs elsewhere.
@@ -57,18 +57,18 @@ pub(crate) struct Job {
 }
 
 /// A call on its way back to its loop.
-pub(crate) struct Landed {
+pub(crate) struct Completion {
     pub place: Place,
     /// The connection's number: its place may be another's by now.
     pub connection: u64,
     pub node: usize,
     pub received: Duration,
     pub ticket: Ticket,
-    pub end: LandedEnd,
+    pub end: TaskEnd,
 }
 
 /// How a call ended that was off the loop.
-pub(crate) enum LandedEnd {
+pub(crate) enum TaskEnd {
     /// Send this; `counted` unless it reached no procedure.
     Reply { head: Box<[u8]>, payload: Payload, payload_len: usize, counted: Option<CallEnd> },
     /// Its answer went elsewhere.
@@ -79,22 +79,25 @@ pub(crate) enum LandedEnd {
     TooLate,
 }
 
-impl std::fmt::Debug for Landed {
+impl std::fmt::Debug for Completion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Landed").field("place", &self.place).field("connection", &self.connection).finish()
+        f.debug_struct("Completion")
+            .field("place", &self.place)
+            .field("connection", &self.connection)
+            .finish()
     }
 }
 
 /// One connection's calls that are here.
 #[derive(Debug, Default)]
-pub(crate) struct Flight {
+pub(crate) struct InFlight {
     calls: usize,
     bytes: usize,
     /// An answer was promised to the connection's place: its call runs elsewhere.
     promised: bool,
 }
 
-impl Flight {
+impl InFlight {
     pub const fn calls(&self) -> usize {
         self.calls
     }
@@ -125,13 +128,13 @@ impl Flight {
     }
 
     /// Whether no more calls may be taken from the connection. Never without a call that will come back.
-    pub fn is_full(&self, off_loop: &OffLoop) -> bool {
-        self.calls > 0 && (self.calls >= FLIGHT_CALLS_MAX || off_loop.is_full())
+    pub fn is_full(&self, worker_pool: &WorkerPool) -> bool {
+        self.calls > 0 && (self.calls >= FLIGHT_CALLS_MAX || worker_pool.is_full())
     }
 
     /// Whether it is too full to go on after it was full.
-    pub fn is_crowded(&self, off_loop: &OffLoop) -> bool {
-        self.calls > 0 && (self.calls > FLIGHT_CALLS_MAX / 2 || off_loop.is_full())
+    pub fn is_crowded(&self, worker_pool: &WorkerPool) -> bool {
+        self.calls > 0 && (self.calls > FLIGHT_CALLS_MAX / 2 || worker_pool.is_full())
     }
 }
 
@@ -161,7 +164,7 @@ impl Drop for Ticket {
 struct Shared {
     group: Arc<Group>,
     peers: Arc<Peers>,
-    lines: Mutex<Lines>,
+    queues: Mutex<Queues>,
     /// Rings for each call, and at the end.
     changed: Condvar,
     /// Rings when a call is put off, and at the end.
@@ -171,14 +174,14 @@ struct Shared {
 }
 
 impl Shared {
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
         // Nothing that holds the lock panics halfway.
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a call that runs elsewhere ask again in a moment.
-    fn put_off(&self, job: Job) {
-        self.lines().put_off(job);
+    fn put_off(&self, task: Task) {
+        self.queues().put_off(task);
         self.some_put_off.notify_one();
     }
 
@@ -191,18 +194,18 @@ impl Shared {
 
 /// The pool.
 #[derive(Debug)]
-pub(crate) struct OffLoop {
+pub(crate) struct WorkerPool {
     shared: Arc<Shared>,
     load: Arc<Load>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl OffLoop {
+impl WorkerPool {
     /// A pool without workers.
     pub fn new(group: Arc<Group>, peers: Arc<Peers>) -> Self {
         let now_ms = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
         let shared = Shared {
-            lines: Mutex::new(Lines::new(group.workers)),
+            queues: Mutex::new(Queues::new(group.workers)),
             group,
             peers,
             changed: Condvar::new(),
@@ -225,8 +228,8 @@ impl OffLoop {
             if threads.len() == self.shared.group.workers {
                 // The last one, so that it is there once.
                 let shared = Arc::clone(&self.shared);
-                let builder = std::thread::Builder::new().name("tl-again".to_owned());
-                threads.push(builder.spawn(move || again::run(&shared))?);
+                let builder = std::thread::Builder::new().name("tl-retry".to_owned());
+                threads.push(builder.spawn(move || retry::run(&shared))?);
             }
         }
         Ok(())
@@ -245,20 +248,20 @@ impl OffLoop {
     }
 
     /// Hands a call over.
-    pub fn submit(&self, job: Job) {
-        self.shared.beat(job.received);
-        self.shared.lines().push(job);
+    pub fn submit(&self, task: Task) {
+        self.shared.beat(task.received);
+        self.shared.queues().push(task);
         self.shared.changed.notify_one();
     }
 
     /// Lets a call that runs elsewhere ask again in a moment.
-    pub fn put_off(&self, job: Job) {
-        self.shared.beat(job.received);
+    pub fn put_off(&self, task: Task) {
+        self.shared.beat(task.received);
         // A server whose stores never wait has had no need of workers until now.
         if let Err(error) = self.start() {
             tracing::error!(%error, "a call that may be a neighbour's waits for a thread");
         }
-        self.shared.put_off(job);
+        self.shared.put_off(task);
     }
 
     /// A loop runs. Only worth saying while something is here.
@@ -270,26 +273,26 @@ impl OffLoop {
 
     /// Takes back the calls of a connection that no worker has begun with; they are not executed.
     pub fn discard(&self, connection: u64) {
-        let jobs = self.shared.lines().take_back(connection);
-        for job in jobs {
-            worker::forget(&self.shared, job);
+        let tasks = self.shared.queues().take_back(connection);
+        for task in tasks {
+            worker::forget(&self.shared, task);
         }
     }
 
     /// Ends: what is here is done until `deadline`, or dropped. A worker that waits for its store longer than that is
     /// left behind.
     pub fn end(&self, deadline: Duration) {
-        self.shared.lines().ending = true;
+        self.shared.queues().ending = true;
         self.shared.changed.notify_all();
         self.shared.some_put_off.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lines = self.shared.lines();
-        while lines.workers > 0 && clock::now() < deadline {
+        let mut queues = self.shared.queues();
+        while queues.workers > 0 && clock::now() < deadline {
             let wait = deadline.saturating_sub(clock::now()).min(END_LOOK);
-            lines = self.shared.changed.wait_timeout(lines, wait).unwrap_or_else(PoisonError::into_inner).0;
+            queues = self.shared.changed.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let left = lines.clear();
-        drop(lines);
+        let left = queues.clear();
+        drop(queues);
         drop(left);
         self.shared.changed.notify_all();
         for thread in threads.drain(..) {

@@ -2,7 +2,7 @@
 //!
 //! A thread that waits for requests of its own and hands each of them to a loop costs two changes of threads for each
 //! call, one to the loop and one with its answer. Such a thread can drive the loop itself while it waits: as an
-//! [`Attendant`] it comes after the requests that it has taken, and leaves when the next can be had. The loop's own thread
+//! [`ExternalDriver`] it comes after the requests that it has taken, and leaves when the next can be had. The loop's own thread
 //! stands in for it while it is away for long.
 //!
 //! Invariants: one thread drives at a time, the one that has the lock; nobody who attends is waited for longer than
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use transport::poll::Interest;
 
-use super::{ATTENDANT_TOKEN, Driver, Inbox, Message};
+use super::{Driver, EXTERNAL_DRIVER_TOKEN, Inbox, Message};
 
 /// An attendant that is away for as long is busy with its requests, or does something else. Shorter than a wait that anybody would notice, and long against the microseconds of a request.
 const ABSENCE_MAX: Duration = Duration::from_millis(10);
@@ -24,7 +24,7 @@ const ABSENCE_MAX: Duration = Duration::from_millis(10);
 const PRESENCE_LOOK: Duration = Duration::from_millis(50);
 
 /// See the module's documentation.
-pub(super) struct Seat {
+pub(super) struct LoopDriver {
     /// Gone once the loop has ended.
     driver: Mutex<Option<Driver>>,
     inbox: Arc<Inbox>,
@@ -34,7 +34,7 @@ pub(super) struct Seat {
     steps: AtomicU64,
 }
 
-impl Seat {
+impl LoopDriver {
     pub(super) fn new(driver: Driver, inbox: Arc<Inbox>) -> Self {
         let driver = Mutex::new(Some(driver));
         Self { driver, inbox, wanted: AtomicBool::new(false), steps: AtomicU64::new(0) }
@@ -68,7 +68,7 @@ impl Seat {
 }
 
 /// Closes the door when the loop ends, by a panic too.
-struct Ending<'a>(&'a Seat);
+struct Ending<'a>(&'a LoopDriver);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
@@ -84,20 +84,20 @@ impl Drop for Ending<'_> {
 }
 
 /// The loop's own thread, from its beginning to its end.
-pub(super) fn keep(seat: &Seat) {
-    let _ending = Ending(seat);
-    while drive(seat) {
-        seat.await_absence();
+pub(super) fn keep(loop_driver: &LoopDriver) {
+    let _ending = Ending(loop_driver);
+    while drive(loop_driver) {
+        loop_driver.await_absence();
     }
 }
 
 /// Drives until an attendant comes: whether the loop goes on.
-fn drive(seat: &Seat) -> bool {
+fn drive(loop_driver: &LoopDriver) -> bool {
     // A thread that panicked while it attended has left the loop in no state to go on.
-    let Ok(mut place) = seat.driver.lock() else { return false };
+    let Ok(mut place) = loop_driver.driver.lock() else { return false };
     let Some(driver) = place.as_mut() else { return false };
     driver.watch(false);
-    let goes_on = driver.run(|| seat.wanted.load(Ordering::SeqCst));
+    let goes_on = driver.run(|| loop_driver.wanted.load(Ordering::SeqCst));
     if !goes_on {
         driver.close();
     }
@@ -106,31 +106,31 @@ fn drive(seat: &Seat) -> bool {
 
 /// A thread of the program that drives a loop between requests of its own. Until it comes for the first time, and where it
 /// stays away, the loop's own thread drives it; where it is dropped, for good.
-pub struct Attendant {
-    seat: Arc<Seat>,
+pub struct ExternalDriver {
+    loop_driver: Arc<LoopDriver>,
     stand_in: Option<Thread>,
 }
 
-impl std::fmt::Debug for Attendant {
+impl std::fmt::Debug for ExternalDriver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attendant").finish_non_exhaustive()
+        f.debug_struct("ExternalDriver").finish_non_exhaustive()
     }
 }
 
-impl Attendant {
+impl ExternalDriver {
     pub(super) fn new(
-        seat: Arc<Seat>,
+        loop_driver: Arc<LoopDriver>,
         waits_for: OwnedFd,
         stand_in: Option<Thread>,
     ) -> std::io::Result<Self> {
-        let attendant = Self { seat, stand_in };
-        let added = attendant.with_driver(|driver| -> std::io::Result<()> {
-            driver.poller.add(&waits_for, ATTENDANT_TOKEN, Interest::READ)?;
-            driver.attended = Some(Watched { descriptor: waits_for, is_watched: true });
+        let external_driver = Self { loop_driver, stand_in };
+        let added = external_driver.with_driver(|driver| -> std::io::Result<()> {
+            driver.poller.add(&waits_for, EXTERNAL_DRIVER_TOKEN, Interest::READ)?;
+            driver.externally_driven = Some(Watched { descriptor: waits_for, is_watched: true });
             Ok(())
         });
         match added {
-            Some(outcome) => outcome.map(|()| attendant),
+            Some(outcome) => outcome.map(|()| external_driver),
             // The loop has ended already.
             None => Err(std::io::ErrorKind::NotConnected.into()),
         }
@@ -140,28 +140,28 @@ impl Attendant {
     /// mount was closed, which whoever waits for its calls is told: drop the attendant then. Take the requests that wait one
     /// after the other before coming back, so that their calls leave together.
     #[must_use]
-    pub fn attend(&mut self) -> bool {
+    pub fn drive(&mut self) -> bool {
         // The loop's own thread sees for itself that the loop is to end.
-        let attended = self.with_driver(|driver| {
+        let externally_driven = self.with_driver(|driver| {
             driver.watch(true);
-            driver.attend()
+            driver.drive()
         });
-        attended.unwrap_or(false)
+        externally_driven.unwrap_or(false)
     }
 
     /// Does something with the loop once its own thread has left it; nothing where it has ended.
     fn with_driver<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> Option<T> {
-        let _here = Here::new(&self.seat);
-        let mut place = self.seat.driver.lock().ok()?;
+        let _here = Here::new(&self.loop_driver);
+        let mut place = self.loop_driver.driver.lock().ok()?;
         place.as_mut().map(work)
     }
 }
 
-impl Drop for Attendant {
+impl Drop for ExternalDriver {
     fn drop(&mut self) {
-        self.with_driver(Driver::forget_attendant);
+        self.with_driver(Driver::forget_external_driver);
         // The loop's own thread need not wait to see that nobody comes.
-        self.seat.wanted.store(false, Ordering::SeqCst);
+        self.loop_driver.wanted.store(false, Ordering::SeqCst);
         if let Some(thread) = &self.stand_in {
             thread.unpark();
         }
@@ -169,16 +169,16 @@ impl Drop for Attendant {
 }
 
 /// An attendant is there, or waits for its turn, until this is dropped.
-struct Here<'a>(&'a Seat);
+struct Here<'a>(&'a LoopDriver);
 
 impl<'a> Here<'a> {
-    fn new(seat: &'a Seat) -> Self {
-        seat.steps.fetch_add(1, Ordering::SeqCst);
-        if !seat.wanted.swap(true, Ordering::SeqCst) {
+    fn new(loop_driver: &'a LoopDriver) -> Self {
+        loop_driver.steps.fetch_add(1, Ordering::SeqCst);
+        if !loop_driver.wanted.swap(true, Ordering::SeqCst) {
             // The loop's own thread drives, and may be asleep.
-            seat.inbox.waker.wake();
+            loop_driver.inbox.waker.wake();
         }
-        Self(seat)
+        Self(loop_driver)
     }
 }
 
@@ -197,22 +197,22 @@ pub(super) struct Watched {
 impl Driver {
     /// Looks at the attendant's descriptor or not: nobody but the attendant can take what is there.
     fn watch(&mut self, wished: bool) {
-        let Some(attended) = &mut self.attended else { return };
-        if attended.is_watched == wished {
+        let Some(externally_driven) = &mut self.externally_driven else { return };
+        if externally_driven.is_watched == wished {
             return;
         }
         let interest = if wished { Interest::READ } else { Interest::NONE };
-        match self.poller.modify(&attended.descriptor, ATTENDANT_TOKEN, interest) {
-            Ok(()) => attended.is_watched = wished,
-            Err(error) => tracing::error!(%error, "cannot wait for an attendant's descriptor"),
+        match self.poller.modify(&externally_driven.descriptor, EXTERNAL_DRIVER_TOKEN, interest) {
+            Ok(()) => externally_driven.is_watched = wished,
+            Err(error) => tracing::error!(%error, "cannot wait for an external_driver's descriptor"),
         }
     }
 
-    fn forget_attendant(&mut self) {
-        if let Some(attended) = self.attended.take()
-            && let Err(error) = self.poller.remove(&attended.descriptor)
+    fn forget_external_driver(&mut self) {
+        if let Some(externally_driven) = self.externally_driven.take()
+            && let Err(error) = self.poller.remove(&externally_driven.descriptor)
         {
-            tracing::error!(%error, "cannot forget an attendant's descriptor");
+            tracing::error!(%error, "cannot forget an external_driver's descriptor");
         }
     }
 }

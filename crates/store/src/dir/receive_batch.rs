@@ -55,12 +55,12 @@ impl Seen {
 /// While it lives, this thread is a loop that answers the calls of one connection, and sends what they read by system
 /// calls alone: a store may give it pages that only the kernel may look at.
 #[derive(Debug)]
-pub struct Moment {
+pub struct ReceiveBatch {
     /// It is this thread's.
     not_send: PhantomData<*const ()>,
 }
 
-impl Moment {
+impl ReceiveBatch {
     /// Begins one; there is one at most on a thread.
     #[must_use]
     pub fn begin() -> Self {
@@ -75,7 +75,7 @@ impl Moment {
     }
 }
 
-impl Drop for Moment {
+impl Drop for ReceiveBatch {
     fn drop(&mut self) {
         NOW.with_borrow_mut(|now| {
             now.on = false;
@@ -147,7 +147,7 @@ mod tests {
         };
         remember(first);
         assert!(!known(1, 7, &[1, 2]), "there is no moment yet");
-        let moment = Moment::begin();
+        let moment = ReceiveBatch::begin();
         remember(seen(file.path(), 7, &[1, 2]));
         assert!(known(1, 7, &[1, 2]));
         assert!(!known(2, 7, &[1, 2]), "another store's");
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn no_more_files_are_remembered_than_the_bound() {
         let files: Vec<_> = (0..=FILES).map(|_| tempfile::NamedTempFile::new().unwrap()).collect();
-        let _moment = Moment::begin();
+        let _moment = ReceiveBatch::begin();
         for file in &files {
             remember(seen(file.path(), 7, &[]));
         }

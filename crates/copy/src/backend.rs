@@ -9,7 +9,7 @@ use nfs3::FileHandle;
 
 use crate::entry::{Attributes, Entry, NewAttributes};
 use crate::error::Result;
-use crate::local::Way;
+use crate::local::LocalPath;
 
 /// How a file is read or written.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ pub struct Shape {
 #[derive(Debug, Clone)]
 pub enum Anchor {
     /// A file of this machine.
-    Local(Way),
+    Local(LocalPath),
     /// A file of a server.
     Remote(FileHandle),
 }

@@ -9,12 +9,12 @@ const HALF_LIFE: Duration = Duration::from_secs(5);
 
 /// The longest recent silence that ended with a sign of life.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Quiet {
+pub(crate) struct SilenceEstimator {
     longest: Duration,
     at: Duration,
 }
 
-impl Quiet {
+impl SilenceEstimator {
     /// Something was heard after so long a silence, while something was waited for.
     #[inline]
     pub(crate) fn note(&mut self, now: Duration, silence: Duration) {
@@ -45,14 +45,14 @@ mod tests {
 
     #[test]
     fn the_longest_silence_is_kept_and_fades() {
-        let mut quiet = Quiet::default();
-        assert_eq!(quiet.patience(ms(0), ms(300), ms(3000)), ms(300));
-        quiet.note(ms(1000), ms(700));
-        quiet.note(ms(1000), ms(200));
-        assert_eq!(quiet.patience(ms(1000), ms(300), ms(3000)), ms(1400));
-        assert_eq!(quiet.patience(ms(6000), ms(300), ms(3000)), ms(700));
-        assert_eq!(quiet.patience(ms(600_000), ms(300), ms(3000)), ms(300));
-        quiet.note(ms(6000), ms(60_000));
-        assert_eq!(quiet.patience(ms(6000), ms(300), ms(3000)), ms(3000));
+        let mut silence = SilenceEstimator::default();
+        assert_eq!(silence.patience(ms(0), ms(300), ms(3000)), ms(300));
+        silence.note(ms(1000), ms(700));
+        silence.note(ms(1000), ms(200));
+        assert_eq!(silence.patience(ms(1000), ms(300), ms(3000)), ms(1400));
+        assert_eq!(silence.patience(ms(6000), ms(300), ms(3000)), ms(700));
+        assert_eq!(silence.patience(ms(600_000), ms(300), ms(3000)), ms(300));
+        silence.note(ms(6000), ms(60_000));
+        assert_eq!(silence.patience(ms(6000), ms(300), ms(3000)), ms(3000));
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use testkit::Deadline;
 use xdr::Reader;
 
-/// Calls of one connection that may be off the loop, as `crates/server/src/off_loop.rs` has it.
+/// Calls of one connection that may be off the loop, as `crates/server/src/worker_pool.rs` has it.
 const FLIGHT_CALLS_MAX: usize = 128;
 const MEM: &str = "/mem";
 const SLOW: &str = "/slow";
@@ -46,9 +46,9 @@ fn serve(config: Config, slow: &Latch) -> Server {
     start.unwrap()
 }
 
-fn off_loop_calls(server: &Server) -> usize {
+fn pool_calls(server: &Server) -> usize {
     let nodes = server.statistics().nodes;
-    nodes.iter().flat_map(|node| &node.connections).map(|connection| connection.off_loop_calls).sum()
+    nodes.iter().flat_map(|node| &node.connections).map(|connection| connection.pool_calls).sum()
 }
 
 fn wait_until(what: &str, look: impl Fn() -> bool) {
@@ -73,11 +73,11 @@ fn a_loop_serves_others_while_calls_wait_and_replies_may_overtake_each_other() {
     let mut other = Peer::foreign(address);
     let made = other.exchange(12, Procedure::Create, &create_args(mem, b"f"));
     assert_eq!(made[..4], [0; 4], "another connection of the loop is served");
-    assert_eq!((off_loop_calls(&server), latch.done()), (1, 0));
+    assert_eq!((pool_calls(&server), latch.done()), (1, 0));
     latch.open();
     let (xid, results) = waiting.receive();
     assert_eq!((xid, getattr_mode(&results) != 0), (10, true));
-    wait_until("the call to be back", || off_loop_calls(&server) == 0);
+    wait_until("the call to be back", || pool_calls(&server) == 0);
     let of_getattr = server.statistics().nodes[0].procedures.of("GETATTR").unwrap().clone();
     assert_eq!((of_getattr.count, of_getattr.latency_ns.len()), (2, 2));
 }
@@ -92,7 +92,7 @@ fn one_connection_does_not_occupy_all_workers() {
     for xid in 10..30 {
         greedy.call(xid, Procedure::GetAttr, &getattr_args(slow));
     }
-    wait_until("all its calls to be taken", || off_loop_calls(&server) == 20);
+    wait_until("all its calls to be taken", || pool_calls(&server) == 20);
     let mut other = Peer::of_ours(address, 8);
     let elsewhere = other.mount(OTHER);
     other.exchange(40, Procedure::GetAttr, &getattr_args(elsewhere));
@@ -114,10 +114,10 @@ fn a_connection_at_its_bound_is_not_received_from_and_loses_nothing() {
     for xid in 10..10 + calls {
         peer.call(xid, Procedure::GetAttr, &getattr_args(slow));
     }
-    wait_until("the bound", || off_loop_calls(&server) == FLIGHT_CALLS_MAX);
+    wait_until("the bound", || pool_calls(&server) == FLIGHT_CALLS_MAX);
     for _ in 0..20 {
         Peer::foreign(address).null();
-        assert_eq!(off_loop_calls(&server), FLIGHT_CALLS_MAX, "no more is taken");
+        assert_eq!(pool_calls(&server), FLIGHT_CALLS_MAX, "no more is taken");
     }
     latch.open();
     let mut answered: Vec<u32> = (0..calls).map(|_| peer.receive().0).collect();
@@ -136,9 +136,9 @@ fn what_reads_may_answer_counts_against_the_bytes_of_a_connection() {
     for xid in 10..20 {
         peer.call(xid, Procedure::Read, &encoded(&proc::read::Args { file, offset: 0, count: 1 << 20 }));
     }
-    wait_until("the bound", || off_loop_calls(&server) == 4);
+    wait_until("the bound", || pool_calls(&server) == 4);
     Peer::foreign(server.addresses()[0]).null();
-    assert_eq!(off_loop_calls(&server), 4);
+    assert_eq!(pool_calls(&server), 4);
     latch.open();
     (10..20).for_each(|_| drop(peer.receive()));
 }
@@ -155,7 +155,7 @@ fn replay_while_it_waits(peer: impl Fn(SocketAddr) -> Peer) {
     wait_until("the original to wait", || latch.waiting() == 1);
     replay.call(0x8000_0001, Procedure::Create, &args);
     replay.null();
-    assert_eq!((latch.waiting(), off_loop_calls(&server)), (1, 1), "the replay is attached, not executed");
+    assert_eq!((latch.waiting(), pool_calls(&server)), (1, 1), "the replay is attached, not executed");
     latch.open();
     let (xid, results) = replay.receive();
     assert_eq!((xid, &results[..4]), (0x8000_0001, &[0; 4][..]), "answered where the replay came in");
@@ -235,7 +235,7 @@ fn a_stopped_node_executes_nothing_more_and_its_calls_run_where_they_come_again(
     for (xid, name) in [(0x8000_0001, b"a"), (0x8000_0002, b"b"), (0x8000_0003, b"c")] {
         peer.call(xid, Procedure::Create, &create_args(directory, name));
     }
-    wait_until("its calls to be taken", || off_loop_calls(&server) == 3 && latch.waiting() == 1);
+    wait_until("its calls to be taken", || pool_calls(&server) == 3 && latch.waiting() == 1);
     server.stop_node(NodeId(0)).unwrap();
     assert!(peer.try_receive().is_none(), "the connection is reset");
     latch.open();
@@ -257,7 +257,7 @@ fn a_drain_waits_for_calls_off_the_loop() {
     for (xid, name) in [(0x8000_0001, b"a"), (0x8000_0002, b"b")] {
         peer.call(xid, Procedure::Create, &create_args(directory, name));
     }
-    wait_until("its calls to be taken", || off_loop_calls(&server) == 2);
+    wait_until("its calls to be taken", || pool_calls(&server) == 2);
     let draining = std::thread::spawn(move || server.drain(SOON));
     wait_until("the drain to begin", || std::net::TcpStream::connect(address).is_err());
     latch.open();

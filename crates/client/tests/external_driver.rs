@@ -12,7 +12,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-use client::{Attendant, Done, Error, FileRef, Io, Mount, Op, Settings, Task};
+use client::{Done, Error, ExternalDriver, FileRef, Io, Mount, Op, Settings, Task};
 use fake::{Fake, PATIENCE, file};
 use nfs3::Procedure;
 use nfs3::proc::write::Stable;
@@ -31,8 +31,8 @@ impl Bell {
         Self { rung, ring }
     }
 
-    fn attendant(&self, mount: &Mount) -> Attendant {
-        mount.attendant(self.rung.try_clone().unwrap().into()).unwrap()
+    fn external_driver(&self, mount: &Mount) -> ExternalDriver {
+        mount.external_driver(self.rung.try_clone().unwrap().into()).unwrap()
     }
 
     /// A new request for the attendant.
@@ -73,13 +73,18 @@ fn answer(fake: Fake, reads: usize) -> std::thread::JoinHandle<Fake> {
 }
 
 /// The thread on which the answer to a READ was handed out, while this one attends.
-fn attend_a_read(mount: &Mount, file: FileRef, attendant: &mut Attendant, bell: &Arc<Bell>) -> ThreadId {
+fn attend_a_read(
+    mount: &Mount,
+    file: FileRef,
+    external_driver: &mut ExternalDriver,
+    bell: &Arc<Bell>,
+) -> ThreadId {
     let (woken, who): (_, Receiver<ThreadId>) = channel();
     let waker = Waker::from(Arc::new(Rings(Arc::clone(bell), Mutex::new(woken))));
     let mut pending = pin!(read(mount, file));
     let answered = pending.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(answered.is_pending(), "nobody has answered yet");
-    assert!(attendant.attend());
+    assert!(external_driver.drive());
     bell.take();
     let std::task::Poll::Ready(done) = pending.as_mut().poll(&mut Context::from_waker(&waker)) else {
         panic!("it was woken");
@@ -94,13 +99,13 @@ fn an_attendant_hands_out_the_answers_itself_until_it_is_called() {
     let mount = fake.mount();
     let file = file(&mount);
     let bell = Arc::new(Bell::new());
-    let mut attendant = bell.attendant(&mount);
+    let mut external_driver = bell.external_driver(&mount);
     let began = Instant::now();
     let mut fake = Some(fake);
     // The loop's own thread may have been quicker, on a busy machine: then once more.
     loop {
         let answers = answer(fake.take().unwrap(), 1);
-        let who = attend_a_read(&mount, file, &mut attendant, &bell);
+        let who = attend_a_read(&mount, file, &mut external_driver, &bell);
         fake = Some(answers.join().unwrap());
         if who == std::thread::current().id() {
             break;
@@ -115,11 +120,11 @@ fn the_loops_own_thread_stands_in_for_an_attendant_that_stays_away() {
     let mount = fake.mount();
     let file = file(&mount);
     let bell = Bell::new();
-    let mut attendant = bell.attendant(&mount);
+    let mut external_driver = bell.external_driver(&mount);
     for _ in 0..3 {
         // It comes, and is called away at once; its request stays where it is.
         bell.ring();
-        assert!(attendant.attend());
+        assert!(external_driver.drive());
         let pending = read(&mount, file);
         fake.next().data_read(&BYTES);
         assert_read(&pending.wait());
@@ -132,16 +137,16 @@ fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
     let mount = fake.mount();
     let file = file(&mount);
     let bell = Bell::new();
-    let mut attendant = bell.attendant(&mount);
+    let mut external_driver = bell.external_driver(&mount);
     bell.ring();
-    assert!(attendant.attend());
-    drop(attendant);
+    assert!(external_driver.drive());
+    drop(external_driver);
     let pending = read(&mount, file);
     fake.next().data_read(&BYTES);
     assert_read(&pending.wait());
     // Its place is free.
-    let mut other = bell.attendant(&mount);
-    assert!(other.attend());
+    let mut other = bell.external_driver(&mount);
+    assert!(other.drive());
 }
 
 #[test]
@@ -163,18 +168,18 @@ fn what_a_program_waits_for_goes_to_the_attended_loop_or_beside_it_as_wished() {
     let write = |file| Op::Write { file, offset: 0, buffer: BYTES.to_vec() };
     let read = |file| Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()] };
     let ways: [&dyn Fn(Op) -> client::Pending; 2] =
-        [&|op| mount.submit_attended(op, None), &|op| mount.submit_beside(op, None)];
+        [&|op| mount.submit_to_driver(op, None), &|op| mount.submit_beside(op, None)];
     for way in ways {
         let by_file = files.map(|file| sent(way, write(file)));
         assert!(!by_file[0].is_beside(&by_file[1]), "nobody attends");
     }
     let bell = Bell::new();
-    let _attendant = bell.attendant(&mount);
-    let attended = sent(ways[0], read(files[0]));
+    let _attendant = bell.external_driver(&mount);
+    let externally_driven = sent(ways[0], read(files[0]));
     for file in files {
         for op in [write, read] {
-            assert!(sent(ways[0], op(file)).is_beside(&attended));
-            assert!(!sent(ways[1], op(file)).is_beside(&attended));
+            assert!(sent(ways[0], op(file)).is_beside(&externally_driven));
+            assert!(!sent(ways[1], op(file)).is_beside(&externally_driven));
         }
         let [one, other] = [write(file), write(file)].map(|op| sent(ways[1], op));
         assert!(one.is_beside(&other), "those of a file go to one loop");
@@ -189,13 +194,13 @@ fn closing_the_mount_lets_its_attendant_go_and_ends_its_calls() {
     let mount = fake.mount();
     let file = file(&mount);
     let bell = Bell::new();
-    let mut attendant = bell.attendant(&mount);
+    let mut external_driver = bell.external_driver(&mount);
     let pending = read(&mount, file);
-    let attending = std::thread::spawn(move || attendant.attend());
+    let attending = std::thread::spawn(move || external_driver.drive());
     fake.next();
     drop(mount);
     assert!(matches!(pending.wait().result, Err(Error::Closed)));
-    assert!(!attending.join().unwrap(), "there is nothing to attend any more");
+    assert!(!attending.join().unwrap(), "there is nothing to drive any more");
 }
 
 #[test]
@@ -214,17 +219,17 @@ fn a_panic_while_a_loop_is_attended_leaves_nobody_waiting() {
     let mount = fake.mount();
     let file = file(&mount);
     let bell = Bell::new();
-    let mut attendant = bell.attendant(&mount);
+    let mut external_driver = bell.external_driver(&mount);
     let before = read(&mount, file);
     fake.next();
     mount.spawn(0, Box::new(Panics));
     // Whichever of the two threads it hits.
     bell.ring();
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        let _ = attendant.attend();
-        let _ = attendant.attend();
+        let _ = external_driver.drive();
+        let _ = external_driver.drive();
     }));
     assert!(matches!(before.wait().result, Err(Error::Closed)));
     assert!(matches!(read(&mount, file).wait().result, Err(Error::Closed)));
-    assert!(!attendant.attend());
+    assert!(!external_driver.drive());
 }

@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Who came and wants to connect.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct PendingConnection {
     pub incoming: Box<Incoming>,
     /// What becomes of it, but for the link.
     pub accepted: Accepted<()>,
@@ -33,36 +33,36 @@ pub(super) struct Visitor {
 
 #[derive(Debug)]
 enum Job {
-    Make(Visitor),
+    Make(PendingConnection),
     End(Box<Responder<Payload>>),
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Porter {
+pub(super) struct RdmaAcceptor {
     jobs: Sender<Job>,
     waiting: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
 }
 
-impl Porter {
+impl RdmaAcceptor {
     pub fn start(peers: Arc<Peers>) -> std::io::Result<Self> {
         let (jobs, taken) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&waiting);
         let thread = std::thread::Builder::new()
-            .name("tl-porter".to_owned())
+            .name("tl-rdma_acceptor".to_owned())
             .spawn(move || work(&taken, &counted, &peers))?;
         Ok(Self { jobs, waiting, thread })
     }
 
     /// Lets somebody in; tells why not.
-    pub fn make(&self, visitor: Visitor) -> Result<(), &'static str> {
+    pub fn make(&self, pending: PendingConnection) -> Result<(), &'static str> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err("too many wait to be let in");
         }
-        self.jobs.send(Job::Make(visitor)).map_err(|_| "the thread that lets them in has ended")
+        self.jobs.send(Job::Make(pending)).map_err(|_| "the thread that lets them in has ended")
     }
 
     /// Ends a connection, some time soon.
@@ -87,8 +87,8 @@ impl Porter {
 fn work(jobs: &Receiver<Job>, waiting: &AtomicUsize, peers: &Peers) {
     for job in jobs {
         match job {
-            Job::Make(visitor) => {
-                let Visitor { incoming, accepted, on_loop } = visitor;
+            Job::Make(pending) => {
+                let PendingConnection { incoming, accepted, on_loop } = pending;
                 let (peer, node, began) = (accepted.peer, accepted.node, clock::now());
                 let made = Responder::accept(*incoming, STRANGER_RECORD_BYTES_MAX);
                 waiting.fetch_sub(1, Ordering::Relaxed);

@@ -20,7 +20,7 @@ use crate::engine::answers::Answers;
 use crate::options::Proto;
 
 /// Tokens below are the loop's own.
-pub(crate) const FIRST_LINE_TOKEN: u64 = 1;
+pub(crate) const FIRST_CONNECTION_TOKEN: u64 = 1;
 /// The longest reply: the largest read, and room for what stands around it.
 const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 /// After so many bytes the owners of READs have them, and may give the buffers for the next, before more is received: the copy
@@ -43,7 +43,7 @@ pub(super) enum State {
 
 /// A slot of the table, and the connection in it.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct Connection {
     pub(super) state: State,
     /// The path that its socket goes along. The table may mean another already: see [`Engine::is_left`].
     path: Option<PathId>,
@@ -56,10 +56,10 @@ pub(crate) struct Line {
     progress_seen: u64,
     pub(super) received_bytes: u64,
     /// It has proved where it leads: it carries calls.
-    proved: bool,
+    validated: bool,
 }
 
-impl Line {
+impl Connection {
     pub(crate) const fn new() -> Self {
         Self {
             state: State::Closed,
@@ -70,7 +70,7 @@ impl Line {
             is_dirty: false,
             progress_seen: 0,
             received_bytes: 0,
-            proved: false,
+            validated: false,
         }
     }
 
@@ -103,14 +103,14 @@ impl Line {
 }
 
 pub(super) const fn token(conn: ConnId) -> u64 {
-    FIRST_LINE_TOKEN + conn.0 as u64
+    FIRST_CONNECTION_TOKEN + conn.0 as u64
 }
 
 /// The connection with the least load among those to a node, for what must go there and nowhere else.
-pub(super) fn line_to(lines: &[Line], table: &Table, node: NodeId) -> Option<ConnId> {
+pub(super) fn connection_to(connections: &[Connection], table: &Table, node: NodeId) -> Option<ConnId> {
     (0_u16..)
-        .zip(lines)
-        .filter(|(_, line)| line.proved && line.node == node)
+        .zip(connections)
+        .filter(|(_, connection)| connection.validated && connection.node == node)
         .map(|(index, _)| ConnId(index))
         .min_by_key(|conn| table.load(*conn))
 }
@@ -118,8 +118,8 @@ pub(super) fn line_to(lines: &[Line], table: &Table, node: NodeId) -> Option<Con
 impl Engine {
     /// Where packets come in of the connection that last had something to say; nothing over RDMA.
     pub(crate) fn hears_from(&self) -> Option<u32> {
-        let line = self.lines.get(usize::from(self.heard_last?.0))?;
-        let State::Open(stream) = &line.state else { return None };
+        let connection = self.connections.get(usize::from(self.heard_last?.0))?;
+        let State::Open(stream) = &connection.state else { return None };
         socket_incoming_cpu(stream.fd()).ok()
     }
 
@@ -129,13 +129,13 @@ impl Engine {
         let Some(path) = self.core.table.path_of(conn) else { return };
         let route = std::sync::Arc::clone(&self.setup.route);
         let Some(end) = route.paths.get(usize::from(path.0)) else { return };
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        line.path = Some(path);
-        line.node = end.node;
-        line.remote = Some(end.remote);
-        line.waits_to_send = false;
-        line.progress_seen = 0;
-        line.received_bytes = 0;
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        connection.path = Some(path);
+        connection.node = end.node;
+        connection.remote = Some(end.remote);
+        connection.waits_to_send = false;
+        connection.progress_seen = 0;
+        connection.received_bytes = 0;
         if end.proto == Proto::Rdma {
             self.connect_rdma(conn, end);
             return;
@@ -145,7 +145,7 @@ impl Engine {
             self.poller.add(&socket, token(conn), Interest::WRITE)?;
             Ok(socket)
         }) {
-            Ok(socket) => line.state = State::Connecting(socket),
+            Ok(socket) => connection.state = State::Connecting(socket),
             Err(error) => {
                 tracing::debug!(address = %end.remote, %error, "connect failed");
                 self.core.table.disconnected(self.core.now, conn);
@@ -156,13 +156,13 @@ impl Engine {
     /// Whether the table has sent a slot along another path than its socket goes. [`Engine::settle`] closes that socket, but
     /// only once all that came in at the same time is taken in; until then it has nothing to say of the path that is meant.
     fn is_left(&self, conn: ConnId) -> bool {
-        let line = self.lines.get(usize::from(conn.0));
-        line.is_some_and(|line| line.path != self.core.table.path_of(conn))
+        let connection = self.connections.get(usize::from(conn.0));
+        connection.is_some_and(|connection| connection.path != self.core.table.path_of(conn))
     }
 
     /// Handles readiness of a slot's socket.
     pub(crate) fn ready(&mut self, event: Event) {
-        let slot = event.token.checked_sub(FIRST_LINE_TOKEN).and_then(|at| u16::try_from(at).ok());
+        let slot = event.token.checked_sub(FIRST_CONNECTION_TOKEN).and_then(|at| u16::try_from(at).ok());
         let Some(conn) = slot.map(ConnId) else {
             self.probe_ready(event.token);
             return;
@@ -170,7 +170,7 @@ impl Engine {
         if self.is_left(conn) {
             return;
         }
-        match self.lines.get(usize::from(conn.0)).map(|line| &line.state) {
+        match self.connections.get(usize::from(conn.0)).map(|connection| &connection.state) {
             Some(State::Connecting(_)) => self.connect_ended(conn),
             Some(State::Open(_)) => {
                 if event.readable {
@@ -194,8 +194,8 @@ impl Engine {
     }
 
     pub(super) fn mark_dirty(&mut self, conn: ConnId) {
-        if let Some(line) = self.lines.get_mut(usize::from(conn.0))
-            && !std::mem::replace(&mut line.is_dirty, true)
+        if let Some(connection) = self.connections.get_mut(usize::from(conn.0))
+            && !std::mem::replace(&mut connection.is_dirty, true)
         {
             self.dirty.push(conn);
         }
@@ -203,31 +203,34 @@ impl Engine {
 
     /// The connection attempt ended: proves where it leads, or tries again.
     fn connect_ended(&mut self, conn: ConnId) {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        let State::Connecting(socket) = std::mem::replace(&mut line.state, State::Closed) else { return };
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let State::Connecting(socket) = std::mem::replace(&mut connection.state, State::Closed) else {
+            return;
+        };
         if let Err(error) = socket::connect_result(socket.as_fd())
             .and_then(|()| socket::set_deadlines(socket.as_fd(), KEEPALIVE_IDLE, USER_TIMEOUT))
             .and_then(|()| self.poller.modify(&socket, token(conn), Interest::READ))
         {
-            tracing::debug!(address = ?line.remote, %error, "connect failed");
+            tracing::debug!(address = ?connection.remote, %error, "connect failed");
             self.core.table.disconnected(self.core.now, conn);
             return;
         }
         self.core.table.reached(self.core.now, conn);
-        line.state = State::Open(Box::new(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })));
-        self.prove(conn);
+        connection.state =
+            State::Open(Box::new(Stream::new(socket, Limits { record_bytes_max: REPLY_BYTES_MAX })));
+        self.validate(conn);
     }
 
     /// Asks on a new connection for the root, which proves where it leads.
-    pub(super) fn prove(&mut self, conn: ConnId) {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        let key = self.core.insert(Body::Prove, Owner::Engine);
+    pub(super) fn validate(&mut self, conn: ConnId) {
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        let key = self.core.insert(Body::Validate, Owner::Engine);
         self.core.draw_xid(key, rpc::replay::XidClass::Repeatable);
         if let Some(call) = self.core.calls.0.get_mut(key)
             && let Some(xid) = call.xid
         {
-            call.line = Some(conn);
-            line.push_with(key, call, xid, &self.setup.credential, Some(self.setup.root));
+            call.connection = Some(conn);
+            connection.push_with(key, call, xid, &self.setup.credential, Some(self.setup.root));
         }
         self.mark_dirty(conn);
     }
@@ -246,8 +249,8 @@ impl Engine {
 
     /// Receives what waits on a connection, as far as it may be handed out at once; how many bytes.
     fn receive(&mut self, conn: ConnId) -> usize {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return 0 };
-        let State::Open(stream) = &mut line.state else { return 0 };
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return 0 };
+        let State::Open(stream) = &mut connection.state else { return 0 };
         let mut unsent = std::mem::take(&mut self.unsent);
         unsent.clear();
         unsent.extend(stream.unsent());
@@ -257,22 +260,22 @@ impl Engine {
             unsent,
             landed_max: LANDED_BYTES_MAX,
             broken: None,
-            proved: None,
+            validated: None,
         };
         let outcome = stream.receive(&mut self.scratch, &mut answers, LANDED_BYTES_MAX);
-        let (broken, proved) = (answers.broken.take(), answers.proved.take());
+        let (broken, validated) = (answers.broken.take(), answers.validated.take());
         self.unsent = answers.unsent;
         match outcome {
             Ok(received) => {
-                line.received_bytes += received.bytes as u64;
+                connection.received_bytes += received.bytes as u64;
                 if received.more || self.core.landed >= LANDED_BYTES_MAX {
                     self.pause(conn);
                 }
-                self.heard(conn, broken, proved);
+                self.seen_failures(conn, broken, validated);
                 received.bytes
             }
             Err(error) => {
-                tracing::debug!(address = ?line.remote, %error, "connection ended");
+                tracing::debug!(address = ?connection.remote, %error, "connection ended");
                 self.line_down(conn);
                 0
             }
@@ -280,16 +283,21 @@ impl Engine {
     }
 
     /// What the answers on a connection have said of the connection itself.
-    pub(super) fn heard(&mut self, conn: ConnId, broken: Option<String>, proved: Option<Result<(), String>>) {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
+    pub(super) fn seen_failures(
+        &mut self,
+        conn: ConnId,
+        broken: Option<String>,
+        validated: Option<Result<(), String>>,
+    ) {
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         if let Some(reason) = broken {
-            tracing::warn!(address = ?line.remote, %reason, "the server's answer makes no sense; connection reset");
+            tracing::warn!(address = ?connection.remote, %reason, "the server's answer makes no sense; connection reset");
             self.line_down(conn);
             return;
         }
-        match proved {
+        match validated {
             Some(Ok(())) => {
-                line.proved = true;
+                connection.validated = true;
                 self.setup.route.path_proved(self.core.table.path_of(conn));
                 self.core.table.connected(self.core.now, conn);
             }
@@ -303,11 +311,11 @@ impl Engine {
 
     /// A connection broke by itself. The last answer on it may have sent its slot home already.
     pub(super) fn line_down(&mut self, conn: ConnId) {
-        if let Some(line) = self.lines.get(usize::from(conn.0))
-            && line.proved
-            && let Some(path) = line.path
+        if let Some(connection) = self.connections.get(usize::from(conn.0))
+            && connection.validated
+            && let Some(path) = connection.path
         {
-            self.setup.route.breaks.tell(path, &mut self.heard);
+            self.setup.route.path_failures.tell(path, &mut self.seen_failures);
         }
         self.close(conn);
         if !self.is_left(conn) {
@@ -318,7 +326,7 @@ impl Engine {
     /// Resets a connection at the table's request. It was silent, so that nobody knows what becomes of its calls.
     pub(super) fn abort(&mut self, conn: ConnId) {
         let overtakes = |call: &&Call| {
-            call.line == Some(conn) && matches!(call.procedure(), Procedure::Write | Procedure::SetAttr)
+            call.connection == Some(conn) && matches!(call.procedure(), Procedure::Write | Procedure::SetAttr)
         };
         let unfenced = self.core.calls.0.iter().map(|(_, call)| call).filter(overtakes).count();
         self.core.replays.unfenced += unfenced as u64;
@@ -327,17 +335,17 @@ impl Engine {
 
     /// Resets whatever is in a slot; a buffer that was being received into goes back to its call, or a pipe, emptied.
     pub(super) fn close(&mut self, conn: ConnId) {
-        let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { return };
-        line.proved = false;
-        line.is_dirty = false;
-        match std::mem::replace(&mut line.state, State::Closed) {
+        let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
+        connection.validated = false;
+        connection.is_dirty = false;
+        match std::mem::replace(&mut connection.state, State::Closed) {
             State::Open(stream) => {
-                if let Some(mut landing) = stream.abort()
-                    && let Some(call) = self.core.calls.0.get_mut(landing.key)
+                if let Some(mut receive_buffer) = stream.abort()
+                    && let Some(call) = self.core.calls.0.get_mut(receive_buffer.key)
                     && let Body::Read { target, .. } = &mut call.body
                 {
-                    landing.empty();
-                    *target = landing.target;
+                    receive_buffer.empty();
+                    *target = receive_buffer.target;
                 }
             }
             // It is dropped here, before any call ends: nothing reaches the memory of its calls afterwards.
@@ -347,15 +355,15 @@ impl Engine {
         self.dirty.retain(|dirty| *dirty != conn);
         self.paused.retain(|paused| *paused != conn);
         // The proof of a connection that is gone is of no use to another.
-        let proofs: Vec<CallKey> = self
+        let validations: Vec<CallKey> = self
             .core
             .calls
             .0
             .iter()
-            .filter(|(_, call)| call.line == Some(conn) && matches!(call.body, Body::Prove))
+            .filter(|(_, call)| call.connection == Some(conn) && matches!(call.body, Body::Validate))
             .map(|(key, _)| key)
             .collect();
-        for key in proofs {
+        for key in validations {
             self.core.finish(key, Err(crate::Error::Closed));
         }
     }
@@ -365,9 +373,9 @@ impl Engine {
     pub(crate) fn flush(&mut self) -> bool {
         let flushes = !self.dirty.is_empty();
         while let Some(conn) = self.dirty.pop() {
-            let Some(line) = self.lines.get_mut(usize::from(conn.0)) else { continue };
-            line.is_dirty = false;
-            let stream = match &mut line.state {
+            let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { continue };
+            connection.is_dirty = false;
+            let stream = match &mut connection.state {
                 State::Open(stream) => stream,
                 State::Rdma(_) => {
                     self.flush_rdma(conn);
@@ -377,16 +385,16 @@ impl Engine {
             };
             match stream.flush(&self.core.calls) {
                 Ok(all_sent) => {
-                    if line.waits_to_send == all_sent {
+                    if connection.waits_to_send == all_sent {
                         let interest = if all_sent { Interest::READ } else { Interest::BOTH };
-                        line.waits_to_send = !all_sent;
+                        connection.waits_to_send = !all_sent;
                         if let Err(error) = self.poller.modify(stream.fd(), token(conn), interest) {
                             tracing::error!(%error, "cannot wait for a socket");
                         }
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(address = ?line.remote, %error, "connection ended");
+                    tracing::debug!(address = ?connection.remote, %error, "connection ended");
                     self.line_down(conn);
                 }
             }
@@ -397,25 +405,25 @@ impl Engine {
     /// Tells the table how each connection is doing.
     pub(super) fn tick_lines(&mut self) {
         self.oldest.clear();
-        self.oldest.resize(self.lines.len(), None);
+        self.oldest.resize(self.connections.len(), None);
         for (_, call) in &self.core.calls.0 {
-            if let Some(conn) = call.line
+            if let Some(conn) = call.connection
                 && let Some(slot) = self.oldest.get_mut(usize::from(conn.0))
             {
                 *slot = Some(slot.map_or(call.sent_at, |at: Duration| at.min(call.sent_at)));
             }
         }
-        for (index, (line, oldest)) in self.lines.iter_mut().zip(&self.oldest).enumerate() {
-            let acknowledged = match &line.state {
+        for (index, (connection, oldest)) in self.connections.iter_mut().zip(&self.oldest).enumerate() {
+            let acknowledged = match &connection.state {
                 State::Open(stream) => {
                     socket::tcp_info(stream.fd()).map_or(0, |info| info.acknowledged_bytes)
                 }
                 State::Rdma(requester) if requester.is_open() => requester.progress(),
                 State::Rdma(_) | State::Closed | State::Connecting(_) => continue,
             };
-            let progress_now = line.received_bytes + acknowledged;
-            let progress = progress_now != line.progress_seen;
-            line.progress_seen = progress_now;
+            let progress_now = connection.received_bytes + acknowledged;
+            let progress = progress_now != connection.progress_seen;
+            connection.progress_seen = progress_now;
             let conn = ConnId(u16::try_from(index).unwrap_or(u16::MAX));
             self.core.table.tick(self.core.now, conn, *oldest, progress);
         }

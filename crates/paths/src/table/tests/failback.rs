@@ -82,7 +82,7 @@ impl Lone {
         for output in outputs(&mut self.table) {
             match output {
                 Output::Connect(_) => self.connecting = Some((at, self.now)),
-                Output::Divert { to, .. } => {
+                Output::FailOver { to, .. } => {
                     self.connecting = Some((to, self.now));
                     self.homecomings.extend((to == PathId(0)).then_some(self.now));
                 }

@@ -29,7 +29,7 @@ impl NameMarks {
 
 /// The names that were given by one listing, page by page.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct SeenEntries {
     marks: NameMarks,
     names: HashSet<u128>,
     /// A name was not remembered.
@@ -38,7 +38,7 @@ pub(crate) struct Given {
     anew: u32,
 }
 
-impl Given {
+impl SeenEntries {
     /// Whether a name is new; it is given then.
     pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
         let mark = self.marks.of(name);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_name_is_new_once_and_progress_counts_anew() {
-        let mut given = Given::default();
+        let mut given = SeenEntries::default();
         assert!(given.insert(b"a") && given.insert(b"b") && !given.insert(b"a"));
         for _ in 0..LISTINGS_ANEW_MAX {
             assert!(given.may_begin_anew());

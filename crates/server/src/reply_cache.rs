@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::clock;
 use crate::event_loop::{Message, Peers, Place};
 use crate::identity::Identity;
-use crate::shared::{SharedClient, SharedReplays};
+use crate::shared::{SharedClient, SharedReplyCache};
 use nfs3::Status;
 use rpc::Xid;
 use rpc::call::CallHeader;
@@ -35,11 +35,11 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
 
 /// The reply cache of a group.
 #[derive(Debug)]
-pub(crate) enum Replays {
+pub(crate) enum ReplyCache {
     /// All nodes are in this process.
     Own { windows: Mutex<Windows>, tables: Vec<Mutex<Table>>, connections: OwnConnections },
     /// Nodes are in several processes of this host.
-    Shared(SharedReplays),
+    Shared(SharedReplyCache),
 }
 
 /// The connections of other clients, from the first one on that changes something.
@@ -81,7 +81,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Replays {
+impl ReplyCache {
     pub fn new() -> Self {
         let table = || Mutex::new(Table::new(TABLE_ENTRIES_MAX / TABLES));
         let tables = std::iter::repeat_with(table).take(TABLES).collect();
@@ -106,7 +106,7 @@ impl Replays {
     }
 
     /// What processes share, where they do.
-    pub const fn shared(&self) -> Option<&SharedReplays> {
+    pub const fn shared(&self) -> Option<&SharedReplyCache> {
         match self {
             Self::Own { .. } => None,
             Self::Shared(shared) => Some(shared),
@@ -133,14 +133,14 @@ pub(crate) struct TooManyClients;
 /// Sees to it that the connection holds the window of the client that it speaks for, if that is one of ours.
 pub(crate) fn hold_window(
     client: &mut Client,
-    replays: &Replays,
+    reply_cache: &ReplyCache,
     now: Duration,
 ) -> Result<(), TooManyClients> {
     let id = client.identities.current().and_then(|identity| identity.client_id);
     let Some(id) = id else { return Ok(()) };
     // One that this process was too long stopped to keep is another's by now.
     if client.window.as_ref().is_none_or(|window| window.id() != id || !window.is_current()) {
-        client.window = Some(replays.window(id, client.peer.ip(), now).ok_or(TooManyClients)?);
+        client.window = Some(reply_cache.window(id, client.peer.ip(), now).ok_or(TooManyClients)?);
     }
     Ok(())
 }
@@ -196,7 +196,7 @@ enum Cache<'a> {
     Window(&'a ClientWindow, Xid, XidClass),
     Table(&'a Mutex<Table>, ForeignCall),
     SharedWindow(&'a SharedClient, Xid, XidClass),
-    SharedTable(&'a SharedReplays, ForeignCall, Option<TablePlace>),
+    SharedTable(&'a SharedReplyCache, ForeignCall, Option<TablePlace>),
 }
 
 /// How far a call has come.
@@ -215,9 +215,9 @@ pub(crate) struct Times {
 }
 
 /// One call on its way past the cache.
-pub(crate) struct Guard<'a> {
+pub(crate) struct CacheEntry<'a> {
     cache: Cache<'a>,
-    replays: &'a Replays,
+    reply_cache: &'a ReplyCache,
     peers: &'a Peers,
     times: Times,
     stage: Stage,
@@ -225,11 +225,11 @@ pub(crate) struct Guard<'a> {
     whole: bool,
 }
 
-impl<'a> Guard<'a> {
+impl<'a> CacheEntry<'a> {
     /// Chooses what guards a call; [`hold_window`] came before.
     #[inline]
     pub fn new(
-        replays: &'a Replays,
+        reply_cache: &'a ReplyCache,
         peers: &'a Peers,
         client: &'a Client,
         identity: &Identity,
@@ -240,16 +240,16 @@ impl<'a> Guard<'a> {
         let class = class_of(header);
         let foreign = || ForeignCall {
             key: CallKey::new(header, args_hash(), client.peer.ip()),
-            origin: client.called_from.origin(replays),
+            origin: client.called_from.origin(reply_cache),
         };
-        let cache = match (replays, &client.window) {
+        let cache = match (reply_cache, &client.window) {
             (_, Some(Window::Own(window))) if is_ours(identity, header) => {
                 Cache::Window(window, header.xid, class)
             }
             (_, Some(Window::Shared(client))) if is_ours(identity, header) => {
                 Cache::SharedWindow(client, header.xid, class)
             }
-            (Replays::Own { tables, .. }, _) => {
+            (ReplyCache::Own { tables, .. }, _) => {
                 let call = foreign();
                 let shard = call.key.shard(tables.len());
                 match tables.get(shard).or(tables.first()) {
@@ -257,9 +257,9 @@ impl<'a> Guard<'a> {
                     None => unreachable!("there are {TABLES} tables"),
                 }
             }
-            (Replays::Shared(shared), _) => Cache::SharedTable(shared, foreign(), None),
+            (ReplyCache::Shared(shared), _) => Cache::SharedTable(shared, foreign(), None),
         };
-        Self { cache, replays, peers, times, stage: Stage::Not, whole: class == XidClass::WholeReply }
+        Self { cache, reply_cache, peers, times, stage: Stage::Not, whole: class == XidClass::WholeReply }
     }
 
     /// Whether the call is one to be looked into before it is executed, which only workers do: other processes see how
@@ -272,7 +272,7 @@ impl<'a> Guard<'a> {
     #[inline]
     pub fn begin(&mut self, token: Token) -> Verdict {
         let Times { now, came } = self.times;
-        let asker = || Asker::new(self.replays.connections(), came, now);
+        let asker = || Asker::new(self.reply_cache.connections(), came, now);
         let mut has_asked = false;
         let verdict = match &mut self.cache {
             Cache::Window(window, xid, _) => window.begin(*xid, token, now).into(),
@@ -398,7 +398,7 @@ impl<'a> Guard<'a> {
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for CacheEntry<'_> {
     fn drop(&mut self) {
         if self.stage != Stage::Not {
             // A bug cut the call short: what it did is not known, and it must not run again.

@@ -132,7 +132,7 @@ impl Origin {
 }
 
 /// See the module's documentation. Dropping it ends the server and removes the links.
-pub struct Ground {
+pub struct FaultTestbed {
     // In this order: servers go before the network that they are in.
     servers: Vec<Process>,
     net: Net,
@@ -140,11 +140,11 @@ pub struct Ground {
     store: Store,
     /// The client's namespace, which programs that mount must enter without leaving this one's mounts behind.
     client: String,
-    /// Segments that filters have stopped since [`Ground::take_stopped`].
+    /// Segments that filters have stopped since [`FaultTestbed::take_stopped`].
     stopped: u64,
 }
 
-impl Ground {
+impl FaultTestbed {
     /// Builds the network, starts the server, and moves this thread to the client's side. Threads that it starts are
     /// there too.
     pub fn build(store: Store) -> Self {
@@ -161,14 +161,14 @@ impl Ground {
         let inside = net.exec_in("client", &Command::new("true")).expect("there is a client");
         // `ip netns exec NAME true`
         let name = inside.get_args().nth(2).expect("a namespace").to_string_lossy().into_owned();
-        let mut ground =
+        let mut testbed =
             Self { servers: Vec::new(), net, directory, store, client: name.clone(), stopped: 0 };
-        ground.start_servers();
-        ground.take_from_any_link();
+        testbed.start_servers();
+        testbed.take_from_any_link();
         let namespace = std::fs::File::open(format!("/run/netns/{name}")).expect("the namespace has a name");
         move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), Some(LinkNameSpaceType::Network))
             .expect("root may move to another namespace");
-        ground
+        testbed
     }
 
     /// What comes back to one address may have gone to a node behind another link: no host may take that for forged.

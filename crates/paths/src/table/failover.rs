@@ -8,17 +8,18 @@ use super::{Conn, ConnId, Duration, Link, Path, PathId, State, Table};
 
 impl Table {
     /// Sends idle connections to foreign paths, if no connection of this table lives where it belongs.
-    pub(super) fn divert_idle(&mut self, now: Duration) {
-        self.divert_at = None;
-        // Who was abroad when its home came back, and lost that path, goes home.
+    pub(super) fn fail_over_idle(&mut self, now: Duration) {
+        self.failover_at = None;
+        // A failed-over connection that lost its path goes back once its preferred path answers.
         for index in 0..self.conns.len() {
-            let Conn { link, home, path, .. } = self.conns[index];
-            if link == Link::Idle && home != path && self.paths[usize::from(home.0)].ready {
-                self.connect(ConnId(index as u16), home, now);
+            let Conn { link, preferred, path, .. } = self.conns[index];
+            if link == Link::Idle && preferred != path && self.paths[usize::from(preferred.0)].ready {
+                self.connect(ConnId(index as u16), preferred, now);
             }
         }
-        let at_home = |conn: &Conn| conn.path == conn.home && matches!(conn.link, Link::Live { .. });
-        if self.conns.iter().any(at_home) {
+        let on_preferred =
+            |conn: &Conn| conn.path == conn.preferred && matches!(conn.link, Link::Live { .. });
+        if self.conns.iter().any(on_preferred) {
             return;
         }
         for index in 0..self.conns.len() {
@@ -28,7 +29,7 @@ impl Table {
             match self.foreign_path(now) {
                 Some(path) => self.connect(ConnId(index as u16), path, now),
                 None => {
-                    self.divert_at = self.next_foreign_try();
+                    self.failover_at = self.next_foreign_try();
                     return;
                 }
             }
@@ -42,9 +43,9 @@ impl Table {
             let due = path.retry_at.is_none_or(|at| at <= now) && path.hold_until <= now;
             !path.owned && (path.status.state != State::Down || due)
         };
-        let step = (0..count).find(|step| tryable(&self.paths[(self.divert_next + step) % count]))?;
-        let found = (self.divert_next + step) % count;
-        self.divert_next = (found + 1) % count;
+        let step = (0..count).find(|step| tryable(&self.paths[(self.failover_next + step) % count]))?;
+        let found = (self.failover_next + step) % count;
+        self.failover_next = (found + 1) % count;
         Some(PathId(found as u16))
     }
 
@@ -56,12 +57,12 @@ impl Table {
     /// When a connection may go home that lives abroad while its home answers again. A home may answer a probe while it is
     /// held, where nothing else was usable just then.
     pub(super) fn home_at(&self, conn: &Conn) -> Option<Duration> {
-        let home = &self.paths[usize::from(conn.home.0)];
-        let is_abroad = conn.home != conn.path && matches!(conn.link, Link::Live { .. });
-        (is_abroad && conn.draining.is_none() && home.ready).then(|| self.return_at.max(home.hold_until))
+        let home = &self.paths[usize::from(conn.preferred.0)];
+        let is_failed_over = conn.preferred != conn.path && matches!(conn.link, Link::Live { .. });
+        (is_failed_over && conn.draining.is_none() && home.ready).then(|| self.return_at.max(home.hold_until))
     }
 
-    /// Starts the next diverted connection on its way home, if none is on the way yet.
+    /// Starts the next failed-over connection on its way home, if none is on the way yet.
     pub(super) fn bring_home(&mut self, now: Duration) {
         if self.on_the_way() {
             return;
@@ -80,14 +81,14 @@ impl Table {
     /// Whether a connection drains or connects to its own path.
     pub(super) fn on_the_way(&self) -> bool {
         self.conns.iter().any(|conn| {
-            let connecting = matches!(conn.link, Link::Connecting { .. }) && conn.path == conn.home;
+            let connecting = matches!(conn.link, Link::Connecting { .. }) && conn.path == conn.preferred;
             conn.draining.is_some() || connecting
         })
     }
 
     /// A drained connection leaves for its own path.
     pub(super) fn go_home(&mut self, conn: ConnId, now: Duration) {
-        let home = self.conn(conn).home;
+        let home = self.conn(conn).preferred;
         self.connect(conn, home, now);
     }
 }

@@ -10,53 +10,53 @@ use paths::PathId;
 
 /// How often connections of each path broke, in all loops.
 #[derive(Debug)]
-pub(crate) struct Breaks {
+pub(crate) struct PathFailures {
     all: AtomicU64,
     by_path: Vec<AtomicU64>,
 }
 
 /// What one loop has heard of them. Its own breaks it need not be told of.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct SeenFailures {
     all: u64,
     by_path: Vec<u64>,
 }
 
-impl Breaks {
+impl PathFailures {
     pub(crate) fn new(paths: usize) -> Self {
         Self { all: AtomicU64::new(0), by_path: (0..paths).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// A loop that begins now.
-    pub(crate) fn listener(&self) -> Heard {
+    pub(crate) fn listener(&self) -> SeenFailures {
         let by_path = self.by_path.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        Heard { all: self.all.load(Ordering::Relaxed), by_path }
+        SeenFailures { all: self.all.load(Ordering::Relaxed), by_path }
     }
 
     /// A connection of the loop that has heard so much broke on this path.
-    pub(crate) fn tell(&self, path: PathId, heard: &mut Heard) {
+    pub(crate) fn tell(&self, path: PathId, seen_failures: &mut SeenFailures) {
         let index = usize::from(path.0);
-        if let (Some(count), Some(own)) = (self.by_path.get(index), heard.by_path.get_mut(index)) {
+        if let (Some(count), Some(own)) = (self.by_path.get(index), seen_failures.by_path.get_mut(index)) {
             count.fetch_add(1, Ordering::Relaxed);
             self.all.fetch_add(1, Ordering::Release);
             *own += 1;
-            heard.all += 1;
+            seen_failures.all += 1;
         }
     }
 
     /// A path on which another loop's connection broke since this was asked last; ask until there is none.
-    pub(crate) fn hear(&self, heard: &mut Heard) -> Option<PathId> {
+    pub(crate) fn hear(&self, seen_failures: &mut SeenFailures) -> Option<PathId> {
         let all = self.all.load(Ordering::Acquire);
-        if all == heard.all {
+        if all == seen_failures.all {
             return None;
         }
-        for ((index, count), own) in (0_u16..).zip(&self.by_path).zip(&mut heard.by_path) {
+        for ((index, count), own) in (0_u16..).zip(&self.by_path).zip(&mut seen_failures.by_path) {
             let count = count.load(Ordering::Relaxed);
             if std::mem::replace(own, count) != count {
                 return Some(PathId(index));
             }
         }
-        heard.all = all;
+        seen_failures.all = all;
         None
     }
 }
@@ -67,17 +67,19 @@ mod tests {
 
     #[test]
     fn a_break_is_heard_once_by_each_other_loop() {
-        let breaks = Breaks::new(3);
-        let [mut first, mut second, mut third] = [0; 3].map(|_| breaks.listener());
-        breaks.tell(PathId(2), &mut first);
-        breaks.tell(PathId(2), &mut first);
-        breaks.tell(PathId(0), &mut second);
-        let all = |heard: &mut Heard| std::iter::from_fn(|| breaks.hear(heard)).collect::<Vec<_>>();
+        let path_failures = PathFailures::new(3);
+        let [mut first, mut second, mut third] = [0; 3].map(|_| path_failures.listener());
+        path_failures.tell(PathId(2), &mut first);
+        path_failures.tell(PathId(2), &mut first);
+        path_failures.tell(PathId(0), &mut second);
+        let all = |seen_failures: &mut SeenFailures| {
+            std::iter::from_fn(|| path_failures.hear(seen_failures)).collect::<Vec<_>>()
+        };
         assert_eq!(all(&mut first), [PathId(0)]);
         assert_eq!(all(&mut second), [PathId(2)]);
         assert_eq!(all(&mut third), [PathId(0), PathId(2)]);
         assert_eq!(all(&mut third), []);
-        breaks.tell(PathId(9), &mut first);
+        path_failures.tell(PathId(9), &mut first);
         assert_eq!(all(&mut second), [], "there is no such path");
     }
 }
