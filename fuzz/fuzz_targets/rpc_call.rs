@@ -3,4 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| rpc::fuzzing::call(bytes));
+fuzz_target!(|bytes: &[u8]| {
+    rpc::fuzzing::call(bytes);
+    drc::fuzzing::call(bytes);
+});

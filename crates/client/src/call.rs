@@ -4,12 +4,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use drc::XidClass;
 use nfs3::proc::write::Stable;
 use nfs3::types::FileHandle;
 use nfs3::{WccAttr, WccData};
 use paths::{Class, ConnId, NodeId, PathId};
 use rpc::Xid;
-use rpc::replay::XidClass;
 use slab::Slab;
 use transport::{Pipe, ReceiveBuffer, Slices, SlicesMut, Source};
 

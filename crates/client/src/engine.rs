@@ -22,11 +22,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use drc::{XidClass, XidSpace};
 use nfs3::{Fattr3, FileHandle, Procedure, Wire};
 use paths::{ConnId, NodeId, Output, PathId, Table};
 use rpc::Xid;
 use rpc::auth::AuthSys;
-use rpc::replay::{XidClass, XidSpace};
 use transport::Scratch;
 use transport::poll::Poller;
 use xdr::Writer;
@@ -645,7 +645,7 @@ impl Core {
 
 /// Writes a credential with the mark by which our server knows its own clients: flavour, length and body.
 pub(crate) fn encode_credential(into: &mut Vec<u8>, identity: u64, caller: &Caller) {
-    let machine = rpc::replay::machine_name(identity);
+    let machine = drc::machine_name(identity);
     let sys = AuthSys {
         stamp: identity as u32,
         machine: &machine,

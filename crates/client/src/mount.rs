@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use drc::id_of_loop;
 use nfs3::FileHandle;
 use nfs3::proc::fsinfo;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
-use rpc::replay::id_of_loop;
 
 use crate::bootstrap::{Place, Root, bootstrap, directory};
 use crate::call::{Caller, FileRef, Op};
@@ -541,7 +541,7 @@ fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpc::replay::loop_of;
+    use drc::loop_of;
 
     #[test]
     fn a_server_may_lower_what_a_call_moves_but_not_to_nothing() {

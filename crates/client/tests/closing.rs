@@ -58,7 +58,7 @@ fn calls_beyond_the_window_wait_and_come_in_order() {
     let pending: Vec<Pending> = (0..CALLS).map(|number| mount.submit(call(number))).collect();
     let oldest = fake.next();
     // The window stands still while its oldest call is not answered.
-    let window = rpc::replay::AHEAD_REPLY_MAX;
+    let window = drc::AHEAD_REPLY_MAX;
     for number in 1..window {
         let request = fake.next();
         assert_eq!(request.args, number.to_be_bytes());

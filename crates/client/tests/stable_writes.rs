@@ -109,7 +109,7 @@ fn unstable_writes_in_their_thousands_do_not_keep_each_other_from_their_numbers(
     let mount = fake.mount();
     let file = file(&mount);
     // Those that are held would be half as many as are in flight only once more than a client may run ahead by were answered.
-    let blocks = 4 * u64::from(rpc::replay::AHEAD_DONE_MAX);
+    let blocks = 4 * u64::from(drc::AHEAD_DONE_MAX);
     let mut pending: Vec<Pending> =
         (0..blocks).map(|block| mount.submit(block_write(file, block, BYTES))).collect();
     Deadline::wait_until("all data to be stable", fake::PATIENCE, || {

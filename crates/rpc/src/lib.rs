@@ -1,12 +1,11 @@
-//! ONC RPC version 2, RFC 5531: calls, replies, record marking, credentials, reply cache.
+//! ONC RPC version 2, RFC 5531: calls, replies, record marking, credentials.
 //!
 //! Headers only: arguments and results belong to the programs (`nfs3`), payload travels beside the message.
 //! Every length is checked before anything is taken or allocated, and remote bytes never panic.
 //!
 //! - [`record`]: record marking on byte streams, s11;
 //! - [`auth`]: AUTH_NONE and AUTH_SYS, s8.2 and appendix A;
-//! - [`call`] and [`reply`]: message headers, s9, in all their forms;
-//! - [`replay`]: which calls ran already, so that nothing is done twice.
+//! - [`call`] and [`reply`]: message headers, s9, in all their forms.
 //!
 //! Left out: verifiers other than AUTH_NONE (a peer's is skipped), RPCSEC_GSS, datagrams, rpcbind.
 #![forbid(unsafe_code)]
@@ -15,7 +14,6 @@ pub mod auth;
 pub mod call;
 pub mod portmap;
 pub mod record;
-pub mod replay;
 pub mod reply;
 
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
 use crate::reply_cache::{ReplyCache, Window};
-use rpc::replay::{ConnectionId, Origin, path_of};
+use drc::{ConnectionId, Origin, path_of};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -80,7 +80,7 @@ impl Client {
         if !peer.is_loopback() && peer != self.local.ip().to_canonical() {
             return None;
         }
-        let (of_mount, number) = rpc::replay::loop_of(self.identities.current()?.client_id?)?;
+        let (of_mount, number) = drc::loop_of(self.identities.current()?.client_id?)?;
         Some(of_mount + u64::from(number))
     }
 

@@ -44,7 +44,7 @@ impl Identity {
         match Credential::parse(flavor, body) {
             Ok(Credential::None) => Ok(Self { nobody: true, ..Self::default() }),
             Ok(Credential::Sys(sys)) => Ok(Self {
-                client_id: rpc::replay::client_id(&sys),
+                client_id: drc::client_id(&sys),
                 uid: sys.uid,
                 gid: sys.gid,
                 root_among_gids: sys.gids.contains(&0),

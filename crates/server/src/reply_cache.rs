@@ -1,6 +1,6 @@
 //! Nothing is done twice: the group's reply cache around calls that change something.
 //!
-//! What is kept, and why no stale call slips through, is [`rpc::replay`]'s. All loops share it: our own
+//! What is kept, and why no stale call slips through, is [`drc`]'s. All loops share it: our own
 //! clients each have a window (without locks for WRITE), all others share tables behind sharded locks. Where the
 //! nodes of a group are processes, both are in memory that these share ([`crate::shared`]).
 
@@ -9,14 +9,14 @@ use crate::clock;
 use crate::event_loop::{Message, Peers, Place};
 use crate::identity::Identity;
 use crate::shared::{SharedClient, SharedReplyCache};
-use nfs3::Status;
-use rpc::Xid;
-use rpc::call::CallHeader;
-use rpc::replay::shared::{Alone, Place as TablePlace, Seen, SharedBegin, Start};
-use rpc::replay::{
+use drc::shared::{Alone, Place as TablePlace, Seen, SharedBegin, Start};
+use drc::{
     Answer, Asker, Begin, CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS, CallKey, ClientWindow, ConnectionTable,
     ForeignCall, Outcome, Refusal, Stored, TABLE_ENTRIES_MAX, Table, Token, Windows, XidClass,
 };
+use nfs3::Status;
+use rpc::Xid;
+use rpc::call::CallHeader;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,6 +1,6 @@
 //! The reply cache of a group whose nodes are processes: a file that all of them map, and that outlives each.
 //!
-//! What the cache itself does is [`rpc::replay::shared`]'s. Here is what that needs of the system: the file and its
+//! What the cache itself does is [`drc::shared`]'s. Here is what that needs of the system: the file and its
 //! checks ([`file`]), memory ([`mapping`]), which processes live ([`members`]), and which client has which window
 //! ([`clients`]). Nothing that is read from the file is trusted further than to be a number.
 //!
@@ -17,9 +17,9 @@ pub(crate) use clients::SharedClient;
 pub use error::GroupError;
 
 use clients::Clients;
+use drc::ConnectionTable;
+use drc::shared::SharedTable;
 use file::GroupFile;
-use rpc::replay::ConnectionTable;
-use rpc::replay::shared::SharedTable;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 //! Counts are process-wide, so this file has one test, whose own side sends bytes made beforehand and receives
 //! into memory of its own.
 
+use drc::machine_name;
 use nfs3::{Procedure, Wire, proc};
 use rpc::Xid;
 use rpc::auth::AuthSys;
-use rpc::replay::machine_name;
 use server::{Config, Server};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};

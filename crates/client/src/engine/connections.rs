@@ -225,7 +225,7 @@ impl Engine {
     pub(super) fn validate(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         let key = self.core.insert(Body::Validate, Owner::Engine);
-        self.core.draw_xid(key, rpc::replay::XidClass::Repeatable);
+        self.core.draw_xid(key, drc::XidClass::Repeatable);
         if let Some(call) = self.core.calls.0.get_mut(key)
             && let Some(xid) = call.xid
         {

@@ -1,6 +1,6 @@
 //! Whether a client has its replies: what tells its retry from a neighbour's call.
 //!
-//! Somebody asks the reply cache for a call that another connection had, too ([`rpc::replay::ConnectionTable`]). The
+//! Somebody asks the reply cache for a call that another connection had, too ([`drc::ConnectionTable`]). The
 //! loop of that connection answers: it notes how many bytes all replies up to now have, and looks until the client's
 //! system has acknowledged as many, or has not for [`UNACKNOWLEDGED_MAX`]. Nothing is done for a connection of which
 //! nobody asks.

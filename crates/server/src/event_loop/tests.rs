@@ -379,8 +379,8 @@ fn all_connections_of_a_loop_of_our_own_client_come_to_one_loop_after_one_count(
         own.alive = clock::now();
         for (key, connection) in own.connections.iter_mut() {
             let number = u8::try_from(key % 2).unwrap() + 1;
-            let id = rpc::replay::id_of_loop(0x0123_4567_89ab_ce00, number);
-            let machine = rpc::replay::machine_name(id);
+            let id = drc::id_of_loop(0x0123_4567_89ab_ce00, number);
+            let machine = drc::machine_name(id);
             let sys =
                 AuthSys { stamp: id as u32, machine: &machine, uid: 0, gid: 0, gids: Default::default() };
             let mut credential = Vec::new();
@@ -417,10 +417,10 @@ fn a_client_elsewhere_or_of_others_tells_no_loops_apart() {
         client.local_loop()
     };
     let says = |client: &mut crate::client::Client, machine: &[u8]| says_of(client, 5, machine);
-    let ours = rpc::replay::machine_name(5);
+    let ours = drc::machine_name(5);
     assert_eq!(says(&mut connection.client, b"host"), None);
     assert_eq!(says(&mut connection.client, &ours), Some(5));
-    let alone = rpc::replay::machine_name(0x0500);
+    let alone = drc::machine_name(0x0500);
     assert_eq!(says_of(&mut connection.client, 0x0500, &alone), None, "it has but one");
     connection.client.peer = "192.0.2.7:700".parse().unwrap();
     assert_eq!(says(&mut connection.client, &ours), None, "it comes from elsewhere");

@@ -9,9 +9,9 @@
 use crate::attributes::{set_attributes, time_from_wire};
 use crate::request::{Request, Target, Unanswered};
 use crate::status;
+use drc::shared::Seen;
 use nfs3::proc::{create, link, mkdir, mknod, remove, rename, rmdir, setattr, symlink};
 use nfs3::{Created, DirOpArgs, Outcome, Sattr3, Status, WccData};
-use rpc::replay::shared::Seen;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use store::{Attributes, Error, Kind, ObjectId, SetTime};

@@ -3,9 +3,9 @@
 use super::*;
 use crate::event_loop::Answer;
 use crate::reply_cache::{Window, place_of};
+use drc::{Begin, Outcome, Token, machine_name};
 use rpc::Xid;
 use rpc::auth::AuthSys;
-use rpc::replay::{Begin, Outcome, Token, machine_name};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use xdr::Writer;

@@ -8,9 +8,9 @@ use crate::procedures::{
 };
 use crate::replies::Payload;
 use crate::reply_cache::is_ours;
+use drc::{HASHED_PAYLOAD_BYTES, args_hash};
 use nfs3::proc::{self, write::ArgsHead};
 use nfs3::{Outcome, Procedure, Status, WccData, Wire};
-use rpc::replay::{HASHED_PAYLOAD_BYTES, args_hash};
 use rpc::reply::{Accept, encode_success};
 use smallvec::SmallVec;
 use store::ReceiveBuffer;

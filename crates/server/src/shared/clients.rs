@@ -2,14 +2,14 @@
 //!
 //! A client's windows stay as long as any process holds them or they were used lately. What others hold cannot be
 //! asked, so every process notes the time of those that it holds; what nobody noted for [`HELD_FOR`] nobody holds.
-//! The bounds are [`rpc::replay::Windows`]'s.
+//! The bounds are [`drc::Windows`]'s.
 
 use super::file::GroupFile;
 use super::layout::{CLIENT_WORDS, CLIENTS_AT, window_at};
 use crate::reply_cache::network_of;
+use drc::shared::{Seen, SharedBegin, SharedWindow, Start, WINDOW_WORDS};
+use drc::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, Outcome, WINDOW_IDLE_MIN};
 use rpc::Xid;
-use rpc::replay::shared::{Seen, SharedBegin, SharedWindow, Start, WINDOW_WORDS};
-use rpc::replay::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, Outcome, WINDOW_IDLE_MIN};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -90,7 +90,7 @@ pub enum GroupError {
         export: String,
     },
     /// There is no place for one more process.
-    #[error("as many processes as a group may have serve it: {}", rpc::replay::shared::MEMBERS_MAX)]
+    #[error("as many processes as a group may have serve it: {}", drc::shared::MEMBERS_MAX)]
     Full,
     /// Somebody else is in the middle of a change and does not go on.
     #[error("another process has had {} locked for long", path.display())]

@@ -12,8 +12,8 @@ use super::layout::{
 use super::mapping::Mapping;
 use super::{ExportMark, GroupError, members};
 use crate::config::EXPORTS_MAX;
-use rpc::replay::CONNECTIONS_WORDS;
-use rpc::replay::shared::{GENERATION_BITS, Host, MEMBERS_MAX, Owner, TABLE_WORDS};
+use drc::CONNECTIONS_WORDS;
+use drc::shared::{GENERATION_BITS, Host, MEMBERS_MAX, Owner, TABLE_WORDS};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use siphasher::sip::SipHasher24;

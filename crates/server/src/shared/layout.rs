@@ -1,8 +1,8 @@
 //! Where things are in the file, in words of 8 bytes.
 
 use crate::config::EXPORTS_MAX;
-use rpc::replay::shared::{MEMBERS_MAX, TABLE_WORDS, WINDOW_WORDS};
-use rpc::replay::{CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS};
+use drc::shared::{MEMBERS_MAX, TABLE_WORDS, WINDOW_WORDS};
+use drc::{CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS};
 
 pub(super) const WORD: usize = size_of::<u64>();
 /// Parts begin at pages, so that they can be given memory one by one.
@@ -10,7 +10,7 @@ const PAGE_WORDS: usize = 4096 / WORD;
 
 /// The bytes `tl-group`.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"tl-group");
-/// To be counted up with every change of what is in the file, in [`rpc::replay::shared`] too.
+/// To be counted up with every change of what is in the file, in [`drc::shared`] too.
 /// 2: neighbours' calls and the connections they came on.
 pub(super) const VERSION: u64 = 2;
 

@@ -7,10 +7,10 @@ use super::layout::{
     VERSION_AT, WINDOWS_AT, WORD, member_lock,
 };
 use super::*;
+use drc::shared::{Host, MEMBERS_MAX, SharedBegin, Start, TABLE_WORDS};
+use drc::{ADDRESS_WINDOWS_MAX, Asker, CallKey, ConnectionId, ForeignCall, Origin, Outcome, Stored};
 use rpc::Xid;
 use rpc::call::CallHeader;
-use rpc::replay::shared::{Host, MEMBERS_MAX, SharedBegin, Start, TABLE_WORDS};
-use rpc::replay::{ADDRESS_WINDOWS_MAX, Asker, CallKey, ConnectionId, ForeignCall, Origin, Outcome, Stored};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -202,12 +202,8 @@ fn rubbish_anywhere_in_the_map_costs_answers_and_no_member() {
 fn locks_of_nobody_in_every_bucket_are_taken_over() {
     let place = Place::new();
     let member = place.join().unwrap();
-    let buckets: Vec<&AtomicU64> = member
-        .host()
-        .table()
-        .chunks(TABLE_WORDS / rpc::replay::shared::BUCKETS)
-        .map(|bucket| &bucket[0])
-        .collect();
+    let buckets: Vec<&AtomicU64> =
+        member.host().table().chunks(TABLE_WORDS / drc::shared::BUCKETS).map(|bucket| &bucket[0]).collect();
     for (round, pattern) in [(0, u64::MAX), (1, 1), (2, 0x0123_4567_89ab_cdef)] {
         buckets.iter().for_each(|lock| lock.store(pattern, Ordering::SeqCst));
         for xid in 0..200 {

@@ -1,9 +1,9 @@
 //! A small client of raw sockets: what it sends and receives are bytes, checked by the codecs.
 
+use drc::machine_name;
 use nfs3::{DirOpArgs, FileHandle, Outcome, Procedure, Sattr3, Status, Wire, proc};
 use rpc::Xid;
 use rpc::auth::AuthSys;
-use rpc::replay::machine_name;
 use rpc::reply::{Accept, Body};
 use server::{Config, Server};
 use std::io::{Read, Write};

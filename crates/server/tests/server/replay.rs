@@ -143,7 +143,7 @@ fn one_client_too_many_is_asked_to_come_again_until_another_has_gone() {
         let record = peer.record(0x8000_0000 + xid, nfs3::PROGRAM, 3, 12, &remove(root, b"none"));
         decoded::<proc::remove::Reply>(&results(&exchange(peer, &record)).1).status()
     };
-    let mut all: Vec<Peer> = (0..rpc::replay::ADDRESS_WINDOWS_MAX).map(client).collect();
+    let mut all: Vec<Peer> = (0..drc::ADDRESS_WINDOWS_MAX).map(client).collect();
     for peer in &mut all {
         assert_eq!(removed(peer, 1), Status::NOENT);
     }

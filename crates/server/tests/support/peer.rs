@@ -2,10 +2,10 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use drc::machine_name;
 use nfs3::{FileHandle, Procedure, Wire, proc};
 use rpc::Xid;
 use rpc::auth::AuthSys;
-use rpc::replay::machine_name;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;

@@ -1,10 +1,10 @@
 //! The table alone: what makes two calls one, and what goes when.
 
 use super::*;
-use crate::auth::AUTH_SYS;
-use crate::replay::ConnectionId;
-use crate::replay::connections::tests::asker;
-use crate::replay::shared::Alone;
+use crate::ConnectionId;
+use crate::connections::tests::asker;
+use crate::shared::Alone;
+use rpc::auth::AUTH_SYS;
 
 const START: Duration = Duration::from_secs(1000);
 const ORIGINAL: Token = Token(1);

@@ -3,9 +3,9 @@
 //! From the top: 30 bits of the call's counter (0 in the table), 22 of the process's generation and 8 of its member
 //! number, or 30 of a status; then a bit for doubt and 3 for the phase.
 
-use super::super::STATUS_MAX;
-use super::super::class::{COUNTER_BITS, Counter};
 use super::{GENERATION_BITS, Host, Owner};
+use crate::STATUS_MAX;
+use crate::class::{COUNTER_BITS, Counter};
 
 const PHASE_BITS: u32 = 3;
 const DOUBT: u64 = 1 << PHASE_BITS;

@@ -3,7 +3,7 @@
 //! An xid of our client is a class in the top 2 bits and a counter of that class in the low 30. Counters wrap
 //! and are compared as serial numbers: the one less than half the circle ahead is the newer.
 
-use crate::Xid;
+use rpc::Xid;
 
 /// Calls of [`XidClass::DoneBit`] that a server remembers for each client: 64 KiB of entries. Half of it is how
 /// far a client may run ahead of its oldest outstanding call: 8,192 writes, at 1 MiB each 8 GiB in flight.

@@ -14,6 +14,7 @@
 //! newer one took its place. `docs/decisions/0004-reply-cache.md` has the sizes and the argument.
 //!
 //! [`shared`] has the same in memory that several processes share. Left out: persistence.
+#![forbid(unsafe_code)]
 
 mod class;
 mod connections;
@@ -24,6 +25,9 @@ pub mod shared;
 mod table;
 mod window;
 mod xid_space;
+
+#[doc(hidden)]
+pub mod fuzzing;
 
 pub use class::{WINDOW_DONE, WINDOW_REPLY, XidClass};
 pub use connections::{

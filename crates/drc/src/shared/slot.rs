@@ -5,7 +5,7 @@
 
 use super::entry::{Entry, Phase};
 use super::{Host, Start, exchange, load, store};
-use crate::replay::{STATUS_MAX, Stored};
+use crate::{STATUS_MAX, Stored};
 use std::sync::atomic::AtomicU64;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

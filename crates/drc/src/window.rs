@@ -13,7 +13,7 @@ use super::class::{Counter, XidClass};
 use super::done_window::{DoneWindow, STATUS_MAX};
 use super::reply_window::ReplyWindow;
 use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
-use crate::Xid;
+use rpc::Xid;
 
 /// Clients whose windows a server keeps. One that only reads costs under a KiB; one that has written its ring
 /// full and filled its replies costs about 400 KiB, so all of them at worst 400 MiB.

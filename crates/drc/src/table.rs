@@ -19,8 +19,8 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use super::connections::{Asker, Candidate, Choice, ForeignCall, Origin, choose};
 use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
-use crate::Xid;
-use crate::call::CallHeader;
+use rpc::Xid;
+use rpc::call::CallHeader;
 
 /// Entries over all tables of a server, divided by their number: far more calls than its clients have outstanding,
 /// for 22 MiB with replies of 280 bytes. Under load the count binds long before the age does.

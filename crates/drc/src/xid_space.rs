@@ -5,7 +5,7 @@
 //! is ever below the server's window.
 
 use super::class::{Counter, WINDOW_DONE, WINDOW_REPLY, XidClass};
-use crate::Xid;
+use rpc::Xid;
 
 /// Counters from the oldest outstanding call of [`XidClass::DoneBit`] to the next, at most.
 pub const AHEAD_DONE_MAX: u32 = WINDOW_DONE / 2;

@@ -1,18 +1,18 @@
 //! The table of foreign clients' calls in shared memory: buckets of slots, found by a digest of the call.
 //!
 //! Neighbours' calls that agree in everything have a slot each; which one a call belongs to is told by where they came
-//! from ([`super::super::connections`]).
+//! from ([`crate::connections`]).
 //!
 //! A bucket is searched under its lock, so that a call that comes to two processes at once is found by one of them.
 //! Who has a slot ends its call without the lock. A lock names its process; one that has ended leaves a bucket that is
 //! whole, because a slot counts only once its entry is written, which is last.
 
-use super::super::class::Counter;
-use super::super::connections::{Asker, Candidate, Choice, ConnectionId, ForeignCall, Origin, choose};
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
 use super::{Host, Seen, SharedBegin, Start, exchange, load, store};
-use crate::replay::{Outcome, Refusal, STATUS_MAX, TABLE_AGE_MAX, TABLE_ENTRIES_MAX};
+use crate::class::Counter;
+use crate::connections::{Asker, Candidate, Choice, ConnectionId, ForeignCall, Origin, choose};
+use crate::{Outcome, Refusal, STATUS_MAX, TABLE_AGE_MAX, TABLE_ENTRIES_MAX};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

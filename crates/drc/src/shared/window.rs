@@ -1,12 +1,12 @@
-//! The windows of one of our clients in shared memory. See [`ClientWindow`](super::super::ClientWindow) for what they
+//! The windows of one of our clients in shared memory. See [`ClientWindow`](crate::ClientWindow) for what they
 //! promise; the rules are the same.
 
-use super::super::class::{Counter, WINDOW_DONE, WINDOW_REPLY, XidClass};
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
 use super::{Host, Seen, SharedBegin, Start, exchange, load};
-use crate::Xid;
-use crate::replay::{Outcome, Refusal, STATUS_MAX};
+use crate::class::{Counter, WINDOW_DONE, WINDOW_REPLY, XidClass};
+use crate::{Outcome, Refusal, STATUS_MAX};
+use rpc::Xid;
 use std::sync::atomic::AtomicU64;
 
 /// The newest counters, one of each class; the rest of their cache line is spare.

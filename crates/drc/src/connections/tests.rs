@@ -1,14 +1,14 @@
 //! What tells a retry from a neighbour's call: case by case, and in a world of clients with seeds.
 
 use super::*;
-use crate::Xid;
-use crate::call::CallHeader;
-use crate::replay::shared::Alone;
-use crate::replay::{Begin, Outcome, Stored, Table, Token};
+use crate::shared::Alone;
+use crate::{Begin, Outcome, Stored, Table, Token};
 use proptest::prelude::*;
+use rpc::Xid;
+use rpc::call::CallHeader;
 use std::cell::Cell;
 
-pub(in crate::replay) fn asker<'a>(words: &'a [AtomicU64], host: &'a dyn Host, now: Duration) -> Asker<'a> {
+pub(crate) fn asker<'a>(words: &'a [AtomicU64], host: &'a dyn Host, now: Duration) -> Asker<'a> {
     Asker::new(ConnectionTable::new(words, host), now, now)
 }
 

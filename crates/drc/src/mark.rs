@@ -7,7 +7,7 @@
 
 use xdr::Reader;
 
-use crate::auth::{AUTH_SYS, AuthSys, MACHINE_BYTES_MAX};
+use rpc::auth::{AUTH_SYS, AuthSys, MACHINE_BYTES_MAX};
 
 const PREFIX: &[u8; 10] = b"trunkline-";
 const DIGITS: usize = 16;

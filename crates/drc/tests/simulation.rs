@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rpc::Xid;
-use rpc::call::CallHeader;
-use rpc::replay::shared::Alone;
-use rpc::replay::{
+use drc::shared::Alone;
+use drc::{
     Answer, Asker, Begin, CallKey, ClientWindow, ConnectionId, ConnectionTable, ForeignCall, Origin, Outcome,
     Refusal, Stored, Table, Token, XidClass, XidSpace,
 };
+use rpc::Xid;
+use rpc::call::CallHeader;
 
 const CONNECTIONS: u64 = 5;
 const STEPS: u32 = 120_000;

@@ -1,12 +1,10 @@
 //! Two processes on the same memory, each of which may end before any of its steps.
 
 use super::*;
-use crate::Xid;
-use crate::call::CallHeader;
-use crate::replay::{
-    Asker, CallKey, ConnectionId, ConnectionTable, ForeignCall, Origin, Outcome, TABLE_AGE_MAX,
-};
+use crate::{Asker, CallKey, ConnectionId, ConnectionTable, ForeignCall, Origin, Outcome, TABLE_AGE_MAX};
 use proptest::prelude::*;
+use rpc::Xid;
+use rpc::call::CallHeader;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -356,7 +354,7 @@ fn windows_slide_and_refuse_what_is_below() {
     let words = memory(WINDOW_WORDS);
     let (machine, window) = (Machine::default(), SharedWindow::new(&words, 9));
     let host = machine.process(1, 1);
-    for (class, size) in [(1_u32, crate::replay::WINDOW_DONE), (2, crate::replay::WINDOW_REPLY)] {
+    for (class, size) in [(1_u32, crate::WINDOW_DONE), (2, crate::WINDOW_REPLY)] {
         let at = |step: u32| Xid(class << 30 | 0x3fff_fff0_u32.wrapping_add(step) & 0x3fff_ffff);
         for step in 0..3 * size {
             assert_eq!(window.begin(&host, at(step)), SharedBegin::Run);
