@@ -171,7 +171,11 @@ impl FileSystem {
             Operation::GetLk | Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
             // There are none on NFS. Programs ask whether a file is a terminal, and the kernel passes each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
-            // FUSE_INTERRUPT among them (`interrupts.rs`). The kernel remembers it for the mount's life.
+            Operation::Interrupt { unique } => {
+                reply.not_wanted();
+                self.core.interrupts.mark(unique);
+            }
+            // The kernel remembers it for the mount's life.
             Operation::Other => reply.error(Errno::ENOSYS),
             Operation::Malformed => {
                 let Head { opcode, len, .. } = head;
@@ -216,9 +220,9 @@ impl FileSystem {
         T: Send + 'static,
         W: Future<Output = Result<T, Errno>> + Send + 'static,
     {
-        let (core, thread) = (Arc::clone(&self.core), head.pid);
+        let (core, request) = (Arc::clone(&self.core), (head.unique, head.pid));
         async move {
-            match core.interrupts.guard(thread, work).await {
+            match core.interrupts.guard(request, work).await {
                 Some(Ok(outcome)) => give(reply, outcome),
                 Some(Err(error)) => reply.error(error),
                 None => reply.error(Errno::EINTR),

@@ -1,14 +1,16 @@
 //! A process that is being killed waits for no server.
 //!
-//! The kernel asks with FUSE_INTERRUPT, for any signal. It is answered ENOSYS (`file_system.rs`), and from then
-//! on the kernel waits for every request to be answered, even where its process has been killed. So requests that
-//! take long are looked at from here: where the thread that made one has SIGKILL pending (any fatal signal becomes
-//! that one), the request is answered EINTR. As on a kernel mount of NFS, no other signal interrupts.
+//! The kernel sends FUSE_INTERRUPT for a request whose thread has any signal pending: once, whatever further signals come, and
+//! without the signal's number. So FUSE_INTERRUPT only marks the request. A marked request is looked at until it is answered:
+//! once its thread has SIGKILL pending (any fatal signal becomes SIGKILL), it is answered EINTR. As on a kernel mount of NFS,
+//! no other signal interrupts.
 //!
-//! Asynchronous I/O may outlive the thread that began it: then it is its process that counts. What a thread of the
-//! kernel's asks for, such as a loop device's, is never given up.
+//! Asynchronous I/O is never marked, as no thread waits for its requests, and may outlive the thread that began it: then its
+//! process counts. A request that is not marked is looked at once, to learn its process, and seldom after that. Requests of
+//! the kernel's own threads, such as a loop device's, are never given up.
 
 use slab::Slab;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -28,14 +30,26 @@ const EXITING_BIT: u64 = 0x4;
 /// In a thread's flags: it is the kernel's own. PF_KTHREAD
 const KERNEL_BIT: u64 = 0x0020_0000;
 
+/// Marks kept of requests that do not wait: they are answered already, or about to wait.
+const EARLY_MARKS_MAX: usize = 256;
+
 /// All requests that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupts {
-    waiting: Mutex<Slab<Arc<Waiting>>>,
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    waiting: Slab<Arc<Waiting>>,
+    /// Requests that were marked and did not wait, oldest first.
+    early_marks: VecDeque<u64>,
 }
 
 #[derive(Debug)]
 struct Waiting {
+    /// The kernel's number of the request.
+    unique: u64,
     thread: u32,
     since: Instant,
     state: Mutex<State>,
@@ -43,6 +57,9 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Its thread has a signal pending.
+    marked: bool,
+    looked_at: Option<Instant>,
     asker: Asker,
     given_up: bool,
     waker: Option<Waker>,
@@ -75,6 +92,18 @@ impl Waiting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the request is to be looked at now.
+    fn is_due(&self, now: Instant) -> bool {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let mut state = self.lock();
+        let is_due = since(self.since) >= TICK
+            && (state.marked || state.looked_at.is_none_or(|then| since(then) >= ENDING_PATIENCE));
+        if is_due {
+            state.looked_at = Some(now);
+        }
+        is_due
+    }
+
     /// Whether nobody will look at the answer.
     fn is_for_nobody(&self) -> bool {
         let asker = self.lock().asker;
@@ -105,23 +134,47 @@ impl Waiting {
 }
 
 impl Interrupts {
-    fn lock(&self) -> MutexGuard<'_, Slab<Arc<Waiting>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for `work`, or for the end of the thread that asked for it; nothing then.
-    pub(crate) async fn guard<T>(&self, thread: u32, work: impl Future<Output = T>) -> Option<T> {
+    /// The kernel has sent FUSE_INTERRUPT for a request.
+    pub(crate) fn mark(&self, unique: u64) {
+        let mut all = self.lock();
+        if let Some((_, waiting)) = all.waiting.iter().find(|(_, waiting)| waiting.unique == unique) {
+            waiting.lock().marked = true;
+            return;
+        }
+        if all.early_marks.len() == EARLY_MARKS_MAX {
+            all.early_marks.pop_front();
+        }
+        all.early_marks.push_back(unique);
+    }
+
+    fn begin(&self, unique: u64, thread: u32) -> (usize, Arc<Waiting>) {
+        let mut all = self.lock();
+        let early = all.early_marks.iter().position(|marked| *marked == unique);
+        if let Some(at) = early {
+            all.early_marks.remove(at);
+        }
+        let state = Mutex::new(State { marked: early.is_some(), ..State::default() });
+        let waiting = Arc::new(Waiting { unique, thread, since: Instant::now(), state });
+        (all.waiting.insert(Arc::clone(&waiting)), waiting)
+    }
+
+    /// Waits for `work`, or for the end of the thread that asked for it; nothing then. `unique` is the request's number.
+    pub(crate) async fn guard<T>(
+        &self,
+        (unique, thread): (u64, u32),
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut work = pin!(work);
         let mut entry: Option<(usize, Arc<Waiting>)> = None;
         let done = std::future::poll_fn(|context| {
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
-            let (_, waiting) = entry.get_or_insert_with(|| {
-                let waiting = Arc::new(Waiting { thread, since: Instant::now(), state: Mutex::default() });
-                let key = self.lock().insert(Arc::clone(&waiting));
-                (key, waiting)
-            });
+            let (_, waiting) = entry.get_or_insert_with(|| self.begin(unique, thread));
             let mut state = waiting.lock();
             if state.given_up {
                 return Poll::Ready(None);
@@ -131,20 +184,22 @@ impl Interrupts {
         })
         .await;
         if let Some((key, _)) = entry {
-            self.lock().try_remove(key);
+            self.lock().waiting.try_remove(key);
         }
         done
     }
 
     /// Gives up what killed threads wait for.
     pub(crate) fn tick(&self) {
-        let old: Vec<Arc<Waiting>> = self
+        let now = Instant::now();
+        let due: Vec<Arc<Waiting>> = self
             .lock()
+            .waiting
             .iter()
-            .filter(|(_, waiting)| waiting.since.elapsed() >= TICK)
+            .filter(|(_, waiting)| waiting.is_due(now))
             .map(|(_, waiting)| Arc::clone(waiting))
             .collect();
-        for waiting in old {
+        for waiting in due {
             if waiting.is_for_nobody() {
                 let mut state = waiting.lock();
                 state.given_up = true;
@@ -220,6 +275,9 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::task::Context;
 
+    /// A request's.
+    const NUMBER: u64 = 7;
+
     fn status(own: &str, shared: &str) -> String {
         format!(
             "Name:\tx\nTgid:\t71\nPid:\t72\nSigPnd:\t{own}\nShdPnd:\t{shared}\nSigBlk:\t0000000000000100\n"
@@ -272,8 +330,41 @@ mod tests {
     fn wait_for_ever(interrupts: &Arc<Interrupts>, thread: u32) -> std::thread::JoinHandle<Option<()>> {
         let interrupts = Arc::clone(interrupts);
         std::thread::spawn(move || {
-            crate::executor::block_on(interrupts.guard(thread, std::future::pending::<()>()))
+            crate::executor::block_on(interrupts.guard((NUMBER, thread), std::future::pending::<()>()))
         })
+    }
+
+    /// When each request was looked at last.
+    fn looks(interrupts: &Interrupts) -> Vec<Option<Instant>> {
+        interrupts.lock().waiting.iter().map(|(_, waiting)| waiting.lock().looked_at).collect()
+    }
+
+    #[test]
+    fn a_request_is_looked_at_once_and_again_and_again_when_it_is_marked() {
+        let interrupts = Interrupts::default();
+        let mut request = pin!(interrupts.guard((NUMBER, std::process::id()), std::future::pending::<()>()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(request.as_mut().poll(&mut context).is_pending());
+        tick_until(&interrupts, || looks(&interrupts) != [None]);
+        let first = looks(&interrupts);
+        interrupts.tick();
+        interrupts.mark(NUMBER + 1);
+        interrupts.tick();
+        assert_eq!(looks(&interrupts), first, "another is marked");
+        interrupts.mark(NUMBER);
+        tick_until(&interrupts, || looks(&interrupts) != first);
+        assert!(request.as_mut().poll(&mut context).is_pending(), "the process lives");
+    }
+
+    #[test]
+    fn a_mark_that_comes_before_its_request_waits_counts_and_marks_do_not_pile_up() {
+        let interrupts = Interrupts::default();
+        (0..2 * EARLY_MARKS_MAX as u64).for_each(|number| interrupts.mark(number));
+        assert_eq!(interrupts.lock().early_marks.len(), EARLY_MARKS_MAX);
+        let marked =
+            [5, 2 * EARLY_MARKS_MAX as u64 - 1].map(|number| interrupts.begin(number, 1).1.lock().marked);
+        assert_eq!(marked, [false, true]);
+        assert_eq!(interrupts.lock().early_marks.len(), EARLY_MARKS_MAX - 1);
     }
 
     fn tick_until(interrupts: &Interrupts, mut done: impl FnMut() -> bool) {
@@ -284,7 +375,7 @@ mod tests {
     }
 
     fn askers(interrupts: &Interrupts) -> Vec<Asker> {
-        interrupts.lock().iter().map(|(_, waiting)| waiting.lock().asker).collect()
+        interrupts.lock().waiting.iter().map(|(_, waiting)| waiting.lock().asker).collect()
     }
 
     /// Lives as long as what is given here, and no longer.
@@ -301,9 +392,10 @@ mod tests {
         assert!(!waiter.is_finished());
         process.kill().unwrap();
         process.wait().unwrap();
+        interrupts.mark(NUMBER);
         tick_until(&interrupts, || waiter.is_finished());
         assert_eq!(waiter.join().unwrap(), None);
-        assert!(interrupts.lock().is_empty());
+        assert!(interrupts.lock().waiting.is_empty());
     }
 
     #[test]
@@ -316,7 +408,7 @@ mod tests {
             let _ = wait.recv();
         });
         let number = number.recv().unwrap();
-        let mut request = pin!(interrupts.guard(number, std::future::pending::<()>()));
+        let mut request = pin!(interrupts.guard((NUMBER, number), std::future::pending::<()>()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());
         tick_until(&interrupts, || askers(&interrupts) == [Asker::Process(std::process::id())]);
@@ -331,7 +423,7 @@ mod tests {
     fn a_request_of_a_thread_that_nobody_has_ever_seen_is_not_given_up() {
         let interrupts = Interrupts::default();
         // No thread has this number: pid_max is 2^22 at most.
-        let mut request = pin!(interrupts.guard(u32::MAX, std::future::pending::<()>()));
+        let mut request = pin!(interrupts.guard((NUMBER, u32::MAX), std::future::pending::<()>()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());
         tick_until(&interrupts, || askers(&interrupts) == [Asker::Unknown]);
