@@ -51,6 +51,7 @@ const fn rule(
 /// Every crate of the workspace, from the ground up.
 pub(crate) const RULES: &[Rule] = &[
     pure("xdr", &[], &["thiserror"]),
+    pure("fs", &[], &[]),
     pure("rpc", &["xdr"], &["thiserror", "smallvec"]),
     pure("drc", &["xdr", "rpc"], &["thiserror", "smallvec", "xxhash-rust"]),
     // The golden bytes of its tests are whole calls and replies, so the tests read RPC first.

@@ -16,6 +16,9 @@ pub struct FileHandle {
 }
 
 impl FileHandle {
+    /// A handle without bytes, which no server gives.
+    pub const EMPTY: Self = Self { bytes: [0; CAPACITY], len: 0 };
+
     /// `None` above 64 bytes.
     #[must_use]
     #[inline]

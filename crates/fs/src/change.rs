@@ -1,0 +1,58 @@
+//! The version of an object before and after an operation.
+
+use crate::Time;
+
+/// What changes whenever an object's data do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// Size in bytes.
+    pub size: u64,
+    /// Last change of the content.
+    pub mtime: Time,
+    /// Last change of the attributes.
+    pub ctime: Time,
+}
+
+/// The version of a file before and after a write, as far as the server told both. Whoever wrote is the only one who has
+/// changed the file between the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Change {
+    /// Right before the write.
+    pub before: Option<Version>,
+    /// Right after the write.
+    pub after: Option<Version>,
+}
+
+impl Change {
+    /// This change, and another right after it. If something was in between, only the other is told of: one link less is a
+    /// change that somebody else may have made.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        if self.after.is_some() && self.after == next.before {
+            Self { before: self.before, after: next.after }
+        } else {
+            next
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Option<Version> {
+        let time = Time::from_seconds(seconds);
+        Some(Version { size: 1, mtime: time, ctime: time })
+    }
+
+    #[test]
+    fn changes_join_where_one_ends_with_what_the_next_begins_with() {
+        let first = Change { before: at(1), after: at(2) };
+        let next = Change { before: at(2), after: at(3) };
+        assert_eq!(first.then(next), Change { before: at(1), after: at(3) });
+        let apart = Change { before: at(3), after: at(4) };
+        assert_eq!(first.then(apart), apart);
+        assert_eq!(Change::default().then(next), next);
+        assert_eq!(Change::default().then(Change::default()), Change::default());
+    }
+}
