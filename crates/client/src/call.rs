@@ -317,7 +317,7 @@ impl Call {
     }
 
     pub(crate) fn xid_class(&self) -> XidClass {
-        XidClass::of_call(nfs3::PROGRAM, nfs3::VERSION, self.procedure().number())
+        self.procedure().xid_class()
     }
 
     pub(crate) fn operation(&self) -> &'static str {

@@ -16,7 +16,8 @@ pub const WINDOW_REPLY: u32 = 1_024;
 pub(super) const COUNTER_BITS: u32 = 30;
 const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
 
-/// What a server keeps of a call, told by the top 2 bits of our clients' xids.
+/// What a server keeps of a call, told by the top 2 bits of our clients' xids. Which class a procedure needs is a
+/// matter of its program, the same at both ends; a call whose xid names another is served as one of a foreign client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum XidClass {
     /// Nothing: doing it twice is doing it once, and it changes nothing.
@@ -36,21 +37,6 @@ impl XidClass {
             0b01 => Some(Self::DoneBit),
             0b10 => Some(Self::WholeReply),
             _ => None,
-        }
-    }
-
-    /// The class a procedure needs, the same at both ends. A call whose xid names another class is served as
-    /// one of a foreign client. Programs other than NFS version 3 change nothing that a second call undoes.
-    #[must_use]
-    pub const fn of_call(program: u32, version: u32, procedure: u32) -> Self {
-        const NFS: (u32, u32) = (100_003, 3); // RFC 1813 s3.3
-        if program != NFS.0 || version != NFS.1 {
-            return Self::Repeatable;
-        }
-        match procedure {
-            2 | 7 => Self::DoneBit,     // SETATTR, WRITE. RFC 1813 s3.3.2, s3.3.7
-            8..=15 => Self::WholeReply, // CREATE to LINK. RFC 1813 s3.3.8 to s3.3.15
-            _ => Self::Repeatable,
         }
     }
 
@@ -113,15 +99,6 @@ mod tests {
         assert_eq!(last.next(), first);
         assert!(first.is_after(last) && !last.is_after(first) && !first.is_after(first));
         assert_eq!(first.since(last), 1);
-    }
-
-    #[test]
-    fn what_changes_something_has_a_class_of_its_own() {
-        // RFC 1813 s3.3: 22 procedures.
-        let classes = (0..22).map(|procedure| XidClass::of_call(100_003, 3, procedure) as u32);
-        let expected = [0, 0, 1, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0];
-        assert!(classes.eq(expected));
-        assert_eq!(XidClass::of_call(100_005, 3, 7), XidClass::Repeatable);
     }
 
     #[test]

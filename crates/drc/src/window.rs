@@ -59,7 +59,7 @@ impl ClientWindow {
     }
 
     /// Asks before a call is executed, after its arguments were found sound and its xid's class to be the one
-    /// its procedure needs ([`XidClass::of_call`]). A [`XidClass::Repeatable`] one always runs.
+    /// its procedure needs. A [`XidClass::Repeatable`] one always runs.
     pub fn begin(&self, xid: Xid, token: Token, now: Duration) -> Begin {
         let now_s = now.as_secs();
         if self.used_s.load(Ordering::Relaxed) != now_s {

@@ -21,12 +21,15 @@ pub mod mount;
 mod outcome;
 pub mod proc;
 mod procedure;
+mod rdma;
+mod replay;
 pub mod types;
 mod wire;
 
 pub use list::{List, ListIter};
 pub use outcome::Outcome;
 pub use procedure::{Class, Description, Effect, Procedure, UnknownProcedure};
+pub use rdma::Eligible;
 pub use types::{
     Created, DirOpArgs, Fattr3, FileHandle, FileType, NfsTime, PostOpAttr, Sattr3, SetTime, SpecData, Status,
     Verifier, WccAttr, WccData,

@@ -54,6 +54,14 @@ pub(crate) fn used(offered: &[Segment], answered: &[Segment]) -> Option<u64> {
     same.then(|| bytes_of(answered))
 }
 
+/// Whether a chunk of so many bytes holds an argument whose length the message tells: all of it, with or without the
+/// bytes that pad it to four. RFC 8166 s3.4.5.2
+#[must_use]
+pub const fn holds(chunk_bytes: u32, argument_bytes: u32) -> bool {
+    let padding = argument_bytes.wrapping_neg() % 4;
+    chunk_bytes == argument_bytes || chunk_bytes == argument_bytes.saturating_add(padding)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +114,13 @@ mod tests {
         let mut other = chunk(&[10, 0]);
         other.iter_mut().for_each(|segment| segment.handle += 7);
         assert_eq!(used(&offered, &other), None, "another's memory");
+    }
+
+    // RFC 8166 s3.4.5.2
+    #[test]
+    fn the_padding_of_a_chunk_is_there_or_not() {
+        assert!(holds(5, 5) && holds(8, 5) && holds(8, 8) && holds(0, 0));
+        assert!(!holds(6, 5) && !holds(4, 5) && !holds(12, 8));
+        assert!(!holds(0, u32::MAX));
     }
 }

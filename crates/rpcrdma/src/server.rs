@@ -59,7 +59,7 @@ pub enum ReadInto {
 pub struct Payload {
     /// Where in the message it belongs.
     pub position: u32,
-    /// How many bytes, with or without those that pad it to four ([`crate::nfs::holds`]).
+    /// How many bytes, with or without those that pad it to four ([`crate::holds`]).
     pub bytes: u32,
 }
 

@@ -206,7 +206,7 @@ fn a_payload_of_odd_length_in_several_segments_comes_with_its_padding_or_without
         let (_, kept, payload) = handed_out(&drain_server(&mut server));
         assert_eq!(kept, Message::Kept(message), "its receive buffer has been given back");
         assert_eq!(payload, Some(Payload { position: 200, bytes }));
-        assert!(rpcrdma::nfs::holds(bytes, 1501));
+        assert!(rpcrdma::holds(bytes, 1501));
     }
 }
 

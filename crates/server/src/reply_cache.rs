@@ -145,13 +145,9 @@ pub(crate) fn hold_window(
     Ok(())
 }
 
-const fn class_of(header: &CallHeader<'_>) -> XidClass {
-    XidClass::of_call(header.program, header.version, header.procedure)
-}
-
 /// Whether a call is one of our own clients', with an xid of the class that its procedure needs.
-pub(crate) fn is_ours(identity: &Identity, header: &CallHeader<'_>) -> bool {
-    identity.client_id.is_some() && XidClass::of(header.xid) == Some(class_of(header))
+pub(crate) fn is_ours(identity: &Identity, xid: Xid, class: XidClass) -> bool {
+    identity.client_id.is_some() && XidClass::of(xid) == Some(class)
 }
 
 /// What to do with a call.
@@ -233,20 +229,19 @@ impl<'a> CacheEntry<'a> {
         peers: &'a Peers,
         client: &'a Client,
         identity: &Identity,
-        header: &CallHeader<'_>,
+        (header, class): (&CallHeader<'_>, XidClass),
         args_hash: impl FnOnce() -> u64,
         times: Times,
     ) -> Self {
-        let class = class_of(header);
         let foreign = || ForeignCall {
             key: CallKey::new(header, args_hash(), client.peer.ip()),
             origin: client.called_from.origin(reply_cache),
         };
         let cache = match (reply_cache, &client.window) {
-            (_, Some(Window::Own(window))) if is_ours(identity, header) => {
+            (_, Some(Window::Own(window))) if is_ours(identity, header.xid, class) => {
                 Cache::Window(window, header.xid, class)
             }
-            (_, Some(Window::Shared(client))) if is_ours(identity, header) => {
+            (_, Some(Window::Shared(client))) if is_ours(identity, header.xid, class) => {
                 Cache::SharedWindow(client, header.xid, class)
             }
             (ReplyCache::Own { tables, .. }, _) => {

@@ -18,6 +18,7 @@ use crate::statistics::{CallEnd, Counters, Slot};
 use crate::worker_pool::{InFlight, Task, WorkerPool};
 use call::{Answered, Call};
 pub(crate) use call::{Handover, Mode};
+use drc::XidClass;
 use nfs3::proc::write::ArgsHead;
 use nfs3::proc::{read, readdir, readdirplus};
 use nfs3::{Procedure, Wire};
@@ -147,6 +148,11 @@ impl Executor<'_> {
         if let Err(stat) = self.client.identities.identify(header.credential_flavor, header.credential_body) {
             return Answered::Reject(Reject::Auth(stat));
         }
+        // MOUNT changes nothing that a second call undoes.
+        let class = match Procedure::try_from(header.procedure) {
+            Ok(procedure) if header.program == nfs3::PROGRAM => procedure.xid_class(),
+            _ => XidClass::Repeatable,
+        };
         let (group, peers, place, times) = (self.group, self.peers, self.place, self.times);
         let call = Call {
             group,
@@ -158,6 +164,7 @@ impl Executor<'_> {
             times,
             mode,
             header,
+            class,
             reader,
         };
         if header.program == nfs3::PROGRAM { nfs::serve(call, receive_buffer) } else { mount::serve(call) }

@@ -88,6 +88,7 @@ impl Connection {
         root: Option<nfs3::FileHandle>,
     ) {
         let payload_len = call.payload().len();
+        debug_assert!(payload_len == 0 || call.procedure().eligible() == nfs3::Eligible::Argument);
         match &mut self.state {
             State::Open(stream) => {
                 stream.push(key, payload_len, |head| encode_call(head, call, xid, credential, root));

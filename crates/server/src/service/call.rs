@@ -13,7 +13,7 @@ use crate::replies::Payload;
 use crate::reply_cache::{CacheEntry, Times, TooManyClients, Verdict, hold_window, place_of, token_of};
 use crate::request::{Request, Unanswered};
 use drc::shared::Start;
-use drc::{Refusal, Stored, Token, args_hash};
+use drc::{Refusal, Stored, Token, XidClass, args_hash};
 use nfs3::{Outcome, Status, Wire};
 use rpc::Xid;
 use rpc::auth::AuthStat;
@@ -94,6 +94,8 @@ pub(super) struct Call<'s, 'r> {
     pub times: Times,
     pub mode: Mode,
     pub header: &'s CallHeader<'r>,
+    /// What the reply cache keeps of it.
+    pub class: XidClass,
     /// At the arguments.
     pub reader: Reader<'r>,
 }
@@ -202,8 +204,15 @@ impl<'r> Call<'_, 'r> {
             return Ok(Answered::reply(true));
         }
         let (reply_cache, identity) = (&self.group.reply_cache, request.identity);
-        let guard =
-            CacheEntry::new(reply_cache, self.peers, client, identity, self.header, args_hash, self.times);
+        let guard = CacheEntry::new(
+            reply_cache,
+            self.peers,
+            client,
+            identity,
+            (self.header, self.class),
+            args_hash,
+            self.times,
+        );
         let (guard, start) = match pass(guard, self.mode, token_of(self.place, client.id)) {
             Passed::Run(guard, start) => (guard, start),
             Passed::Ran(stored) => {

@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use rpcrdma::header::{Chunk, Segment, bytes_of};
-use rpcrdma::nfs::holds;
+use rpcrdma::holds;
 use rpcrdma::server::{Limits, Message, Output, Payload, Piece, ReadInto, RequestId, Server, Source as From};
 use verbs::Access;
 
