@@ -120,8 +120,6 @@ pub(crate) struct Engine {
     started: Instant,
     poller: Arc<Poller>,
     connections: Vec<Connection>,
-    /// The connection that last had something to say.
-    heard_last: Option<ConnId>,
     probes: Vec<Probe>,
     pub core: Core,
     /// Calls that no connection could take yet, in order.
@@ -182,7 +180,6 @@ impl Engine {
             started,
             poller,
             connections,
-            heard_last: None,
             probes: Vec::new(),
             core,
             waiting: VecDeque::new(),
@@ -209,11 +206,6 @@ impl Engine {
 
     pub(crate) fn now(&self) -> Duration {
         self.core.now
-    }
-
-    /// What the calls under way write, in all.
-    pub(crate) fn bytes_to_write(&self) -> usize {
-        self.core.calls.0.iter().map(|(_, call)| call.payload().len()).sum()
     }
 
     /// Takes an operation; it is queued by the next [`Engine::settle`] and sent by the next [`Engine::flush`].

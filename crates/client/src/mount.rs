@@ -17,7 +17,7 @@ use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::options::Remote;
 use crate::path_failures::PathFailures;
-use crate::route::{Moves, PathEnd, PathValidation, PathValidations, Route, Stranded};
+use crate::route::{PathEnd, PathValidation, PathValidations, Route, Stranded};
 use crate::settings::Settings;
 use crate::shard::{ExternalDriver, Shard, Task};
 use crate::slot::Pending;
@@ -45,8 +45,6 @@ pub struct Mount {
 struct Inner {
     shards: Vec<Shard>,
     route: Arc<Route>,
-    /// All servers are on this machine.
-    is_local: bool,
     root: Root,
     placement: Mutex<Placement>,
     next_file: AtomicU64,
@@ -115,7 +113,6 @@ impl Mount {
             soft_patience: settings.soft_patience(),
             validations: PathValidations::new(paths.len()),
             path_failures: PathFailures::new(paths.len()),
-            moves: Moves::default(),
             stranded: Stranded::default(),
             paths,
         });
@@ -154,18 +151,8 @@ impl Mount {
         let placement = Mutex::new(Placement::new(count, first));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let externally_driven = AtomicBool::new(false);
-        let is_local = route.is_local();
-        let inner = Inner {
-            shards,
-            route,
-            is_local,
-            root,
-            placement,
-            next_file,
-            next_shard,
-            externally_driven,
-            settings,
-        };
+        let inner =
+            Inner { shards, route, root, placement, next_file, next_shard, externally_driven, settings };
         let mount = Self { inner: Arc::new(inner) };
         mount.await_paths(&used)?;
         Ok(mount)
@@ -314,18 +301,6 @@ impl Mount {
         } else {
             self.submit_as(op, caller)
         }
-    }
-
-    /// The same, to a loop that no attendant drives, so that it is done while the attendant goes on; those of a file to one of
-    /// them. Where nobody has ever attended, or there is one loop, this is [`Mount::submit_as`]; so it is where servers are on other
-    /// machines, as the paths of all loops are worth more there than a processor.
-    pub fn submit_beside(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
-        let others = self.inner.shards.len().saturating_sub(1) as u64;
-        if others == 0 || !self.inner.is_local || !self.inner.externally_driven.load(Ordering::Relaxed) {
-            return self.submit_as(op, caller);
-        }
-        let turn = self.turn_of(&op) % others + 1;
-        self.submit_to(turn, op, caller)
     }
 
     /// Which loop's turn it is. What is written to a file goes to one loop as a rule, so that one COMMIT can speak for all of it.

@@ -39,7 +39,6 @@ pub(crate) struct Route {
     pub soft_patience: Option<Duration>,
     pub validations: PathValidations,
     pub path_failures: PathFailures,
-    pub moves: Moves,
     pub stranded: Stranded,
 }
 
@@ -56,22 +55,6 @@ impl Stranded {
     /// One less: whether it was the last.
     pub(crate) fn left_last(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-}
-
-/// When a loop of the mount last moved to another processor.
-#[derive(Debug, Default)]
-pub(crate) struct Moves(Mutex<Option<Instant>>);
-
-impl Moves {
-    /// Whether one may move now, as none has for so long: two that share a processor would both leave it. That counts as a move.
-    pub(crate) fn take(&self, apart: Duration) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let may = last.is_none_or(|last| last.elapsed() >= apart);
-        if may {
-            *last = Some(Instant::now());
-        }
-        may
     }
 }
 
@@ -133,11 +116,6 @@ impl PathValidations {
 }
 
 impl Route {
-    /// Whether all servers are on this machine.
-    pub(crate) fn is_local(&self) -> bool {
-        are_ours(self.paths.iter().map(|end| end.remote.ip()))
-    }
-
     /// A path as people write it: from where to where.
     pub(crate) fn path_name(&self, path: PathId) -> String {
         let Some(end) = self.paths.get(usize::from(path.0)) else { return String::new() };
@@ -183,12 +161,6 @@ impl Route {
     }
 }
 
-/// Whether these are all addresses of this machine. Where it does not say which it has, only loopback is.
-fn are_ours(mut addresses: impl Iterator<Item = IpAddr>) -> bool {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    addresses.all(|ip| ip.is_loopback() || interfaces.iter().any(|interface| interface.ip() == ip))
-}
-
 /// Connects from the first reserved port that is free, from a random one on.
 pub(crate) fn from_reserved_port<T>(
     mut connect: impl FnMut(u16) -> std::io::Result<T>,
@@ -210,14 +182,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loops_of_a_mount_move_one_at_a_time() {
-        let moves = Moves::default();
-        assert!(moves.take(Duration::from_secs(3600)));
-        assert!(!moves.take(Duration::from_secs(3600)));
-        assert!(moves.take(Duration::ZERO));
-    }
-
-    #[test]
     fn each_reserved_port_is_tried_once_until_one_is_free_or_something_else_is_wrong() {
         use std::io::{Error, ErrorKind};
         let mut tried = Vec::new();
@@ -236,14 +200,6 @@ mod tests {
             Err(ErrorKind::PermissionDenied.into())
         });
         assert_eq!((refused.unwrap_err().kind(), tries), (ErrorKind::PermissionDenied, 1));
-    }
-
-    #[test]
-    fn an_address_of_another_machine_is_not_ours() {
-        let loopback = [IpAddr::from([127, 0, 0, 9]), "::1".parse().unwrap()];
-        assert!(are_ours(loopback.into_iter()));
-        // TEST-NET-1, which nobody has. RFC 5737 s3
-        assert!(!are_ours(loopback.into_iter().chain([[192, 0, 2, 1].into()])));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //!
 //! Another thread may drive it for a time: [`loop_driver`].
 
-mod beside_server;
 mod loop_driver;
 
 use std::os::fd::OwnedFd;
@@ -21,7 +20,6 @@ use crate::engine::{Engine, FIRST_CONNECTION_TOKEN, Setup};
 use crate::slot::{Pending, Promise};
 use crate::statistics::{PathCounters, Replays};
 
-use beside_server::BesideServer;
 pub use loop_driver::ExternalDriver;
 use loop_driver::LoopDriver;
 
@@ -164,7 +162,6 @@ impl Shard {
             asleep: AtomicBool::new(false),
             filled: AtomicBool::new(false),
         });
-        let beside_server = setup.route.is_local().then(|| BesideServer::new(Arc::clone(&setup.route)));
         let driver = Driver {
             engine: Engine::new(setup, Arc::clone(&poller)),
             inbox: Arc::clone(&inbox),
@@ -175,7 +172,6 @@ impl Shard {
             events: Events::new(),
             finished: Vec::new(),
             externally_driven: None,
-            beside_server,
             closing: false,
         };
         let loop_driver = Arc::new(LoopDriver::new(driver, Arc::clone(&inbox)));
@@ -234,8 +230,6 @@ struct Driver {
     finished: Vec<(Owner, Done)>,
     /// What an attendant waits for, where there is one.
     externally_driven: Option<loop_driver::Watched>,
-    /// Where the servers are on this machine.
-    beside_server: Option<BesideServer>,
     closing: bool,
 }
 
@@ -252,16 +246,7 @@ impl Driver {
     /// Drives the loop until it is closed, or until `leave`: whether it goes on.
     fn run(&mut self, leave: impl Fn() -> bool) -> bool {
         while !leave() {
-            if !self.round() {
-                return false;
-            }
-            if let Some(beside_server) = &mut self.beside_server {
-                beside_server.look(&self.engine);
-                if self.busy.take_sharing() {
-                    beside_server.move_over(&self.engine);
-                }
-            }
-            if !self.wait() {
+            if !self.round() || !self.wait() {
                 return false;
             }
             self.take_events();

@@ -150,7 +150,7 @@ fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
 }
 
 #[test]
-fn what_a_program_waits_for_goes_to_the_attended_loop_or_beside_it_as_wished() {
+fn what_is_submitted_to_the_driver_goes_to_the_loop_that_it_drives() {
     let fake = Fake::start(1);
     let mount = Mount::with_settings(Settings { loops: 3, ..fake.settings(3) }).unwrap();
     let files = [file(&mount), file(&mount)];
@@ -167,25 +167,19 @@ fn what_a_program_waits_for_goes_to_the_attended_loop_or_beside_it_as_wished() {
     };
     let write = |file| Op::Write { file, offset: 0, buffer: BYTES.to_vec() };
     let read = |file| Op::Read { file, offset: 0, buffer: vec![0; BYTES.len()] };
-    let ways: [&dyn Fn(Op) -> client::Pending; 2] =
-        [&|op| mount.submit_to_driver(op, None), &|op| mount.submit_beside(op, None)];
-    for way in ways {
-        let by_file = files.map(|file| sent(way, write(file)));
-        assert!(!by_file[0].is_beside(&by_file[1]), "nobody attends");
-    }
+    let to_driver = |op| mount.submit_to_driver(op, None);
+    let by_file = files.map(|file| sent(&to_driver, write(file)));
+    assert!(!by_file[0].is_beside(&by_file[1]), "there is no driver yet: files go to all loops");
     let bell = Bell::new();
-    let _attendant = bell.external_driver(&mount);
-    let externally_driven = sent(ways[0], read(files[0]));
+    let _external_driver = bell.external_driver(&mount);
+    let driven = sent(&to_driver, read(files[0]));
     for file in files {
         for op in [write, read] {
-            assert!(sent(ways[0], op(file)).is_beside(&externally_driven));
-            assert!(!sent(ways[1], op(file)).is_beside(&externally_driven));
+            assert!(sent(&to_driver, op(file)).is_beside(&driven));
         }
-        let [one, other] = [write(file), write(file)].map(|op| sent(ways[1], op));
-        assert!(one.is_beside(&other), "those of a file go to one loop");
     }
-    let by_file = files.map(|file| sent(ways[1], write(file)));
-    assert!(!by_file[0].is_beside(&by_file[1]), "and files to all of them");
+    let by_file = files.map(|file| sent(&|op| mount.submit(op), write(file)));
+    assert!(!by_file[0].is_beside(&by_file[1]), "what goes to no driver still goes to all loops");
 }
 
 #[test]

@@ -27,9 +27,6 @@ const NAME_BYTES_MAX: usize = 1024;
 /// A READ of so many bytes costs less than to hand it to another thread; longer ones are spread over all loops.
 const DRIVER_READ_BYTES_MAX: usize = 16 << 10;
 
-/// While a WRITE of so many bytes is sent, the thread that receives requests had better take the next one.
-const BESIDE_WRITE_BYTES_MIN: usize = 128 << 10;
-
 /// One name of a directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Name {
@@ -375,7 +372,8 @@ impl Core {
         }
     }
 
-    /// One WRITE that a program waits for: when it is done, the data are stable. One that is alone is sent where it is.
+    /// One WRITE that a program waits for: when it is done, the data are stable. A WRITE that is alone goes to the loop
+    /// that the receiving thread drives.
     pub(crate) async fn call_write(
         &self,
         open: &OpenFile,
@@ -384,37 +382,16 @@ impl Core {
         writing: &Arc<Writing>,
     ) -> Result<(), Errno> {
         let (others, _counted) = UnderWay::count(&self.writes_under_way);
-        let way = Way::of_write(others, buffer.len());
         let bytes = buffer.len();
         let (op, caller) = (Op::Write { file: open.file, offset, buffer }, open.caller.clone());
-        let pending = match way {
-            Way::ToDriver => self.mount.submit_to_driver(op, caller),
-            Way::Beside => self.mount.submit_beside(op, caller),
-            Way::ByFile => self.mount.submit_as(op, caller),
+        let pending = match others {
+            0 => self.mount.submit_to_driver(op, caller),
+            _ => self.mount.submit_as(op, caller),
         };
         let done = self.charged(&open.inode, bytes, pending, writing).done().await;
         // Its memory is for the next one.
         drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))
-    }
-}
-
-/// Which loop sends a WRITE that a program waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    ToDriver,
-    Beside,
-    ByFile,
-}
-
-impl Way {
-    /// Of so many bytes, beside so many others.
-    const fn of_write(others: usize, bytes: usize) -> Self {
-        match others {
-            0 => Self::ToDriver,
-            _ if bytes >= BESIDE_WRITE_BYTES_MIN => Self::Beside,
-            _ => Self::ByFile,
-        }
     }
 }
 
@@ -446,14 +423,6 @@ mod tests {
         for name in [&b""[..], b"a/b", b"/", b"a\0", &[b'x'; NAME_BYTES_MAX + 1]] {
             assert!(usable_name(name).is_err(), "{}", name.escape_ascii());
         }
-    }
-
-    #[test]
-    fn a_write_that_is_alone_stays_and_a_long_one_beside_others_leaves_the_receiving_thread() {
-        assert_eq!(Way::of_write(0, 4096), Way::ToDriver);
-        assert_eq!(Way::of_write(0, 1 << 20), Way::ToDriver);
-        assert_eq!(Way::of_write(1, 4096), Way::ByFile);
-        assert_eq!(Way::of_write(1, BESIDE_WRITE_BYTES_MIN), Way::Beside);
     }
 
     #[test]

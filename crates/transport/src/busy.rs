@@ -40,19 +40,11 @@ const FIRST_LOOK_EVERY: u32 = 16;
 /// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
 const CROWD_MIN: Duration = Duration::from_micros(10);
 
-/// Whoever has the processor for at least so long when it is given away has done something there,
-const TURN_MIN: Duration = Duration::from_micros(2);
-/// and whoever has it for no longer than this has short turns, as loops do: other work keeps it for a millisecond and more.
-const TURN_MAX: Duration = Duration::from_micros(60);
-/// After so many of them in a row it is shared with one who has short turns.
-const TURNS: u32 = 8;
-
 /// Whether and how long a loop looks before it sleeps.
 #[derive(Debug)]
 pub struct BusyPoll {
     longest: Duration,
     policy: Policy,
-    neighbours: Neighbours,
 }
 
 impl BusyPoll {
@@ -62,7 +54,7 @@ impl BusyPoll {
     pub fn new(longest: Duration) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
         let longest = if alone { Duration::ZERO } else { longest.min(BUSY_POLL_MAX) };
-        Self { longest, policy: Policy::new(), neighbours: Neighbours::default() }
+        Self { longest, policy: Policy::new() }
     }
 
     /// Waits as [`Poller::wait`] does, and looks before.
@@ -101,7 +93,7 @@ impl BusyPoll {
         let began = Instant::now();
         let gives_way = self.policy.gives_way();
         if gives_way {
-            self.neighbours.give_way(began);
+            std::thread::yield_now();
         }
         let mut before = began;
         loop {
@@ -133,14 +125,8 @@ impl BusyPoll {
             // Whoever is waited for may have been put on this processor, and answers within a look. Who keeps it for
             // longer has other work.
             before = looked;
-            self.neighbours.give_way(looked);
+            std::thread::yield_now();
         }
-    }
-
-    /// Whether others with short turns had the processor each time that it was given away since the last sleep, or since this
-    /// was so last: they wait for this loop's turns, and it for theirs.
-    pub const fn take_sharing(&mut self) -> bool {
-        self.neighbours.take()
     }
 
     /// How long the looks of a trial take.
@@ -161,7 +147,6 @@ impl BusyPoll {
         if self.longest.is_zero() || timeout.is_some_and(|timeout| timeout.is_zero()) {
             return poller.wait(events, timeout);
         }
-        self.neighbours = Neighbours::default();
         let began = Instant::now();
         poller.wait(events, timeout)?;
         let now = Instant::now();
@@ -262,35 +247,6 @@ impl Policy {
     }
 }
 
-/// Who has the processor when it is given away.
-#[derive(Debug, Default)]
-struct Neighbours {
-    /// Short turns in a row.
-    turns: u32,
-}
-
-impl Neighbours {
-    /// Gives the processor away; it is `now`.
-    fn give_way(&mut self, now: Instant) {
-        std::thread::yield_now();
-        self.had(now.elapsed());
-    }
-
-    /// It was given away for so long.
-    fn had(&mut self, taken: Duration) {
-        let is_short = (TURN_MIN..=TURN_MAX).contains(&taken);
-        self.turns = if is_short { self.turns.saturating_add(1) } else { 0 };
-    }
-
-    const fn take(&mut self) -> bool {
-        let are_there = self.turns >= TURNS;
-        if are_there {
-            self.turns = 0;
-        }
-        are_there
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,8 +293,7 @@ mod tests {
 
     #[test]
     fn the_first_looks_are_long_until_one_finds_in_time() {
-        let mut busy =
-            BusyPoll { longest: BUSY_POLL_DEFAULT, policy: looking(), neighbours: Neighbours::default() };
+        let mut busy = BusyPoll { longest: BUSY_POLL_DEFAULT, policy: looking() };
         assert!(busy.policy.trial);
         assert_eq!(busy.trial_span(), BUSY_POLL_DEFAULT * SHORT_SLEEP_LOOKS);
         busy.policy.late(Instant::now());
@@ -387,20 +342,6 @@ mod tests {
         assert!((0..100).all(|_| !policy.gives_way()), "others would have the processor first");
     }
 
-    #[test]
-    fn others_are_on_the_processor_after_some_short_turns_in_a_row() {
-        let mut neighbours = Neighbours::default();
-        let mut had = |taken, times| (0..times).for_each(|_| neighbours.had(taken));
-        had(TURN_MIN, TURNS - 1);
-        had(Duration::from_nanos(500), 1);
-        had(TURN_MAX, TURNS - 1);
-        had(Duration::from_millis(1), 1);
-        had(TURN_MIN, TURNS - 1);
-        assert!(!neighbours.take(), "each time somebody else came in between, or nobody");
-        neighbours.had(TURN_MAX);
-        assert!(neighbours.take() && !neighbours.take());
-    }
-
     /// A peer that says something every so often, however it chooses its time.
     #[test]
     fn looks_that_never_pay_take_a_small_share_of_the_time() {
@@ -422,7 +363,7 @@ mod tests {
 
     /// One that looks, on any machine.
     fn busy() -> BusyPoll {
-        BusyPoll { longest: Duration::from_secs(120), policy: looking(), neighbours: Neighbours::default() }
+        BusyPoll { longest: Duration::from_secs(120), policy: looking() }
     }
 
     #[test]

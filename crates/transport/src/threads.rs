@@ -20,49 +20,10 @@ pub fn cpu(thread: u32) -> Option<Duration> {
     account.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Whether a thread takes its turn when it is woken, and does not take the processor from whoever has it (`SCHED_BATCH`,
-/// sched(7)). So more has come for it when it runs; its share of a processor stays as it was. For the thread that calls, and
-/// unless that has another policy than the usual one: somebody chose it.
-#[derive(Debug, Default)]
-pub struct Turns {
-    taken: bool,
-}
-
-impl Turns {
-    /// Takes turns from now on, or no more.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    #[allow(unsafe_code)]
-    pub fn take(&mut self, turns: bool) -> io::Result<()> {
-        if turns == self.taken {
-            return Ok(());
-        }
-        // SAFETY: it reads a number of the thread that calls.
-        let policy = unsafe { libc::sched_getscheduler(0) };
-        let (from, to) = if turns {
-            (libc::SCHED_OTHER, libc::SCHED_BATCH)
-        } else {
-            (libc::SCHED_BATCH, libc::SCHED_OTHER)
-        };
-        if policy == from {
-            set_policy(to)?;
-            self.taken = turns;
-        }
-        Ok(())
-    }
-}
-
 /// The processor that the thread which calls runs on right now.
 #[must_use]
 pub fn processor() -> Option<u32> {
     u32::try_from(rustix::thread::sched_getcpu()).ok()
-}
-
-/// How many processors the thread that calls may run on; what share of them it may have is not asked.
-#[must_use]
-pub fn processors() -> Option<u32> {
-    rustix::thread::sched_getaffinity(None).ok().map(|may_run_on| may_run_on.count())
 }
 
 /// Moves the thread that calls to a processor; the system may move it on from there, to those where it might run before. To the
@@ -121,18 +82,6 @@ impl Hops {
     }
 }
 
-/// Sets the policy of the thread that calls, to one that has no priorities.
-#[allow(unsafe_code)]
-fn set_policy(policy: i32) -> io::Result<()> {
-    // SAFETY: a structure of numbers, of which some systems have more than one.
-    let priority: libc::sched_param = unsafe { std::mem::zeroed() };
-    // SAFETY: it reads the structure, which outlives the call, and changes the policy of the thread that calls.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const priority) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,33 +122,6 @@ mod tests {
             hops.take_hop(now);
         });
         assert!(hops.take_hop(now + HOP_REST_MAX) && hops.rest == HOP_REST_MAX);
-    }
-
-    /// The policy of the thread that asks, by the system's number. proc_pid_stat(5)
-    fn policy() -> i32 {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", own())).unwrap();
-        // The 41st field; the second is a name in brackets, which may have spaces in it.
-        stat.rsplit(") ").next().unwrap().split_whitespace().nth(38).unwrap().parse().unwrap()
-    }
-
-    #[test]
-    fn a_thread_of_the_usual_policy_takes_turns_and_any_other_keeps_its_own() {
-        let mut turns = Turns::default();
-        set_policy(libc::SCHED_OTHER).unwrap();
-        for (wanted, expected) in [
-            (false, libc::SCHED_OTHER),
-            (true, libc::SCHED_BATCH),
-            (true, libc::SCHED_BATCH),
-            (false, libc::SCHED_OTHER),
-        ] {
-            turns.take(wanted).unwrap();
-            assert_eq!(policy(), expected);
-        }
-        // Somebody chose it.
-        set_policy(libc::SCHED_BATCH).unwrap();
-        turns.take(true).unwrap();
-        turns.take(false).unwrap();
-        assert_eq!(policy(), libc::SCHED_BATCH);
     }
 
     #[test]

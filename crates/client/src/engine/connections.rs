@@ -8,7 +8,6 @@ use std::time::Duration;
 use nfs3::Procedure;
 use paths::{ConnId, NodeId, PathId, Table};
 use rpc::Xid;
-use rustix::net::sockopt::socket_incoming_cpu;
 use transport::poll::{Event, Interest};
 use transport::rdma::Requester;
 use transport::{Limits, Stream, Transport, socket};
@@ -117,13 +116,6 @@ pub(super) fn connection_to(connections: &[Connection], table: &Table, node: Nod
 }
 
 impl Engine {
-    /// Where packets come in of the connection that last had something to say; nothing over RDMA.
-    pub(crate) fn hears_from(&self) -> Option<u32> {
-        let connection = self.connections.get(usize::from(self.heard_last?.0))?;
-        let State::Open(stream) = &connection.state else { return None };
-        socket_incoming_cpu(stream.fd()).ok()
-    }
-
     /// Starts to connect a slot to the path it is on.
     pub(super) fn connect(&mut self, conn: ConnId) {
         self.close(conn);
@@ -175,7 +167,6 @@ impl Engine {
             Some(State::Connecting(_)) => self.connect_ended(conn),
             Some(State::Open(_)) => {
                 if event.readable {
-                    self.heard_last = Some(conn);
                     if self.core.landed < LANDED_BYTES_MAX {
                         self.receive(conn);
                     } else {
@@ -186,10 +177,7 @@ impl Engine {
                     self.mark_dirty(conn);
                 }
             }
-            Some(State::Rdma(_)) => {
-                self.heard_last = Some(conn);
-                self.rdma_ready(conn);
-            }
+            Some(State::Rdma(_)) => self.rdma_ready(conn),
             Some(State::Closed) | None => {}
         }
     }

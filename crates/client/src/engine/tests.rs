@@ -13,7 +13,7 @@ use transport::poll::Events;
 
 use super::*;
 use crate::path_failures::PathFailures;
-use crate::route::{Moves, PathEnd, PathValidations, Stranded};
+use crate::route::{PathEnd, PathValidations, Stranded};
 
 /// Nothing here takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +48,6 @@ impl Ends {
             soft_patience: None,
             validations: PathValidations::new(2),
             path_failures: PathFailures::new(2),
-            moves: Moves::default(),
             stranded: Stranded::default(),
         };
         let table = paths::Config {
