@@ -68,9 +68,9 @@ impl Core {
     }
 
     /// Waits for what has come by now to read or write a range.
-    pub(crate) async fn done_by_now(&self, ino: u64, range: &Range<u64>) {
+    pub(crate) async fn done_by_now(&self, ino: u64, range: Range<u64>) {
         if let Some(inode) = self.inodes.find(ino) {
-            inode.done_by_now(range.clone()).await;
+            inode.done_by_now(range).await;
         }
     }
 
@@ -160,17 +160,23 @@ impl Core {
         if let Some(cut) = &cut {
             cut.turn().await;
         }
-        let outcome = self.call_setattr(caller, inode.handle, new).await;
-        match new.size {
-            Some(size) if outcome.is_ok() => inode.resized(size),
-            _ => inode.changed(),
-        }
-        drop(cut);
-        let asked = inode.changes();
-        match outcome? {
-            Some(attributes) => Ok(inode.learn(attributes, Some(asked), &self.policy)),
-            None => self.attributes(caller, inode).await,
-        }
+        // A program that is killed from here on has cut the file or has not; what comes after it waits until that is known.
+        let (core, caller, inode) = (Arc::clone(self), caller.clone(), Arc::clone(inode));
+        self.undivided(async move {
+            let outcome = core.call_setattr(&caller, inode.handle, new).await;
+            match new.size {
+                Some(size) if outcome.is_ok() => inode.resized(size),
+                Some(_) => inode.resize_failed(),
+                None => inode.changed(),
+            }
+            drop(cut);
+            let asked = inode.changes();
+            match outcome? {
+                Some(attributes) => Ok(inode.learn(attributes, Some(asked), &core.policy)),
+                None => core.attributes(&caller, &inode).await,
+            }
+        })
+        .await
     }
 
     /// A number that was not given before.

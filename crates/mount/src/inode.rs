@@ -175,6 +175,14 @@ impl Inode {
         state.end = Some(size);
     }
 
+    /// Nobody knows whether the file was cut, or grown.
+    pub(crate) fn resize_failed(&self) {
+        let mut state = self.lock();
+        state.generation += 1;
+        state.change();
+        state.end_in_doubt = true;
+    }
+
     /// A write is waited for, until this is dropped.
     pub(crate) fn wait_for_write(self: &Arc<Self>) -> WaitedFor {
         self.lock().waited_for += 1;
@@ -226,6 +234,13 @@ impl WaitedFor {
     /// It was answered.
     pub(crate) fn follow(&self, change: Change) {
         self.0.lock().follow(change);
+    }
+
+    /// It was answered, and nobody waits any more: what was asked about the file while it was on its way is old now.
+    pub(crate) fn outlive(&self, change: Change) {
+        let mut state = self.0.lock();
+        state.follow(change);
+        state.change();
     }
 }
 
@@ -304,7 +319,7 @@ impl State {
         self.end = match self.end {
             _ if exact => Some(attributes.size),
             // What others have written counts, and what these do not tell yet.
-            end => end.map(|end| end.max(attributes.size)),
+            end => Some(end.unwrap_or(self.written_end).max(attributes.size)),
         };
         // What does not tell all that was written here is asked for again soon.
         let doubted = (asked.is_some() && !exact) || !told_all || self.end_in_doubt;
@@ -337,6 +352,11 @@ impl State {
         self.end_in_doubt = true;
         self.written_end = self.stored_end.max(self.dirty.end());
         self.attributes = None;
+    }
+
+    /// Whether data that end there make the file longer, as far as its end is known.
+    pub(crate) fn is_past_end(&self, end: u64) -> bool {
+        self.end.is_none_or(|known| end > known)
     }
 
     /// Where an append goes for which the kernel has this offset: where it believes the file to end, which nobody may have told it.

@@ -247,10 +247,10 @@ impl Core {
     }
 
     /// Does what must not be left half done: it goes on to its end though whoever asked for it is killed meanwhile.
-    async fn undivided(
+    pub(crate) async fn undivided<T: Send + 'static>(
         &self,
-        work: impl Future<Output = Result<(), Errno>> + Send + 'static,
-    ) -> Result<(), Errno> {
+        work: impl Future<Output = Result<T, Errno>> + Send + 'static,
+    ) -> Result<T, Errno> {
         // Nothing comes of a task that has panicked, which was logged.
         self.executor.detach_short(work).await.unwrap_or(Err(Errno::EIO))
     }

@@ -1,21 +1,33 @@
 //! Files of which the kernel is to drop pages, with their attributes.
 //!
 //! One thread tells it so, and none that a request waits for: the kernel may first have to finish a read or a write of such
-//! pages, which waits for us. What is wished for a file meanwhile is told after that, in one. Until the kernel has heeded a
-//! notice it may give out old pages to whoever does not ask for the file's attributes first; so those are given only after
-//! it, and are to be asked for again each time until then.
+//! pages, which waits for us. So a notice waits until what had come for its range is done, and others pass it meanwhile: a
+//! server that answers nothing for one file holds up no other's. What is wished for a file while it waits is told after it, in
+//! one. Until the kernel has heeded a notice it may give out old pages to a program that does not ask for the file's
+//! attributes first; so those are given only after it, and are to be asked for again each time until then.
 
 use fuser::{INodeNo, Notifier};
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Notices {
+pub(crate) struct Notices(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
     wishes: Mutex<Wishes>,
     some: Condvar,
+}
+
+/// What a notice waits for has come.
+impl Wake for Shared {
+    fn wake(self: Arc<Self>) {
+        self.lock().woken = true;
+        self.some.notify_one();
+    }
 }
 
 /// Which bytes of a file the kernel is to drop.
@@ -29,8 +41,11 @@ struct Notice {
 
 #[derive(Debug, Default)]
 struct Wishes {
-    waiting: VecDeque<Notice>,
-    telling: Option<Notice>,
+    waiting: Vec<Notice>,
+    /// Those that the thread has: they wait for what had come before them, or the kernel is being told.
+    taken: Vec<Notice>,
+    /// One of those may be ready.
+    woken: bool,
     /// Counts wishes.
     number: u64,
     wakers: Vec<Waker>,
@@ -40,14 +55,20 @@ struct Wishes {
 impl Wishes {
     /// Whether one of a file that was wished up to a number is not heeded yet.
     fn has(&self, ino: u64, number: u64) -> bool {
-        let mut all = self.telling.iter().chain(&self.waiting);
+        let mut all = self.taken.iter().chain(&self.waiting);
         !self.closed && all.any(|notice| notice.ino == ino && notice.number <= number)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Wishes> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Notices {
     fn lock(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The kernel shall drop what it has of a file.
@@ -62,10 +83,10 @@ impl Notices {
         let number = wishes.number;
         match wishes.waiting.iter_mut().find(|notice| notice.ino == ino) {
             Some(Notice { range: all, .. }) => *all = all.start.min(range.start)..all.end.max(range.end),
-            None => wishes.waiting.push_back(Notice { ino, range, number }),
+            None => wishes.waiting.push(Notice { ino, range, number }),
         }
         drop(wishes);
-        self.some.notify_one();
+        self.0.some.notify_one();
     }
 
     /// Whether the kernel is still to drop pages of a file.
@@ -87,39 +108,68 @@ impl Notices {
         .await;
     }
 
-    /// Tells the kernel of what is wished, until [`Notices::close`]; each when it is time for it. While the kernel waits for a
-    /// page not even SIGKILL ends this thread, nor the mount before it.
-    pub(crate) fn tell(&self, notifier: &Notifier, wait_for: impl Fn(u64, &Range<u64>)) {
-        while let Some(Notice { ino, range, .. }) = self.next() {
-            wait_for(ino, &range);
+    /// Tells the kernel of what is wished, until [`Notices::close`]; each once `ready` gives what is to come before it. While
+    /// the kernel waits for a page not even SIGKILL ends this thread, nor the mount before it.
+    pub(crate) fn tell<W: Future<Output = ()>>(
+        &self,
+        notifier: &Notifier,
+        ready: impl Fn(u64, Range<u64>) -> W,
+    ) {
+        self.serve(ready, |Notice { ino, range, .. }| {
             let offset = i64::try_from(range.start).unwrap_or(i64::MAX);
             // No length stands for all that there is.
             let len = i64::try_from(range.end - range.start).unwrap_or(0);
-            if let Err(error) = notifier.inval_inode(INodeNo(ino), offset, len) {
+            if let Err(error) = notifier.inval_inode(INodeNo(*ino), offset, len) {
                 tracing::debug!(ino, %error, "the kernel dropped no pages");
             }
-            self.told();
+        });
+    }
+
+    fn serve<W: Future<Output = ()>>(
+        &self,
+        ready: impl Fn(u64, Range<u64>) -> W,
+        mut drop_pages: impl FnMut(&Notice),
+    ) {
+        let waker = Waker::from(Arc::clone(&self.0));
+        let mut context = Context::from_waker(&waker);
+        let mut taken: Vec<(Notice, Pin<Box<W>>)> = Vec::new();
+        while let Some(new) = self.next() {
+            taken.extend(new.into_iter().map(|notice| {
+                let ready = Box::pin(ready(notice.ino, notice.range.clone()));
+                (notice, ready)
+            }));
+            taken.retain_mut(|(notice, ready)| {
+                let is_ready = ready.as_mut().poll(&mut context).is_ready();
+                if is_ready {
+                    drop_pages(notice);
+                    self.told(notice.number);
+                }
+                !is_ready
+            });
         }
     }
 
-    fn next(&self) -> Option<Notice> {
+    /// Waits for new notices, or until one that was taken may be ready; nothing once they are closed.
+    fn next(&self) -> Option<Vec<Notice>> {
         let mut wishes = self.lock();
         loop {
             if wishes.closed {
                 return None;
             }
-            if let Some(notice) = wishes.waiting.pop_front() {
-                wishes.telling = Some(notice.clone());
-                return Some(notice);
+            if wishes.woken || !wishes.waiting.is_empty() {
+                wishes.woken = false;
+                let new = std::mem::take(&mut wishes.waiting);
+                wishes.taken.extend(new.iter().cloned());
+                return Some(new);
             }
-            wishes = self.some.wait(wishes).unwrap_or_else(PoisonError::into_inner);
+            wishes = self.0.some.wait(wishes).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// The last one is heeded.
-    fn told(&self) {
+    /// The kernel has heeded one.
+    fn told(&self, number: u64) {
         let mut wishes = self.lock();
-        wishes.telling = None;
+        wishes.taken.retain(|notice| notice.number != number);
         let wakers = std::mem::take(&mut wishes.wakers);
         drop(wishes);
         wakers.into_iter().for_each(Waker::wake);
@@ -132,7 +182,7 @@ impl Notices {
         let wakers = std::mem::take(&mut wishes.wakers);
         drop(wishes);
         wakers.into_iter().for_each(Waker::wake);
-        self.some.notify_all();
+        self.0.some.notify_all();
     }
 }
 
@@ -140,10 +190,11 @@ impl Notices {
 mod tests {
     use super::*;
     use std::pin::pin;
-    use std::task::Context;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-    fn next(notices: &Notices) -> Option<(u64, Range<u64>)> {
-        notices.next().map(|notice| (notice.ino, notice.range))
+    fn next(notices: &Notices) -> Vec<(u64, Range<u64>)> {
+        let all = notices.next().unwrap_or_default();
+        all.into_iter().map(|notice| (notice.ino, notice.range)).collect()
     }
 
     #[test]
@@ -152,11 +203,11 @@ mod tests {
         for (ino, range) in [(7, 5..6), (7, 1..3), (3, 0..9), (7, 2..4)] {
             notices.wish_range(ino, range);
         }
-        assert_eq!((next(&notices), next(&notices)), (Some((7, 1..6)), Some((3, 0..9))));
+        assert_eq!(next(&notices), [(7, 1..6), (3, 0..9)]);
         notices.wish(7);
-        assert_eq!(next(&notices), Some((7, 0..u64::MAX)));
+        assert_eq!(next(&notices), [(7, 0..u64::MAX)]);
         notices.close();
-        assert_eq!(next(&notices), None);
+        assert_eq!(notices.next(), None);
     }
 
     #[test]
@@ -166,14 +217,39 @@ mod tests {
         let mut heeded = pin!(notices.heeded(7));
         assert!(heeded.as_mut().poll(&mut context).is_pending() && notices.has_some_for(7));
         assert!(pin!(notices.heeded(8)).poll(&mut context).is_ready() && !notices.has_some_for(8));
-        next(&notices);
+        let taken = notices.next().unwrap();
         notices.wish(7);
         assert!(heeded.as_mut().poll(&mut context).is_pending(), "the kernel is being told");
-        notices.told();
+        notices.told(taken[0].number);
         assert!(heeded.as_mut().poll(&mut context).is_ready() && notices.has_some_for(7));
         let mut late = pin!(notices.heeded(7));
         assert!(late.as_mut().poll(&mut context).is_pending());
         notices.close();
         assert!(late.as_mut().poll(&mut context).is_ready(), "nobody tells it any more");
+    }
+
+    #[test]
+    fn a_file_whose_requests_are_not_answered_holds_up_no_other() {
+        let (notices, answered) = (Notices::default(), AtomicBool::new(false));
+        let (told, tell) = std::sync::mpsc::channel();
+        let ready = |ino, _| {
+            let answered = &answered;
+            std::future::poll_fn(move |context| {
+                // Woken again by the next notice.
+                let _ = context;
+                if ino == 7 && !answered.load(Ordering::Acquire) { Poll::Pending } else { Poll::Ready(()) }
+            })
+        };
+        notices.wish(7);
+        std::thread::scope(|scope| {
+            scope.spawn(|| notices.serve(ready, |notice| told.send(notice.ino).unwrap()));
+            notices.wish(8);
+            assert_eq!(tell.recv(), Ok(8));
+            assert!(notices.has_some_for(7));
+            answered.store(true, Ordering::Release);
+            Waker::from(Arc::clone(&notices.0)).wake();
+            assert_eq!(tell.recv(), Ok(7));
+            notices.close();
+        });
     }
 }

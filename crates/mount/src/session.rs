@@ -152,7 +152,8 @@ impl Mounted {
         std::thread::Builder::new()
             .name("tl-fuse-notify".into())
             .spawn(move || {
-                telling.notices.tell(&notifier, |ino, range| block_on(telling.done_by_now(ino, range)))
+                let done = |ino, range| telling.done_by_now(ino, range);
+                telling.notices.tell(&notifier, done);
             })
             .map_err(Error::Threads)?;
         // Room for both that may end it, so that neither waits.

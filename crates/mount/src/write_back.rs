@@ -98,7 +98,7 @@ impl Drop for Charged {
         self.executor.spawn_short(async move {
             let done = pending.await;
             if let Some(waited_for) = waited_for {
-                waited_for.follow(done.change);
+                waited_for.outlive(done.change);
             }
             drop(writing);
             budget.give_back(bytes);
@@ -146,7 +146,8 @@ impl Core {
         // Its memory is for the next one.
         let data = self.buffers.own(data);
         // Where others are being written that came before, these might be on the server first.
-        let held = inode.begin_change(range_of(how, &inode.lock(), offset, data.len()));
+        let range = range_of(how, &inode.lock(), offset, data.len());
+        let held = inode.begin_change(range);
         held.turn().await;
         self.hold_data(file, how, (offset, of_mapping), &data)
     }
@@ -213,11 +214,12 @@ impl Core {
             let mut state = inode.lock();
             let (at, end) = place(how, &state, offset, data.len())?;
             let growing = if how.is_direct { inode.begin_growth(&mut state, end) } else { None };
+            let promised = (how.appends || state.is_past_end(end)).then(|| Promised(inode));
             if how.appends {
                 // Taken before anything is waited for: the kernel sends the pieces of a long write together.
                 state.written(at..end);
             }
-            (at, how.appends.then(|| Promised(inode)), growing)
+            (at, promised, growing)
         };
         let (writing, found) = inode.begin_write(at, &data);
         let has_suspect = found.suspect.is_some();
@@ -419,8 +421,8 @@ impl Drop for Pages<'_> {
     }
 }
 
-/// An append for which the file was made longer in advance. Unless it is kept, also where its program was killed, the server is to
-/// be asked where the file ends.
+/// A write that makes the file longer. Unless it is kept, also where its program was killed, the server is to be asked where the
+/// file ends: appends begin there.
 struct Promised<'a>(&'a Inode);
 
 impl Promised<'_> {

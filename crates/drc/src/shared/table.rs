@@ -185,6 +185,7 @@ impl<'m> SharedTable<'m> {
         let Some(_held) = self.lock(host, bucket) else {
             return (SharedBegin::Refused(Refusal::TableFull), None);
         };
+        self.forget_aged(bucket, digest, asker.now);
         let twins = self.slots(bucket).filter(|keyed| keyed.has(digest));
         let mut candidates: SmallVec<[Candidate<Keyed<'m>>; 2]> =
             twins.filter_map(|keyed| keyed.candidate(host, digest, asker.now)).collect();
@@ -210,6 +211,18 @@ impl<'m> SharedTable<'m> {
                 (SharedBegin::Run, Some(free.place))
             }
             None => (SharedBegin::Refused(Refusal::TableFull), None),
+        }
+    }
+
+    /// Empties the slots of ended calls of this digest that are too old to be answered again. One of them would be taken for
+    /// the slot of a new call that comes from the same connection.
+    fn forget_aged(&self, bucket: usize, digest: [u64; 2], now: Duration) {
+        for aged in self.slots(bucket).filter(|keyed| keyed.has(digest) && keyed.is_aged(now)) {
+            let slot = aged.slot(digest);
+            let entry = slot.entry();
+            if matches!(entry.phase, Phase::Ended(_) | Phase::Replied) {
+                let _ = slot.exchange(entry, CALL);
+            }
         }
     }
 
@@ -275,7 +288,9 @@ impl<'m> SharedTable<'m> {
         let digest = call.key.digest(self.seed);
         let is_it = |keyed: &Keyed<'m>| keyed.has(digest) && keyed.origin() == call.origin;
         let there = place.and_then(|place| self.keyed(place)).filter(is_it);
-        let keyed = there.or_else(|| self.slots(self.bucket(digest)).find(is_it))?;
+        let holds_a_call = |keyed: &Keyed<'m>| keyed.slot(digest).entry().phase != Phase::Empty;
+        let mut slots = self.slots(self.bucket(digest));
+        let keyed = there.or_else(|| slots.find(|keyed| is_it(keyed) && holds_a_call(keyed)))?;
         Some((keyed.slot(digest), keyed))
     }
 

@@ -395,6 +395,21 @@ fn a_table_drops_what_ended_first_and_nothing_that_runs() {
 }
 
 #[test]
+fn a_call_that_comes_again_when_its_reply_is_too_old_runs_again_wherever_it_is_resumed() {
+    let words = memory(TABLE_WORDS);
+    let (machine, table) = (Machine::default(), SharedTable::new(&words, 5));
+    let host = machine.process(1, 1);
+    for round in 0..3 {
+        let asker = asker(&host, NOW + TABLE_AGE_MAX * round);
+        assert_eq!(table.begin(&host, &call(7), &asker).0, SharedBegin::Run, "round {round}");
+        // A worker, which does not know the place.
+        assert_eq!(table.start(&host, &call(7), None), Start::Fresh, "round {round}");
+        table.finish(&host, &call(7), None, Outcome::Reply(b"answer"), asker.now);
+        assert_eq!(table.begin(&host, &call(7), &asker).0, reply(b"answer"), "round {round}");
+    }
+}
+
+#[test]
 fn the_lock_of_a_process_that_ended_is_taken_over_and_one_that_stands_still_is_not_waited_for() {
     let words = memory(TABLE_WORDS);
     let (machine, table) = (Machine::default(), SharedTable::new(&words, 5));

@@ -2,15 +2,15 @@
 //! was there before a write that has returned.
 
 use crate::fixture::{Mounted, PATIENCE, Server, shell};
-use crate::refusals::mounted_behind;
+use crate::refusals::{Refusals, mounted_behind};
 use crate::semantics::{flags, pattern};
 use nfs3::Procedure;
 use rustix::fs::OFlags;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use testkit::{Deadline, Process};
 
@@ -176,4 +176,53 @@ fn appends_through_the_kernels_pages_and_past_them_lose_nothing() {
         let wrong = found.iter().zip(all).find(|(found, wanted)| **found != wanted);
         assert!(wrong.is_none(), "{:?}", wrong.map(|(found, _)| found.first_chunk::<16>()));
     }
+}
+
+/// A program whose call of this procedure is held, and which is killed meanwhile.
+fn kill_while_held(refusals: &Refusals, procedure: Procedure, command: &mut Command) {
+    refusals.hold(procedure);
+    let mut process = command.stdout(Stdio::null()).spawn().unwrap();
+    Deadline::wait_until("the call to be on its way", PATIENCE, || (refusals.held() == 1).then_some(()));
+    kill_process(Pid::from_child(&process), Signal::KILL).unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn what_is_written_after_a_truncation_whose_program_was_killed_is_not_cut_off() {
+    let server = Server::start(1);
+    let (refusals, mount) = mounted_behind(&server);
+    fs::write(mount.path("f"), b"old").unwrap();
+    fs::write(mount.path("other"), b"").unwrap();
+    let mut truncate = Command::new("truncate");
+    kill_while_held(&refusals, Procedure::SetAttr, truncate.args(["-s", "0"]).arg(mount.path("f")));
+    let other = flags(OFlags::SYNC).open(mount.path("other")).unwrap();
+    std::thread::scope(|scope| {
+        let writing =
+            scope.spawn(|| flags(OFlags::SYNC).open(mount.path("f")).unwrap().write_all_at(b"new", 0));
+        // Long enough for a write that waits for nothing.
+        (0..100).for_each(|at| other.write_all_at(b"x", at).unwrap());
+        refusals.let_go();
+        writing.join().unwrap().unwrap();
+    });
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"new");
+}
+
+#[test]
+fn an_append_begins_behind_a_write_whose_program_was_killed() {
+    let server = Server::start(1);
+    let (refusals, mount) = mounted_behind(&server);
+    let elsewhere = server.mount("elsewhere", "nolock,noac");
+    fs::write(mount.path("f"), b"start").unwrap();
+    let append = flags(OFlags::APPEND).open(mount.path("f")).unwrap();
+    let mut write = Command::new("dd");
+    write.args(["if=/dev/zero", "bs=4096", "count=1", "seek=1", "conv=notrunc", "oflag=direct"]);
+    write.arg(format!("of={}", mount.path("f").display())).stderr(Stdio::null());
+    kill_while_held(&refusals, Procedure::Write, &mut write);
+    refusals.let_go();
+    let is_there = || (fs::metadata(elsewhere.path("f")).unwrap().len() == 8192).then_some(());
+    Deadline::wait_until("the server to have the write", PATIENCE, is_there);
+    assert_eq!(rustix::io::write(&append, b"end"), Ok(3));
+    append.sync_all().unwrap();
+    let found = fs::read(elsewhere.path("f")).unwrap();
+    assert_eq!((&found[..5], found.len(), &found[8192..]), (&b"start"[..], 8195, &b"end"[..]));
 }
