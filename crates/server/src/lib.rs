@@ -3,33 +3,29 @@
 //! [`Server::start`] runs a group of nodes from a [`Config`]: NFS version 3 and MOUNT version 3 (RFC 1813) over
 //! TCP, both on every port. Each loop is a thread with its own connections, buffers and counters; what loops
 //! share is the group: exports with their stores, and the reply cache. A call goes from the transport to
-//! `service` (RPC checks, reply cache), to its file under `procedures` (the store and back), and its reply to
+//! `service` (RPC checks, reply cache), to its program (`nfs3`, `mount`: the store and back), and its reply to
 //! the connection's queue; payload stays in the store's memory both ways. A call whose store would have to wait
-//! goes to a worker of `worker_pool` instead, which does the same with it.
+//! goes to a worker of `runtime::worker_pool` instead, which does the same with it.
 
-mod attributes;
 mod client;
 mod clock;
 pub mod config;
-mod datagram;
 mod error;
-mod event_loop;
 mod export;
 mod group;
 pub mod handle;
 pub mod identity;
+mod mount;
 mod mounts;
-mod procedures;
+mod nfs3;
 mod replies;
 mod reply_cache;
-mod request;
 mod rpcbind;
+mod runtime;
 mod server;
 mod service;
 mod shared;
 pub mod statistics;
-mod status;
-mod worker_pool;
 
 pub use config::{
     Config, ConfigError, ExportConfig, Limits, ListenAddress, Network, NodeConfig, StoreConfig,

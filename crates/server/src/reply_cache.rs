@@ -6,8 +6,8 @@
 
 use crate::client::Client;
 use crate::clock;
-use crate::event_loop::{Message, Peers, Place};
 use crate::identity::Identity;
+use crate::runtime::{Message, Peers, Place};
 use crate::shared::{SharedClient, SharedReplyCache};
 use drc::shared::{Alone, Place as TablePlace, Seen, SharedBegin, Start};
 use drc::{

@@ -15,9 +15,9 @@ mod turn;
 pub(crate) use presence::Presence;
 
 use crate::config::Config;
-use crate::datagram::bind_datagrams;
 use crate::error::Error;
-use crate::event_loop::{BoundListener, bind};
+use crate::runtime::bind_datagrams;
+use crate::runtime::{BoundListener, bind};
 use host::Registered;
 use rpc::portmap::{self, Entry, Protocol};
 use std::io;

@@ -2,14 +2,14 @@
 
 use crate::clock;
 use crate::config::{Config, ExportConfig, LOOPS_MAX};
-use crate::datagram::Datagrams;
 use crate::error::Error;
-use crate::event_loop::{BoundListener, EventLoop, Message, Peers, bind, bind_rdma};
 use crate::export::Reloaded;
 use crate::group::Group;
 use crate::rpcbind::{Presence, Rpcbind};
+use crate::runtime::Datagrams;
+use crate::runtime::WorkerPool;
+use crate::runtime::{BoundListener, EventLoop, Message, Peers, bind, bind_rdma};
 use crate::statistics::Statistics;
-use crate::worker_pool::WorkerPool;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -4,18 +4,16 @@
 //! no call at all, or ends within its header, cannot be answered and finishes the connection. NULL is answered
 //! always. NFS and MOUNT are served alike on every port.
 
-mod call;
-mod mount;
-mod nfs;
+pub(crate) mod call;
 
 use crate::client::Client;
-use crate::event_loop::{Peers, Place};
 use crate::group::Group;
+use crate::nfs3::request::Request;
 use crate::replies::{Payload, Replies};
 use crate::reply_cache::Times;
-use crate::request::Request;
+use crate::runtime::{InFlight, Task, WorkerPool};
+use crate::runtime::{Peers, Place};
 use crate::statistics::{CallEnd, Counters, Slot};
-use crate::worker_pool::{InFlight, Task, WorkerPool};
 use call::{Answered, Call};
 pub(crate) use call::{Handover, Mode};
 use drc::XidClass;
@@ -167,7 +165,11 @@ impl Executor<'_> {
             class,
             reader,
         };
-        if header.program == nfs3::PROGRAM { nfs::serve(call, receive_buffer) } else { mount::serve(call) }
+        if header.program == nfs3::PROGRAM {
+            crate::nfs3::serve(call, receive_buffer)
+        } else {
+            crate::mount::serve(call)
+        }
     }
 
     #[cold]

@@ -1,10 +1,10 @@
 //! Being found while the server runs: from the start, or from when another process of the group ends.
 
 use super::{Found, Waiting};
-use crate::datagram::Datagrams;
 use crate::error::Error;
-use crate::event_loop::{Message, Peers};
 use crate::group::Group;
+use crate::runtime::Datagrams;
+use crate::runtime::{Message, Peers};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;

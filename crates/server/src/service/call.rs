@@ -6,12 +6,12 @@
 //! processes that may be elsewhere: then the replay is put off, and asks again.
 
 use crate::client::Client;
-use crate::event_loop::{Answer, Message, Peers, Place};
 use crate::group::Group;
-use crate::procedures::Settle;
+use crate::nfs3::Settle;
+use crate::nfs3::request::{Request, Unanswered};
 use crate::replies::Payload;
 use crate::reply_cache::{CacheEntry, Times, TooManyClients, Verdict, hold_window, place_of, token_of};
-use crate::request::{Request, Unanswered};
+use crate::runtime::{Answer, Message, Peers, Place};
 use drc::shared::Start;
 use drc::{Refusal, Stored, Token, XidClass, args_hash};
 use nfs3::{Outcome, Status, Wire};
@@ -23,7 +23,7 @@ use store::ReceiveBuffer;
 use xdr::{Reader, Writer};
 
 /// How a call was answered.
-pub(super) enum Answered {
+pub(crate) enum Answered {
     /// By a reply whose head has been written.
     Reply {
         error: bool,
@@ -71,7 +71,7 @@ impl Answered {
 }
 
 /// What a handler returns.
-pub(super) type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
+pub(crate) type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
 
 impl From<Unanswered> for Answered {
     fn from(unanswered: Unanswered) -> Self {
@@ -83,7 +83,7 @@ impl From<Unanswered> for Answered {
 }
 
 /// One call.
-pub(super) struct Call<'s, 'r> {
+pub(crate) struct Call<'s, 'r> {
     pub group: &'s Group,
     pub peers: &'s Peers,
     pub place: Place,
@@ -102,14 +102,14 @@ pub(super) struct Call<'s, 'r> {
 
 /// What surrounds a call, for its handler.
 #[inline]
-pub(super) fn request(client: &Client, mode: Mode) -> Result<Request<'_>, Answered> {
+pub(crate) fn request(client: &Client, mode: Mode) -> Result<Request<'_>, Answered> {
     let identity = client.identities.current().ok_or(Answered::Reject(Reject::Auth(AuthStat::FAILED)))?;
     Ok(Request { client, identity, may_wait: mode != Mode::Loop })
 }
 
 /// Writes a whole reply, and tells its status.
 #[inline]
-pub(super) fn write<'w, S: Wire<'w>, F: Wire<'w>>(
+pub(crate) fn write<'w, S: Wire<'w>, F: Wire<'w>>(
     out: &mut Vec<u8>,
     xid: Xid,
     outcome: &Outcome<S, F>,

@@ -1,0 +1,46 @@
+//! MOUNT version 3: calls to their handlers. RFC 1813 s5.2
+
+mod dump;
+mod export;
+mod mnt;
+mod umnt;
+mod umntall;
+
+use crate::service::call::{Answered, Call, Mode, write};
+use nfs3::Status;
+use nfs3::mount::Procedure;
+use nfs3::mount::{mnt as mnt_wire, umnt as umnt_wire};
+use rpc::reply::{Accept, encode_success};
+use xdr::Writer;
+
+/// Answers a call of MOUNT.
+pub(crate) fn serve(call: Call<'_, '_>) -> Answered {
+    try_serve(call).unwrap_or_else(|refused| refused)
+}
+
+fn try_serve(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let procedure = Procedure::try_from(call.header.procedure);
+    let procedure = procedure.map_err(|_| Answered::Accept(Accept::ProcUnavail))?;
+    let (group, xid) = (call.group, call.header.xid);
+    match procedure {
+        Procedure::Mnt => {
+            let args = call.args::<mnt_wire::Args<'_>>()?;
+            let outcome = mnt::run(group, call.client, &args, call.mode != Mode::Loop)?;
+            return Ok(Answered::reply(write(call.out, xid, &outcome) != Status::OK));
+        }
+        Procedure::Umnt => {
+            let args = call.args::<umnt_wire::Args<'_>>()?;
+            umnt::run(group, call.client, &args);
+        }
+        Procedure::Null | Procedure::Dump | Procedure::UmntAll | Procedure::Export => call.args::<()>()?,
+    }
+    let mut writer = Writer::new(call.out);
+    encode_success(&mut writer, xid);
+    match procedure {
+        Procedure::Dump => dump::run(group, call.client, &mut writer),
+        Procedure::UmntAll => umntall::run(group, call.client),
+        Procedure::Export => export::run(call.client, &mut writer),
+        Procedure::Null | Procedure::Mnt | Procedure::Umnt => {}
+    }
+    Ok(Answered::reply(false))
+}

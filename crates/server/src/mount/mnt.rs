@@ -1,0 +1,69 @@
+//! MNT: the handle of an export's root, or of a directory below it. RFC 1813 s5.2.1
+//!
+//! A stranger, whom no export admits, is told the same of every path.
+
+use crate::client::Client;
+use crate::export::{Export, Exports};
+use crate::group::Group;
+use crate::nfs3::request::Unanswered;
+use crate::nfs3::status;
+use nfs3::mount::mnt::{Args, Reply, Success};
+use nfs3::{FileHandle, Outcome, Status};
+use rpc::auth::{AUTH_NONE, AUTH_SYS};
+use store::{Caller, Kind};
+
+/// Whoever runs the server walks the path: what the client may do there is asked again at each call.
+const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
+
+pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> Result<Reply, Unanswered> {
+    if client.admitted.is_empty() {
+        return Ok(Outcome::Fail(Status::ACCES, ()));
+    }
+    let Some((index, export, rest)) = find(&client.exports, args.path) else {
+        return Ok(Outcome::Fail(Status::NOENT, ()));
+    };
+    if !client.admitted.contains(index) {
+        return Ok(Outcome::Fail(Status::ACCES, ()));
+    }
+    if export.may_block && !may_wait && !rest.is_empty() {
+        return Err(Unanswered::MustWait);
+    }
+    Ok(match walk(export, rest) {
+        Ok(root) => {
+            group.mounts.add(client.peer.ip(), &export.config.path);
+            let mut flavors = smallvec::smallvec![AUTH_SYS];
+            if export.config.all_squash {
+                flavors.push(AUTH_NONE);
+            }
+            Outcome::Ok(Success { root, flavors })
+        }
+        Err(status) => Outcome::Fail(status, ()),
+    })
+}
+
+/// The export with the longest path that `path` begins with, and what is left of it.
+fn find<'e, 'p>(exports: &'e Exports, path: &'p [u8]) -> Option<(usize, &'e Export, &'p [u8])> {
+    let below = |export: &Export| {
+        let prefix = export.config.path.trim_end_matches('/').as_bytes();
+        let rest = path.strip_prefix(prefix)?;
+        (rest.is_empty() && !path.is_empty() || rest.first() == Some(&b'/')).then_some(rest)
+    };
+    let found = exports.iter().filter_map(|(index, export)| below(export).map(|rest| (index, export, rest)));
+    found.min_by_key(|(_, _, rest)| rest.len())
+}
+
+fn walk(export: &Export, rest: &[u8]) -> Result<FileHandle, Status> {
+    let mut object = export.store.root();
+    for name in rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        if name == b".." {
+            return Err(Status::NOENT);
+        }
+        let (_, found) = export.store.lookup(SERVER, object, name);
+        let found = found.map_err(status::of_store)?;
+        if found.kind != Kind::Directory {
+            return Err(Status::NOTDIR);
+        }
+        object = found.object;
+    }
+    Ok(export.handle(object))
+}

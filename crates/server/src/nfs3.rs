@@ -1,0 +1,173 @@
+//! NFS version 3: calls to their handlers. RFC 1813 s3.3
+//!
+//! Each procedure is a file. Its `run` opens the handles, asks the store on behalf of the squashed caller, and maps
+//! what it says: attributes and weak cache consistency data (RFC 1813 s2.6) on success and on failure. An `Err` is a
+//! credential that is too weak, or a store that would have to wait where nothing may: then nothing was done.
+
+mod access;
+mod attributes;
+mod commit;
+mod create;
+mod creation;
+mod fsinfo;
+mod fsstat;
+mod getattr;
+mod link;
+mod lookup;
+mod mkdir;
+mod mknod;
+mod pathconf;
+mod read;
+mod readdir;
+mod readdirplus;
+mod readlink;
+mod remove;
+mod rename;
+pub(crate) mod request;
+mod rmdir;
+mod setattr;
+mod settle;
+pub(crate) mod status;
+mod symlink;
+mod write;
+
+use self::write as write_data;
+use self::write::Data;
+use crate::replies::Payload;
+use crate::reply_cache::is_ours;
+use crate::service::call::{Answered, Call, request, write};
+use drc::{HASHED_PAYLOAD_BYTES, args_hash};
+use nfs3::proc::{self, write::ArgsHead};
+use nfs3::{Outcome, Procedure, Status, Verifier, WccData, Wire};
+use rpc::reply::{Accept, encode_success};
+pub(crate) use settle::Settle;
+use smallvec::SmallVec;
+use store::ReceiveBuffer;
+use xdr::Writer;
+
+/// The most bytes of one listing, whatever the client has room for: some thousand entries.
+const DIRECTORY_BYTES_MAX: u32 = 256 << 10;
+/// Cookies stay good while names come and go, so that there is nothing to verify.
+const COOKIE_VERIFIER: Verifier = [0; 8];
+
+const GARBAGE: Answered = Answered::Accept(Accept::GarbageArgs);
+
+/// Answers a call of NFS. `receive_buffer` has the data of a WRITE that were received in place.
+#[inline]
+pub(crate) fn serve(call: Call<'_, '_>, receive_buffer: Option<ReceiveBuffer>) -> Answered {
+    let answered = match Procedure::try_from(call.header.procedure) {
+        Err(_) => Err(Answered::Accept(Accept::ProcUnavail)),
+        Ok(Procedure::Null) => Ok(Answered::reply(false)),
+        Ok(Procedure::GetAttr) => call.plain(getattr::run),
+        Ok(Procedure::SetAttr) => call.changing(setattr::run, || Some(WccData::default())),
+        Ok(Procedure::Lookup) => call.plain(lookup::run),
+        Ok(Procedure::Access) => call.plain(access::run),
+        Ok(Procedure::ReadLink) => serve_readlink(call),
+        Ok(Procedure::Read) => serve_read(call),
+        Ok(Procedure::Write) => serve_write(call, receive_buffer),
+        Ok(Procedure::Create) => call.changing(create::run, || None),
+        Ok(Procedure::MkDir) => call.changing(mkdir::run, || None),
+        Ok(Procedure::SymLink) => call.changing(symlink::run, || None),
+        Ok(Procedure::MkNod) => call.changing(mknod::run, || None),
+        Ok(Procedure::Remove) => call.changing(remove::run, || None),
+        Ok(Procedure::RmDir) => call.changing(rmdir::run, || None),
+        Ok(Procedure::Rename) => call.changing(rename::run, || None),
+        Ok(Procedure::Link) => call.changing(link::run, || None),
+        Ok(Procedure::ReadDir) => serve_readdir(call),
+        Ok(Procedure::ReadDirPlus) => serve_readdirplus(call),
+        Ok(Procedure::FsStat) => call.plain(fsstat::run),
+        Ok(Procedure::FsInfo) => call.plain(fsinfo::run),
+        Ok(Procedure::PathConf) => call.plain(pathconf::run),
+        Ok(Procedure::Commit) => call.plain(commit::run),
+    };
+    answered.unwrap_or_else(|refused| refused)
+}
+
+#[inline]
+fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let args = call.args::<proc::read::Args>()?;
+    let mut payload = Payload::new();
+    let outcome = read::run(&request(call.client, call.mode)?, &args, &mut payload)?;
+    let error = write(call.out, call.header.xid, &outcome) != Status::OK;
+    let payload_len = match &outcome {
+        Outcome::Ok(head) => usize::try_from(head.count).unwrap_or(0),
+        Outcome::Fail(..) => 0,
+    };
+    debug_assert_eq!(
+        payload.iter().map(|segment| segment.len()).sum::<usize>(),
+        payload_len,
+        "a READ's length"
+    );
+    Ok(Answered::Reply { error, replayed: false, payload, payload_len })
+}
+
+#[inline]
+fn serve_write(mut call: Call<'_, '_>, receive_buffer: Option<ReceiveBuffer>) -> Result<Answered, Answered> {
+    let bytes = call.reader.rest();
+    let args = ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?;
+    let head = bytes.get(..bytes.len() - call.reader.remaining()).unwrap_or_default();
+    let len = usize::try_from(args.data_len).map_err(|_| GARBAGE)?;
+    let mut in_place = receive_buffer;
+    let slice = if in_place.is_some() {
+        &[]
+    } else {
+        let slice = call.reader.bytes(len).map_err(|_| GARBAGE)?;
+        call.reader.bytes(xdr::padding(len)).map_err(|_| GARBAGE)?;
+        slice
+    };
+    call.reader.finish().map_err(|_| GARBAGE)?;
+    // Only foreign clients' calls are told apart by a hash; it is taken before `run` gives the data away.
+    let ours = call
+        .client
+        .identities
+        .current()
+        .is_some_and(|identity| is_ours(identity, call.header.xid, call.class));
+    let hash = if ours { 0 } else { hash_of_write(head, slice, in_place.as_mut(), len) };
+    let mut data = if in_place.is_some() { Data::Completion(in_place) } else { Data::Slice(slice) };
+    let mut answered = call.once(
+        || hash,
+        |request, _, _| write_data::run(request, &args, &mut data),
+        |request| write_data::replayed(request, &args),
+        |success| success.count < args.count,
+    );
+    if let (Ok(Answered::MustWait(handover)), Data::Completion(receive_buffer)) = (&mut answered, data) {
+        handover.receive_buffer = receive_buffer.map(Box::new);
+    }
+    answered
+}
+
+/// Hashes what precedes the data, and their beginning.
+fn hash_of_write(head: &[u8], slice: &[u8], receive_buffer: Option<&mut ReceiveBuffer>, len: usize) -> u64 {
+    let mut hashed: SmallVec<[u8; 512]> = SmallVec::from_slice(head);
+    let mut take = |bytes: &[u8]| {
+        let room = (head.len() + HASHED_PAYLOAD_BYTES).saturating_sub(hashed.len());
+        hashed.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+    };
+    take(slice);
+    if let Some(receive_buffer) = receive_buffer {
+        let mut pieces = transport::SlicesMut::new();
+        receive_buffer.unfilled(0, &mut pieces);
+        pieces.iter().for_each(|piece| take(piece));
+    }
+    args_hash(&hashed, head.len() + len + xdr::padding(len))
+}
+
+fn serve_readlink(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let args = call.args::<proc::readlink::Args>()?;
+    let outcome = readlink::run(&request(call.client, call.mode)?, &args, call.text)?;
+    Ok(Answered::reply(write(call.out, call.header.xid, &outcome) != Status::OK))
+}
+
+fn serve_readdir(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let args = call.args::<proc::readdir::Args>()?;
+    encode_success(&mut Writer::new(call.out), call.header.xid);
+    let status = readdir::run(&request(call.client, call.mode)?, &args, call.out)?;
+    Ok(Answered::reply(status != Status::OK))
+}
+
+fn serve_readdirplus(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
+    let args = call.args::<proc::readdirplus::Args>()?;
+    encode_success(&mut Writer::new(call.out), call.header.xid);
+    let status = readdirplus::run(&request(call.client, call.mode)?, &args, call.out)?;
+    Ok(Answered::reply(status != Status::OK))
+}

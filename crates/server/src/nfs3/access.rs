@@ -1,0 +1,21 @@
+//! ACCESS: which of some rights the caller has. RFC 1813 s3.3.4
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::Outcome;
+use nfs3::proc::access::{ALL, Args, DELETE, EXTEND, MODIFY, Reply, Success};
+
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+    let target = match request.open_at_once(&args.object) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(None),
+    };
+    let refused = if target.export.config.read_only { MODIFY | EXTEND | DELETE } else { 0 };
+    let wanted = args.access & ALL & !refused;
+    Ok(match target.access(wanted)? {
+        Ok((access, attributes)) => {
+            Outcome::Ok(Success { attributes: Some(target.fattr(&attributes)), access: access & wanted })
+        }
+        Err(error) => Outcome::Fail(status::of_store(error), target.post_op()),
+    })
+}

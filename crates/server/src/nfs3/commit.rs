@@ -1,0 +1,19 @@
+//! COMMIT: makes data that were written unstable safe. RFC 1813 s3.3.21
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::proc::commit::{Args, Reply, Success};
+use nfs3::{Outcome, WccData};
+
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+    let target = match request.open_for_change_at_once(&args.file) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(WccData::default()),
+    };
+    let (change, result) = target.commit(args.offset, args.count)?;
+    let file = target.wcc(&change);
+    Ok(match result {
+        Ok(verifier) => Outcome::Ok(Success { file, verifier: verifier.to_be_bytes() }),
+        Err(error) => Outcome::Fail(status::of_store(error), file),
+    })
+}

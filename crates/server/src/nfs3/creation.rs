@@ -1,0 +1,28 @@
+//! What CREATE, MKDIR, SYMLINK and MKNOD have in common. RFC 1813 s3.3.8 to s3.3.11
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::{Created, DirOpArgs, Outcome, WccData};
+use store::NewObject;
+
+/// Creates an object and tells of it.
+pub fn create_object(
+    request: &Request<'_>,
+    location: &DirOpArgs<'_>,
+    new: NewObject<'_>,
+) -> Result<Outcome<Created, WccData>, Unanswered> {
+    let target = match request.open_for_change(&location.directory) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(WccData::default()),
+    };
+    let (change, result) = target.export.store.create(target.who.caller(), target.object, location.name, new);
+    let directory = target.wcc(&change);
+    Ok(match result {
+        Ok(created) => Outcome::Ok(Created {
+            object: Some(target.export.handle(created.object)),
+            attributes: Some(target.fattr(&created)),
+            directory,
+        }),
+        Err(error) => Outcome::Fail(status::of_store(error), directory),
+    })
+}

@@ -1,0 +1,36 @@
+//! FSINFO: which sizes the server takes, and what it supports. RFC 1813 s3.3.19
+
+use super::request::{Request, Unanswered};
+use super::status;
+use crate::service::IO_BYTES_MAX;
+use nfs3::proc::fsinfo::{Args, CAN_SET_TIME, HOMOGENEOUS, LINK, Reply, SYMLINK, Success};
+use nfs3::{NfsTime, Outcome};
+
+/// What a listing should ask for: a few hundred entries with attributes.
+const DIRECTORY_BYTES_PREFERRED: u32 = 64 << 10;
+/// A page: what begins and ends on one is written without reading the rest of it.
+const MULTIPLE: u32 = 4096;
+
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+    let target = match request.open(&args.root) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(None),
+    };
+    let limits = target.export.store.limits();
+    Ok(match target.export.store.attributes(target.object) {
+        Ok(attributes) => Outcome::Ok(Success {
+            attributes: Some(target.fattr(&attributes)),
+            read_max: IO_BYTES_MAX,
+            read_preferred: IO_BYTES_MAX,
+            read_multiple: MULTIPLE,
+            write_max: IO_BYTES_MAX,
+            write_preferred: IO_BYTES_MAX,
+            write_multiple: MULTIPLE,
+            directory_preferred: DIRECTORY_BYTES_PREFERRED,
+            file_bytes_max: limits.file_bytes_max,
+            time_delta: NfsTime { seconds: 0, nanoseconds: limits.time_delta_ns },
+            properties: LINK | SYMLINK | HOMOGENEOUS | CAN_SET_TIME,
+        }),
+        Err(error) => Outcome::Fail(status::of_store(error), None),
+    })
+}

@@ -1,0 +1,28 @@
+//! FSSTAT: space and objects, total and free. RFC 1813 s3.3.18
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::Outcome;
+use nfs3::proc::fsstat::{Args, Reply, Success};
+
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+    let target = match request.open(&args.root) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(None),
+    };
+    let space = target.export.store.space();
+    Ok(match target.export.store.attributes(target.object) {
+        Ok(attributes) => Outcome::Ok(Success {
+            attributes: Some(target.fattr(&attributes)),
+            total_bytes: space.total_bytes,
+            free_bytes: space.free_bytes,
+            available_bytes: space.free_bytes,
+            total_files: space.total_objects,
+            free_files: space.free_objects,
+            available_files: space.free_objects,
+            // Any call may change it.
+            invariant_seconds: 0,
+        }),
+        Err(error) => Outcome::Fail(status::of_store(error), None),
+    })
+}

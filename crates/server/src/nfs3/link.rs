@@ -1,0 +1,29 @@
+//! LINK: gives an object one more name. RFC 1813 s3.3.15
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::proc::link::{Args, Reply, Success};
+use nfs3::{Outcome, Status};
+
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+    let file = match request.open_for_change(&args.file) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(Success::default()),
+    };
+    let directory = match request.open_for_change(&args.link.directory) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(Success::default()),
+    };
+    if !std::ptr::eq(file.export, directory.export) {
+        return Ok(Outcome::Fail(Status::XDEV, Success::default()));
+    }
+    let store = &file.export.store;
+    let (attributes, change, result) =
+        store.link(file.who.caller(), file.object, directory.object, args.link.name);
+    let attributes = attributes.map(|attributes| file.fattr(&attributes));
+    let both = Success { attributes, directory: directory.wcc(&change) };
+    Ok(match result {
+        Ok(()) => Outcome::Ok(both),
+        Err(error) => Outcome::Fail(status::of_store(error), both),
+    })
+}

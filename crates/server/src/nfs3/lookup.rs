@@ -1,0 +1,23 @@
+//! LOOKUP: the object that a name in a directory names. RFC 1813 s3.3.3
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::Outcome;
+use nfs3::proc::lookup::{Args, Reply, Success};
+
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+    let target = match request.open_at_once(&args.what.directory) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(None),
+    };
+    let (directory, result) = target.lookup(args.what.name)?;
+    let directory = directory.map(|directory| target.fattr(&directory));
+    Ok(match result {
+        Ok(found) => Outcome::Ok(Success {
+            object: target.export.handle(found.object),
+            attributes: Some(target.fattr(&found)),
+            directory,
+        }),
+        Err(error) => Outcome::Fail(status::of_store(error), directory),
+    })
+}

@@ -1,0 +1,26 @@
+//! PATHCONF: limits of names and links. RFC 1813 s3.3.20
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::Outcome;
+use nfs3::proc::pathconf::{Args, Reply, Success};
+
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+    let target = match request.open(&args.object) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(None),
+    };
+    let limits = target.export.store.limits();
+    Ok(match target.export.store.attributes(target.object) {
+        Ok(attributes) => Outcome::Ok(Success {
+            attributes: Some(target.fattr(&attributes)),
+            links_max: limits.links_max,
+            name_bytes_max: limits.name_bytes_max,
+            no_truncation: true,
+            chown_restricted: true,
+            case_insensitive: false,
+            case_preserving: true,
+        }),
+        Err(error) => Outcome::Fail(status::of_store(error), None),
+    })
+}

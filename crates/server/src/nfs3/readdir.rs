@@ -1,0 +1,32 @@
+//! READDIR: the names in a directory. RFC 1813 s3.3.16
+//!
+//! Cookies of the stores here stay good while other names come and go, so that the cookie verifier never
+//! changes and is not looked at.
+
+use super::request::{Request, Unanswered};
+use super::status;
+use super::{COOKIE_VERIFIER, DIRECTORY_BYTES_MAX};
+use nfs3::proc::readdir::{Args, Entry, EntryWriter};
+use nfs3::{Outcome, PostOpAttr, Status, Wire};
+use xdr::Writer;
+
+/// Appends the whole reply, and tells its status.
+pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, Unanswered> {
+    let target = match request.open(&args.directory) {
+        Ok(target) => target,
+        Err(stop) => {
+            let reply: Outcome<(), PostOpAttr> = stop.reply(None)?;
+            reply.encode(&mut Writer::new(out));
+            return Ok(reply.status());
+        }
+    };
+    let mut entries = EntryWriter::new(out, COOKIE_VERIFIER, args.count.min(DIRECTORY_BYTES_MAX));
+    let caller = target.who.caller();
+    let end = target.export.store.read_directory(caller, target.object, args.cookie, &mut |entry| {
+        entries.add(&Entry { fileid: entry.attributes.object.fileid, name: entry.name, cookie: entry.cookie })
+    });
+    Ok(match end {
+        Ok(end) => entries.finish(end.eof, Some(target.fattr(&end.attributes))),
+        Err(error) => entries.fail(status::of_store(error), target.post_op()),
+    })
+}

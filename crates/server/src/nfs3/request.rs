@@ -1,0 +1,202 @@
+//! What a handler knows about a call besides its arguments: who asks, what its handles open, and whether it may wait.
+//!
+//! On a loop nothing waits. A handler that opens its handles by [`Request::open`] is then stopped right there when
+//! the store may block, and the call goes to a worker; one that opens them by [`Request::open_at_once`] asks the
+//! store by way of [`Target`] for what it can have without waiting, and is stopped where that is not enough.
+
+use super::status;
+use crate::client::Client;
+use crate::export::{Export, OpenError};
+use crate::identity::{Identity, Who};
+use crate::replies::Payload;
+use nfs3::{FileHandle, Outcome, PostOpAttr, Status};
+use rpc::auth::AuthStat;
+use store::{Attributes, Change, ObjectId, ReadEnd, ReceiveBuffer, Stability, Written};
+
+/// One call's surroundings.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub client: &'a Client,
+    pub identity: &'a Identity,
+    /// Whether this thread may wait for a store.
+    pub may_wait: bool,
+}
+
+/// What a store says of an operation.
+type Stored<T> = Result<T, store::Error>;
+
+/// Why a handler has no outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// The credential is refused.
+    Auth(AuthStat),
+    /// The store would have to wait, and this thread may not. Nothing was done.
+    MustWait,
+}
+
+/// An object that a handle named, and the caller as its export sees it.
+pub(crate) struct Target<'a> {
+    pub export: &'a Export,
+    pub object: ObjectId,
+    pub who: Who<'a>,
+    /// The store may block, and this thread may not.
+    at_once: bool,
+}
+
+/// Why a handle did not open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The credential is too weak for the export.
+    Auth(AuthStat),
+    Status(Status),
+    MustWait,
+}
+
+impl Stop {
+    /// The reply that says so: a status with `failure`, or a rejected call.
+    pub fn reply<S, F>(self, failure: F) -> Result<Outcome<S, F>, Unanswered> {
+        match self {
+            Self::Auth(stat) => Err(Unanswered::Auth(stat)),
+            Self::MustWait => Err(Unanswered::MustWait),
+            Self::Status(status) => Ok(Outcome::Fail(status, failure)),
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Opens a handle for whatever the store can do.
+    #[inline]
+    pub fn open(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
+        let target = self.open_at_once(handle)?;
+        if target.at_once { Err(Stop::MustWait) } else { Ok(target) }
+    }
+
+    /// Opens a handle for what the target's own methods do.
+    #[inline]
+    pub fn open_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
+        let opened = self.client.exports.open(handle.as_slice(), &self.client.admitted);
+        let (export, object) = opened.map_err(|error| {
+            Stop::Status(match error {
+                OpenError::Handle(error) => status::of_handle(error),
+                OpenError::NotAdmitted => Status::ACCES,
+            })
+        })?;
+        let who = self.identity.on(&export.config).ok_or(Stop::Auth(AuthStat::TOOWEAK))?;
+        Ok(Target { export, object, who, at_once: !self.may_wait && export.may_block })
+    }
+
+    /// Opens a handle of something that is to be changed, for whatever the store can do.
+    #[inline]
+    pub fn open_for_change(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
+        let target = self.open_for_change_at_once(handle)?;
+        if target.at_once { Err(Stop::MustWait) } else { Ok(target) }
+    }
+
+    /// Opens a handle of something that is to be changed, for what the target's own methods do.
+    #[inline]
+    pub fn open_for_change_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
+        let target = self.open_at_once(handle)?;
+        if target.export.config.read_only { Err(Stop::Status(Status::ROFS)) } else { Ok(target) }
+    }
+}
+
+impl Target<'_> {
+    /// Attributes on the wire.
+    #[inline]
+    pub fn fattr(&self, attributes: &Attributes) -> nfs3::Fattr3 {
+        super::attributes::fattr(self.export, attributes)
+    }
+
+    /// A change on the wire.
+    #[inline]
+    pub fn wcc(&self, change: &Change) -> nfs3::WccData {
+        super::attributes::wcc(self.export, change)
+    }
+
+    /// The object's attributes for a failure, where the store can still say.
+    #[cold]
+    pub fn post_op(&self) -> PostOpAttr {
+        self.attributes().ok()?.ok().map(|attributes| self.fattr(&attributes))
+    }
+
+    /// GETATTR.
+    #[inline]
+    pub fn attributes(&self) -> Result<Stored<Attributes>, Unanswered> {
+        let store = &self.export.store;
+        if self.at_once {
+            return store.attributes_now(self.object).ok_or(Unanswered::MustWait);
+        }
+        Ok(store.attributes(self.object))
+    }
+
+    /// LOOKUP.
+    #[inline]
+    pub fn lookup(&self, name: &[u8]) -> Result<(Option<Attributes>, Stored<Attributes>), Unanswered> {
+        let (store, caller) = (&self.export.store, self.who.caller());
+        if self.at_once {
+            return store.lookup_now(caller, self.object, name).ok_or(Unanswered::MustWait);
+        }
+        Ok(store.lookup(caller, self.object, name))
+    }
+
+    /// ACCESS.
+    #[inline]
+    pub fn access(&self, wanted: u32) -> Result<Stored<(u32, Attributes)>, Unanswered> {
+        let (store, caller) = (&self.export.store, self.who.caller());
+        if self.at_once {
+            return store.access_now(caller, self.object, wanted).ok_or(Unanswered::MustWait);
+        }
+        Ok(store.access(caller, self.object, wanted))
+    }
+
+    /// READ: appends to `out`.
+    #[inline]
+    pub fn read(&self, offset: u64, count: u32, out: &mut Payload) -> Result<Stored<ReadEnd>, Unanswered> {
+        let (store, caller) = (&self.export.store, self.who.caller());
+        if self.at_once {
+            return store.read_now(caller, self.object, offset, count, out).ok_or(Unanswered::MustWait);
+        }
+        Ok(store.read(caller, self.object, offset, count, out))
+    }
+
+    /// WRITE of bytes that came with the record.
+    #[inline]
+    pub fn write(
+        &self,
+        offset: u64,
+        data: &[u8],
+        how: Stability,
+    ) -> Result<(Change, Stored<Written>), Unanswered> {
+        let (store, caller) = (&self.export.store, self.who.caller());
+        if self.at_once {
+            return store.write_now(caller, self.object, offset, data, how).ok_or(Unanswered::MustWait);
+        }
+        Ok(store.write(caller, self.object, offset, data, how))
+    }
+
+    /// COMMIT.
+    pub fn commit(&self, offset: u64, count: u32) -> Result<(Change, Stored<u64>), Unanswered> {
+        let store = &self.export.store;
+        if self.at_once {
+            return store.commit_now(self.object, offset, count).ok_or(Unanswered::MustWait);
+        }
+        Ok(store.commit(self.object, offset, count))
+    }
+
+    /// WRITE of bytes that were received in place. They stay there when the store must wait.
+    #[inline]
+    pub fn write_landed(
+        &self,
+        receive_buffer: &mut Option<ReceiveBuffer>,
+        how: Stability,
+    ) -> Result<(Change, Stored<Written>), Unanswered> {
+        let (store, caller) = (&self.export.store, self.who.caller());
+        if self.at_once {
+            return store
+                .write_landed_now(caller, self.object, receive_buffer, how)
+                .ok_or(Unanswered::MustWait);
+        }
+        let receive_buffer = receive_buffer.take().ok_or(Unanswered::MustWait)?;
+        Ok(store.write_landed(caller, self.object, receive_buffer, how))
+    }
+}

@@ -1,0 +1,25 @@
+//! RMDIR: removes an empty directory. RFC 1813 s3.3.13
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::proc::rmdir::{Args, Reply};
+use nfs3::{Outcome, Status, WccData};
+
+pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> {
+    let target = match request.open_for_change(&args.object.directory) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(WccData::default()),
+    };
+    // RFC 1813 s3.3.13: "." is NFS3ERR_INVAL and ".." NFS3ERR_EXIST, whatever is there.
+    match args.object.name {
+        b"." => return Ok(Outcome::Fail(Status::INVAL, WccData::default())),
+        b".." => return Ok(Outcome::Fail(Status::EXIST, WccData::default())),
+        _ => {}
+    }
+    let (change, result) =
+        target.export.store.remove_directory(target.who.caller(), target.object, args.object.name);
+    Ok(match result {
+        Ok(()) => Outcome::Ok(target.wcc(&change)),
+        Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&change)),
+    })
+}

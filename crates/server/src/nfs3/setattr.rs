@@ -1,0 +1,26 @@
+//! SETATTR: sets attributes, if the object is still as the guard says. RFC 1813 s3.3.2
+
+use super::attributes::{set_attributes, time_from_wire};
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::proc::setattr::{Args, Reply};
+use nfs3::{Outcome, WccData};
+
+pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+    let target = match request.open_for_change(&args.object) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(WccData::default()),
+    };
+    let set = set_attributes(&args.new_attributes);
+    let guard = args.guard.map(time_from_wire).transpose();
+    let (set, guard) = match (set, guard) {
+        (Ok(set), Ok(guard)) => (set, guard),
+        (Err(status), _) | (_, Err(status)) => return Ok(Outcome::Fail(status, WccData::default())),
+    };
+    let (change, result) =
+        target.export.store.set_attributes(target.who.caller(), target.object, &set, guard);
+    Ok(match result {
+        Ok(()) => Outcome::Ok(target.wcc(&change)),
+        Err(error) => Outcome::Fail(status::of_store(error), target.wcc(&change)),
+    })
+}

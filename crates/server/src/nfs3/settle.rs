@@ -1,0 +1,262 @@
+//! What becomes of a call that a process of the group may have executed before it ended.
+//!
+//! Before a process executes such a call it notes what is under the name in question ([`Settle::look`]). Whoever finds
+//! the call in doubt compares that with what is there now ([`Settle::settle`]): what was to go and is gone has gone by
+//! this call, what was not there and is there has come by it. So it is neither executed twice, nor answered as if it
+//! had met its own doing. Others may have changed the same name between the note and the end of that process, in which
+//! case the answer is the one that fits an order in which they came first or last; `docs/decisions/0008-group.md`.
+
+use super::attributes::{set_attributes, time_from_wire};
+use super::request::{Request, Target, Unanswered};
+use super::status;
+use drc::shared::Seen;
+use nfs3::proc::{create, link, mkdir, mknod, remove, rename, rmdir, setattr, symlink};
+use nfs3::{Created, DirOpArgs, Outcome, Sattr3, Status, WccData};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+use store::{Attributes, Error, Kind, ObjectId, SetTime};
+
+/// What a handler returns.
+type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
+
+/// A call that changes something, as far as doubt goes.
+pub(crate) trait Settle<S, F> {
+    /// What is there before the call is executed, if that will tell.
+    fn look(&self, request: &Request<'_>) -> Option<Seen>;
+
+    /// The answer to a call that was executed, going by what was there before; `None` when it was not, or when
+    /// executing it again does no harm.
+    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<S, F>>;
+}
+
+fn seen(object: ObjectId) -> Seen {
+    let mut hasher = SipHasher13::new();
+    hasher.write(object.name());
+    Seen::Object(object.fileid, hasher.finish())
+}
+
+/// What a name in a directory is now. `None` where that cannot be told.
+fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, Option<Attributes>)> {
+    let target = request.open_for_change(&what.directory).ok()?;
+    let (_, found) = target.export.store.lookup(target.who.caller(), target.object, what.name);
+    match found {
+        Ok(found) => Some((target, Some(found))),
+        Err(Error::NotFound) => Some((target, None)),
+        Err(_) => None,
+    }
+}
+
+fn look(request: &Request<'_>, what: &DirOpArgs<'_>) -> Option<Seen> {
+    let (_, found) = find(request, what)?;
+    Some(found.map_or(Seen::Absent, |found| seen(found.object)))
+}
+
+/// Puts on disk what was done in a directory by a process that may have ended before that. RFC 1813 s4.8
+fn on_disk(target: &Target<'_>) -> Result<(), Status> {
+    target.export.store.sync_names(target.object).map_err(status::of_store)
+}
+
+/// `Some` when what was under a name is there no more, by this call or since.
+fn has_gone(request: &Request<'_>, what: &DirOpArgs<'_>, before: Option<Seen>) -> Option<Result<(), Status>> {
+    let before = before.filter(|before| matches!(before, Seen::Object(..)))?;
+    let (target, found) = find(request, what)?;
+    (found.map(|found| seen(found.object)) != Some(before)).then(|| on_disk(&target))
+}
+
+/// What has come under a name that was free.
+fn has_come<'a>(
+    request: &Request<'a>,
+    what: &DirOpArgs<'_>,
+    before: Option<Seen>,
+) -> Option<(Target<'a>, Attributes)> {
+    let (target, found) = find(request, what).filter(|_| before == Some(Seen::Absent))?;
+    found.map(|found| (target, found))
+}
+
+/// The answer to a call that made an object of such a kind, with these attributes.
+fn made(
+    request: &Request<'_>,
+    location: &DirOpArgs<'_>,
+    before: Option<Seen>,
+    wanted: &Sattr3,
+    is: impl FnOnce(&Target<'_>, &Attributes) -> bool,
+) -> Option<Ran<Created, WccData>> {
+    let (target, found) = has_come(request, location, before).filter(|(target, found)| is(target, found))?;
+    if let Err(status) = on_disk(&target) {
+        return Some(Ok(Outcome::Fail(status, WccData::default())));
+    }
+    let found = complete(&target, found, wanted);
+    Some(Ok(Outcome::Ok(Created {
+        object: Some(target.export.handle(found.object)),
+        attributes: Some(target.fattr(&found)),
+        directory: WccData::default(),
+    })))
+}
+
+/// Sets what the process may not have come to after it had made the object. What cannot be set stays as it is.
+fn complete(target: &Target<'_>, found: Attributes, wanted: &Sattr3) -> Attributes {
+    let Ok(mut set) = set_attributes(wanted) else { return found };
+    // What somebody has written since is theirs.
+    set.size = set.size.filter(|size| found.size == 0 && *size > 0);
+    set.mode = set.mode.filter(|mode| found.kind != Kind::Symlink && *mode != found.mode);
+    set.uid = set.uid.filter(|uid| *uid != found.uid);
+    set.gid = set.gid.filter(|gid| *gid != found.gid);
+    let (_, done) = target.export.store.set_attributes(target.who.caller(), found.object, &set, None);
+    match done.and_then(|()| target.export.store.attributes(found.object)) {
+        Ok(now) => now,
+        Err(error) => {
+            tracing::warn!(%error, "an object that was made by a process that ended has not all attributes asked for");
+            found
+        }
+    }
+}
+
+/// The answer to a call of which nothing is told but that it was done.
+fn done<T: Default>(done: Result<(), Status>) -> Ran<T, T> {
+    Ok(match done {
+        Ok(()) => Outcome::Ok(T::default()),
+        Err(status) => Outcome::Fail(status, T::default()),
+    })
+}
+
+impl Settle<Created, WccData> for create::Args<'_> {
+    fn look(&self, request: &Request<'_>) -> Option<Seen> {
+        look(request, &self.location)
+    }
+
+    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
+        match self.how {
+            // Executed again it finds its own file by the verifier. RFC 1813 s3.3.8
+            create::How::Exclusive(_) => None,
+            create::How::Unchecked(wanted) | create::How::Guarded(wanted) => {
+                made(request, &self.location, before, &wanted, |_, found| found.kind == Kind::File)
+            }
+        }
+    }
+}
+
+impl Settle<Created, WccData> for mkdir::Args<'_> {
+    fn look(&self, request: &Request<'_>) -> Option<Seen> {
+        look(request, &self.location)
+    }
+
+    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
+        made(request, &self.location, before, &self.attributes, |_, found| found.kind == Kind::Directory)
+    }
+}
+
+impl Settle<Created, WccData> for symlink::Args<'_> {
+    fn look(&self, request: &Request<'_>) -> Option<Seen> {
+        look(request, &self.location)
+    }
+
+    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
+        made(request, &self.location, before, &self.attributes, |target, found| {
+            let mut text = Vec::new();
+            found.kind == Kind::Symlink
+                && target.export.store.read_link(found.object, &mut text).is_ok()
+                && text == self.target
+        })
+    }
+}
+
+impl Settle<Created, WccData> for mknod::Args<'_> {
+    fn look(&self, request: &Request<'_>) -> Option<Seen> {
+        look(request, &self.location)
+    }
+
+    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
+        let wanted = match &self.what {
+            mknod::What::CharacterDevice(set, _)
+            | mknod::What::BlockDevice(set, _)
+            | mknod::What::Socket(set)
+            | mknod::What::Fifo(set) => set,
+            mknod::What::Other(_) => return None,
+        };
+        made(request, &self.location, before, wanted, |target, found| {
+            target.fattr(found).file_type == self.what.file_type()
+        })
+    }
+}
+
+impl Settle<WccData, WccData> for remove::Args<'_> {
+    fn look(&self, request: &Request<'_>) -> Option<Seen> {
+        look(request, &self.object)
+    }
+
+    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<WccData, WccData>> {
+        has_gone(request, &self.object, before).map(done)
+    }
+}
+
+impl Settle<WccData, WccData> for rmdir::Args<'_> {
+    fn look(&self, request: &Request<'_>) -> Option<Seen> {
+        look(request, &self.object)
+    }
+
+    fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<WccData, WccData>> {
+        has_gone(request, &self.object, before).map(done)
+    }
+}
+
+impl Settle<rename::Success, rename::Success> for rename::Args<'_> {
+    fn look(&self, request: &Request<'_>) -> Option<Seen> {
+        look(request, &self.from)
+    }
+
+    fn settle(
+        &self,
+        request: &Request<'_>,
+        before: Option<Seen>,
+    ) -> Option<Ran<rename::Success, rename::Success>> {
+        let from = has_gone(request, &self.from, before)?;
+        let to = request.open_for_change(&self.to.directory).ok()?;
+        Some(done(from.and_then(|()| on_disk(&to))))
+    }
+}
+
+impl Settle<link::Success, link::Success> for link::Args<'_> {
+    fn look(&self, request: &Request<'_>) -> Option<Seen> {
+        look(request, &self.link)
+    }
+
+    fn settle(
+        &self,
+        request: &Request<'_>,
+        before: Option<Seen>,
+    ) -> Option<Ran<link::Success, link::Success>> {
+        let (directory, found) = has_come(request, &self.link, before)?;
+        let file = request.open_for_change(&self.file).ok()?;
+        let is_same = std::ptr::eq(file.export, directory.export) && file.object == found.object;
+        let attributes = Some(directory.fattr(&found));
+        is_same.then(|| {
+            Ok(match on_disk(&directory) {
+                Ok(()) => Outcome::Ok(link::Success { attributes, directory: WccData::default() }),
+                Err(status) => Outcome::Fail(status, link::Success::default()),
+            })
+        })
+    }
+}
+
+impl Settle<WccData, WccData> for setattr::Args {
+    fn look(&self, _request: &Request<'_>) -> Option<Seen> {
+        None
+    }
+
+    /// Only a guard makes a second execution answer otherwise. RFC 1813 s3.3.2
+    fn settle(&self, request: &Request<'_>, _before: Option<Seen>) -> Option<Ran<WccData, WccData>> {
+        let guard = time_from_wire(self.guard?).ok()?;
+        let set = set_attributes(&self.new_attributes).ok()?;
+        let target = request.open_for_change(&self.object).ok()?;
+        let now = target.export.store.attributes(target.object).ok()?;
+        let is = |wanted: Option<u32>, is: u32| wanted.is_none_or(|wanted| wanted == is);
+        let at = |wanted: SetTime, is| !matches!(wanted, SetTime::To(time) if time != is);
+        let is_done = is(set.mode, now.mode)
+            && is(set.uid, now.uid)
+            && is(set.gid, now.gid)
+            && set.size.is_none_or(|size| size == now.size)
+            && at(set.accessed, now.accessed)
+            && at(set.modified, now.modified);
+        (now.changed != guard && is_done).then(|| Ok(Outcome::Ok(WccData::default())))
+    }
+}

@@ -1,0 +1,75 @@
+//! WRITE: writes data that were received into the store's own memory, or else come as a slice. RFC 1813 s3.3.7
+
+use super::request::{Request, Unanswered};
+use super::status;
+use nfs3::proc::write::{Args, Reply, Stable, Success};
+use nfs3::{Outcome, WccData};
+use store::{ReceiveBuffer, Stability};
+
+/// The data of a WRITE.
+pub enum Data<'a> {
+    /// Received with the record.
+    Slice(&'a [u8]),
+    /// Received in place; still there after a store had to wait.
+    Completion(Option<ReceiveBuffer>),
+}
+
+const fn stability(stable: Stable) -> Stability {
+    match stable {
+        Stable::Unstable => Stability::Unstable,
+        Stable::DataSync => Stability::DataSync,
+        Stable::FileSync => Stability::FileSync,
+    }
+}
+
+const fn stable(stability: Stability) -> Stable {
+    match stability {
+        Stability::Unstable => Stable::Unstable,
+        Stability::DataSync => Stable::DataSync,
+        Stability::FileSync => Stable::FileSync,
+    }
+}
+
+#[inline]
+pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Reply, Unanswered> {
+    let target = match request.open_for_change_at_once(&args.file) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(WccData::default()),
+    };
+    let how = stability(args.stable);
+    let (change, result) = match data {
+        Data::Slice(bytes) => target.write(args.offset, bytes, how)?,
+        Data::Completion(receive_buffer) => target.write_landed(receive_buffer, how)?,
+    };
+    let file = target.wcc(&change);
+    Ok(match result {
+        Ok(written) => Outcome::Ok(Success {
+            file,
+            count: written.count,
+            committed: stable(written.committed),
+            verifier: written.verifier.to_be_bytes(),
+        }),
+        Err(error) => Outcome::Fail(status::of_store(error), file),
+    })
+}
+
+/// The reply to a WRITE of which only is known that it was done: as asked, without attributes.
+///
+/// Its verifier is the store's, as long as that is the one of the server's start: the memory of what was done
+/// began then too, so the write is covered by it. Afterwards it is one that no COMMIT returns, so that the
+/// client writes unstable data again.
+pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
+    let target = match request.open_for_change_at_once(&args.file) {
+        Ok(target) => target,
+        Err(stop) => return stop.reply(WccData::default()),
+    };
+    let now = target.export.store.verifier();
+    let verifier = if now == target.export.first_verifier { now } else { !now };
+    let file = WccData::default();
+    Ok(Outcome::Ok(Success {
+        file,
+        count: args.count,
+        committed: args.stable,
+        verifier: verifier.to_be_bytes(),
+    }))
+}

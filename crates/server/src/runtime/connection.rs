@@ -1,0 +1,643 @@
+//! One connection on its loop: a turn receives calls, has them answered, and sends the replies in one go.
+//!
+//! A client that does not read its replies fills its queue up to a bound
+//! ([`Limits::queued_bytes_max`](crate::config::Limits)); then nothing more is taken from it until half of
+//! that is gone. A turn is bounded in bytes and in calls, so that a busy client does not starve the others.
+
+use super::acknowledgement::Look;
+use super::event_loop::balance::Load;
+use super::mailbox::{Accepted, Link, Peers, Place};
+use super::wire::{STRANGER_RECORD_BYTES_MAX, Wire};
+use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
+use crate::client::Client;
+use crate::export::Exports;
+use crate::group::Group;
+use crate::replies::{Payload, Replies};
+use crate::reply_cache::Times;
+use crate::service::{Executor, IO_BYTES_MAX, Service};
+use crate::statistics::{ConnectionStatistics, Counters};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use transport::poll::{Interest, Poller};
+use transport::{Flushed, Scratch, socket};
+
+/// A record is at most one WRITE of the largest size, with its head.
+const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
+/// Bytes that one turn receives: a few of the largest WRITEs.
+const TURN_BYTES: usize = 4 << 20;
+/// Bytes that one turn receives or sends while the loop serves one with light turns too: some 50 us of copying, so that a
+/// short call beside a flood of long ones does not wait for megabytes. Floods among themselves have long turns, which cost
+/// less: short ones made WRITEs of 1 MiB on eight connections 0.85 times as many.
+const SHORT_TURN_BYTES: usize = 256 << 10;
+/// A connection that has been idle for so long is not busy any more.
+const CALM_AFTER: Duration = Duration::from_millis(100);
+/// A draining connection receives all that the system may hold for it.
+const DRAIN_BYTES: usize = 64 << 20;
+/// Calls that one turn executes: more than any sane client has outstanding.
+const TURN_CALLS: u32 = 512;
+/// Replies queued before no more calls are taken, whatever their bytes: each costs more memory than a short one
+/// has bytes, and no sane client has as many calls outstanding.
+const QUEUED_RECORDS_MAX: usize = 4096;
+/// A record that is not complete when a client may be silent no longer must have come at least as fast as this: some
+/// 130 kbit/s, which the slowest line does, and at which the longest record takes a minute more.
+const RECORD_BYTES_PER_S_MIN: u64 = 16 << 10;
+/// After its last reply a connection waits this long for the client to close its end.
+const LINGER: Duration = Duration::from_millis(500);
+/// A client that does not answer the system's probes, or takes no byte for this long, is gone.
+const PEER_GONE: Duration = Duration::from_secs(60);
+/// A client that is silent over RDMA for so long is asked whether it is there; its device has about half a minute to
+/// answer, so that it is found gone within the same time.
+const ASK_AFTER: Duration = Duration::from_secs(20);
+
+/// What a connection needs of its loop for a turn.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub group: &'a Group,
+    pub peers: &'a Peers,
+    pub worker_pool: &'a WorkerPool,
+    /// How much the connection may hold while all together hold too much.
+    pub share: Option<usize>,
+    /// The turn is a short one: the loop serves one with light turns too.
+    pub short: bool,
+    pub place: Place,
+    pub now: Duration,
+}
+
+/// Memory of a loop that its connections use by turns.
+pub(super) struct Workspace {
+    pub scratch: Scratch,
+    pub replies: Replies,
+    pub text: Vec<u8>,
+}
+
+/// What comes after a turn.
+pub(super) enum Step {
+    /// Wait for the socket.
+    Wait,
+    /// Take another turn after the others: received calls are waiting.
+    Again,
+    /// The connection is finished.
+    Close(Close),
+}
+
+/// What a turn has found in the calls that it took.
+struct CallsTaken {
+    /// Set when the peer does not speak RPC.
+    garbage: Option<&'static str>,
+    /// It took as many as it may: received calls may wait in the stream.
+    more_may_wait: bool,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(super) enum Close {
+    /// The peer closed, and has all its replies.
+    Peer,
+    Transport(transport::Error),
+    System(std::io::Error),
+    /// A record was no call, so that what follows means nothing.
+    Garbage(&'static str),
+    /// A handler panicked.
+    Bug,
+    /// It waits for the answer to a call that was forgotten unexecuted: its client must send that again.
+    Forsaken,
+    /// Silent in the middle of a record, or too slow with it.
+    Stuck,
+    Evicted,
+    Stalled,
+    NodeStopped,
+    Drained,
+    Stopped,
+}
+
+impl Close {
+    pub fn log(&self, connection: &Connection) {
+        let (peer, id) = (connection.client.peer, connection.client.id);
+        match self {
+            Self::Peer
+            | Self::Drained
+            | Self::Stopped
+            | Self::NodeStopped
+            | Self::Stalled
+            | Self::Forsaken => {
+                tracing::debug!(%peer, id, why = ?self, "connection closed");
+            }
+            Self::Bug => {
+                tracing::error!(%peer, id, "connection closed: its last call brought out a bug of ours")
+            }
+            Self::Garbage(what) => tracing::warn!(%peer, id, what, "connection closed: not RPC"),
+            Self::Transport(error) => tracing::info!(%peer, id, %error, "connection closed"),
+            Self::System(error) => tracing::info!(%peer, id, %error, "connection closed"),
+            Self::Stuck => {
+                tracing::info!(%peer, id, "connection closed: silent or too slow in the middle of a record")
+            }
+            Self::Evicted => tracing::info!(%peer, id, "connection closed: idle longest when a new one came"),
+        }
+    }
+
+    /// Whether the system must drop what it has not delivered yet.
+    const fn is_reset(&self) -> bool {
+        matches!(self, Self::Stalled | Self::NodeStopped | Self::Stopped | Self::Bug | Self::Forsaken)
+    }
+
+    /// Whether calls of it that wait for a worker must not be executed any more.
+    pub const fn is_late(&self) -> bool {
+        matches!(self, Self::Stalled | Self::NodeStopped)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Calls are taken.
+    Serving,
+    /// No more calls; the replies that are queued still go out.
+    Ending,
+    /// All is sent; waits for the client to close, so that no reset overtakes the last reply.
+    Lingering { until: Duration },
+}
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) stream: Wire,
+    pub client: Client,
+    pub counters: Counters,
+    pub interest: Interest,
+    opened: Duration,
+    /// When something was last received, or taken by the peer.
+    pub active: Duration,
+    /// When it was last asked whether it is still there.
+    asked: Duration,
+    pub load: Load,
+    /// Its socket has a pace.
+    is_paced: bool,
+    /// Waits in the loop's list for its next turn.
+    pub again: bool,
+    /// Set by a drain: this turn is the last that takes calls.
+    pub draining: bool,
+    phase: Phase,
+    /// Since when the record that has begun to come is coming.
+    record_since: Option<Duration>,
+    /// Why it ends has been logged.
+    told: bool,
+    /// What the loop counts for it in the sum over all connections.
+    pub held: usize,
+    /// The queue is full, or too many calls are off the loop: nothing is received until half of that is gone.
+    paused: bool,
+    /// Its calls that workers have.
+    in_flight: InFlight,
+    /// Replies are waiting for the peer to take some.
+    pub(super) unsent: bool,
+    /// Bytes of replies that the system has taken.
+    pub(super) sent_bytes: u64,
+    /// Somebody asked whether the client has its replies.
+    pub(super) look: Option<Look>,
+    /// Since when it is kept open to see that, though the client has closed it.
+    pub(super) parting_since: Option<Duration>,
+    /// Replies are waiting for the next turn: this one has sent its share.
+    out_of_budget: bool,
+}
+
+fn record_bytes_max(client: &Client) -> usize {
+    if client.admitted.is_empty() { STRANGER_RECORD_BYTES_MAX } else { RECORD_BYTES_MAX }
+}
+
+impl Connection {
+    pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
+        if let Link::Tcp(socket) = &accepted.link {
+            // An option that the system refuses makes the connection slower or later to end, not wrong.
+            let _ = socket::set_deadlines(socket.as_fd(), PEER_GONE, PEER_GONE);
+            if let Some(name) = &group.congestion {
+                let _ = socket::set_congestion(socket.as_fd(), name);
+            }
+        }
+        let client = Client::new(accepted.id, accepted.node, accepted.peer, accepted.local, group.exports());
+        let mut connection = Self {
+            stream: Wire::new(accepted.link, record_bytes_max(&client)),
+            client,
+            counters: Counters::default(),
+            interest: Interest::READ,
+            opened: now,
+            active: now,
+            asked: now,
+            load: Load::default(),
+            is_paced: false,
+            again: false,
+            draining: false,
+            phase: Phase::Serving,
+            record_since: None,
+            told: false,
+            held: 0,
+            paused: false,
+            in_flight: InFlight::default(),
+            unsent: false,
+            sent_bytes: 0,
+            look: None,
+            parting_since: None,
+            out_of_budget: false,
+        };
+        if let Some(share) = group.nodes.get(connection.client.node).and_then(crate::group::Node::share) {
+            connection.set_pace(Some(share));
+        }
+        connection
+    }
+
+    /// The exports or their rules have changed; calls that come from now on are held to them.
+    pub fn readmit(&mut self, exports: &Arc<Exports>) {
+        self.client.readmit(exports);
+        self.stream.set_record_bound(record_bytes_max(&self.client));
+    }
+
+    /// Has a poller wait for it.
+    pub fn register(&self, poller: &Poller, token: u64) -> std::io::Result<()> {
+        self.stream.register(poller, token)
+    }
+
+    /// Whether another loop could as well have it: nothing of it is here, and nothing is to come to its place here.
+    pub fn may_move(&self) -> bool {
+        let calls = self.in_flight.calls() > 0 || self.in_flight.is_promised();
+        let waits = self.again || self.paused || self.draining || self.phase != Phase::Serving;
+        !self.stream.is_rdma() && !self.stream.within_record() && !self.unsent && !calls && !waits
+    }
+
+    /// Whether what has come begins with a call for files, not for a mount or a port: who only mounts is gone in a
+    /// moment. Looks at the head of a call without taking it.
+    pub fn calls_for_files(&self) -> bool {
+        // Record mark, XID, message type, version of RPC, program. RFC 5531 s9, s11
+        let mut head = [0; 20];
+        if self.client.admitted.is_empty() {
+            // Nothing is done for a stranger.
+            return false;
+        }
+        let Some(socket) = self.socket() else { return true };
+        if self.stream.within_record() || self.unsent {
+            return true;
+        }
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        let program = nfs3::PROGRAM.to_be_bytes();
+        rustix::net::recv(socket, &mut head, flags).is_ok() && head.ends_with(&program)
+    }
+
+    /// Counts its load over the time since that was done last; it is not busy any more if it was idle for long.
+    pub fn count_load(&mut self, over: Duration, now: Duration) {
+        let is_idle = self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused;
+        self.load.count(over, is_idle);
+    }
+
+    /// It comes from another loop, and may have missed what that was told meanwhile.
+    pub fn arrive(&mut self, group: &Group, now: Duration) {
+        self.readmit(&group.exports());
+        self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::share));
+        self.load.arrive(now);
+    }
+
+    /// The socket, where there is one.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.socket()
+    }
+
+    pub fn set_pace(&mut self, bytes_per_s: Option<u64>) {
+        // A device sends as it sees fit: what is over RDMA has no pace.
+        let Some(socket) = self.stream.socket() else { return };
+        if !std::mem::replace(&mut self.is_paced, bytes_per_s.is_some()) && bytes_per_s.is_none() {
+            return;
+        }
+        if let Err(error) = socket::set_pacing(socket, bytes_per_s) {
+            tracing::warn!(%error, peer = %self.client.peer, "the connection cannot be paced");
+        }
+    }
+
+    /// What to wait for.
+    pub const fn wanted(&self) -> Interest {
+        if self.stream.is_rdma() {
+            return Interest::READ;
+        }
+        let read = match self.phase {
+            Phase::Serving => !self.paused,
+            Phase::Ending => false,
+            Phase::Lingering { .. } => true,
+        };
+        Interest { read, write: self.unsent && !self.out_of_budget }
+    }
+
+    /// One turn: send what waits, receive and answer calls, send their replies.
+    pub fn turn(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Step {
+        let now = around.now;
+        let mut budget = if around.short { SHORT_TURN_BYTES } else { usize::MAX };
+        if let Phase::Lingering { .. } = self.phase {
+            return self.discard();
+        }
+        if let Wire::Rdma(responder) = &mut self.stream {
+            responder.wake();
+        }
+        // What happens over RDMA must be taken in every turn: it would wake us again and again.
+        if self.unsent || self.stream.is_rdma() {
+            match self.flush(budget) {
+                // A long download is not idle, though nothing comes from the client meanwhile.
+                Ok(sent) if sent > 0 => {
+                    self.active = now;
+                    budget = budget.saturating_sub(sent);
+                }
+                Ok(_) => {}
+                Err(error) => return Step::Close(Close::Transport(error)),
+            }
+            if budget == 0 && self.phase == Phase::Serving {
+                // Received calls may be waiting.
+                return Step::Again;
+            }
+        }
+        if self.phase == Phase::Serving && (!self.paused || !self.is_crowded(around)) {
+            self.paused = false;
+            if let Some(step) = self.take_calls(work, around, budget) {
+                return step;
+            }
+        }
+        self.finish_turn(now)
+    }
+
+    /// Whether its queue is more than half full: too full to go on after a pause.
+    fn is_crowded(&self, around: Surroundings<'_>) -> bool {
+        self.stream.queued_bytes() + self.in_flight.bytes() > around.group.limits.queued_bytes_max / 2
+            || around.share.is_some_and(|share| self.holds() >= share)
+            || self.in_flight.is_crowded(around.worker_pool)
+            || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
+    }
+
+    /// Sends up to about so many bytes, and tells how many it were.
+    fn flush(&mut self, budget_bytes: usize) -> Result<usize, transport::Error> {
+        let queued = self.stream.queued_bytes();
+        let flushed = self.stream.flush(budget_bytes).inspect_err(|error| {
+            // The client asks again on its next connection.
+            if is_bad_address(error) {
+                tracing::info!(peer = %self.client.peer, "a file got shorter while it was sent");
+                store::distrust();
+            }
+        });
+        let flushed = flushed?;
+        self.unsent = flushed != Flushed::All;
+        self.out_of_budget = flushed == Flushed::OutOfBudget;
+        let sent = queued.saturating_sub(self.stream.queued_bytes());
+        self.load.moved(sent);
+        self.sent_bytes += sent as u64;
+        Ok(sent)
+    }
+
+    /// Receives and answers, about so many bytes at most. A step, when the turn ends here.
+    fn take_calls(&mut self, work: &mut Workspace, around: Surroundings<'_>, budget: usize) -> Option<Step> {
+        let Surroundings { group, peers, worker_pool, share, place, now, short: _ } = around;
+        let queued = self.stream.queued_bytes();
+        let room_bytes = group.limits.queued_bytes_max.saturating_sub(queued);
+        let left = share.map_or(usize::MAX, |share| share.saturating_sub(self.holds()));
+        let places = QUEUED_RECORDS_MAX.saturating_sub(self.stream.queued_records());
+        let calls_max = u32::try_from(places).unwrap_or(TURN_CALLS).min(TURN_CALLS);
+        let executor = Executor {
+            group,
+            peers,
+            place,
+            client: &mut self.client,
+            replies: &mut work.replies,
+            text: &mut work.text,
+            times: Times { now, came: now },
+        };
+        // What goes over RDMA is copied here, so it must be memory of ours and no page of a file's that may go.
+        let moment = (!self.stream.is_rdma()).then(store::ReceiveBatch::begin);
+        let mut service = Service {
+            executor,
+            moment: moment.as_ref(),
+            counters: &mut self.counters,
+            worker_pool,
+            in_flight: &mut self.in_flight,
+            room_bytes: room_bytes.min(left),
+            landing_bytes_max: left,
+            calls_left: calls_max,
+            reply_bytes_max: budget,
+            garbage: None,
+        };
+        let receive_max = if self.draining { DRAIN_BYTES } else { TURN_BYTES.min(budget) };
+        let received = self.stream.receive(&mut work.scratch, &mut service, receive_max.min(left));
+        let calls_left = service.calls_left;
+        let taken = CallsTaken {
+            garbage: service.garbage,
+            more_may_wait: service.is_full() || calls_left == 0 || service.has_used_its_turn(),
+        };
+        let stream = &mut self.stream;
+        work.replies.drain(|head, payload, len| stream.push(payload, len, |out| out.extend_from_slice(head)));
+        if (self.stream.queued_bytes() > 0 || self.stream.is_rdma())
+            && let Err(error) = self.flush(budget)
+        {
+            return Some(Step::Close(Close::Transport(error)));
+        }
+        self.note_record(calls_left < calls_max, now);
+        self.after_calls(received, &taken, around)
+    }
+
+    /// What comes after the calls of a turn. A step, when the turn ends here.
+    fn after_calls(
+        &mut self,
+        received: Result<transport::Received, transport::Error>,
+        taken: &CallsTaken,
+        around: Surroundings<'_>,
+    ) -> Option<Step> {
+        let Surroundings { share, now, .. } = around;
+        match received {
+            Ok(received) if received.bytes > 0 => {
+                self.active = now;
+                self.load.moved(received.bytes);
+            }
+            Ok(_) => {}
+            // The peer sends no more; what it has asked for is still answered.
+            Err(transport::Error::Closed) => {
+                self.phase = Phase::Ending;
+                let stays = self.is_owing() || self.parts(now);
+                return if stays { None } else { Some(Step::Close(Close::Peer)) };
+            }
+            Err(error @ transport::Error::Record(_)) => return self.end_early(Close::Transport(error)),
+            Err(error) => return Some(Step::Close(Close::Transport(error))),
+        }
+        if let Some(what) = taken.garbage {
+            return self.end_early(Close::Garbage(what));
+        }
+        if share.is_some_and(|share| self.holds() >= share) {
+            // All together hold too much, and this one more than its share: it waits until that is over.
+            self.paused = true;
+            return None;
+        }
+        if taken.more_may_wait {
+            // Received calls may be waiting in the stream: they come first, without waiting for the socket.
+            self.paused = self.is_crowded(around);
+            return (!self.paused).then_some(Step::Again);
+        }
+        if self.draining {
+            self.phase = Phase::Ending;
+        }
+        None
+    }
+
+    /// Notes since when the record is coming that is not complete; `began` says that others came before it.
+    fn note_record(&mut self, began: bool, now: Duration) {
+        if !self.stream.within_record() {
+            self.record_since = None;
+        } else if began || self.record_since.is_none() {
+            self.record_since = Some(now);
+        }
+    }
+
+    /// What follows cannot be read. What came before is still answered, and what is on its way is read and dropped: a
+    /// close with unread bytes would be a reset, which may overtake replies.
+    fn end_early(&mut self, why: Close) -> Option<Step> {
+        why.log(self);
+        self.phase = Phase::Ending;
+        self.told = true;
+        None
+    }
+
+    /// Whether replies are still to come or to go.
+    pub(super) const fn is_owing(&self) -> bool {
+        self.unsent || self.in_flight.calls() > 0
+    }
+
+    /// What comes after sending.
+    fn finish_turn(&mut self, now: Duration) -> Step {
+        if self.phase == Phase::Ending && !self.unsent && self.in_flight.calls() > 0 {
+            return self.wait_unless_broken();
+        }
+        if self.out_of_budget {
+            return Step::Again;
+        }
+        if self.phase != Phase::Ending || self.is_owing() {
+            return Step::Wait;
+        }
+        if !self.draining && !self.told {
+            return if self.parts(now) { self.wait_unless_broken() } else { Step::Close(Close::Peer) };
+        }
+        // A close with unread calls would be a reset, which may overtake replies; so only our half is closed.
+        let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
+        if rustix::net::shutdown(socket, rustix::net::Shutdown::Write).is_err() {
+            return Step::Close(Close::Drained);
+        }
+        self.phase = Phase::Lingering { until: now + LINGER };
+        Step::Wait
+    }
+
+    /// The client sends no more, and nothing is to be sent now.
+    fn wait_unless_broken(&self) -> Step {
+        let Some(socket) = self.socket() else { return Step::Wait };
+        // Nothing but a break of the connection wakes us then, and it would again and again.
+        let mut byte = [0; 1];
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        match rustix::net::recv(socket, &mut byte, flags) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
+            Err(error) => Step::Close(Close::System(error.into())),
+        }
+    }
+
+    /// Reads calls that came too late, and drops them: their clients take them elsewhere.
+    fn discard(&self) -> Step {
+        let mut room = [0_u8; 16 << 10];
+        let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
+        match rustix::io::read(socket, &mut room) {
+            Ok(0) => Step::Close(Close::Drained),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Step::Wait,
+            Err(_) => Step::Close(Close::Drained),
+        }
+    }
+
+    pub fn is_done_lingering(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Lingering { until } if until <= now)
+    }
+
+    /// Whether it has been silent in the middle of a record for too long, or is too slow with it.
+    pub fn is_stuck(&self, now: Duration, silence_max: Duration) -> bool {
+        // What waits here until the peer has taken its replies, or for its turn, is not stuck.
+        let waits = self.paused && self.is_owing() || self.again;
+        if waits || !self.stream.within_record() || self.phase != Phase::Serving {
+            return false;
+        }
+        let since = self.record_since.unwrap_or(now);
+        let over_s = now.saturating_sub(since + silence_max).as_secs();
+        let slow = (self.stream.incomplete_bytes() as u64) < over_s.saturating_mul(RECORD_BYTES_PER_S_MIN);
+        slow || self.active + silence_max <= now
+    }
+
+    /// Whether its peer has to be asked for a sign of life: what is over RDMA the system does not watch.
+    pub fn is_to_be_asked(&self, now: Duration) -> bool {
+        self.stream.is_rdma() && self.active.max(self.asked) + ASK_AFTER <= now
+    }
+
+    /// Asks for it; no answer ends the connection.
+    pub fn ask(&mut self, now: Duration) -> Result<(), Close> {
+        self.asked = now;
+        self.stream.ask().map_err(Close::Transport)
+    }
+
+    /// Memory that it holds: replies that are queued, and what has come of a record that is not complete.
+    pub fn holds(&self) -> usize {
+        self.stream.holds()
+    }
+
+    /// Gives it its next turn, though its socket has nothing, when it waited only for others to hold less.
+    pub const fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Queues a reply that another loop found.
+    pub fn push_answer(&mut self, reply: &[u8]) {
+        if !matches!(self.phase, Phase::Lingering { .. }) {
+            self.stream.push(Payload::new(), 0, |out| out.extend_from_slice(reply));
+            self.unsent = true;
+        }
+    }
+
+    /// Takes a call back that was off the loop. Its reply is queued unless the connection is about to end.
+    pub fn land(&mut self, completion: Completion) {
+        self.in_flight.land(&completion.ticket);
+        if let Some(look) = &mut self.look {
+            look.land(completion.received);
+        }
+        let (head, payload, payload_len, counted) = match completion.end {
+            TaskEnd::Reply { head, payload, payload_len, counted } => (head, payload, payload_len, counted),
+            TaskEnd::Elsewhere => return self.in_flight.promise(),
+            TaskEnd::Bug | TaskEnd::TooLate => return,
+        };
+        match counted {
+            Some(end) => self.counters.count_single(&end),
+            None => self.counters.count_refused(),
+        }
+        self.stream.push(payload, payload_len, |out| out.extend_from_slice(&head));
+        self.unsent = true;
+    }
+
+    pub const fn pool_calls(&self) -> usize {
+        self.in_flight.calls()
+    }
+
+    /// What it has done over RDMA.
+    pub fn rdma(&self) -> transport::rdma::Counters {
+        self.stream.rdma()
+    }
+
+    pub fn statistics(&self, on_loop: usize, now: Duration) -> ConnectionStatistics {
+        ConnectionStatistics {
+            id: self.client.id,
+            peer: self.client.peer,
+            local: self.client.local,
+            on_loop,
+            busy: self.load.is_busy(),
+            age: now.saturating_sub(self.opened),
+            idle: now.saturating_sub(self.active),
+            queued_bytes: self.stream.queued_bytes(),
+            pool_calls: self.in_flight.calls(),
+            procedures: self.counters.procedures().clone(),
+        }
+    }
+
+    /// Closes it.
+    pub fn end(self, why: &Close, poller: &Poller, peers: &Peers) {
+        self.stream.end(why.is_reset(), poller, peers);
+    }
+}
+
+/// Whether a send found that pages were gone.
+fn is_bad_address(error: &transport::Error) -> bool {
+    matches!(error, transport::Error::Io(error) if error.raw_os_error() == Some(rustix::io::Errno::FAULT.raw_os_error()))
+}

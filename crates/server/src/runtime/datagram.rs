@@ -1,0 +1,148 @@
+//! MOUNT and the port mapper over UDP: a thread beside the loops, one datagram after the other.
+//!
+//! Kernel clients and `showmount` ask so. NFS itself is not served over UDP: its answers would not fit, and what is
+//! lost would be sent again at the cost of everybody.
+
+use super::mailbox::{Peers, Place};
+use crate::client::Client;
+use crate::error::Error;
+use crate::group::Group;
+use crate::replies::Replies;
+use crate::reply_cache::Times;
+use crate::service::{Executor, Mode};
+use rpc::portmap;
+use rpc::reply::{Accept, encode_accept};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use transport::poll::{Events, Interest, Poller, Waker};
+use xdr::{Reader, Writer};
+
+/// The longest call: with the largest credential and path. RFC 5531 s8.2, RFC 1813 s5.1.3
+const CALL_BYTES_MAX: usize = 4 << 10;
+/// The longest reply. A longer one, of a list, has to be asked for over TCP.
+const REPLY_BYTES_MAX: usize = 8 << 10;
+/// Datagrams of one socket before the others have their turn.
+const TURN: usize = 64;
+const WAKER: u64 = u64::MAX;
+
+/// Takes an address for datagrams. An IPv6 one is without IPv4, as its listener is.
+pub(crate) fn bind_datagrams(address: SocketAddr) -> Result<Option<UdpSocket>, Error> {
+    let open = || -> io::Result<UdpSocket> {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        Ok(socket.into())
+    };
+    open().map(Some).map_err(|error| Error::Listen { address, error })
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Datagrams {
+    /// Starts it.
+    pub fn start(sockets: Vec<UdpSocket>, group: Arc<Group>, peers: Arc<Peers>) -> Result<Self, Error> {
+        let failed = |error| Error::System { what: "waiting for datagrams", error };
+        let poller = Poller::new().map_err(failed)?;
+        let waker = Arc::new(Waker::new(&poller, WAKER).map_err(failed)?);
+        for (index, socket) in sockets.iter().enumerate() {
+            poller.add(socket, index as u64, Interest::READ).map_err(failed)?;
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let serve = move || {
+            let mut events = Events::new();
+            while !stopped.load(Ordering::Acquire) && poller.wait(&mut events, None).is_ok() {
+                for event in events.iter() {
+                    let socket = usize::try_from(event.token).ok().and_then(|index| sockets.get(index));
+                    if let Some(socket) = socket {
+                        take_turn(socket, &group, &peers);
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("tl-datagram".into()).spawn(serve).map_err(failed)?;
+        Ok(Self { stop, waker, thread: Some(thread) })
+    }
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread for datagrams ended by a panic");
+        }
+    }
+}
+
+fn take_turn(socket: &UdpSocket, group: &Group, peers: &Peers) {
+    let mut call = [0; CALL_BYTES_MAX];
+    for _ in 0..TURN {
+        let Ok((len, peer)) = socket.recv_from(&mut call) else { return };
+        let local = socket.local_addr().unwrap_or(peer);
+        let reply = answer(call.get(..len).unwrap_or_default(), peer, reached(local, peer), group, peers);
+        if let Some(reply) = reply {
+            // A lost reply is asked for again.
+            let _ = socket.send_to(&reply, peer);
+        }
+    }
+}
+
+/// The address of ours that a peer came to: of a wildcard, the one from which we would reach it.
+fn reached(local: SocketAddr, peer: SocketAddr) -> SocketAddr {
+    let probe = || -> io::Result<SocketAddr> {
+        let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0))?;
+        socket.connect(peer)?;
+        socket.local_addr()
+    };
+    if !local.ip().is_unspecified() {
+        return local;
+    }
+    probe().map_or(local, |found| SocketAddr::new(found.ip(), local.port()))
+}
+
+fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers: &Peers) -> Option<Vec<u8>> {
+    let mut reader = Reader::new(call);
+    let header = rpc::call::decode(&mut reader).ok()?;
+    let mut out = Vec::new();
+    if header.program == portmap::PROGRAM {
+        let via = portmap::Via { protocol: portmap::Protocol::Udp, local: local.ip() };
+        portmap::answer(&header, reader, via, group.portmap.get()?, &mut out);
+        return Some(out);
+    }
+    if header.program != nfs3::mount::PROGRAM {
+        encode_accept(&mut Writer::new(&mut out), header.xid, Accept::ProgUnavail);
+        return Some(out);
+    }
+    let (mut replies, mut text) = (Replies::default(), Vec::new());
+    // A datagram belongs to no node and no connection; MOUNT asks for neither.
+    let mut client = Client::new(0, 0, peer, local, group.exports());
+    let now = crate::clock::now();
+    let mut executor = Executor {
+        group,
+        peers,
+        place: Place { on_loop: 0, key: 0 },
+        client: &mut client,
+        replies: &mut replies,
+        text: &mut text,
+        times: Times { now, came: now },
+    };
+    executor.take(call, None, call.len(), Mode::Worker { begun: false });
+    replies.drain(|head, _, _| out.extend_from_slice(head));
+    (!out.is_empty() && out.len() <= REPLY_BYTES_MAX).then_some(out)
+}

@@ -1,0 +1,632 @@
+//! One event loop: a thread with its own connections, buffers and counters.
+//!
+//! Whatever a loop owns nobody else touches; other threads send it a [`Message`]. Sockets are waited for level
+//! by level, so that a connection which used up its share of a round is simply met again in the next one.
+//! Nothing here blocks but the wait.
+//!
+//! A loop that did not run for longer than [`Limits::stall_ms_max`](crate::config::Limits) resets its
+//! connections without executing what they hold: their clients have moved those calls elsewhere meanwhile,
+//! and a late original must not undo a newer write.
+
+pub(super) mod balance;
+#[cfg(test)]
+mod tests;
+
+use super::connection::{Close, Connection, Step, Surroundings, Workspace};
+use super::listeners::{BoundListener, Listeners};
+use super::mailbox::{Accepted, Answer, Link, Message, Peers, Place};
+use super::worker_pool::{Completion, TaskEnd, WorkerPool};
+use crate::clock;
+use crate::group::{Group, Node};
+use crate::replies::Replies;
+use crate::statistics::{LoopReport, LoopStatistics, NodeStatistics};
+use balance::{Balance, LIGHT_APART};
+use slab::Slab;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use transport::busy::BusyPoll;
+use transport::poll::{Events, Poller};
+use transport::{Scratch, socket, threads};
+
+/// A loop with connections wakes up this often, to see whether it slept and who has been silent.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+/// How often all connections are looked at.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Only a connection that has been idle this long may lose its place to a new one.
+const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
+/// How often a loop looks whether a client has its replies, of which somebody asks.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+const WAKER: u64 = u64::MAX;
+pub(super) const LISTENERS: u64 = 1 << 32;
+
+/// One event loop, before and while it runs.
+pub(crate) struct EventLoop {
+    index: usize,
+    group: Arc<Group>,
+    peers: Arc<Peers>,
+    worker_pool: Arc<WorkerPool>,
+    poller: Poller,
+    busy: BusyPoll,
+    listeners: Listeners,
+    connections: Slab<Connection>,
+    /// Connections that hold received calls which wait for their turn.
+    again: Vec<usize>,
+    work: Workspace,
+    /// By node: what closed connections have counted, and the latencies of all calls.
+    of_nodes: Vec<NodeStatistics>,
+    statistics: LoopStatistics,
+    /// What the connections hold in all, as of their last turns.
+    held: usize,
+    /// They held too much: some are paused for that.
+    pressed: bool,
+    /// When this loop last looked at the clock.
+    alive: Duration,
+    next_sweep: Duration,
+    /// When it looks next whether clients have their replies, and whether somebody waits for that.
+    next_look: Duration,
+    looks: bool,
+    /// Who had a light turn last; until then the turns of others are short.
+    light: (usize, Duration),
+    balance: Balance,
+    /// Set by a drain: when to give up.
+    deadline: Option<Duration>,
+    stopped: bool,
+}
+
+impl EventLoop {
+    /// A loop with its place among the others; `poller` has their waker already.
+    pub fn new(
+        index: usize,
+        group: Arc<Group>,
+        peers: Arc<Peers>,
+        worker_pool: Arc<WorkerPool>,
+        poller: Poller,
+        busy: BusyPoll,
+    ) -> Self {
+        let nodes = group.nodes.len();
+        let now = clock::now();
+        Self {
+            index,
+            group,
+            peers,
+            worker_pool,
+            poller,
+            busy,
+            listeners: Listeners::default(),
+            connections: Slab::new(),
+            again: Vec::new(),
+            work: Workspace { scratch: Scratch::new(), replies: Replies::default(), text: Vec::new() },
+            of_nodes: vec![NodeStatistics::default(); nodes],
+            statistics: LoopStatistics::default(),
+            held: 0,
+            pressed: false,
+            alive: now,
+            next_sweep: now + SWEEP,
+            next_look: now + TICK,
+            looks: false,
+            light: (0, now),
+            balance: Balance::new(now),
+            deadline: None,
+            stopped: false,
+        }
+    }
+
+    /// The token under which a loop's waker belongs in its poller.
+    pub const fn waker_token() -> u64 {
+        WAKER
+    }
+
+    /// Listens, before the loop runs. Only the first loop does.
+    pub fn listen(&mut self, bound: Vec<BoundListener>) -> io::Result<()> {
+        self.listeners.add(&self.poller, bound)
+    }
+
+    /// Runs until it is told to stop, or a drain has ended.
+    pub fn run(mut self) {
+        self.statistics.thread = threads::own();
+        let mut events = Events::new();
+        while !self.is_finished() {
+            let watched = !self.connections.is_empty();
+            let timeout = self.timeout();
+            if let Err(error) = self.busy.wait(&self.poller, &mut events, timeout) {
+                tracing::error!(%error, index = self.index, "the loop cannot wait for its sockets and ends");
+                break;
+            }
+            self.statistics.wakeups += 1;
+            // A wait that found nothing may have slept long: there was nothing that could have grown stale.
+            let held = !self.again.is_empty() || events.iter().next().is_some();
+            if watched && held {
+                self.notice_stall();
+            } else {
+                self.alive = clock::now();
+            }
+            self.worker_pool.beat(self.alive);
+            // Whoever is given a turn in this round has it in the next: one turn for each in a round.
+            let due = std::mem::take(&mut self.again);
+            for event in events.iter() {
+                match event.token {
+                    WAKER => self.take_messages(),
+                    token if token >= LISTENERS => self.accept(token),
+                    token => self.serve_in_turn(usize::try_from(token).unwrap_or(usize::MAX)),
+                }
+            }
+            self.relieve();
+            self.serve_again(due);
+            self.sweep();
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        // Those on their way here count too.
+        let drained = self
+            .deadline
+            .is_some_and(|deadline| self.peers.connections(self.index) == 0 || self.alive >= deadline);
+        self.stopped || drained
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.again.is_empty() {
+            Some(Duration::ZERO)
+        } else if self.looks {
+            Some(LOOK_AGAIN)
+        } else if self.deadline.is_some() {
+            Some(TICK / 10)
+        } else if self.connections.is_empty() && !self.listeners.are_resting() {
+            None
+        } else {
+            Some(TICK)
+        }
+    }
+
+    /// Looks at the clock; after too long a sleep all connections are reset. Says whether they were.
+    fn notice_stall(&mut self) -> bool {
+        let now = clock::now();
+        let slept = now.saturating_sub(self.alive);
+        self.alive = now;
+        if slept <= self.stall_max() {
+            return false;
+        }
+        self.statistics.stalls += 1;
+        tracing::warn!(
+            index = self.index,
+            ?slept,
+            "the loop did not run; its connections are reset unexecuted"
+        );
+        for key in self.keys(|_| true) {
+            self.close(key, Close::Stalled);
+        }
+        true
+    }
+
+    /// After so long without having run, a loop does not know any more what its clients have moved elsewhere.
+    fn stall_max(&self) -> Duration {
+        Duration::from_millis(self.group.limits.stall_ms_max)
+    }
+
+    /// How many connections this loop may have.
+    fn connections_max(&self) -> usize {
+        self.group.limits.of_loop(self.peers.len())
+    }
+
+    fn keys(&self, wanted: impl Fn(&Connection) -> bool) -> Vec<usize> {
+        self.connections.iter().filter(|(_, connection)| wanted(connection)).map(|(key, _)| key).collect()
+    }
+
+    /// One turn of a connection whose socket has something, unless it has its turn of this round anyway. A client
+    /// that sends without end would otherwise gain one turn more with each round.
+    fn serve_in_turn(&mut self, key: usize) {
+        let Some(connection) = self.connections.get(key) else { return };
+        if !connection.again && (connection.load.is_busy() || !self.move_on(key)) {
+            self.serve(key);
+        }
+    }
+
+    /// One turn of each connection that waits for its next; what they leave over is the next round's.
+    fn serve_again(&mut self, due: Vec<usize>) {
+        for key in due {
+            // The key may be another connection's by now, which waits for nothing.
+            if let Some(connection) = self.connections.get_mut(key)
+                && std::mem::take(&mut connection.again)
+            {
+                self.serve(key);
+            }
+        }
+    }
+
+    /// One turn of one connection.
+    fn serve(&mut self, key: usize) {
+        if !self.connections.contains(key) || self.notice_stall() {
+            return;
+        }
+        let share = self.share();
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let work = &mut self.work;
+        let now = self.alive;
+        let around = Surroundings {
+            group: &self.group,
+            peers: &self.peers,
+            worker_pool: &self.worker_pool,
+            share,
+            short: self.light.0 != key && self.alive < self.light.1,
+            place: Place { on_loop: self.index, key },
+            now,
+        };
+        // A bug that one client's bytes bring out must not take down the others: its connection ends, no more.
+        let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, around)));
+        let step = step.unwrap_or_else(|_| {
+            self.statistics.bugs += 1;
+            self.work.replies.clear();
+            Step::Close(Close::Bug)
+        });
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let ended = clock::now();
+        if let Some(of_node) = self.of_nodes.get_mut(connection.client.node) {
+            connection.counters.end_batch(ended.saturating_sub(now), &mut of_node.procedures);
+        }
+        self.alive = ended;
+        if connection.load.end_turn(ended.saturating_sub(now), ended) {
+            self.light = (key, ended + LIGHT_APART);
+        }
+        let held = connection.holds();
+        self.held = self.held.saturating_sub(connection.held).saturating_add(held);
+        connection.held = held;
+        match step {
+            Step::Close(why) => self.close(key, why),
+            Step::Again => {
+                self.give_turn(key);
+                self.set_interest(key);
+            }
+            Step::Wait => {
+                if connection.is_parting() {
+                    (self.looks, self.next_look) = (true, ended + LOOK_AGAIN);
+                }
+                self.set_interest(key);
+                if self.balance.is_trying() {
+                    self.even_out(key);
+                }
+            }
+        }
+    }
+
+    /// What each connection may hold, while all together hold too much. Then those who hold more are not received from,
+    /// the others are: so the greediest wait, and whoever is below comes to the end of its record.
+    fn share(&mut self) -> Option<usize> {
+        let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
+        if self.held < bound {
+            return None;
+        }
+        self.pressed = true;
+        Some(bound / self.connections.len().max(1))
+    }
+
+    /// Those who were paused go on once enough is free.
+    fn relieve(&mut self) {
+        let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
+        if self.pressed && self.held < bound / 4 * 3 {
+            self.pressed = false;
+            for key in self.keys(Connection::is_paused) {
+                self.give_turn(key);
+            }
+        }
+    }
+
+    /// Gives a connection a turn in the next round.
+    fn give_turn(&mut self, key: usize) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !std::mem::replace(&mut connection.again, true)
+        {
+            self.again.push(key);
+        }
+    }
+
+    fn set_interest(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let wanted = connection.wanted();
+        if wanted == connection.interest {
+            return;
+        }
+        connection.interest = wanted;
+        // What is over RDMA is waited for in one way alone.
+        let Some(socket) = connection.socket() else { return };
+        if let Err(error) = self.poller.modify(socket, key as u64, wanted) {
+            self.close(key, Close::System(error));
+        }
+    }
+
+    /// Takes in a connection that was given to this loop.
+    fn adopt(&mut self, accepted: Accepted) {
+        let node = accepted.node;
+        let bound = self.connections_max();
+        if self.deadline.is_some() {
+            tracing::info!(peer = %accepted.peer, "connection refused: the server is draining");
+            return self.turn_away(accepted);
+        }
+        if self.group.nodes.get(node).is_some_and(Node::is_stopped) {
+            tracing::debug!(peer = %accepted.peer, "connection refused: its node was stopped meanwhile");
+            return self.turn_away(accepted);
+        }
+        if self.connections.len() >= bound && !self.evict() {
+            tracing::warn!(peer = %accepted.peer, bound, "connection refused: at the bound, and none is idle");
+            return self.turn_away(accepted);
+        }
+        self.count_accepted(node);
+        self.begin_to_count();
+        let connection = Connection::new(accepted, &self.group, self.alive);
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        match connection.register(&self.poller, key as u64) {
+            Ok(()) => {
+                entry.insert(connection);
+                self.peers.repace(&self.group, node);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "connection refused: it cannot be waited for");
+                connection.end(&Close::System(error), &self.poller, &self.peers);
+                self.forget(node);
+            }
+        }
+    }
+
+    /// The peer must not take a silent close for a served connection.
+    fn turn_away(&self, accepted: Accepted) {
+        match accepted.link {
+            Link::Tcp(socket) => {
+                // A socket that is gone already needs no reset.
+                let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&socket));
+            }
+            // It learns it by the end of the connection, which takes too long to be waited for here.
+            Link::Rdma(responder) => self.peers.end_over_rdma(responder),
+        }
+        self.forget(accepted.node);
+    }
+
+    fn count_accepted(&mut self, node: usize) {
+        if let Some(node) = self.of_nodes.get_mut(node) {
+            node.accepted += 1;
+        }
+    }
+
+    /// Closes the connection that has been idle longest; false when none is idle.
+    fn evict(&mut self) -> bool {
+        let idle = self.connections.iter().filter(|(_, connection)| connection.pool_calls() == 0);
+        let longest = idle.min_by_key(|(_, connection)| connection.active);
+        match longest {
+            Some((key, connection)) if connection.active + EVICTABLE_IDLE <= self.alive => {
+                self.close(key, Close::Evicted);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn close(&mut self, key: usize, why: Close) {
+        let Some(connection) = self.connections.try_remove(key) else { return };
+        self.held = self.held.saturating_sub(connection.held);
+        if connection.load.is_busy() {
+            self.peers.take_load(self.index, connection.load.permille());
+        }
+        self.miss(&connection);
+        let node = connection.client.node;
+        if let Some(known_as) = connection.client.called_from.known_as() {
+            let in_order = matches!(why, Close::Peer) && connection.is_received();
+            self.group.reply_cache.connections().end(known_as, in_order);
+        }
+        why.log(&connection);
+        if why.is_late() && connection.pool_calls() > 0 {
+            self.worker_pool.discard(connection.client.id);
+        }
+        if let Some(node) = self.of_nodes.get_mut(node) {
+            node.procedures.add_counts(connection.counters.procedures());
+            node.rdma.add(&connection.rdma());
+            node.refused_calls += connection.counters.refused();
+        }
+        connection.end(&why, &self.poller, &self.peers);
+        self.forget(node);
+    }
+
+    /// A connection of this loop is gone.
+    fn forget(&self, node: usize) {
+        self.peers.leave(self.index);
+        if let Some(node) = self.group.nodes.get(node) {
+            node.leave();
+        }
+        self.peers.repace(&self.group, node);
+    }
+
+    /// Now and then: ends those who fell silent within a record, asks for signs of life, and listens again after a rest.
+    fn sweep(&mut self) {
+        let now = self.alive;
+        self.listeners.wake_rested(&self.poller, now);
+        if let Some(deadline) = self.deadline {
+            self.end_lingering();
+            if now >= deadline {
+                for key in self.keys(|_| true) {
+                    self.close(key, Close::Stopped);
+                }
+            }
+        }
+        if self.balance.is_due(now) {
+            self.count_load(now);
+        }
+        if now >= self.next_look {
+            self.look();
+        }
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now + SWEEP;
+        self.end_lingering();
+        let silence_max = Duration::from_millis(self.group.limits.partial_record_ms_max);
+        for key in self.keys(|connection| connection.is_stuck(now, silence_max)) {
+            self.close(key, Close::Stuck);
+        }
+        for key in self.keys(|connection| connection.is_to_be_asked(now)) {
+            if let Some(Err(why)) = self.connections.get_mut(key).map(|connection| connection.ask(now)) {
+                self.close(key, why);
+            }
+        }
+    }
+
+    /// Looks whether clients have their replies, for those who ask.
+    fn look(&mut self) {
+        let now = clock::now();
+        let mut parting = Vec::new();
+        self.looks = false;
+        for (key, connection) in &mut self.connections {
+            self.looks |= connection.look(&self.group.reply_cache, now);
+            if connection.is_parting() {
+                parting.push(key);
+            }
+        }
+        self.looks |= !parting.is_empty();
+        for key in parting {
+            self.give_turn(key);
+        }
+        self.next_look = now + if self.looks { LOOK_AGAIN } else { TICK };
+    }
+
+    fn end_lingering(&mut self) {
+        let now = self.alive;
+        for key in self.keys(|connection| connection.is_done_lingering(now)) {
+            self.close(key, Close::Drained);
+        }
+    }
+
+    fn take_messages(&mut self) {
+        let peers = Arc::clone(&self.peers);
+        for message in peers.take(self.index) {
+            self.take_message(message);
+        }
+    }
+
+    fn take_message(&mut self, message: Message) {
+        match message {
+            Message::Accepted(accepted) => self.adopt(accepted),
+            Message::Moved(moving) => self.take_over(moving),
+            Message::Refused { node } => self.forget(node),
+            Message::Answer(answer) => self.answer(answer),
+            Message::Completion(completion) => self.land(completion),
+            Message::Forsake { place, connection } => {
+                if self.find(place, u64::from(connection)).is_some() {
+                    self.close(place.key, Close::Forsaken);
+                }
+            }
+            Message::Exports(exports, _done) => {
+                self.connections.iter_mut().for_each(|(_, connection)| connection.readmit(&exports));
+            }
+            Message::Look => self.look(),
+            Message::Report(sender) => {
+                // Nobody waits any more: then nobody misses it.
+                let _ = sender.send(self.report());
+            }
+            Message::Repace(node) => {
+                let share = self.group.nodes.get(node).and_then(crate::group::Node::share);
+                for (_, connection) in &mut self.connections {
+                    if connection.client.node == node {
+                        connection.set_pace(share);
+                    }
+                }
+            }
+            Message::Listen(bound, result) => {
+                let _ = result.send(self.listeners.add(&self.poller, bound));
+            }
+            Message::Unlisten(node, _done) => self.listeners.remove(&self.poller, node),
+            Message::ResetNode(node, _done) => {
+                for key in self.keys(|connection| connection.client.node == node) {
+                    self.close(key, Close::NodeStopped);
+                }
+            }
+            Message::Drain(deadline) => self.begin_drain(deadline),
+            Message::Stop => self.stopped = true,
+        }
+    }
+
+    fn begin_drain(&mut self, deadline: Duration) {
+        self.listeners.remove_all(&self.poller);
+        self.deadline = Some(deadline);
+        for key in self.keys(|_| true) {
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.draining = true;
+            }
+            self.serve(key);
+        }
+    }
+
+    /// Sends a reply that another loop has found for a call which came in here.
+    fn answer(&mut self, answer: Answer) {
+        if let Some(connection) = self.find(answer.place, u64::from(answer.connection)) {
+            connection.push_answer(&answer.reply);
+            self.serve(answer.place.key);
+        }
+    }
+
+    /// A connection by its place and the low half of its number: its place may be another's by now.
+    fn find(&mut self, place: Place, number: u64) -> Option<&mut Connection> {
+        let low = |number: u64| number & u64::from(u32::MAX);
+        self.connections.get_mut(place.key).filter(|connection| low(connection.client.id) == low(number))
+    }
+
+    /// Takes a call back that was off the loop. Its reply goes out in the connection's next turn, with others'.
+    fn land(&mut self, completion: Completion) {
+        let place = completion.place;
+        let of_node = self.of_nodes.get_mut(completion.node);
+        if let (TaskEnd::Reply { counted: Some(end), .. }, Some(of_node)) = (&completion.end, of_node) {
+            of_node.procedures.record(end.slot, self.alive.saturating_sub(completion.received), 1);
+        }
+        let Some(connection) = self.find(place, completion.connection) else {
+            // Nobody waits for the reply any more; the reply cache has what must be remembered.
+            if let (TaskEnd::Reply { counted: Some(end), .. }, Some(node)) =
+                (&completion.end, self.of_nodes.get_mut(completion.node))
+            {
+                node.procedures.count(end);
+            }
+            return;
+        };
+        let why = match completion.end {
+            TaskEnd::Bug => Some(Close::Bug),
+            TaskEnd::TooLate => Some(Close::Stalled),
+            TaskEnd::Reply { .. } | TaskEnd::Elsewhere => None,
+        };
+        connection.land(completion);
+        match why {
+            Some(why) => {
+                self.statistics.bugs += u64::from(matches!(why, Close::Bug));
+                self.close(place.key, why);
+            }
+            None => self.give_turn(place.key),
+        }
+    }
+
+    fn accept(&mut self, token: u64) {
+        self.listeners.accept(&self.poller, token, self.alive, &self.group, &self.peers);
+    }
+
+    fn report(&self) -> LoopReport {
+        let mut nodes = self.of_nodes.clone();
+        for (_, connection) in &self.connections {
+            if let Some(node) = nodes.get_mut(connection.client.node) {
+                node.refused_calls += connection.counters.refused();
+                node.procedures.add_counts(connection.counters.procedures());
+                node.rdma.add(&connection.rdma());
+                node.connections.push(connection.statistics(self.index, self.alive));
+            }
+        }
+        let cpu = threads::cpu(self.statistics.thread).unwrap_or_default();
+        let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
+        LoopReport {
+            index: self.index,
+            statistics: LoopStatistics { cpu_ns, ..self.statistics.clone() },
+            nodes,
+        }
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        // Also when the loop ends by an error or a panic: nobody may wait for it or count on it.
+        self.peers.retire(self.index);
+    }
+}

@@ -1,0 +1,235 @@
+//! The listening sockets of all nodes; the first loop has them.
+
+use super::event_loop::{LISTENERS, TICK};
+use super::mailbox::{Accepted, Link, Peers};
+use crate::error::Error;
+use crate::group::Group;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use transport::poll::{Interest, Poller};
+use transport::{rdma, socket};
+
+/// Connections accepted in one turn, so that a flood of them does not hold up those that are there.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// Between two attempts to listen where a device has gone away.
+const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+
+/// What listens for a node.
+#[derive(Debug)]
+pub(crate) struct BoundListener {
+    pub node: usize,
+    pub address: SocketAddr,
+    door: Door,
+}
+
+#[derive(Debug)]
+enum Door {
+    Tcp(OwnedFd),
+    Rdma(rdma::Listener),
+}
+
+/// Who came.
+#[derive(Debug)]
+enum Arrival {
+    Tcp(OwnedFd),
+    Rdma(Box<rdma::Incoming>),
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Rdma(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Door {
+    /// The next who came, with both addresses where they are known.
+    fn accept(&self) -> io::Result<Option<(Arrival, SocketAddr, Option<SocketAddr>)>> {
+        match self {
+            Self::Tcp(socket) => Ok(socket::accept(socket.as_fd())?.map(|(socket, peer)| {
+                let local = socket::local_address(socket.as_fd()).ok();
+                (Arrival::Tcp(socket), peer, local)
+            })),
+            Self::Rdma(listener) => {
+                let incoming = listener.take().map_err(io::Error::other)?;
+                Ok(incoming.map(|incoming| {
+                    let (peer, local) = (incoming.peer(), incoming.local());
+                    (Arrival::Rdma(Box::new(incoming)), peer, Some(local))
+                }))
+            }
+        }
+    }
+}
+
+/// Whether it is because the device that was listened on is no more.
+fn is_device_gone(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rdma::Error>());
+    matches!(cause, Some(rdma::Error::DeviceGone))
+}
+
+impl BoundListener {
+    /// On a socket that listens already.
+    pub fn on(node: usize, socket: TcpListener) -> Result<Self, Error> {
+        let failed = |error| Error::System { what: "a socket that was passed on", error };
+        let address = socket.local_addr().map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { node, address, door: Door::Tcp(socket.into()) })
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.door.as_fd()
+    }
+}
+
+/// Listens on an address for a node; port 0 becomes a port.
+pub(crate) fn bind(node: usize, address: SocketAddr) -> Result<BoundListener, Error> {
+    let failed = |error| Error::Listen { address, error };
+    let socket = socket::listen(address).map_err(failed)?;
+    let address = socket::local_address(socket.as_fd()).map_err(failed)?;
+    // What is accepted inherits it, unless the configuration names another. Where it cannot be set, the
+    // system's own will do.
+    if address.ip().is_loopback()
+        && let Some(name) = socket::loopback_congestion()
+    {
+        let _ = socket::set_congestion(socket.as_fd(), &name);
+    }
+    Ok(BoundListener { node, address, door: Door::Tcp(socket) })
+}
+
+/// Listens on an address for a node over RDMA; port 0 becomes a port.
+pub(crate) fn bind_rdma(node: usize, address: SocketAddr) -> Result<BoundListener, Error> {
+    let failed = |error| Error::ListenRdma { address, error };
+    let listener = rdma::Listener::bind(address).map_err(failed)?;
+    Ok(BoundListener { node, address: listener.address(), door: Door::Rdma(listener) })
+}
+
+/// Stops watching a listener before it is let go: over RDMA, who waits to be taken over keeps its descriptor open.
+fn close(poller: &Poller, listener: Option<BoundListener>) {
+    if let Some(listener) = listener {
+        let _ = poller.remove(&listener.door);
+    }
+}
+
+/// The listeners of a loop.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    slots: Vec<Option<BoundListener>>,
+    /// Nothing is accepted until then: the system had no descriptor left.
+    rest_until: Option<Duration>,
+    /// By node, addresses whose device has gone away. It may come back.
+    lost: Vec<(usize, SocketAddr)>,
+    listen_again_at: Duration,
+}
+
+impl Listeners {
+    pub fn add(&mut self, poller: &Poller, bound: Vec<BoundListener>) -> io::Result<()> {
+        for listener in bound {
+            let free = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+            poller.add(&listener.door, LISTENERS + free as u64, Interest::READ)?;
+            match self.slots.get_mut(free) {
+                Some(slot) => *slot = Some(listener),
+                None => self.slots.push(Some(listener)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops listening for a node.
+    pub fn remove(&mut self, poller: &Poller, node: usize) {
+        for slot in &mut self.slots {
+            close(poller, slot.take_if(|listener| listener.node == node));
+        }
+        self.lost.retain(|(of, _)| *of != node);
+    }
+
+    pub fn remove_all(&mut self, poller: &Poller) {
+        for slot in self.slots.drain(..) {
+            close(poller, slot);
+        }
+        self.lost.clear();
+    }
+
+    /// Whether they have to be looked at though nobody comes.
+    pub const fn are_resting(&self) -> bool {
+        self.rest_until.is_some() || !self.lost.is_empty()
+    }
+
+    /// Accepts what waits at one listener and places it on the loops.
+    pub fn accept(&mut self, poller: &Poller, token: u64, now: Duration, group: &Group, peers: &Arc<Peers>) {
+        let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
+        let Some(Some(listener)) = self.slots.get(index) else { return };
+        for _ in 0..ACCEPTS_PER_TURN {
+            match listener.door.accept() {
+                Ok(None) => return,
+                Ok(Some((arrival, peer, local))) => {
+                    let local = local.unwrap_or(listener.address);
+                    let id = group.next_connection.fetch_add(1, Ordering::Relaxed);
+                    if let Some(node) = group.nodes.get(listener.node) {
+                        node.enter();
+                    }
+                    let accepted = Accepted { link: (), peer, local, node: listener.node, id };
+                    match arrival {
+                        Arrival::Tcp(socket) => peers.place(accepted.with(Link::Tcp(socket))),
+                        Arrival::Rdma(incoming) => {
+                            let bound = group.limits.of_loop(peers.len());
+                            peers.place_over_rdma(incoming, accepted, bound);
+                        }
+                    }
+                }
+                Err(error) if is_device_gone(&error) => {
+                    let (node, address) = (listener.node, listener.address);
+                    tracing::warn!(
+                        %address,
+                        "the RDMA device is gone: nobody can connect here until it is back; see: rdma link"
+                    );
+                    close(poller, self.slots.get_mut(index).and_then(Option::take));
+                    self.lost.push((node, address));
+                    return;
+                }
+                Err(error) => {
+                    // The waiting connection would wake us again at once; others may free a descriptor.
+                    tracing::warn!(%error, address = %listener.address, "cannot accept; resting");
+                    self.rest_until = Some(now + TICK);
+                    self.set_interest(poller, Interest::NONE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Accepts again after a rest, and where a device is back.
+    pub fn wake_rested(&mut self, poller: &Poller, now: Duration) {
+        if !self.lost.is_empty() && self.listen_again_at <= now {
+            self.listen_again_at = now + LISTEN_AGAIN;
+            for (node, address) in std::mem::take(&mut self.lost) {
+                let bound = bind_rdma(node, address).map_err(io::Error::other);
+                match bound.and_then(|bound| self.add(poller, vec![bound])) {
+                    Ok(()) => tracing::info!(%address, "the RDMA device is back: listening again"),
+                    Err(error) => {
+                        tracing::debug!(%address, %error, "cannot listen again yet");
+                        self.lost.push((node, address));
+                    }
+                }
+            }
+        }
+        if self.rest_until.take_if(|until| *until <= now).is_some() {
+            self.set_interest(poller, Interest::READ);
+        }
+    }
+
+    fn set_interest(&self, poller: &Poller, interest: Interest) {
+        for (index, listener) in self.slots.iter().enumerate() {
+            if let Some(listener) = listener {
+                // It was added under this token, so that the change cannot fail for a reason we could mend.
+                let _ = poller.modify(&listener.door, LISTENERS + index as u64, interest);
+            }
+        }
+    }
+}

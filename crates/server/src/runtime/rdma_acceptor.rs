@@ -1,0 +1,115 @@
+//! Makes and ends connections over RDMA, on a thread of its own.
+//!
+//! Queue pairs and registered memory take the system long, and a loop that made them would let the calls of its other
+//! connections wait. Clients take such a server for a dead one, connect again, and so give it still more of that to do.
+//!
+//! The thread starts with the first who comes over RDMA. It knows no calls: what it has made goes to a loop, and what a
+//! loop is done with comes back to be ended.
+
+use super::mailbox::{Accepted, Link, Message, Peers};
+use super::wire::STRANGER_RECORD_BYTES_MAX;
+use crate::clock;
+use crate::replies::Payload;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use transport::rdma::{Error, Incoming, Responder};
+
+/// Those who may wait to be let in, as many as the system lets wait before. More are refused, and come again.
+const WAITING_MAX: usize = 256;
+/// Between two looks whether the thread has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Who came and wants to connect.
+#[derive(Debug)]
+pub(super) struct PendingConnection {
+    pub incoming: Box<Incoming>,
+    /// What becomes of it, but for the link.
+    pub accepted: Accepted<()>,
+    pub on_loop: usize,
+}
+
+#[derive(Debug)]
+enum Job {
+    Make(PendingConnection),
+    End(Box<Responder<Payload>>),
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct RdmaAcceptor {
+    jobs: Sender<Job>,
+    waiting: Arc<AtomicUsize>,
+    thread: JoinHandle<()>,
+}
+
+impl RdmaAcceptor {
+    pub fn start(peers: Arc<Peers>) -> std::io::Result<Self> {
+        let (jobs, taken) = channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&waiting);
+        let thread = std::thread::Builder::new()
+            .name("tl-rdma_acceptor".to_owned())
+            .spawn(move || work(&taken, &counted, &peers))?;
+        Ok(Self { jobs, waiting, thread })
+    }
+
+    /// Lets somebody in; tells why not.
+    pub fn make(&self, pending: PendingConnection) -> Result<(), &'static str> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err("too many wait to be let in");
+        }
+        self.jobs.send(Job::Make(pending)).map_err(|_| "the thread that lets them in has ended")
+    }
+
+    /// Ends a connection, some time soon.
+    pub fn end(&self, responder: Box<Responder<Payload>>) {
+        // Where nobody takes it, it ends here.
+        let _ = self.jobs.send(Job::End(responder));
+    }
+
+    /// Does what is left to do, until then. A system that takes longer keeps the thread.
+    pub fn stop(self, deadline: Duration) {
+        let Self { jobs, thread, .. } = self;
+        drop(jobs);
+        while !thread.is_finished() && clock::now() < deadline {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        if thread.is_finished() && thread.join().is_err() {
+            tracing::error!("the thread that makes connections over RDMA ended by a panic");
+        }
+    }
+}
+
+fn work(jobs: &Receiver<Job>, waiting: &AtomicUsize, peers: &Peers) {
+    for job in jobs {
+        match job {
+            Job::Make(pending) => {
+                let PendingConnection { incoming, accepted, on_loop } = pending;
+                let (peer, node, began) = (accepted.peer, accepted.node, clock::now());
+                let made = Responder::accept(*incoming, STRANGER_RECORD_BYTES_MAX);
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                let took = clock::now().saturating_sub(began);
+                let message = match made {
+                    Ok(responder) => {
+                        tracing::debug!(%peer, ?took, "connection over RDMA made");
+                        Message::Accepted(accepted.with(Link::Rdma(Box::new(responder))))
+                    }
+                    Err(Error::Closed) => {
+                        tracing::debug!(%peer, ?took, "gave up before it was let in over RDMA");
+                        Message::Refused { node }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%peer, %error, "connection refused");
+                        Message::Refused { node }
+                    }
+                };
+                peers.send(on_loop, message);
+            }
+            Job::End(responder) => drop(responder),
+        }
+    }
+}

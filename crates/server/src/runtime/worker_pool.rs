@@ -1,0 +1,304 @@
+//! Calls that wait for their stores: a bounded pool of workers beside the loops.
+//!
+//! A loop hands over what its store cannot do at once ([`Task`]): the record, who asks, and whether the reply cache
+//! has the call as running already. A worker executes it by the very code that loops use, and its reply goes back to
+//! the connection's loop as a message ([`Completion`]). Replies may overtake each other, which RPC allows.
+//!
+//! Bounds: each connection may have [`FLIGHT_CALLS_MAX`] calls here, and as many bytes as it may queue replies; all
+//! together [`ALL_CALLS_MAX`] and [`ALL_BYTES_MAX`], above which a connection may have one. Whoever is at a bound is
+//! not received from until a call of its own has ended. So nobody waits for another's calls, and the memory is
+//! bounded.
+//!
+//! Workers take the connections' calls by turns ([`queues`]). What a connection had here when its loop or its host
+//! slept, or its node was stopped, is not executed: [`WorkerPool::discard`], and [`worker`] for who wakes up first.
+
+mod queues;
+mod retry;
+mod worker;
+
+use super::mailbox::{Peers, Place};
+use crate::client::Client;
+use crate::clock;
+use crate::group::Group;
+use crate::replies::Payload;
+use crate::statistics::CallEnd;
+use queues::Queues;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use store::ReceiveBuffer;
+
+/// Calls of one connection that may be here: more than a client has outstanding on one.
+const FLIGHT_CALLS_MAX: usize = 128;
+/// Calls of all connections that may be here before each may have but one.
+const ALL_CALLS_MAX: usize = 8192;
+/// Bytes of calls, and of the replies they may have, of all connections, before each may have but one call here.
+const ALL_BYTES_MAX: usize = 512 << 20;
+/// How often the end looks whether the workers have ended.
+const END_LOOK: Duration = Duration::from_millis(100);
+
+/// A call on its way to a worker.
+pub(crate) struct Task {
+    pub place: Place,
+    pub client: Client,
+    /// The record; without the payload, when that was received in place.
+    pub record: Box<[u8]>,
+    /// Its length with payload.
+    pub record_len: usize,
+    pub receive_buffer: Option<Box<ReceiveBuffer>>,
+    /// The reply cache has it as running.
+    pub begun: bool,
+    /// How often it was put off because it runs elsewhere.
+    pub put_off: u32,
+    pub received: Duration,
+    pub ticket: Ticket,
+}
+
+/// A call on its way back to its loop.
+pub(crate) struct Completion {
+    pub place: Place,
+    /// The connection's number: its place may be another's by now.
+    pub connection: u64,
+    pub node: usize,
+    pub received: Duration,
+    pub ticket: Ticket,
+    pub end: TaskEnd,
+}
+
+/// How a call ended that was off the loop.
+pub(crate) enum TaskEnd {
+    /// Send this; `counted` unless it reached no procedure.
+    Reply { head: Box<[u8]>, payload: Payload, payload_len: usize, counted: Option<CallEnd> },
+    /// Its answer went elsewhere.
+    Elsewhere,
+    /// Its handler panicked.
+    Bug,
+    /// It came too late, and was not executed.
+    TooLate,
+}
+
+impl std::fmt::Debug for Completion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Completion")
+            .field("place", &self.place)
+            .field("connection", &self.connection)
+            .finish()
+    }
+}
+
+/// One connection's calls that are here.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    calls: usize,
+    bytes: usize,
+    /// An answer was promised to the connection's place: its call runs elsewhere.
+    promised: bool,
+}
+
+impl InFlight {
+    pub const fn calls(&self) -> usize {
+        self.calls
+    }
+
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether an answer from elsewhere may come. Nobody notes when it has, or whether it was promised to another connection:
+    /// this one stays where it is, then.
+    pub const fn is_promised(&self) -> bool {
+        self.promised
+    }
+
+    /// A call of the connection runs elsewhere, and its answer was promised to the connection's place.
+    pub const fn promise(&mut self) {
+        self.promised = true;
+    }
+
+    pub const fn take_off(&mut self, bytes: usize) {
+        self.calls += 1;
+        self.bytes += bytes;
+    }
+
+    pub const fn land(&mut self, ticket: &Ticket) {
+        self.calls = self.calls.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(ticket.bytes);
+    }
+
+    /// Whether no more calls may be taken from the connection. Never without a call that will come back.
+    pub fn is_full(&self, worker_pool: &WorkerPool) -> bool {
+        self.calls > 0 && (self.calls >= FLIGHT_CALLS_MAX || worker_pool.is_full())
+    }
+
+    /// Whether it is too full to go on after it was full.
+    pub fn is_crowded(&self, worker_pool: &WorkerPool) -> bool {
+        self.calls > 0 && (self.calls > FLIGHT_CALLS_MAX / 2 || worker_pool.is_full())
+    }
+}
+
+/// What is here, over all connections.
+#[derive(Debug, Default)]
+struct Load {
+    calls: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// A call's place in the sum. Dropping it gives the place back.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    load: Arc<Load>,
+    bytes: usize,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.load.calls.fetch_sub(1, Ordering::Relaxed);
+        self.load.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What workers share.
+#[derive(Debug)]
+struct Shared {
+    group: Arc<Group>,
+    peers: Arc<Peers>,
+    queues: Mutex<Queues>,
+    /// Rings for each call, and at the end.
+    changed: Condvar,
+    /// Rings when a call is put off, and at the end.
+    some_put_off: Condvar,
+    /// When any thread of the server last ran, in milliseconds of [`clock`].
+    alive_ms: AtomicU64,
+}
+
+impl Shared {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        // Nothing that holds the lock panics halfway.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a call that runs elsewhere ask again in a moment.
+    fn put_off(&self, task: Task) {
+        self.queues().put_off(task);
+        self.some_put_off.notify_one();
+    }
+
+    /// Notes that the process runs; tells how long it did not, as far as anybody noted.
+    fn beat(&self, now: Duration) -> Duration {
+        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(now_ms.saturating_sub(self.alive_ms.swap(now_ms, Ordering::Relaxed)))
+    }
+}
+
+/// The pool.
+#[derive(Debug)]
+pub(crate) struct WorkerPool {
+    shared: Arc<Shared>,
+    load: Arc<Load>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl WorkerPool {
+    /// A pool without workers.
+    pub fn new(group: Arc<Group>, peers: Arc<Peers>) -> Self {
+        let now_ms = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
+        let shared = Shared {
+            queues: Mutex::new(Queues::new(group.workers)),
+            group,
+            peers,
+            changed: Condvar::new(),
+            some_put_off: Condvar::new(),
+            alive_ms: AtomicU64::new(now_ms),
+        };
+        Self { shared: Arc::new(shared), load: Arc::default(), threads: Mutex::default() }
+    }
+
+    /// Starts the workers, unless they run.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub fn start(&self) -> io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        while threads.len() < self.shared.group.workers {
+            let shared = Arc::clone(&self.shared);
+            let builder = std::thread::Builder::new().name(format!("tl-work-{}", threads.len()));
+            threads.push(builder.spawn(move || worker::run(&shared))?);
+            if threads.len() == self.shared.group.workers {
+                // The last one, so that it is there once.
+                let shared = Arc::clone(&self.shared);
+                let builder = std::thread::Builder::new().name("tl-retry".to_owned());
+                threads.push(builder.spawn(move || retry::run(&shared))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.load.calls.load(Ordering::Relaxed) >= ALL_CALLS_MAX
+            || self.load.bytes.load(Ordering::Relaxed) >= ALL_BYTES_MAX
+    }
+
+    /// A place for a call and its reply. It is always given: who is at a bound does not ask.
+    pub fn ticket(&self, bytes: usize) -> Ticket {
+        self.load.calls.fetch_add(1, Ordering::Relaxed);
+        self.load.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ticket { load: Arc::clone(&self.load), bytes }
+    }
+
+    /// Hands a call over.
+    pub fn submit(&self, task: Task) {
+        self.shared.beat(task.received);
+        self.shared.queues().push(task);
+        self.shared.changed.notify_one();
+    }
+
+    /// Lets a call that runs elsewhere ask again in a moment.
+    pub fn put_off(&self, task: Task) {
+        self.shared.beat(task.received);
+        // A server whose stores never wait has had no need of workers until now.
+        if let Err(error) = self.start() {
+            tracing::error!(%error, "a call that may be a neighbour's waits for a thread");
+        }
+        self.shared.put_off(task);
+    }
+
+    /// A loop runs. Only worth saying while something is here.
+    pub fn beat(&self, now: Duration) {
+        if self.load.calls.load(Ordering::Relaxed) > 0 {
+            self.shared.beat(now);
+        }
+    }
+
+    /// Takes back the calls of a connection that no worker has begun with; they are not executed.
+    pub fn discard(&self, connection: u64) {
+        let tasks = self.shared.queues().take_back(connection);
+        for task in tasks {
+            worker::forget(&self.shared, task);
+        }
+    }
+
+    /// Ends: what is here is done until `deadline`, or dropped. A worker that waits for its store longer than that is
+    /// left behind.
+    pub fn end(&self, deadline: Duration) {
+        self.shared.queues().ending = true;
+        self.shared.changed.notify_all();
+        self.shared.some_put_off.notify_all();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.shared.queues();
+        while queues.workers > 0 && clock::now() < deadline {
+            let wait = deadline.saturating_sub(clock::now()).min(END_LOOK);
+            queues = self.shared.changed.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let left = queues.clear();
+        drop(queues);
+        drop(left);
+        self.shared.changed.notify_all();
+        for thread in threads.drain(..) {
+            if thread.is_finished() && thread.join().is_err() {
+                tracing::error!("a worker of the server ended by a panic");
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What a worker does with a call: the same as a loop, but that it may wait.
+
+use super::{Completion, Shared, Task, TaskEnd};
+use crate::clock;
+use crate::identity::IdentityCache;
+use crate::replies::Replies;
+use crate::reply_cache::Times;
+use crate::runtime::mailbox::Message;
+use crate::service::{Executor, Mode, Taken};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Memory that a worker's calls use one after the other.
+#[derive(Default)]
+struct Workspace {
+    replies: Replies,
+    text: Vec<u8>,
+    identities: IdentityCache,
+}
+
+/// Executes calls until the pool ends.
+pub(super) fn run(shared: &Shared) {
+    let mut work = Workspace::default();
+    let mut queues = shared.queues();
+    queues.workers += 1;
+    loop {
+        if let Some(task) = queues.take() {
+            drop(queues);
+            let connection = task.client.id;
+            execute(shared, task, &mut work);
+            shared.beat(clock::now());
+            queues = shared.queues();
+            queues.done(connection);
+        } else if queues.ending {
+            break;
+        } else {
+            queues = shared.changed.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+    queues.workers -= 1;
+    drop(queues);
+    shared.changed.notify_all();
+}
+
+/// Executes one call and sends its reply to its loop.
+fn execute(shared: &Shared, mut task: Task, work: &mut Workspace) {
+    let slept = shared.beat(clock::now());
+    if slept > Duration::from_millis(shared.group.limits.stall_ms_max) {
+        // The loops reset their connections when they notice; this thread was the first to wake up.
+        forget(shared, task);
+        return;
+    }
+    // A bug that one client's bytes bring out must not take down the others: its connection ends, no more.
+    let end = catch_unwind(AssertUnwindSafe(|| answer(shared, &mut task, work)));
+    match end {
+        Ok(Some(end)) => land(shared, task, end),
+        Ok(None) => shared.put_off(task),
+        Err(_) => {
+            *work = Workspace::default();
+            land(shared, task, TaskEnd::Bug);
+        }
+    }
+}
+
+/// `None`: it runs elsewhere and must ask again.
+fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<TaskEnd> {
+    let mode = Mode::Worker { begun: task.begun };
+    // The next call is often the same caller's.
+    task.client.identities = std::mem::take(&mut work.identities);
+    let receive_buffer = task.receive_buffer.take();
+    let mut executor = Executor {
+        group: &shared.group,
+        peers: &shared.peers,
+        place: task.place,
+        client: &mut task.client,
+        replies: &mut work.replies,
+        text: &mut work.text,
+        times: Times { now: clock::now(), came: task.received },
+    };
+    let taken = executor.take(
+        &task.record,
+        receive_buffer.map(|receive_buffer| *receive_buffer),
+        task.record_len,
+        mode,
+    );
+    work.identities = std::mem::take(&mut task.client.identities);
+    let counted = match taken {
+        Taken::Answered(end) => Some(end),
+        Taken::Refused | Taken::PortMap => None,
+        Taken::Elsewhere => return Some(TaskEnd::Elsewhere),
+        Taken::MustWait(handover) if handover.later => {
+            (task.begun, task.receive_buffer) = (false, handover.receive_buffer);
+            return None;
+        }
+        // Its loop has read the same record as a call, and here nothing must wait elsewhere.
+        Taken::Garbage(_) | Taken::MustWait(_) => return Some(TaskEnd::Bug),
+    };
+    let mut end = TaskEnd::Elsewhere;
+    work.replies.drain(|head, payload, payload_len| {
+        end = TaskEnd::Reply { head: head.into(), payload, payload_len, counted };
+    });
+    Some(end)
+}
+
+/// Has the reply cache forget a call that came too late, and does not execute it.
+pub(super) fn forget(shared: &Shared, mut task: Task) {
+    if task.begun {
+        let (mut replies, mut text) = (Replies::default(), Vec::new());
+        let mut executor = Executor {
+            group: &shared.group,
+            peers: &shared.peers,
+            place: task.place,
+            client: &mut task.client,
+            replies: &mut replies,
+            text: &mut text,
+            times: Times { now: clock::now(), came: task.received },
+        };
+        let receive_buffer = task.receive_buffer.take();
+        executor.take(
+            &task.record,
+            receive_buffer.map(|receive_buffer| *receive_buffer),
+            task.record_len,
+            Mode::Discard,
+        );
+    }
+    land(shared, task, TaskEnd::TooLate);
+}
+
+fn land(shared: &Shared, task: Task, end: TaskEnd) {
+    let Task { place, client, received, ticket, .. } = task;
+    let completion = Completion { place, connection: client.id, node: client.node, received, ticket, end };
+    shared.peers.send(place.on_loop, Message::Completion(completion));
+}
