@@ -4,21 +4,23 @@
 //! meanwhile; and it does not say which mount it made. See `own_mount`.
 
 use crate::fusermount;
-use crate::mount_table::FILE_SYSTEM;
-use crate::own_mount::MountId;
+use crate::mount_table::{FILE_SYSTEM, place_of};
+use crate::own_mount::{Dead, MountId};
 use crate::session::{Error, Request};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Each mount has its own.
 const DEVICE: &str = "/dev/fuse";
+/// move_mount(2), since Linux 6.5.
+const MOVE_MOUNT_BENEATH: u32 = 0x200;
 /// The kernel takes no longer text for one parameter, fsconfig(2).
 const PARAMETER_BYTES_MAX: usize = 255;
 
@@ -29,11 +31,33 @@ pub(crate) struct Attached {
     pub mount: MountId,
 }
 
-/// Mounts on a directory.
+/// The directory as the system names it, where something may be mounted on it.
+///
+/// # Errors
+/// Where it is not there, no directory, or the root directory.
+pub fn hold_mount_point(directory: &Path) -> io::Result<PathBuf> {
+    // What was removed, such as a shell's working directory, has no name any more.
+    let absolute = std::path::absolute(directory)?;
+    let kind = rustix::fs::openat(CWD, &absolute, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    // The kind alone, and no question to whoever serves it: what is mounted there may have no server any more.
+    let kind = rustix::fs::statx(&kind, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
+    let is_other =
+        kind.is_ok_and(|kind| FileType::from_raw_mode(kind.stx_mode.into()) != FileType::Directory);
+    let place = place_of(&absolute);
+    match place.as_path() {
+        _ if is_other => Err(Errno::NOTDIR.into()),
+        root if root == Path::new("/") => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the root directory"))
+        }
+        _ => Ok(place),
+    }
+}
+
+/// Mounts on a directory, in the place of a mount that nobody serves any more.
 ///
 /// # Errors
 /// [`Error`].
-pub(crate) fn attach(request: &Request, directory: &Path) -> Result<Attached, Error> {
+pub(crate) fn attach(request: &Request, directory: &Path, dead: Option<Dead>) -> Result<Attached, Error> {
     let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
     let is_root = rustix::process::geteuid().is_root();
     if !is_root && fusermount::find().is_none() {
@@ -44,12 +68,15 @@ pub(crate) fn attach(request: &Request, directory: &Path) -> Result<Attached, Er
     let tree = if is_root { make(request, &device) } else { Err(Errno::PERM) };
     match tree {
         Ok(tree) => {
-            // Before anybody can see it, so that it is this one for sure.
-            let outcome = place(&tree, directory).and_then(|()| MountId::of_mount(tree.as_fd()));
-            outcome.map(|mount| Attached { device, mount }).map_err(fuse)
+            place(&tree, directory, dead).map_err(fuse)?;
+            // By its own descriptor, so that it is this one for sure.
+            let mount = MountId::of_mount(tree.as_fd()).inspect_err(|_| detach(&tree)).map_err(fuse)?;
+            Ok(Attached { device, mount })
         }
         // Not root, or root without its rights, or a kernel of before 5.2.
         Err(Errno::PERM | Errno::NOSYS) if fusermount::find().is_some() => {
+            // It mounts on top alone.
+            dead.map_or(Ok(()), Dead::unmount).map_err(fuse)?;
             let given = helper_options(request, is_root);
             let device =
                 fusermount::mount(directory, &given).map_err(|source| match source.raw_os_error() {
@@ -87,8 +114,28 @@ fn make(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
     fsmount(system.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(request))
 }
 
-fn place(tree: &OwnedFd, directory: &Path) -> io::Result<()> {
-    Ok(move_mount(tree.as_fd(), "", CWD, directory, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+/// Puts a mount on a directory. Where a dead mount is to be replaced, the new one goes beneath it first, so that no program
+/// finds the directory itself. Kernels of before 6.5 cannot do that.
+fn place(tree: &OwnedFd, directory: &Path, dead: Option<Dead>) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    let put = |flags| move_mount(tree.as_fd(), "", CWD, directory, flags).map_err(io::Error::from);
+    let Some(dead) = dead else { return put(flags) };
+    let is_beneath = put(flags | MoveMountFlags::from_bits_retain(MOVE_MOUNT_BENEATH)).is_ok();
+    if let Err(error) = dead.unmount() {
+        if is_beneath {
+            detach(tree);
+        }
+        return Err(error);
+    }
+    if is_beneath { Ok(()) } else { put(flags) }
+}
+
+/// Takes away a mount that nobody was told of.
+fn detach(tree: &OwnedFd) {
+    let itself = format!("/proc/self/fd/{}", tree.as_raw_fd());
+    if let Err(error) = rustix::mount::unmount(itself, UnmountFlags::DETACH) {
+        tracing::warn!(%error, "a mount that failed is left behind");
+    }
 }
 
 fn attributes(request: &Request) -> MountAttrFlags {

@@ -43,8 +43,9 @@ mod session;
 mod write_back;
 mod write_ranges;
 
+pub use attach::hold_mount_point;
 pub use gauges::Gauges;
 pub use mount_table::FILE_SYSTEM;
-pub use own_mount::{MountId, mounted_type, unmount, unmount_dead};
+pub use own_mount::{MountId, mounted_type, unmount, unmount_dead, uppermost};
 pub use policy::{LocalLocks, Policy};
 pub use session::{Error, Mounted, Request, Unmounter, settings};

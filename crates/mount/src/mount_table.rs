@@ -3,6 +3,7 @@
 //! A mount has a number of its own, and the file system in it a device number. Several mounts of one file system (bind
 //! mounts) share the device number.
 
+use rustix::fs::{CWD, Mode, OFlags};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -93,14 +94,26 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A directory as the system's table names it. Its last part is not looked at: nobody may serve it any more.
+/// A directory as the system's table names it, symbolic links followed. No file system is asked about the directory itself: what
+/// is mounted there may have no server any more.
 pub(crate) fn place_of(directory: &Path) -> PathBuf {
-    let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-    let resolved = match (absolute.parent(), absolute.file_name()) {
-        (Some(parent), Some(name)) => parent.canonicalize().map(|parent| parent.join(name)),
-        _ => absolute.canonicalize(),
-    };
-    resolved.unwrap_or(absolute)
+    by_descriptor(directory).unwrap_or_else(|| {
+        let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        let resolved = match (absolute.parent(), absolute.file_name()) {
+            (Some(parent), Some(name)) => parent.canonicalize().map(|parent| parent.join(name)),
+            _ => absolute.canonicalize(),
+        };
+        resolved.unwrap_or(absolute)
+    })
+}
+
+/// The path that the kernel gives for a directory that is there.
+fn by_descriptor(directory: &Path) -> Option<PathBuf> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(CWD, directory, flags, Mode::empty()).ok()?;
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok()?;
+    // One that was removed is told with a word behind its name.
+    (!path.as_os_str().as_bytes().ends_with(b" (deleted)")).then_some(path)
 }
 
 /// A number that the kernel tells about a descriptor in `/proc/self/fdinfo`, such as `mnt_id`. It asks no file system.
@@ -148,6 +161,11 @@ mod tests {
         assert_eq!(place_of(Path::new("/proc/.")), Path::new("/proc"));
         assert_eq!(place_of(Path::new("/proc/..")), Path::new("/"));
         assert_eq!(place_of(Path::new("/absent/dir")), Path::new("/absent/dir"));
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        assert_eq!(place_of(&link), Path::new("/proc"));
+        assert_eq!(place_of(&link.join("")), Path::new("/proc"));
     }
 
     #[test]

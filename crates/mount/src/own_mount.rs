@@ -52,7 +52,7 @@ impl MountId {
         // Kernels of before 2025 do not say it. Then the uppermost mount is ours, unless two mount there at the same time.
         let connection = told_of(device, "fuse_connection")?;
         let is_it = |entry: &&Entry| {
-            connection.is_none_or(|number| (0, number) == wide(entry.device) && entry.is_ours())
+            entry.is_ours() && connection.is_none_or(|number| (0, number) == wide(entry.device))
         };
         let uppermost = table.at(directory).filter(is_it);
         let found = uppermost.or_else(|| table.entries().filter(|_| connection.is_some()).find(is_it));
@@ -109,7 +109,7 @@ impl MountId {
     /// # Errors
     /// As those of unmounting.
     pub fn unmount_dead(self, directory: &Path) -> io::Result<bool> {
-        let is_it = |pinned: &Pinned| self.unique.is_some() || pinned.place == resolved(directory);
+        let is_it = |pinned: &Pinned| self.unique.is_some() || pinned.place == place_of(directory);
         match self.pin()? {
             Some(pinned) if is_it(&pinned) && pinned.is_dead() => pinned.unmount().map(|()| true),
             _ => Ok(false),
@@ -126,6 +126,17 @@ impl MountId {
             return Ok(None);
         }
         Ok(Some(Pinned { mount: self, root, place }))
+    }
+
+    /// Whether another mount of ours lies right beneath it.
+    fn covers_ours(self) -> io::Result<bool> {
+        let table = MountTable::read()?;
+        let own = table.entries().find(|entry| entry.id == self.id);
+        Ok(own.is_some_and(|own| {
+            let mut beneath =
+                table.entries().filter(|entry| entry.id == own.parent && entry.place == own.place);
+            beneath.any(Entry::is_ours)
+        }))
     }
 
     /// Where it is now, whatever was renamed or moved, with nothing on it or within.
@@ -190,11 +201,6 @@ fn unique(descriptor: BorrowedFd<'_>) -> Option<u64> {
     (told.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(told.stx_mnt_id)
 }
 
-/// A directory as the table names it.
-fn resolved(directory: &Path) -> PathBuf {
-    directory.canonicalize().unwrap_or_else(|_| place_of(directory))
-}
-
 fn wide((major, minor): (u32, u32)) -> (u64, u64) {
     (major.into(), minor.into())
 }
@@ -203,22 +209,57 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, "it was unmounted again at once")
 }
 
-/// Unmounts mounts of ours on a directory that nobody serves any more: what a killed process has left.
+/// The mount of ours that is uppermost on a directory now, served or not.
+#[must_use]
+pub fn uppermost(directory: &Path) -> Option<MountId> {
+    let table = MountTable::read().ok()?;
+    table.at(&place_of(directory)).filter(|entry| entry.is_ours()).map(MountId::of)
+}
+
+/// Unmounts the mount of ours on a directory that nobody serves any more, unless it is this one.
 ///
 /// # Errors
 /// [`Error::Unmount`].
-pub fn unmount_dead(directory: &Path) -> Result<(), Error> {
+pub fn unmount_dead(directory: &Path, but: Option<MountId>) -> Result<(), Error> {
     let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
-    let place = resolved(directory);
-    for _ in 0..STACKED_MAX {
-        let table = MountTable::read().map_err(failed)?;
-        let Some(entry) = table.at(&place).filter(|entry| entry.is_ours()) else { return Ok(()) };
-        if !MountId::of(entry).unmount_dead(&place).map_err(failed)? {
-            return Ok(());
-        }
-        tracing::warn!(directory = %directory.display(), "a mount that nobody served any more was removed");
+    match uppermost(directory).filter(|mount| Some(*mount) != but) {
+        Some(mount) => mount.unmount_dead(directory).map(|_| ()).map_err(failed),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The mount of ours on a directory that nobody serves any more, to be replaced: what a killed process has left. It stays
+/// until [`Dead::unmount`], so that no program finds the directory beneath meanwhile. Of several on top of each other all but
+/// the last are unmounted.
+///
+/// # Errors
+/// [`Error::Unmount`].
+pub(crate) fn dead_on(directory: &Path) -> Result<Option<Dead>, Error> {
+    let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
+    for _ in 0..STACKED_MAX {
+        let Some(mount) = uppermost(directory) else { return Ok(None) };
+        let Some(dead) = mount.pin().map_err(failed)?.filter(Pinned::is_dead).map(Dead) else {
+            return Ok(None);
+        };
+        if !mount.covers_ours().map_err(failed)? {
+            return Ok(Some(dead));
+        }
+        dead.unmount().map_err(failed)?;
+    }
+    Ok(None)
+}
+
+/// A mount of ours that nobody serves any more.
+#[derive(Debug)]
+pub(crate) struct Dead(Pinned);
+
+impl Dead {
+    pub(crate) fn unmount(self) -> io::Result<()> {
+        let place = self.0.place.clone();
+        self.0.unmount()?;
+        tracing::warn!(directory = %place.display(), "a mount that nobody served any more was removed");
+        Ok(())
+    }
 }
 
 /// The type of what is mounted on a directory.
@@ -238,9 +279,10 @@ pub fn mounted_type(directory: &Path) -> io::Result<Option<String>> {
 pub fn unmount(directory: &Path, lazily: bool) -> Result<(), Error> {
     let failed = |source| Error::Unmount { directory: directory.to_owned(), source };
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
+    let place = place_of(directory);
+    match rustix::mount::unmount(&place, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => fusermount::unmount(directory, lazily).map_err(failed),
+        Err(Errno::PERM) => fusermount::unmount(&place, lazily).map_err(failed),
         Err(error) => Err(failed(error.into())),
     }
 }

@@ -1,6 +1,6 @@
 //! A mount from its beginning to its end.
 
-use crate::attach::{Attached, attach};
+use crate::attach::{Attached, attach, hold_mount_point};
 use crate::caller::Callers;
 use crate::core::{Core, Handles};
 use crate::executor::{Executor, block_on};
@@ -10,7 +10,7 @@ use crate::inode::Inodes;
 use crate::interrupts::{Interrupts, TICK};
 use crate::kernel::Device;
 use crate::notices::Notices;
-use crate::own_mount::{MountId, unmount_dead};
+use crate::own_mount::{MountId, dead_on};
 use crate::policy::Policy;
 use client::options::MountOptions;
 use client::{Mount, Settings};
@@ -120,10 +120,9 @@ impl Mounted {
     pub fn start(mount: Mount, request: &Request) -> Result<Self, Error> {
         let core = Arc::new(make_core(mount, &request.options)?);
         let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
-        unmount_dead(&request.directory)?;
         // What the kernel shall call by this name, wherever the daemon's working directory is.
-        let directory = request.directory.canonicalize().map_err(fuse)?;
-        let Attached { device, mount: own } = attach(request, &directory)?;
+        let directory = hold_mount_point(&request.directory).map_err(fuse)?;
+        let Attached { device, mount: own } = attach(request, &directory, dead_on(&directory)?)?;
         Self::begin(core, device, own, directory).inspect_err(|_| {
             // Nobody was told of it, and nobody will serve it.
             if let Err(error) = own.unmount(|| true) {

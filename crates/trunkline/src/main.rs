@@ -57,6 +57,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // A process that this program has started itself is called by the link that it was started by.
+    let _ = rustix::thread::set_name(c"trunkline");
     // As mount.trunkline it is called by mount(8), with arguments and statuses of its own.
     let args = match fstab::arguments(std::env::args_os().collect()) {
         fstab::Call::Ours(args) => args,

@@ -17,11 +17,11 @@ use client::options::{MountOptions, Target, document};
 use mount::{MountId, Mounted, Request, Unmounter};
 use retry::{Events, Patience};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use signal_hook::consts::SIGUSR1;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -120,16 +120,13 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let target = Target::parse(&args.target).map_err(client::Error::from)?;
     let parsed = target.mount_options(&options).map_err(client::Error::from)?;
     tell_what_is_idle(&parsed);
-    let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
+    let patience = Patience::new(&parsed, is_for_mount_8());
+    let directory = hold_directory(&args.directory, patience.is_background())?;
     if role == Role::Background {
         // Out of the caller's session and directory. A process that leads one already stays where it is.
         let _ = rustix::process::setsid();
         let _ = rustix::process::chdir("/");
         events.watch_caller();
-    }
-    let patience = Patience::new(&parsed, is_for_mount_8());
-    if !patience.is_background() {
-        hold_directory(&directory)?;
     }
     let request = Request { source: args.target.clone(), options: parsed, directory: directory.clone() };
     // Before the mount: it must not have the mount's own descriptors.
@@ -209,14 +206,14 @@ fn attend_to(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) +
         if unmounting.swap(true, Ordering::AcqRel) {
             ended_by.store(u8::try_from(signal).unwrap_or_default(), Ordering::Release);
             if let Err(error) = unmounter.give_up() {
-                tracing::error!(%error, "it is left as it is");
+                tracing::error!("it is left as it is: {}", Error::from(error).in_a_line());
             }
             return;
         }
         let (unmounter, unmounting) = (unmounter.clone(), Arc::clone(&unmounting));
         std::thread::spawn(move || {
             if let Err(error) = unmounter.unmount() {
-                tracing::error!(%error, "it stays mounted");
+                tracing::error!("it stays mounted: {}", Error::from(error).in_a_line());
                 unmounting.store(false, Ordering::Release);
             }
         });
@@ -236,14 +233,15 @@ fn is_for_mount_8() -> bool {
     std::env::var_os(FOR_MOUNT_8).is_some() || fstab::is_helper()
 }
 
-/// A directory that is not there is told of before a server is waited for.
-fn hold_directory(directory: &Path) -> Result<(), Error> {
-    match rustix::fs::lstat(directory) {
-        Err(error @ (Errno::NOENT | Errno::NOTDIR)) => {
-            let directory = directory.to_owned();
-            Err(Error::Mount(mount::Error::Fuse { directory, source: error.into() }))
-        }
-        _ => Ok(()),
+/// The directory's path, without symbolic links. What is wrong with the directory is told before a server is waited for, unless that is done
+/// in the background, where the directory may come later.
+fn hold_directory(directory: &Path, may_come_later: bool) -> Result<PathBuf, Error> {
+    let failed = |source| Error::Mount(mount::Error::Fuse { directory: directory.to_owned(), source });
+    let absolute = std::path::absolute(directory).map_err(failed)?;
+    match mount::hold_mount_point(&absolute) {
+        Ok(place) => Ok(place),
+        Err(error) if !may_come_later => Err(failed(error)),
+        Err(_) => Ok(absolute),
     }
 }
 
@@ -254,7 +252,8 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
         fstab::Call::Ours(arguments) => arguments,
         fstab::Call::Nothing => Vec::new(),
     };
-    let mut command = Command::new("/proc/self/exe");
+    hold_log_file(args.log_file.as_deref())?;
+    let mut command = this_program();
     if fstab::is_helper() {
         command.env(FOR_MOUNT_8, "yes");
     }
@@ -280,6 +279,27 @@ fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
     match status.code().and_then(|code| u8::try_from(code).ok()) {
         Some(code) if code > 0 => Ok(ExitCode::from(fstab::status(code))),
         _ => Err(Error::Background(io::Error::other(format!("it ended with {status}")))),
+    }
+}
+
+/// This program, whatever has become of its file, under the name by which people look for it.
+fn this_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("trunkline");
+    command
+}
+
+/// Standard output is nobody's once the mount is in the background.
+fn hold_log_file(log_file: Option<&Path>) -> Result<(), Error> {
+    let is_output =
+        |file: &Path| ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].map(Path::new).contains(&file);
+    match log_file.filter(|file| is_output(file)) {
+        Some(file) => Err(Error::Usage {
+            sentence: format!("a mount in the background cannot log to {}", file.display()),
+            cause: "standard output ends when the directory is mounted".to_owned(),
+            advice: "--log-file FILE, or -f to mount in the foreground".to_owned(),
+        }),
+        None => Ok(()),
     }
 }
 

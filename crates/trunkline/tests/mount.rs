@@ -36,6 +36,8 @@ mod programs;
 mod refusals;
 #[path = "mount/replaced.rs"]
 mod replaced;
+#[path = "mount/replacing.rs"]
+mod replacing;
 #[path = "mount/retry.rs"]
 mod retry;
 #[path = "mount/semantics.rs"]
@@ -63,6 +65,7 @@ fn every_promise_has_its_test() {
         include_str!("mount/programs.rs"),
         include_str!("mount/refusals.rs"),
         include_str!("mount/replaced.rs"),
+        include_str!("mount/replacing.rs"),
         include_str!("mount/retry.rs"),
         include_str!("mount/semantics.rs"),
         include_str!("mount/silent.rs"),

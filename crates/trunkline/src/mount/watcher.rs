@@ -5,14 +5,14 @@
 //! serving process was killed or has crashed. Its directory then stays mounted and answers ENOTCONN: programs must not take
 //! the directory beneath for it, and fill the local disk. With `auto_unmount` the watcher unmounts it, and no other mount.
 
-use super::{MountArgs, ROLE, fstab, leave_terminal};
+use super::{MountArgs, ROLE, fstab, leave_terminal, this_program};
 use client::options::Target;
 use mount::MountId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -35,15 +35,16 @@ impl Watcher {
             fstab::Call::Ours(given) => given,
             fstab::Call::Nothing => Vec::new(),
         };
-        let spawned = Command::new("/proc/self/exe")
+        // In the background it must not keep what the caller waits for the end of, unless the caller has asked for that.
+        let keeps_errors = !is_background || args.log_file.as_deref() == Some(Path::new("/dev/stderr"));
+        let spawned = this_program()
             .args(fstab::own_arguments(args, given))
             .env(ROLE, WATCHER[usize::from(is_background)])
             // From its first moment: who kills our group, or interrupts it at a terminal, means us.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // In the background it must not keep what the caller waits for the end of.
-            .stderr(if is_background { Stdio::null() } else { Stdio::inherit() })
+            .stderr(if keeps_errors { Stdio::inherit() } else { Stdio::null() })
             .spawn();
         let running = match spawned {
             Ok(mut child) => child.stdin.take().map(|stdin| (child, stdin)),
@@ -84,7 +85,10 @@ impl Watcher {
 
 /// What the watcher does.
 pub fn run(args: &MountArgs, is_background: bool) {
-    let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
+    let Ok(directory) = std::path::absolute(&args.directory) else { return };
+    let directory = mount::hold_mount_point(&directory).unwrap_or(directory);
+    // A dead mount that was there before stays where a try to replace it has come to nothing.
+    let before = mount::uppermost(&directory);
     let _ = rustix::process::chdir("/");
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -97,7 +101,7 @@ pub fn run(args: &MountArgs, is_background: bool) {
     }
     let Some(mount) = said.lines().next().and_then(|line| line.parse::<MountId>().ok()) else {
         // Nobody was told of a mount yet. What was begun nevertheless is of no use.
-        let _ = mount::unmount_dead(&directory);
+        let _ = mount::unmount_dead(&directory, before);
         return;
     };
     if is_background {
