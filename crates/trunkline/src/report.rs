@@ -6,6 +6,7 @@ use clap::Args;
 use record::Record;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -110,10 +111,9 @@ fn read(path: &Path) -> Result<Record, Error> {
 
 /// Refuses to write over one of the records that are read.
 fn spare_records(file: &Path, records: &[PathBuf]) -> Result<(), Error> {
-    let same = |record: &&PathBuf| match (record.canonicalize(), file.canonicalize()) {
-        (Ok(record), Ok(file)) => record == file,
-        _ => false,
-    };
+    // By its number: a file may have several names.
+    let number = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let same = |record: &&PathBuf| number(record).is_some_and(|record| Some(record) == number(file));
     match records.iter().find(same) {
         None => Ok(()),
         Some(record) => Err(Error::Usage {

@@ -377,6 +377,10 @@ fn a_report_is_never_written_over_its_record() {
     let (code, _, err) = run(&["report", &record, "--html", &record]);
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("that is the record"), "{err}");
+    // The same file by another name.
+    let other = dir.path().join("other.csv");
+    std::fs::hard_link(&record, &other).expect("linked");
+    assert_eq!(run(&["report", &record, "--csv", &other.display().to_string()]).0, Some(2));
     assert_eq!(run(&["report", &record]).0, Some(0));
     assert_eq!(std::fs::read_to_string(&record).expect("it is there"), text);
 }
