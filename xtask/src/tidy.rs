@@ -14,11 +14,34 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     let (sources, documents) = (files("rs")?, files("md")?);
     let mut findings: Vec<_> = sources.iter().flat_map(rust::findings).collect();
     findings.extend(rust::missing_forbids(&sources));
+    findings.extend(upward_uses(&sources));
     let manifests = files("toml")?;
     findings.extend(lints(&manifests));
     findings.extend(dependencies(&manifests, &documents));
     findings.extend(markdown::findings(&documents));
     Ok(findings)
+}
+
+/// Modules of the server that only these others may use, so that its modules depend downwards only.
+const SERVER_MODULES: [(&str, &[&str]); 2] =
+    [("runtime", &["server", "rpcbind"]), ("service", &["runtime", "nfs3", "mount"])];
+
+/// Each use of a module of the server by one below it.
+fn upward_uses(sources: &[File]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for file in sources {
+        let Some(path) = file.path.strip_prefix("crates/server/src/") else { continue };
+        let user = path.split(['/', '.']).next().unwrap_or_default();
+        for (used, users) in SERVER_MODULES {
+            if user != used && !users.contains(&user) && file.text.contains(&format!("crate::{used}::")) {
+                let path = &file.path;
+                findings.push(format!(
+                    "{path}: {user} is below {used}; move what they share down, or hand it in"
+                ));
+            }
+        }
+    }
+    findings
 }
 
 /// Each crate of this workspace takes its lints, or none of them holds in it.
@@ -59,6 +82,18 @@ mod tests {
         let found = dependencies(&manifests, &documents);
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("why new is here"), "{found:?}");
+    }
+
+    #[test]
+    fn a_module_of_the_server_that_names_one_above_it_is_found() {
+        let file = |path: &str| File {
+            path: format!("crates/server/src/{path}"),
+            text: "use crate::runtime::Peers;\n".to_owned(),
+        };
+        let files = ["reply_cache.rs", "nfs3/read.rs", "server.rs", "runtime/mailbox.rs"].map(file);
+        let found = upward_uses(&files);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].contains("reply_cache is below runtime"), "{found:?}");
     }
 
     #[test]

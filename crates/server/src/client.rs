@@ -2,40 +2,9 @@
 
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
-use crate::reply_cache::{ReplyCache, Window};
-use drc::{ConnectionId, Origin, path_of};
+use crate::reply_cache::Caller;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
-
-/// A connection as the reply cache knows it, from the first call on that is guarded by the table.
-#[derive(Debug)]
-pub(crate) struct CalledFrom {
-    path: u64,
-    known_as: OnceLock<ConnectionId>,
-}
-
-impl CalledFrom {
-    fn new(peer: SocketAddr, local: SocketAddr) -> Self {
-        Self { path: path_of(peer, local), known_as: OnceLock::new() }
-    }
-
-    /// Another connection between the same ends.
-    #[cfg(test)]
-    pub const fn again(&self) -> Self {
-        Self { path: self.path, known_as: OnceLock::new() }
-    }
-
-    /// Where a call comes from; the reply cache knows the connection from now on.
-    pub fn origin(&self, reply_cache: &ReplyCache) -> Origin {
-        let connection = *self.known_as.get_or_init(|| reply_cache.connections().open());
-        Origin { connection, path: self.path }
-    }
-
-    /// What the reply cache knows it as, if it does.
-    pub fn known_as(&self) -> Option<ConnectionId> {
-        self.known_as.get().copied()
-    }
-}
+use std::sync::Arc;
 
 /// One client, as one connection knows it.
 #[derive(Debug)]
@@ -51,10 +20,8 @@ pub(crate) struct Client {
     /// Which of them it may use.
     pub admitted: Admitted,
     pub identities: IdentityCache,
-    /// What the reply cache knows of it, when it is one of our own clients and has changed something.
-    pub window: Option<Window>,
-    /// What the reply cache knows of its connection, when it is another's client and has changed something.
-    pub called_from: Arc<CalledFrom>,
+    /// What the reply cache knows of it.
+    pub caller: Caller,
 }
 
 impl Client {
@@ -68,8 +35,7 @@ impl Client {
             exports,
             admitted,
             identities: IdentityCache::default(),
-            window: None,
-            called_from: Arc::new(CalledFrom::new(peer, local)),
+            caller: Caller::new(peer, local),
         }
     }
 
@@ -100,8 +66,7 @@ impl Client {
             exports: Arc::clone(&self.exports),
             admitted: self.admitted,
             identities: IdentityCache::default(),
-            window: self.window.clone(),
-            called_from: Arc::clone(&self.called_from),
+            caller: self.caller.clone(),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! the connection's queue; payload stays in the store's memory both ways. A call whose store would have to wait
 //! goes to a worker of `runtime::worker_pool` instead, which does the same with it.
 
+mod address;
 mod client;
 mod clock;
 pub mod config;

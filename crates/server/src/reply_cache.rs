@@ -4,33 +4,43 @@
 //! clients each have a window (without locks for WRITE), all others share tables behind sharded locks. Where the
 //! nodes of a group are processes, both are in memory that these share ([`crate::shared`]).
 
-use crate::client::Client;
+mod caller;
+
+use crate::address::network_of;
 use crate::clock;
 use crate::identity::Identity;
-use crate::runtime::{Message, Peers, Place};
 use crate::shared::{SharedClient, SharedReplyCache};
 use drc::shared::{Alone, Place as TablePlace, Seen, SharedBegin, Start};
 use drc::{
     Answer, Asker, Begin, CLIENT_WINDOWS_MAX, CONNECTIONS_WORDS, CallKey, ClientWindow, ConnectionTable,
     ForeignCall, Outcome, Refusal, Stored, TABLE_ENTRIES_MAX, Table, Token, Windows, XidClass,
 };
-use nfs3::Status;
 use rpc::Xid;
 use rpc::call::CallHeader;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+pub(crate) use caller::{Caller, TooManyClients};
+
 /// Tables of foreign clients' calls, so that loops rarely meet at one lock.
 const TABLES: usize = 16;
 
-/// What counts as one address: with IPv6 a host has as many as it likes within its network.
-pub(crate) fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
-        v4 => v4,
-    }
+// Statuses that the reply cache makes itself. They are the same in all versions of NFS. RFC 1813 s2.6, RFC 8881 s15.1
+const NOSPC: u32 = 28;
+const SERVERFAULT: u32 = 10_006;
+
+/// What the reply cache asks of those who have the connections.
+pub(crate) trait Waiters: Send + Sync {
+    /// Sends a reply to a connection that waits for it: its call ran for another connection.
+    fn answer(&self, waiter: Token, reply: &[u8]);
+
+    /// Ends a connection that waits for a reply which will not come, so that its client sends the call again.
+    fn forsake(&self, waiter: Token);
+
+    /// Has it looked at soon whether clients have their replies.
+    fn have_connections_looked_at(&self);
 }
 
 /// The reply cache of a group.
@@ -114,37 +124,6 @@ impl ReplyCache {
     }
 }
 
-/// A connection as a number, from which [`place_of`] finds it again.
-pub(crate) fn token_of(place: Place, connection: u64) -> Token {
-    Token((place.on_loop as u64) << 56 | (place.key as u64 & 0xff_ffff) << 32 | connection & 0xffff_ffff)
-}
-
-/// Where a connection lives, and the low half of its number.
-pub(crate) fn place_of(token: Token) -> (Place, u32) {
-    let [on_loop, k1, k2, k3, number @ ..] = token.0.to_be_bytes();
-    let key = usize::try_from(u32::from_be_bytes([0, k1, k2, k3])).unwrap_or(usize::MAX);
-    (Place { on_loop: usize::from(on_loop), key }, u32::from_be_bytes(number))
-}
-
-/// There are too many clients of ours to remember what this one did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooManyClients;
-
-/// Sees to it that the connection holds the window of the client that it speaks for, if that is one of ours.
-pub(crate) fn hold_window(
-    client: &mut Client,
-    reply_cache: &ReplyCache,
-    now: Duration,
-) -> Result<(), TooManyClients> {
-    let id = client.identities.current().and_then(|identity| identity.client_id);
-    let Some(id) = id else { return Ok(()) };
-    // One that this process was too long stopped to keep is another's by now.
-    if client.window.as_ref().is_none_or(|window| window.id() != id || !window.is_current()) {
-        client.window = Some(reply_cache.window(id, client.peer.ip(), now).ok_or(TooManyClients)?);
-    }
-    Ok(())
-}
-
 /// Whether a call is one of our own clients', with an xid of the class that its procedure needs.
 pub(crate) fn is_ours(identity: &Identity, xid: Xid, class: XidClass) -> bool {
     identity.client_id.is_some() && XidClass::of(xid) == Some(class)
@@ -214,7 +193,7 @@ pub(crate) struct Times {
 pub(crate) struct CacheEntry<'a> {
     cache: Cache<'a>,
     reply_cache: &'a ReplyCache,
-    peers: &'a Peers,
+    waiters: &'a dyn Waiters,
     times: Times,
     stage: Stage,
     /// Its reply is kept whole, so that what it meets is worth noting.
@@ -222,22 +201,22 @@ pub(crate) struct CacheEntry<'a> {
 }
 
 impl<'a> CacheEntry<'a> {
-    /// Chooses what guards a call; [`hold_window`] came before.
+    /// Chooses what guards a call; [`Caller::hold_window`] came before.
     #[inline]
     pub fn new(
         reply_cache: &'a ReplyCache,
-        peers: &'a Peers,
-        client: &'a Client,
+        waiters: &'a dyn Waiters,
+        caller: &'a Caller,
         identity: &Identity,
         (header, class): (&CallHeader<'_>, XidClass),
         args_hash: impl FnOnce() -> u64,
         times: Times,
     ) -> Self {
         let foreign = || ForeignCall {
-            key: CallKey::new(header, args_hash(), client.peer.ip()),
-            origin: client.called_from.origin(reply_cache),
+            key: CallKey::new(header, args_hash(), caller.address),
+            origin: caller.called_from.origin(reply_cache),
         };
-        let cache = match (reply_cache, &client.window) {
+        let cache = match (reply_cache, &caller.window) {
             (_, Some(Window::Own(window))) if is_ours(identity, header.xid, class) => {
                 Cache::Window(window, header.xid, class)
             }
@@ -254,7 +233,7 @@ impl<'a> CacheEntry<'a> {
             }
             (ReplyCache::Shared(shared), _) => Cache::SharedTable(shared, foreign(), None),
         };
-        Self { cache, reply_cache, peers, times, stage: Stage::Not, whole: class == XidClass::WholeReply }
+        Self { cache, reply_cache, waiters, times, stage: Stage::Not, whole: class == XidClass::WholeReply }
     }
 
     /// Whether the call is one to be looked into before it is executed, which only workers do: other processes see how
@@ -290,7 +269,7 @@ impl<'a> CacheEntry<'a> {
         }
         if has_asked {
             // Loops of this process look at once whether the client has its reply; those of others do so in a moment.
-            self.peers.have_connections_looked_at();
+            self.waiters.have_connections_looked_at();
         }
         verdict
     }
@@ -347,27 +326,21 @@ impl<'a> CacheEntry<'a> {
     /// send it again.
     pub fn forget(mut self) {
         if let Some(waiter) = self.end(Outcome::Dropped).to {
-            self.forsake(waiter);
+            self.waiters.forsake(waiter);
         }
     }
 
-    /// The connection waits for an answer that will not come.
-    fn forsake(&self, waiter: Token) {
-        let (place, connection) = place_of(waiter);
-        self.peers.send(place.on_loop, Message::Forsake { place, connection });
-    }
-
     /// Ends a call that was started. `reply` is what is sent, behind the xid; `cut_short` says that it did less
-    /// than it was asked for.
+    /// than it was asked for. Status 0 is success.
     #[inline]
-    pub fn finish(mut self, status: Status, cut_short: bool, reply: &[u8]) -> Answer {
+    pub fn finish(mut self, status: u32, cut_short: bool, reply: &[u8]) -> Answer {
         let outcome = match &self.cache {
             Cache::Window(_, _, XidClass::DoneBit) | Cache::SharedWindow(_, _, XidClass::DoneBit) => {
                 match status {
                     // From a bit that says "done" a reply is built that says all was done; so a part is no success.
-                    _ if cut_short => Outcome::Failed(Status::NOSPC.0),
-                    Status::OK => Outcome::Done,
-                    status => Outcome::Failed(status.0),
+                    _ if cut_short => Outcome::Failed(NOSPC),
+                    0 => Outcome::Done,
+                    status => Outcome::Failed(status),
                 }
             }
             _ => Outcome::Reply(reply),
@@ -397,29 +370,9 @@ impl Drop for CacheEntry<'_> {
     fn drop(&mut self) {
         if self.stage != Stage::Not {
             // A bug cut the call short: what it did is not known, and it must not run again.
-            if let Some(waiter) = self.end(Outcome::Failed(Status::SERVERFAULT.0)).to {
-                self.forsake(waiter);
+            if let Some(waiter) = self.end(Outcome::Failed(SERVERFAULT)).to {
+                self.waiters.forsake(waiter);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_leads_back_to_its_connection() {
-        let place = Place { on_loop: 255, key: 0xab_cdef };
-        assert_eq!(place_of(token_of(place, 0x1_2345_6789)), (place, 0x2345_6789));
-    }
-
-    #[test]
-    fn addresses_of_one_host_count_as_one() {
-        let of = |address: &str| network_of(address.parse().unwrap());
-        assert_eq!(of("fd00::1"), of("fd00::2:3"));
-        assert_ne!(of("fd00::1"), of("fd00:0:0:1::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
-        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
     }
 }

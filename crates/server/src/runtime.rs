@@ -3,11 +3,13 @@
 //! Nothing that serves a call knows this module.
 
 mod acknowledgement;
+mod call_sink;
 mod connection;
 mod datagram;
 mod event_loop;
 mod listeners;
 mod mailbox;
+mod place;
 mod rdma_acceptor;
 mod wire;
 mod worker_pool;
@@ -15,5 +17,9 @@ mod worker_pool;
 pub(crate) use datagram::{Datagrams, bind_datagrams};
 pub(crate) use event_loop::EventLoop;
 pub(crate) use listeners::{BoundListener, bind, bind_rdma};
-pub(crate) use mailbox::{Answer, Message, Peers, Place};
-pub(crate) use worker_pool::{InFlight, Task, WorkerPool};
+#[cfg(test)]
+pub(crate) use mailbox::Answer;
+pub(crate) use mailbox::{Message, Peers};
+#[cfg(test)]
+pub(crate) use place::place_of;
+pub(crate) use worker_pool::WorkerPool;

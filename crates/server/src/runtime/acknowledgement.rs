@@ -35,7 +35,7 @@ impl Look {
 impl Connection {
     /// Looks whether the client has its replies, if somebody asks; true while that is to be looked at again soon.
     pub fn look(&mut self, reply_cache: &ReplyCache, now: Duration) -> bool {
-        let Some(known_as) = self.client.called_from.known_as() else { return false };
+        let Some(known_as) = self.client.caller.called_from.known_as() else { return false };
         let connections = reply_cache.connections();
         if self.look.is_none() && !connections.is_asked(known_as) {
             return false;
@@ -75,7 +75,7 @@ impl Connection {
 
     /// The client has closed the connection: whether it is to be kept open for that.
     pub fn parts(&mut self, now: Duration) -> bool {
-        let is_known = self.client.called_from.known_as().is_some();
+        let is_known = self.client.caller.called_from.known_as().is_some();
         if !is_known || self.stream.is_rdma() || self.is_received() || !self.stream.is_closed_by_peer() {
             return false;
         }

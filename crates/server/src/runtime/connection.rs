@@ -5,8 +5,10 @@
 //! that is gone. A turn is bounded in bytes and in calls, so that a busy client does not starve the others.
 
 use super::acknowledgement::Look;
+use super::call_sink::CallSink;
 use super::event_loop::balance::Load;
-use super::mailbox::{Accepted, Link, Peers, Place};
+use super::mailbox::{Accepted, Link, Peers};
+use super::place::{Place, token_of};
 use super::wire::{STRANGER_RECORD_BYTES_MAX, Wire};
 use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
 use crate::client::Client;
@@ -14,7 +16,7 @@ use crate::export::Exports;
 use crate::group::Group;
 use crate::replies::{Payload, Replies};
 use crate::reply_cache::Times;
-use crate::service::{Executor, IO_BYTES_MAX, Service};
+use crate::service::{Executor, IO_BYTES_MAX};
 use crate::statistics::{ConnectionStatistics, Counters};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -392,8 +394,8 @@ impl Connection {
         let calls_max = u32::try_from(places).unwrap_or(TURN_CALLS).min(TURN_CALLS);
         let executor = Executor {
             group,
-            peers,
-            place,
+            waiters: peers,
+            token: token_of(place, self.client.id),
             client: &mut self.client,
             replies: &mut work.replies,
             text: &mut work.text,
@@ -401,8 +403,9 @@ impl Connection {
         };
         // What goes over RDMA is copied here, so it must be memory of ours and no page of a file's that may go.
         let moment = (!self.stream.is_rdma()).then(store::ReceiveBatch::begin);
-        let mut service = Service {
+        let mut service = CallSink {
             executor,
+            place,
             moment: moment.as_ref(),
             counters: &mut self.counters,
             worker_pool,

@@ -3,13 +3,14 @@
 //! Kernel clients and `showmount` ask so. NFS itself is not served over UDP: its answers would not fit, and what is
 //! lost would be sent again at the cost of everybody.
 
-use super::mailbox::{Peers, Place};
+use super::mailbox::Peers;
 use crate::client::Client;
 use crate::error::Error;
 use crate::group::Group;
 use crate::replies::Replies;
 use crate::reply_cache::Times;
 use crate::service::{Executor, Mode};
+use drc::Token;
 use rpc::portmap;
 use rpc::reply::{Accept, encode_accept};
 use std::io;
@@ -135,8 +136,8 @@ fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers
     let now = crate::clock::now();
     let mut executor = Executor {
         group,
-        peers,
-        place: Place { on_loop: 0, key: 0 },
+        waiters: peers,
+        token: Token(0),
         client: &mut client,
         replies: &mut replies,
         text: &mut text,

@@ -14,7 +14,8 @@ mod tests;
 
 use super::connection::{Close, Connection, Step, Surroundings, Workspace};
 use super::listeners::{BoundListener, Listeners};
-use super::mailbox::{Accepted, Answer, Link, Message, Peers, Place};
+use super::mailbox::{Accepted, Answer, Link, Message, Peers};
+use super::place::Place;
 use super::worker_pool::{Completion, TaskEnd, WorkerPool};
 use crate::clock;
 use crate::group::{Group, Node};
@@ -410,7 +411,7 @@ impl EventLoop {
         }
         self.miss(&connection);
         let node = connection.client.node;
-        if let Some(known_as) = connection.client.called_from.known_as() {
+        if let Some(known_as) = connection.client.caller.called_from.known_as() {
             let in_order = matches!(why, Close::Peer) && connection.is_received();
             self.group.reply_cache.connections().end(known_as, in_order);
         }

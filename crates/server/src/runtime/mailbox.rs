@@ -3,12 +3,15 @@
 use super::connection::Connection;
 use super::event_loop::balance::BUSY_PERMILLE;
 use super::listeners::BoundListener;
+use super::place::{Place, place_of};
 use super::rdma_acceptor::{PendingConnection, RdmaAcceptor};
 use super::worker_pool::Completion;
 use crate::export::Exports;
 use crate::group::Group;
 use crate::replies::Payload;
+use crate::reply_cache::Waiters;
 use crate::statistics::LoopReport;
+use drc::Token;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -60,13 +63,6 @@ impl std::fmt::Debug for Moving {
         let mut all = f.debug_struct("Moving");
         all.field("peer", &connection.client.peer).field("since", since).field("exchange", exchange).finish()
     }
-}
-
-/// Where a connection lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub on_loop: usize,
-    pub key: usize,
 }
 
 /// A reply for a call that another loop was executing already.
@@ -240,11 +236,6 @@ impl Peers {
         for index in 0..self.inboxes.len() {
             self.send(index, message());
         }
-    }
-
-    /// Has every loop look soon whether clients have their replies.
-    pub fn have_connections_looked_at(&self) {
-        self.send_all(|| Message::Look);
     }
 
     /// What a loop was told; clears its waker.
@@ -494,5 +485,22 @@ impl Peers {
         let mut queue = inbox.queue();
         queue.gone = true;
         queue.messages.clear();
+    }
+}
+
+impl Waiters for Peers {
+    #[cold]
+    fn answer(&self, waiter: Token, reply: &[u8]) {
+        let (place, connection) = place_of(waiter);
+        self.send(place.on_loop, Message::Answer(Answer { place, connection, reply: reply.to_vec() }));
+    }
+
+    fn forsake(&self, waiter: Token) {
+        let (place, connection) = place_of(waiter);
+        self.send(place.on_loop, Message::Forsake { place, connection });
+    }
+
+    fn have_connections_looked_at(&self) {
+        self.send_all(|| Message::Look);
     }
 }

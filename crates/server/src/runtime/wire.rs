@@ -1,8 +1,8 @@
 //! What carries a connection: a stream over TCP, or calls and replies over RDMA.
 
+use super::call_sink::Incoming;
 use super::mailbox::{Link, Peers};
 use crate::replies::{Payload, Pinned};
-use crate::service::Incoming;
 use std::io;
 use std::os::fd::BorrowedFd;
 use transport::poll::{Interest, Poller};

@@ -16,7 +16,8 @@ mod queues;
 mod retry;
 mod worker;
 
-use super::mailbox::{Peers, Place};
+use super::mailbox::Peers;
+use super::place::Place;
 use crate::client::Client;
 use crate::clock;
 use crate::group::Group;

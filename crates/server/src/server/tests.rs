@@ -1,8 +1,8 @@
 //! What only shows while another loop is in the middle of a call.
 
 use super::*;
-use crate::reply_cache::{Window, place_of};
-use crate::runtime::Answer;
+use crate::reply_cache::Window;
+use crate::runtime::{Answer, place_of};
 use drc::{Begin, Outcome, Token, machine_name};
 use rpc::Xid;
 use rpc::auth::AuthSys;

@@ -10,8 +10,7 @@ use crate::group::Group;
 use crate::nfs3::Settle;
 use crate::nfs3::request::{Request, Unanswered};
 use crate::replies::Payload;
-use crate::reply_cache::{CacheEntry, Times, TooManyClients, Verdict, hold_window, place_of, token_of};
-use crate::runtime::{Answer, Message, Peers, Place};
+use crate::reply_cache::{CacheEntry, Times, TooManyClients, Verdict, Waiters};
 use drc::shared::Start;
 use drc::{Refusal, Stored, Token, XidClass, args_hash};
 use nfs3::{Outcome, Status, Wire};
@@ -85,8 +84,9 @@ impl From<Unanswered> for Answered {
 /// One call.
 pub(crate) struct Call<'s, 'r> {
     pub group: &'s Group,
-    pub peers: &'s Peers,
-    pub place: Place,
+    pub waiters: &'s dyn Waiters,
+    /// The connection, for the reply cache.
+    pub token: Token,
     pub client: &'s mut Client,
     /// Where the reply's head goes.
     pub out: &'s mut Vec<u8>,
@@ -195,7 +195,8 @@ impl<'r> Call<'_, 'r> {
         F: Wire<'r> + Default,
     {
         let (xid, from) = (self.header.xid, self.out.len());
-        let held = hold_window(self.client, &self.group.reply_cache, self.times.now);
+        let client_id = self.client.identities.current().and_then(|identity| identity.client_id);
+        let held = self.client.caller.hold_window(client_id, &self.group.reply_cache, self.times.now);
         let client = &*self.client;
         let request = request(client, self.mode)?;
         if held == Err(TooManyClients) {
@@ -206,14 +207,14 @@ impl<'r> Call<'_, 'r> {
         let (reply_cache, identity) = (&self.group.reply_cache, request.identity);
         let guard = CacheEntry::new(
             reply_cache,
-            self.peers,
-            client,
+            self.waiters,
+            &client.caller,
             identity,
             (self.header, self.class),
             args_hash,
             self.times,
         );
-        let (guard, start) = match pass(guard, self.mode, token_of(self.place, client.id)) {
+        let (guard, start) = match pass(guard, self.mode, self.token) {
             Passed::Run(guard, start) => (guard, start),
             Passed::Ran(stored) => {
                 let error = write_stored(self.out, xid, stored, || replayed(&request))?;
@@ -242,11 +243,12 @@ impl<'r> Call<'_, 'r> {
             }
         };
         let reply = self.out.get(from..).unwrap_or_default();
-        let answer = guard.finish(status, short, reply.get(4..).unwrap_or_default());
+        let answer = guard.finish(status.0, short, reply.get(4..).unwrap_or_default());
         match answer.to {
             None => Ok(Answered::reply(status != Status::OK)),
             Some(newer) => {
-                send_elsewhere(self.peers, newer, reply);
+                // A replay came while the call ran: the reply goes to the connection where that came in.
+                self.waiters.answer(newer, reply);
                 Ok(Answered::Elsewhere)
             }
         }
@@ -315,11 +317,4 @@ fn write_stored<'w, S: Wire<'w>, F: Wire<'w> + Default>(
         Stored::Failed(status) => Outcome::Fail(Status(status), F::default()),
     };
     Ok(write(out, xid, &outcome) != Status::OK)
-}
-
-/// A replay came while the call ran: its answer goes to the connection where that came in.
-#[cold]
-fn send_elsewhere(peers: &Peers, token: Token, reply: &[u8]) {
-    let (place, connection) = place_of(token);
-    peers.send(place.on_loop, Message::Answer(Answer { place, connection, reply: reply.to_vec() }));
 }

@@ -6,7 +6,7 @@
 
 use super::file::GroupFile;
 use super::layout::{CLIENT_WORDS, CLIENTS_AT, window_at};
-use crate::reply_cache::network_of;
+use crate::address::network_of;
 use drc::shared::{Seen, SharedBegin, SharedWindow, Start, WINDOW_WORDS};
 use drc::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, Outcome, WINDOW_IDLE_MIN};
 use rpc::Xid;

@@ -548,7 +548,7 @@ fn a_connection_between_the_same_ends_is_the_same_clients_and_another_ones_is_a_
     let made = single.call(&create);
     assert_eq!(made[..4], [0; 4]);
     // The client closes in order.
-    let called_from = Arc::clone(&single.connection.client.called_from);
+    let called_from = Arc::clone(&single.connection.client.caller.called_from);
     single.group.reply_cache.connections().end(called_from.known_as().unwrap(), true);
     let (connection, client) = connected(&single.group, 2);
     (single.connection, single.client) = (connection, client);
@@ -556,6 +556,6 @@ fn a_connection_between_the_same_ends_is_the_same_clients_and_another_ones_is_a_
     // One that comes from the first one's port, as far as the server knows.
     let (connection, client) = connected(&single.group, 3);
     (single.connection, single.client) = (connection, client);
-    single.connection.client.called_from = Arc::new(called_from.again());
+    single.connection.client.caller.called_from = Arc::new(called_from.again());
     assert_eq!(single.call(&create), made);
 }

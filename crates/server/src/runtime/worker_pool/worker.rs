@@ -6,6 +6,7 @@ use crate::identity::IdentityCache;
 use crate::replies::Replies;
 use crate::reply_cache::Times;
 use crate::runtime::mailbox::Message;
+use crate::runtime::place::token_of;
 use crate::service::{Executor, Mode, Taken};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
@@ -71,8 +72,8 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
     let receive_buffer = task.receive_buffer.take();
     let mut executor = Executor {
         group: &shared.group,
-        peers: &shared.peers,
-        place: task.place,
+        waiters: &*shared.peers,
+        token: token_of(task.place, task.client.id),
         client: &mut task.client,
         replies: &mut work.replies,
         text: &mut work.text,
@@ -109,8 +110,8 @@ pub(super) fn forget(shared: &Shared, mut task: Task) {
         let (mut replies, mut text) = (Replies::default(), Vec::new());
         let mut executor = Executor {
             group: &shared.group,
-            peers: &shared.peers,
-            place: task.place,
+            waiters: &*shared.peers,
+            token: token_of(task.place, task.client.id),
             client: &mut task.client,
             replies: &mut replies,
             text: &mut text,
