@@ -102,12 +102,23 @@ impl Process {
     /// When the time is over, or the child closed its output before; the message has all its output.
     #[track_caller]
     pub fn wait_for_line(&self, part: &str, within: Duration) -> String {
+        match self.line(part, within) {
+            Ok(line) => line,
+            Err(said) => panic!("{said}"),
+        }
+    }
+
+    /// The same, or why there is no such line, with all output.
+    ///
+    /// # Errors
+    /// When the time is over, or the child closed its output before.
+    pub fn line(&self, part: &str, within: Duration) -> Result<String, String> {
         let deadline = Deadline::after(within);
         let mut seen = 0;
         let mut output = self.shared.lock();
         loop {
             if let Some((_, line)) = output.lines.iter().skip(seen).find(|(_, line)| line.contains(part)) {
-                return line.clone();
+                return Ok(line.clone());
             }
             seen = output.lines.len();
             let why = match deadline.left() {
@@ -120,8 +131,7 @@ impl Process {
                 None => "was too slow in",
             };
             let said = text(&output, None);
-            drop(output);
-            panic!("{} {why} printing {part:?} within {within:?}; it said:\n{said}", self.name);
+            return Err(format!("{} {why} printing {part:?} within {within:?}; it said:\n{said}", self.name));
         }
     }
 

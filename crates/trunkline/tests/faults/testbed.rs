@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread::park_timeout as pass;
 use std::time::{Duration, Instant};
-use testkit::{Process, TempDir, require_program};
+use testkit::{Process, Served, TempDir, require_program};
 
 pub const NODES: u8 = 4;
 pub const PORT: u16 = 2049;
@@ -197,28 +197,22 @@ impl FaultTestbed {
 
     /// Starts a process that serves these nodes.
     fn start_server(&self, nodes: Range<usize>) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        command.arg("serve");
-        match self.store {
-            Store::Whole => command.args(["--mem", "512MiB"]),
+        let mut arguments: Vec<String> = match self.store {
+            Store::Whole => ["--mem", "512MiB"].map(str::to_owned).to_vec(),
             Store::ByParts => {
-                let [data, state, group] =
-                    ["data", "state", "group"].map(|name| self.directory.path().join(name));
-                command.arg("--dir").arg(data).arg("--state").arg(state).arg("--group").arg(group);
-                command.arg("--no-root-squash")
+                let [data, state, group] = ["data", "state", "group"]
+                    .map(|name| self.directory.path().join(name).display().to_string());
+                let words = ["--dir", &data, "--state", &state, "--group", &group, "--no-root-squash"];
+                words.map(str::to_owned).to_vec()
             }
         };
-        command.args(["--export", "/export"]);
+        let mut add = |word: &str, value: String| arguments.extend([word.to_owned(), value]);
+        add("--export", "/export".to_owned());
         // Unasked, a process admits the subnet of its own listener alone, and a client comes from any of its addresses.
-        for link in self.net.links() {
-            command.args(["--allow", &format!("{}/24", link.client)]);
-        }
-        for link in &self.net.links()[nodes] {
-            command.args(["--listen", &format!("{}:{PORT}", link.node)]);
-        }
-        let process = Process::spawn(self.net.exec_in("nodes", &command).expect("there are nodes"));
-        process.wait_for_line("ready", SOON);
-        process
+        self.net.links().iter().for_each(|link| add("--allow", format!("{}/24", link.client)));
+        self.net.links()[nodes].iter().for_each(|link| add("--listen", format!("{}:{PORT}", link.node)));
+        let program = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        Served::start(self.net.exec_in("nodes", &program).expect("there are nodes"), &arguments).process
     }
 
     /// The server's processes.

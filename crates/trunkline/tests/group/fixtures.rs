@@ -91,10 +91,7 @@ impl Node {
     }
 
     pub fn restart(&mut self) {
-        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        let process = Process::spawn(trunkline(&arguments));
-        process.wait_for_line("ready", SOON);
-        self.process = Some(process);
+        self.process = Some(testkit::Served::start(trunkline(&[]), &self.arguments[1..]).process);
     }
 
     /// Kills it with SIGKILL, and returns when it is gone.

@@ -2,15 +2,16 @@
 //! directory, which shows that the checker finds nothing where nothing is wrong.
 
 use crate::ganesha::Ganesha;
-use crate::mounts::{Mounted, PATIENCE, unmount_all_below};
+use crate::mounts::{Mounted, unmount_all_below};
 use crate::plan::Abilities;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testkit::{Process, TempDir, free_port, temp_dir};
+use testkit::served::{configuration, configured};
+use testkit::{Served, TempDir, temp_dir};
 
 /// A server, or none.
 enum Server {
-    Ours { _process: Process, port: u16 },
+    Ours(Served),
     Ganesha(Box<Ganesha>),
     None,
 }
@@ -47,19 +48,13 @@ impl Place {
     }
 
     fn ours(name: &'static str, store: impl Fn(&Path) -> String) -> Self {
-        let (directory, port) = (temp_dir("history"), free_port());
+        let directory = temp_dir("history");
         let store = store(directory.path());
-        let config = format!(
-            "[[node]]\nname = \"node1\"\nlisten = [\"127.0.0.1:{port}\"]\n\
-             [[export]]\npath = \"/export\"\n{store}\nallow = [\"127.0.0.0/8\"]\nrw = true\nroot_squash = false\n"
-        );
         let file = directory.path().join("server.toml");
-        std::fs::write(&file, config).expect("written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        command.args(["serve", "-c"]).arg(file);
-        let process = Process::spawn(command);
-        process.wait_for_line("ready", PATIENCE);
-        Self { name, server: Server::Ours { _process: process, port }, directory, mounts: 0 }
+        let program = || Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        let arguments = |port| configured(&file, &configuration(1, port, &[("/export", &store)]));
+        let server = Server::Ours(Served::start_on_free_port(program, arguments));
+        Self { name, server, directory, mounts: 0 }
     }
 
     /// What can be done there, and the options that somebody asked for.
@@ -75,7 +70,7 @@ impl Place {
     /// One more mount, in the foreground; none in a local directory.
     pub fn mount(&mut self, options: &str) -> Option<Mounted> {
         let (source, ports) = match &self.server {
-            Server::Ours { port, .. } => ("127.0.0.1:/export".to_owned(), format!("port={port}")),
+            Server::Ours(served) => ("127.0.0.1:/export".to_owned(), format!("port={}", served.port())),
             Server::Ganesha(ganesha) => {
                 let ports = format!("port={},mountport={}", ganesha.port, ganesha.mount_port);
                 (format!("127.0.0.1:{}", ganesha.export_path()), ports)

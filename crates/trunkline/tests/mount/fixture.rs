@@ -4,7 +4,15 @@ pub use crate::mounts::*;
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
-use testkit::{Deadline, Process, Stream, TempDir};
+use testkit::served::{configuration, configured};
+use testkit::{Deadline, Process, Served, Stream, TempDir};
+
+/// What is behind an export.
+const MEM: &str = "mem = \"1GiB\"";
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_trunkline"))
+}
 
 /// A group of nodes in one process.
 pub struct Server {
@@ -16,7 +24,10 @@ pub struct Server {
 
 impl Server {
     pub fn start(nodes: u8) -> Self {
-        Self::start_at(nodes, testkit::free_port())
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("group.toml");
+        let arguments = |port| configured(&file, &configuration(nodes, port, &[("/export", MEM)]));
+        Self::of(nodes, Served::start_on_free_port(program, arguments), directory)
     }
 
     /// One whose port is known before it is there.
@@ -27,24 +38,14 @@ impl Server {
     /// One with these exports.
     pub fn start_with(nodes: u8, port: u16, exports: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut config = String::new();
-        for node in 1..=nodes {
-            config.push_str(&format!(
-                "[[node]]\nname = \"node{node}\"\nlisten = [\"127.0.0.{node}:{port}\"]\n"
-            ));
-        }
-        for export in exports {
-            config.push_str(&format!(
-                "[[export]]\npath = \"{export}\"\nmem = \"1GiB\"\nallow = [\"127.0.0.0/8\"]\nrw = true\nroot_squash = false\n",
-            ));
-        }
-        let file = directory.path().join("group.toml");
-        std::fs::write(&file, config).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        command.args(["serve", "-c"]).arg(file);
-        let process = Process::spawn(command);
-        process.wait_for_line("ready", PATIENCE);
-        Self { process, port, nodes, directory }
+        let exports: Vec<(&str, &str)> = exports.iter().map(|export| (*export, MEM)).collect();
+        let text = configuration(nodes, port, &exports);
+        let arguments = configured(&directory.path().join("group.toml"), &text);
+        Self::of(nodes, Served::start(program(), &arguments), directory)
+    }
+
+    fn of(nodes: u8, served: Served, directory: TempDir) -> Self {
+        Self { port: served.port(), process: served.process, nodes, directory }
     }
 
     /// Options that reach all nodes.

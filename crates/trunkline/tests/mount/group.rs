@@ -33,14 +33,11 @@ impl Places {
 
     /// Starts a process of the group, with its first lines said.
     pub fn serve(&self, listen: SocketAddr) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        command.arg("serve").arg("--no-root-squash").args(["--listen", &listen.to_string()]);
+        let mut arguments = ["--no-root-squash", "--listen", &listen.to_string()].map(str::to_owned).to_vec();
         for (word, place) in [("--dir", "served"), ("--state", "state"), ("--group", "group")] {
-            command.arg(word).arg(self.at(place));
+            arguments.extend([word.to_owned(), self.at(place).display().to_string()]);
         }
-        let process = Process::spawn(command);
-        process.wait_for_line("ready", PATIENCE);
-        process
+        testkit::Served::start(Command::new(env!("CARGO_BIN_EXE_trunkline")), &arguments).process
     }
 }
 

@@ -6,12 +6,11 @@ use nfs3::Procedure;
 use rustix::process::Signal;
 use std::fs::{self, File, Permissions};
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, mpsc};
-use testkit::{Deadline, Process, TempDir, free_port_on};
+use testkit::{Deadline, Process, TempDir};
 
 /// As whom root of a client acts.
 const NOBODY: u32 = 65534;
@@ -23,7 +22,7 @@ const OTHER: u32 = 1234;
 struct Served {
     directory: TempDir,
     port: u16,
-    _server: Process,
+    _server: testkit::Served,
 }
 
 impl Served {
@@ -42,14 +41,14 @@ impl Served {
             fs::set_permissions(at(name), Permissions::from_mode(0o644)).unwrap();
         }
         chown(at("served/dst/b"), Some(owner), Some(owner)).unwrap();
-        let ip = IpAddr::from([127, 0, 0, 1]);
-        let port = free_port_on(ip);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
-        command.arg("serve").args(["--listen", &SocketAddr::new(ip, port).to_string()]);
-        command.arg("--dir").arg(at("served")).arg("--state").arg(at("state"));
-        let server = Process::spawn(command);
-        server.wait_for_line("ready", PATIENCE);
-        Self { directory, port, _server: server }
+        let [served, state] = ["served", "state"].map(|name| at(name).display().to_string());
+        let program = || Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        let arguments = |port| {
+            let listen = format!("127.0.0.1:{port}");
+            ["--listen", &listen, "--dir", &served, "--state", &state].map(str::to_owned).to_vec()
+        };
+        let server = testkit::Served::start_on_free_port(program, arguments);
+        Self { port: server.port(), directory, _server: server }
     }
 
     /// Through whatever listens on this port.

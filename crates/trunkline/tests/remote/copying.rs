@@ -260,7 +260,7 @@ fn a_byte_that_changes_on_its_way_is_found_when_asked_for() {
     let mut data = pattern(3 << 20, 9);
     data[2_000_000..][..super::damage::MARK.len()].copy_from_slice(super::damage::MARK);
     fs::write(&file, &data).unwrap();
-    let port = super::damage::flipping_proxy(served.addresses[0]);
+    let port = super::damage::flipping_proxy(served.addresses()[0]);
     let url = format!("nfs://127.0.0.1:{port}/export/copy");
     let err = fails(&["cp", "--verify", text(&file), &url]);
     assert!(err.contains("the copy differs from its source"), "{err}");

@@ -12,10 +12,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 /// A server that ends when dropped.
 #[derive(Debug)]
-pub(crate) struct Served {
-    _process: Process,
-    pub(crate) addresses: Vec<SocketAddr>,
-}
+pub(crate) struct Served(testkit::Served);
 
 impl Served {
     /// One node on 127.0.0.1 with room for small files.
@@ -24,22 +21,21 @@ impl Served {
     }
 
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        let process = Process::spawn(trunkline(&[&["serve"], arguments].concat()));
-        process.wait_for_line("ready", SOON);
-        let out = process.output(Stream::Out);
-        let said = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
-        let addresses = said.map(|address| address.parse().expect("an address")).collect();
-        Self { _process: process, addresses }
+        Self(testkit::Served::start(trunkline(&[]), arguments))
+    }
+
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.0.addresses
     }
 
     /// A path below the export as `ls` takes it.
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("nfs://{}/export{path}", self.addresses[0])
+        format!("nfs://{}/export{path}", self.0.addresses[0])
     }
 
     /// Our client library on it, to make files with.
     pub(crate) fn mount(&self) -> Mount {
-        let address = self.addresses[0];
+        let address = self.0.addresses[0];
         Mount::with_settings(Settings::new(address.ip(), address.port(), "/export")).expect("it mounts")
     }
 }

@@ -31,8 +31,8 @@ fn names_are_listed_in_their_order_and_hidden_ones_on_request() {
     assert_eq!(prints(&["ls", "-a", &served.url("/")]), ".hidden\ndirectory\npipe\nplain\nsymbolic\n");
     assert_eq!(prints(&["ls", &served.url("/plain")]), "plain\n");
     assert_eq!(prints(&["ls", &served.url("/directory/../directory")]), "again\nbelow\n");
-    let source = format!("{}:/export", served.addresses[0].ip());
-    let options = format!("port={}", served.addresses[0].port());
+    let source = format!("{}:/export", served.addresses()[0].ip());
+    let options = format!("port={}", served.addresses()[0].port());
     assert_eq!(prints(&["ls", "-o", &options, &source]), "directory\npipe\nplain\nsymbolic\n");
 }
 
@@ -121,7 +121,7 @@ fn what_is_not_there_is_said_with_what_to_do() {
     assert!(err.contains("/export/nothing/below\n") && err.contains("no such file or directory"), "{err}");
     let err = fails(&["stat", &served.url("/plain/below")]);
     assert!(err.contains("not a directory"), "{err}");
-    let err = fails(&["ls", &format!("nfs://{}/other/path", served.addresses[0])]);
+    let err = fails(&["ls", &format!("nfs://{}/other/path", served.addresses()[0])]);
     assert!(err.contains("no export of") && err.contains("it exports /export\n"), "{err}");
     let err = fails(&["cat", &served.url("/directory")]);
     assert!(err.contains("cannot read") && err.contains("it is a directory"), "{err}");

@@ -47,7 +47,7 @@ impl Tree {
 #[test]
 fn what_lies_below_a_closed_directory_is_reached_by_every_command_as_by_mount() {
     let Some(tree) = Tree::start("127.0.0.1:0") else { return };
-    let address = tree.served.addresses[0];
+    let address = tree.served.addresses()[0];
     let url = |below: &str| tree.url(&format!("/one/closed/open{below}"));
     Mount::connect(&url(""), "").expect("MOUNT gives the directory");
     assert_eq!(prints(&["ls", &url("")]), "file\ninner\nout\n");
@@ -93,6 +93,6 @@ fn a_name_that_leads_no_further_is_told_with_who_refused_it() {
 fn an_address_of_ipv6_is_a_place_in_both_forms() {
     let Some(tree) = Tree::start("[::1]:0") else { return };
     assert_eq!(prints(&["ls", &tree.url("/one/closed/open/inner/..")]), "file\ninner\nout\n");
-    let port = format!("port={}", tree.served.addresses[0].port());
+    let port = format!("port={}", tree.served.addresses()[0].port());
     assert_eq!(prints(&["cat", "-o", &port, "[::1]:/export/link/file"]), "contents\n");
 }
