@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures busy polling at both ends against none at either, in turns: A B, B A, A B, ...
 
-    cargo build --release -p trunkline && cargo build --release -p trunkline-client --example load
+    cargo build --release -p trunkline && cargo build --release -p client --example load
     docs/results/compare-busy-poll.py target/release/trunkline target/release/examples/load --turns 10
 
 On a machine where nothing else runs. Each workload has a line at the end: medians of operations a second and of the

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures two builds of the client library on one server of ours, in turns: A B, B A, A B, ...
 
-    cargo build --release -p trunkline && cargo build --release -p trunkline-client --example load
+    cargo build --release -p trunkline && cargo build --release -p client --example load
     docs/results/compare-clients.py target/release/trunkline before=OTHER/load after=target/release/examples/load
 
 On a machine where nothing else runs; turns in which others used more than a tenth of it do not count. Each workload has

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures a directory on a tmpfs against memory, both served by our server, in turns: A B, B A, A B, ...
 
-    cargo build --release -p trunkline && cargo build --release -p trunkline-client --example load
+    cargo build --release -p trunkline && cargo build --release -p client --example load
     docs/results/compare-stores.py target/release/trunkline target/release/examples/load --turns 5
 
 The directory is a new one in --in (default /dev/shm, a tmpfs); name another file system to have its page cache measured,

@@ -5,7 +5,7 @@ client library without a mount; by turns A B C, C B A, ...
 Our own server, from memory, on loopback; fio does the work in both directories, crates/client/examples/load.rs through
 the library. Needs root, fio and fusermount3's package (fuse3):
 
-    cargo build --release -p trunkline -p trunkline-client -p trunkline-mount --bin trunkline --example load --example null
+    cargo build --release -p trunkline -p client -p mount --bin trunkline --example load --example null
     docs/results/fuse-speed.py target/release
 
 Processor time is that of the processes that take part: fio, the file system's process, the server. "Allowed" is what all

@@ -1,4 +1,4 @@
-//! The table of figures, as `cargo xtask bench` runs it: docs/PERFORMANCE.md says how to read it.
+//! The table of figures, as `cargo xtask bench` runs it: docs/MEASURING.md says how to read it.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -20,7 +20,7 @@ const AFTER_PAYLOAD_BYTES: usize = 2048;
 const UNPARSED_KEPT_BYTES: usize = 2 * AFTER_PAYLOAD_BYTES;
 /// Scratch memory of a loop: 15 calls of 4 KiB WRITE, or 500 of READ, in one receive. With more of it, what is copied
 /// out of the socket is no longer in the processor's nearest caches when it is copied on from here
-/// (docs/PERFORMANCE.md).
+/// (docs/decisions/0002-event-loop.md).
 const SCRATCH_BYTES: usize = 64 << 10;
 /// XDR padding after a payload. RFC 4506 s4.10
 pub const TAIL_BYTES_MAX: usize = 3;

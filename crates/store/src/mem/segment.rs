@@ -17,7 +17,7 @@ use crate::payload::Segment;
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 
 /// Segments of at most so many bytes leave many at once, each from another place: by the time that one is sent, what was asked
-/// for when it was looked up has come from memory. Longer ones are not helped by it (docs/PERFORMANCE.md).
+/// for when it was looked up has come from memory. Longer ones are not helped by it (docs/decisions/0002-event-loop.md).
 const SMALL_BYTES: usize = 8 << 10;
 
 /// So much of a short segment is asked for; the processor foresees the rest by itself.
