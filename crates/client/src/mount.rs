@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use drc::id_of_loop;
 use nfs3::FileHandle;
 use nfs3::proc::fsinfo;
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
@@ -100,8 +99,7 @@ impl Mount {
 
     fn try_place(mut settings: Settings, place: Place) -> std::result::Result<Self, MountError> {
         check(&settings)?;
-        let identity = id_of_loop(crate::random_u64(), 0);
-        let root = bootstrap_any(&settings, place, &credential(&settings, identity))?;
+        let root = bootstrap_any(&settings, place, &credential(&settings, crate::random_u64()))?;
         settings.export.clone_from(&root.export);
         let paths = path_ends(&settings);
         let start = first_remote(&settings);
@@ -119,10 +117,9 @@ impl Mount {
         let by_loop = connections_by_loop(&settings, start);
         let used: Vec<PathId> = by_loop.iter().flatten().map(|connection| connection.path).collect();
         let mut shards = Vec::new();
-        let loops = by_loop.len();
         for (index, connections) in by_loop.into_iter().enumerate() {
             // Each loop is a client of its own to the server's reply cache: it has an xid space of its own.
-            let loop_identity = loop_identity(identity, index, loops);
+            let identity = crate::random_u64();
             let setup = Setup {
                 table: paths::Config {
                     paths: route.paths.iter().map(|end| PathSpec { node: end.node }).collect(),
@@ -134,8 +131,8 @@ impl Mount {
                     seed: crate::random_u64(),
                 },
                 route: Arc::clone(&route),
-                credential: credential(&settings, loop_identity),
-                identity: loop_identity,
+                credential: credential(&settings, identity),
+                identity,
                 read_only: settings.read_only,
                 first_xid: crate::random_u64() as u32,
                 root: root.handle,
@@ -195,7 +192,7 @@ impl Mount {
     /// The directory that MOUNT gives for a path; none where it refuses, or cannot be asked any more.
     pub(crate) fn directory_by_mount(&self, path: &[u8]) -> Option<FileHandle> {
         let settings = &self.inner.settings;
-        let credential = credential(settings, id_of_loop(crate::random_u64(), 0));
+        let credential = credential(settings, crate::random_u64());
         let answered = first_asked(settings)
             .iter()
             .find_map(|remote| directory(settings, remote, path, &credential).ok());
@@ -390,14 +387,6 @@ fn unreachable_pending() -> Pending {
     Pending::new().0
 }
 
-/// By what the server knows a loop of a mount; where that has several, it tells them apart by it.
-fn loop_identity(of_mount: u64, index: usize, loops: usize) -> u64 {
-    match u8::try_from(index + 1) {
-        Ok(number) if loops > 1 => id_of_loop(of_mount, number),
-        _ => id_of_loop(crate::random_u64(), 0),
-    }
-}
-
 /// The credential of all calls of one loop that name no caller.
 fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
     let mut encoded = Vec::new();
@@ -516,7 +505,6 @@ fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drc::loop_of;
 
     #[test]
     fn a_server_may_lower_what_a_call_moves_but_not_to_nothing() {
@@ -525,18 +513,6 @@ mod tests {
         assert_eq!(transfer_size(1 << 20, SIZE_TOLD_MIN), SIZE_TOLD_MIN);
         for told in [0, 1, SIZE_TOLD_MIN - 1] {
             assert_eq!(transfer_size(1 << 20, told), 1 << 20);
-        }
-    }
-
-    #[test]
-    fn the_loops_of_a_mount_are_told_apart_and_one_alone_is_like_no_other() {
-        let of_mount = id_of_loop(crate::random_u64(), 0);
-        let ids = [0, 1, 2].map(|index| loop_identity(of_mount, index, 3));
-        assert_eq!(ids.map(loop_of), [1, 2, 3].map(|number| Some((of_mount >> 8, number))));
-        for (index, loops) in [(0, 1), (255, 300)] {
-            let id = loop_identity(of_mount, index, loops);
-            assert_eq!(loop_of(id), None);
-            assert_ne!(id, of_mount);
         }
     }
 }

@@ -3,9 +3,10 @@
 #[path = "support/fake.rs"]
 mod fake;
 
-use client::{Mount, Replays};
-use fake::Fake;
+use client::{Mount, Op, Replays, Settings};
+use fake::{Fake, file};
 use nfs3::{Procedure, Sattr3, Status};
+use std::collections::{HashMap, HashSet};
 
 /// The outcome of a change whose first answer is lost with its connection, and whose second is this status.
 fn after_a_cut(
@@ -58,4 +59,29 @@ fn a_removal_sent_once_that_finds_nothing_is_an_error() {
         assert_eq!(waiting.join().unwrap().unwrap_err().status(), Some(Status::NOENT));
     });
     assert_eq!(mount.statistics().replays, Replays::default());
+}
+
+#[test]
+fn no_two_loops_share_an_identity_nor_the_part_of_it_that_names_a_mount_to_older_servers() {
+    const LOOPS: usize = 3;
+    let fake = Fake::start(1);
+    let mounts = [0, 1].map(|_| Mount::with_settings(Settings { loops: LOOPS, ..fake.settings(6) }).unwrap());
+    let mut by_identity: HashMap<u64, Vec<fake::Request>> = HashMap::new();
+    for mount in &mounts {
+        let file = file(mount);
+        // READs go to one loop after the other, and on a loop to the connection with the least under way.
+        let pending =
+            [(); 2 * LOOPS].map(|()| mount.submit(Op::Read { file, offset: 0, buffer: vec![0; 8] }));
+        for _ in &pending {
+            let request = fake.next();
+            request.data_read(&[7; 8]);
+            by_identity.entry(request.client_id.expect("our client's mark")).or_default().push(request);
+        }
+        assert!(pending.into_iter().all(|pending| pending.wait().result.is_ok()));
+    }
+    assert_eq!(by_identity.len(), mounts.len() * LOOPS);
+    assert!(by_identity.values().all(|requests| requests.len() == 2), "one identity for all calls of a loop");
+    // Servers that take the last 8 bits for the number of a loop take the others for its mount.
+    let of_mounts: HashSet<u64> = by_identity.keys().map(|id| id >> 8).collect();
+    assert_eq!(of_mounts.len(), by_identity.len());
 }

@@ -1,8 +1,8 @@
 //! How a server knows our own clients.
 //!
-//! A loop of our client has 64 bits, which are random but for the last 8: these tell the loops of one mount apart, which
-//! share the others, or are 0. It shows them in AUTH_SYS: in hexadecimal in the machine name, and the lower half once
-//! more as the stamp. A foreign client whose machine is named like that by accident fails the second test. This is a
+//! Each loop of our client has an identity of its own, 64 random bits, because it has an xid space of its own. It shows them
+//! in AUTH_SYS: in hexadecimal in the machine name, and the lower half once more as the stamp. Older clients number the loops
+//! of a mount by the last 8 bits and have the other 56 in common: an identity is compared whole. A foreign client whose machine is named like that by accident fails the second test. This is a
 //! mark, not a proof: AUTH_SYS proves nothing, so a server looks for it only after the export let the caller's address in.
 
 use xdr::Reader;
@@ -11,7 +11,6 @@ use rpc::auth::{AUTH_SYS, AuthSys, MACHINE_BYTES_MAX};
 
 const PREFIX: &[u8; 10] = b"trunkline-";
 const DIGITS: usize = 16;
-const LOOP_MASK: u64 = 0xff;
 
 /// Bytes of the machine name that marks our clients.
 pub const MACHINE_NAME_BYTES: usize = PREFIX.len() + DIGITS;
@@ -27,22 +26,6 @@ pub fn machine_name(id: u64) -> [u8; MACHINE_NAME_BYTES] {
         *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
     }
     name
-}
-
-/// The id of one of several loops of a mount, from the random bits that they share; of one that is alone, or beyond the 255th,
-/// the `number` is 0, and it shares them with nobody.
-#[must_use]
-pub const fn id_of_loop(random: u64, number: u8) -> u64 {
-    random & !LOOP_MASK | number as u64
-}
-
-/// The random bits that loops of one mount share, and the number of the loop; none where it does not tell.
-#[must_use]
-pub const fn loop_of(id: u64) -> Option<(u64, u8)> {
-    match (id & LOOP_MASK) as u8 {
-        0 => None,
-        number => Some((id >> 8, number)),
-    }
 }
 
 /// The id of our client that wrote this credential, or none: it is another's.
@@ -96,13 +79,6 @@ mod tests {
         assert_eq!(client_id(&sys(0x89ab_cdef, b"trunkline-0123456789abcdef0")), None, "longer");
         assert_eq!(client_id(&sys(0, b"trunkline-")), None, "shorter");
         assert_eq!(client_id(&sys(0, b"")), None);
-    }
-
-    #[test]
-    fn an_id_tells_the_loops_of_a_mount_apart() {
-        let ids = [1, 2, 255].map(|number| id_of_loop(0x0123_4567_89ab_cdef, number));
-        assert_eq!(ids.map(loop_of), [1, 2, 255].map(|number| Some((0x01_2345_6789_abcd, number))));
-        assert_eq!(loop_of(id_of_loop(u64::MAX, 0)), None);
     }
 
     proptest! {

@@ -39,17 +39,6 @@ impl Client {
         }
     }
 
-    /// A number that it has for each of its loops, the next one for the next, where it is one of our own, on this machine, and
-    /// has several.
-    pub fn local_loop(&self) -> Option<u64> {
-        let peer = self.peer.ip().to_canonical();
-        if !peer.is_loopback() && peer != self.local.ip().to_canonical() {
-            return None;
-        }
-        let (of_mount, number) = drc::loop_of(self.identities.current()?.client_id?)?;
-        Some(of_mount + u64::from(number))
-    }
-
     /// The exports or their rules have changed.
     pub fn readmit(&mut self, exports: &Arc<Exports>) {
         self.exports = Arc::clone(exports);

@@ -61,6 +61,8 @@ pub struct Request {
     /// The node it came to.
     pub node: usize,
     pub xid: u32,
+    /// By what a server's reply cache knows who sent it.
+    pub client_id: Option<u64>,
     pub procedure: Procedure,
     pub args: Vec<u8>,
     stream: TcpStream,
@@ -300,6 +302,7 @@ fn serve(node: usize, mut stream: TcpStream, shared: &Shared, sender: &Sender<Re
         let mut reader = Reader::new(&record);
         let head = rpc::call::decode(&mut reader).unwrap();
         let (program, number, xid) = (head.program, head.procedure, head.xid.0);
+        let client_id = drc::client_id_of_credential(head.credential_flavor, head.credential_body);
         let args = reader.rest().to_vec();
         if let Some(results) = own_answer(program, number) {
             let _ = stream.write_all(&reply_record(xid, &results));
@@ -307,7 +310,8 @@ fn serve(node: usize, mut stream: TcpStream, shared: &Shared, sender: &Sender<Re
         }
         let (procedure, stream) = (Procedure::try_from(number).unwrap(), stream.try_clone().unwrap());
         let given_up = Arc::clone(&given_up);
-        if sender.send(Request { node, xid, procedure, args, stream, given_up }).is_err() {
+        let request = Request { node, xid, client_id, procedure, args, stream, given_up };
+        if sender.send(request).is_err() {
             return;
         }
         let mut paused = shared.paused.lock().unwrap();

@@ -409,7 +409,6 @@ impl EventLoop {
         if connection.load.is_busy() {
             self.peers.take_load(self.index, connection.load.permille());
         }
-        self.miss(&connection);
         let node = connection.client.node;
         if let Some(known_as) = connection.client.caller.called_from.known_as() {
             let in_order = matches!(why, Close::Peer) && connection.is_received();

@@ -1,7 +1,6 @@
 //! What loops are told by others: an inbox for each loop, with the waker that rings it.
 
 use super::connection::Connection;
-use super::event_loop::balance::BUSY_PERMILLE;
 use super::listeners::BoundListener;
 use super::place::{Place, place_of};
 use super::rdma_acceptor::{PendingConnection, RdmaAcceptor};
@@ -53,15 +52,12 @@ pub(crate) struct Moving {
     pub(super) connection: Box<Connection>,
     /// When it left.
     pub(super) since: Duration,
-    /// What is to go back for it, to the loop that it comes from.
-    pub(super) exchange: Option<Offer>,
 }
 
 impl std::fmt::Debug for Moving {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { connection, since, exchange } = self;
-        let mut all = f.debug_struct("Moving");
-        all.field("peer", &connection.client.peer).field("since", since).field("exchange", exchange).finish()
+        let Self { connection, since } = self;
+        f.debug_struct("Moving").field("peer", &connection.client.peer).field("since", since).finish()
     }
 }
 
@@ -131,36 +127,11 @@ struct Inbox {
     /// How much they load the loop, in thousandths of its time. The loop adds and takes away, or another loop that hands one
     /// on.
     load: AtomicUsize,
-    /// The processor that it runs on while it has something to do and connections, as of when it last counted its load; or
-    /// [`NOWHERE`].
+    /// The processor that it ran on when it last counted its load, which a loop without load does not; or [`NOWHERE`].
     runs_on: AtomicU32,
-    /// Where packets of all of its clients come in.
-    hears_from: AtomicU32,
-    /// What it would give for a connection that is at home there, as of then.
-    offer: Mutex<Option<Offer>>,
-    /// To whom, for those who only look.
-    offered_to: AtomicUsize,
 }
 
 const NOWHERE: u32 = u32::MAX;
-const NOBODY: usize = usize::MAX;
-
-/// A connection that a loop would give to another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Offer {
-    /// The loop that it is at home on.
-    pub home: usize,
-    /// How much it loads a loop.
-    pub permille: usize,
-}
-
-impl Offer {
-    /// Whether it can be had for a connection of a loop, with so much load. One that is hardly ever between two calls goes
-    /// first: then the other one will not let it wait.
-    const fn suits(&self, from: usize, permille: usize) -> bool {
-        self.home == from && self.permille <= permille + WORTH_A_MOVE_PERMILLE
-    }
-}
 
 impl Inbox {
     fn connections(&self) -> usize {
@@ -171,13 +142,9 @@ impl Inbox {
         self.load.load(Ordering::Relaxed)
     }
 
-    fn offer(&self) -> MutexGuard<'_, Option<Offer>> {
-        self.offer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_offer(&self, place: &mut Option<Offer>, offer: Option<Offer>) {
-        self.offered_to.store(offer.map_or(NOBODY, |offer| offer.home), Ordering::Relaxed);
-        *place = offer;
+    /// Whether it has something to do, and does it on this processor.
+    fn works_on(&self, processor: u32) -> bool {
+        self.load() > 0 && self.runs_on.load(Ordering::Relaxed) == processor
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -203,9 +170,6 @@ impl Peers {
             connections: none(),
             load: none(),
             runs_on: AtomicU32::new(NOWHERE),
-            hears_from: AtomicU32::new(NOWHERE),
-            offer: Mutex::new(None),
-            offered_to: AtomicUsize::new(NOBODY),
         };
         Self { inboxes: wakers.into_iter().map(inbox).collect(), rdma_acceptor: Mutex::new(None) }
     }
@@ -334,121 +298,51 @@ impl Peers {
     }
 
     /// A place on another loop for a connection of this one with so much load, of which so much is counted here, if the other
-    /// has less to do than this one without it. The other has less than `connections_max` connections; should several loops
-    /// find so at once, it gets one more from each.
+    /// has less to do than this one without it. Of several that have as little to do it is the one that runs on the processor
+    /// where the connection's packets come in; a connection that is not counted here yet goes there from a loop with as
+    /// little to do too. The other has less than `connections_max` connections; should several loops find so at once, it gets
+    /// one more from each.
     pub fn take_place_from(
         &self,
         index: usize,
         permille: usize,
         counted: usize,
         connections_max: usize,
+        comes_in_on: impl FnOnce() -> Option<u32>,
     ) -> Option<usize> {
         let own = self.inboxes.get(index)?;
-        let others = self.inboxes.iter().enumerate();
-        let with_room = others.filter(|(_, inbox)| inbox.connections() < connections_max);
-        let (place, inbox) = with_room.min_by_key(|(_, inbox)| inbox.load())?;
-        if own.load().saturating_sub(counted) <= inbox.load() + WORTH_A_MOVE_PERMILLE {
+        let without = own.load().saturating_sub(counted);
+        let others = || {
+            let others = self.inboxes.iter().enumerate().filter(|(other, _)| *other != index);
+            others.filter(|(_, inbox)| inbox.connections() < connections_max)
+        };
+        let (least, least_load) =
+            others().map(|(other, inbox)| (other, inbox.load())).min_by_key(|(_, load)| *load)?;
+        let little = without.min(least_load) + WORTH_A_MOVE_PERMILLE;
+        let stays = without <= little;
+        if least_load > little || stays && counted > 0 {
             return None;
         }
+        let at_home = match comes_in_on() {
+            Some(processor) if stays && own.works_on(processor) => return None,
+            Some(processor) => {
+                others().find(|(_, inbox)| inbox.load() <= little && inbox.works_on(processor))
+            }
+            None => None,
+        };
+        let place = at_home.map(|(home, _)| home).or((!stays).then_some(least))?;
         self.take_load(index, counted);
-        inbox.load.fetch_add(permille, Ordering::Relaxed);
+        self.add_load(place, permille);
         self.enter(place);
         self.leave(index);
         Some(place)
     }
 
-    /// A connection of a loop with so much load goes to another one.
-    pub fn hand_over(&self, from: usize, to: usize, permille: usize) {
-        self.take_load(from, permille);
-        self.add_load(to, permille);
-        self.enter(to);
-        self.leave(from);
-    }
-
-    /// Where a loop runs, and where the packets of all its clients come in.
-    pub fn tell_place(&self, index: usize, runs_on: Option<u32>, hears_from: Option<u32>) {
+    /// Where a loop runs.
+    pub fn tell_place(&self, index: usize, runs_on: Option<u32>) {
         if let Some(inbox) = self.inboxes.get(index) {
             inbox.runs_on.store(runs_on.unwrap_or(NOWHERE), Ordering::Relaxed);
-            inbox.hears_from.store(hears_from.unwrap_or(NOWHERE), Ordering::Relaxed);
         }
-    }
-
-    /// Whether a loop that runs here, and whose clients run there, had better run there too: where another one does that has
-    /// its clients here; or where none does, and another one is here that has its clients here, or that stays because it
-    /// comes before this one.
-    pub fn belongs_there(&self, index: usize, here: u32, there: u32) -> bool {
-        let (mut is_taken, mut is_crossed, mut is_shared) = (false, false, false);
-        for (other, inbox) in self.inboxes.iter().enumerate().filter(|(other, _)| *other != index) {
-            let runs_on = inbox.runs_on.load(Ordering::Relaxed);
-            let hears_from = inbox.hears_from.load(Ordering::Relaxed);
-            is_taken |= runs_on == there;
-            is_crossed |= runs_on == there && hears_from == here;
-            is_shared |= runs_on == here && (hears_from == here || hears_from != NOWHERE && other < index);
-        }
-        is_crossed || is_shared && !is_taken
-    }
-
-    /// What a loop would give for a connection that is at home there.
-    pub fn offer(&self, index: usize, offer: Option<Offer>) {
-        if let Some(inbox) = self.inboxes.get(index) {
-            inbox.set_offer(&mut inbox.offer(), offer);
-        }
-    }
-
-    /// Whether a loop would give something for a connection with so much load.
-    pub fn would_exchange(&self, from: usize, home: usize, permille: usize) -> bool {
-        self.inboxes.get(home).is_some_and(|inbox| {
-            inbox.offered_to.load(Ordering::Relaxed) == from
-                && inbox.offer().is_some_and(|offer| offer.suits(from, permille))
-        })
-    }
-
-    /// The loop that runs on a processor.
-    pub fn loop_on(&self, processor: u32) -> Option<usize> {
-        let mut all = self.inboxes.iter();
-        all.position(|inbox| processor != NOWHERE && inbox.runs_on.load(Ordering::Relaxed) == processor)
-    }
-
-    /// A place for a connection of a loop, with so much load, on the one that it is at home on, in exchange for what that
-    /// offers if it does, unless the two would differ more than now, and by more than a connection that does next to
-    /// nothing. What is offered may never come, so room there has to be in any case.
-    pub fn take_place_at_home(
-        &self,
-        from: usize,
-        home: usize,
-        permille: usize,
-        connections_max: usize,
-    ) -> Option<Option<Offer>> {
-        debug_assert_ne!(from, home);
-        let (own, inbox) = (self.inboxes.get(from)?, self.inboxes.get(home)?);
-        // Both are held until it is settled, in the same order by everybody, so that two loops that find each other at once
-        // don't both take what the other offers.
-        let (mut own_offer, mut offer);
-        if from < home {
-            own_offer = own.offer();
-            offer = inbox.offer();
-        } else {
-            offer = inbox.offer();
-            own_offer = own.offer();
-        }
-        let back = offer.filter(|offer| offer.suits(from, permille));
-        if inbox.load() == 0 || inbox.connections() >= connections_max {
-            return None;
-        }
-        let difference = own.load().abs_diff(inbox.load());
-        let returned = back.map_or(0, |offer| offer.permille);
-        let left = own.load().saturating_sub(permille) + returned;
-        let there = (inbox.load() + permille).saturating_sub(returned);
-        if left.abs_diff(there) > difference.max(BUSY_PERMILLE) {
-            return None;
-        }
-        own.set_offer(&mut own_offer, None);
-        if back.is_some() {
-            inbox.set_offer(&mut offer, None);
-        }
-        self.hand_over(from, home, permille);
-        drop((own_offer, offer));
-        Some(back)
     }
 
     /// How much its connections load a loop.
@@ -480,8 +374,6 @@ impl Peers {
         let Some(inbox) = self.inboxes.get(index) else { return };
         inbox.connections.store(usize::MAX / 4, Ordering::Relaxed);
         inbox.load.store(usize::MAX / 4, Ordering::Relaxed);
-        inbox.runs_on.store(NOWHERE, Ordering::Relaxed);
-        inbox.set_offer(&mut inbox.offer(), None);
         let mut queue = inbox.queue();
         queue.gone = true;
         queue.messages.clear();

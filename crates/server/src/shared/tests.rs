@@ -104,6 +104,23 @@ fn a_member_that_ended_is_dead_and_its_place_another_members() {
 }
 
 #[test]
+fn two_loops_of_an_older_or_a_newer_client_never_share_a_window() {
+    let place = Place::new();
+    let (first, second) = (place.join().unwrap(), place.join().unwrap());
+    // Two loops that an older client numbers by the last 8 bits, and newer ones whose random identities are alike there.
+    let loops =
+        [0x0123_4567_89ab_cd01, 0x0123_4567_89ab_cd02, 0xfedc_ba98_7654_3201, 0xfedc_ba98_89ab_cd01_u64];
+    // Each loop has an xid space of its own: the same xid is another call, on each process.
+    for id in loops {
+        execute(&first, id, WHOLE);
+    }
+    for id in loops {
+        assert!(knows(&first, id, WHOLE) && knows(&second, id, WHOLE), "{id:x}");
+        execute(&second, id, Xid(WHOLE.0 + 1));
+    }
+}
+
+#[test]
 fn a_call_that_a_member_died_in_is_in_doubt_with_its_neighbour() {
     let place = Place::new();
     let (first, second) = (place.join().unwrap(), place.join().unwrap());

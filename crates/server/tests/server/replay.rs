@@ -73,6 +73,41 @@ fn a_replay_on_another_node_is_answered_from_the_cache() {
     assert_eq!(replayed(&server.statistics(), "CREATE"), 2);
 }
 
+/// Identities of two loops that have as many bits in common as those of older and of newer clients may: older ones number the
+/// loops of a mount by the last 8 bits, newer ones have random identities, whose last 8 bits or stamps may be the same.
+const LOOPS_ALIKE: [[u64; 2]; 3] = [
+    [0x0123_4567_89ab_cd01, 0x0123_4567_89ab_cd02],
+    [0x0123_4567_89ab_cd01, 0xfedc_ba98_7654_3201],
+    [0x0123_4567_89ab_cd01, 0xfedc_ba98_89ab_cd01],
+];
+
+#[test]
+fn two_loops_of_an_older_or_a_newer_client_never_share_a_window() {
+    let server = group();
+    for (pair, loops) in (0..).zip(LOOPS_ALIKE) {
+        let mut peers = loops.map(|id| Peer::with_credential(server.addresses()[0], own_credential(id)));
+        let root = peers[0].mnt(b"/export").unwrap();
+        // Each loop has an xid space of its own: the same xid is another call.
+        let records = [0, 1].map(|index| {
+            let name = format!("{pair}-{index}");
+            let location = DirOpArgs { directory: root, name: name.as_bytes() };
+            let how = proc::create::How::Guarded(Sattr3::default());
+            let args = encoded(&proc::create::Args { location, how });
+            peers[index].record(0x8000_0001 + pair, nfs3::PROGRAM, 3, Procedure::Create.number(), &args)
+        });
+        let replies = [0, 1].map(|index| exchange(&mut peers[index], &records[index]));
+        let handles = replies.each_ref().map(|reply| {
+            let created = decoded::<proc::create::Reply>(&results(reply).1).into_result().unwrap();
+            created.object.unwrap()
+        });
+        assert_ne!(handles[0], handles[1], "{loops:x?}: each has made its own file");
+        for index in [0, 1] {
+            assert_eq!(exchange(&mut peers[index], &records[index]), replies[index], "{loops:x?}");
+        }
+    }
+    assert_eq!(replayed(&server.statistics(), "CREATE"), 2 * LOOPS_ALIKE.len() as u64);
+}
+
 #[test]
 fn a_late_write_does_not_undo_a_newer_one() {
     let server = group();

@@ -3,7 +3,6 @@
 use super::balance::BUSY_PERMILLE;
 use super::*;
 use crate::config::Config;
-use crate::runtime::mailbox::Offer;
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Wire, proc};
 use rpc::Xid;
 use rpc::auth::AuthSys;
@@ -203,19 +202,19 @@ fn a_connection_goes_where_less_is_to_do_and_there_is_room() {
     (0..5).for_each(|_| peers.enter(0));
     assert_eq!(peers.connections(0), 5);
     // Nothing is to do: it stays.
-    assert_eq!(peers.take_place_from(0, 100, 0, 10), None);
+    assert_eq!(peers.take_place_from(0, 100, 0, 10, || None), None);
     peers.add_load(0, 100);
-    assert_eq!(peers.take_place_from(0, 300, 0, 10), Some(1));
+    assert_eq!(peers.take_place_from(0, 300, 0, 10, || None), Some(1));
     assert_eq!([0, 1].map(|index| peers.connections(index)), [4, 1]);
-    assert_eq!(peers.take_place_from(0, 10, 0, 0), None, "nobody has room");
-    assert_eq!(peers.take_place_from(0, 10, 0, 10), Some(2));
+    assert_eq!(peers.take_place_from(0, 10, 0, 0, || None), None, "nobody has room");
+    assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), Some(2));
     peers.retire(2);
-    assert_eq!(peers.take_place_from(0, 10, 0, 10), None, "nobody else has less to do");
+    assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), None, "nobody else has less to do");
     // Little more or less is not worth it.
     peers.take_load(1, 250);
-    assert_eq!(peers.take_place_from(0, 10, 0, 10), None);
+    assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), None);
     peers.take_load(1, 1);
-    assert_eq!(peers.take_place_from(0, 10, 0, 10), Some(1));
+    assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), Some(1));
 }
 
 #[test]
@@ -229,104 +228,76 @@ fn loops_without_time_left_are_evened_out_by_their_connections() {
         (0..own).for_each(|_| peers.add_load(0, share(own)));
         (0..other).for_each(|_| peers.add_load(1, share(other)));
         let before = [peers.load(0), peers.load(1)];
-        assert_eq!(peers.take_place_from(0, share(own), share(own), 10).is_some(), evens, "{own} : {other}");
+        assert_eq!(
+            peers.take_place_from(0, share(own), share(own), 10, || None).is_some(),
+            evens,
+            "{own} : {other}"
+        );
         let moved = if evens { share(own) } else { 0 };
         assert_eq!([peers.load(0), peers.load(1)], [before[0] - moved, before[1] + moved]);
     }
 }
 
 #[test]
-fn a_connection_goes_home_where_loops_have_as_much_to_do_then() {
-    let (_pollers, peers) = peers(3);
-    assert_eq!(peers.loop_on(0), None);
-    peers.tell_place(0, Some(7), None);
-    peers.tell_place(1, Some(0), None);
-    assert_eq!([0, 7, 1, u32::MAX].map(|processor| peers.loop_on(processor)), [Some(1), Some(0), None, None]);
-    (0..3).for_each(|_| peers.enter(0));
-    peers.add_load(0, 1500);
-    peers.add_load(1, 600);
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 0), None, "no room");
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), Some(None));
-    assert_eq!([peers.load(0), peers.load(1)], [1000, 1100]);
-    assert_eq!([peers.connections(0), peers.connections(1)], [2, 1]);
+fn of_loops_with_as_little_to_do_a_connection_goes_where_its_packets_come_in() {
+    let (_pollers, peers) = peers(4);
+    let take = |counted, processor| peers.take_place_from(0, 450, counted, 10, || Some(processor));
+    let undo = |place| {
+        peers.take_load(place, 450);
+        peers.leave(place);
+        peers.enter(0);
+    };
+    (0..9).for_each(|_| peers.enter(0));
+    (0..4).for_each(|index| peers.tell_place(index, Some(index as u32)));
+    (0..4).for_each(|index| peers.add_load(index, 500));
+    for processor in 1..4 {
+        assert_eq!(take(0, processor), Some(processor as usize), "a new connection");
+        undo(processor as usize);
+    }
+    assert_eq!(take(0, 0), None, "its packets come in here");
+    assert_eq!(take(0, 7), None, "no loop runs there");
+    // One that is counted here stays, and goes there only where it has to go somewhere.
+    peers.add_load(0, 450);
+    assert_eq!(take(450, 2), None);
+    peers.add_load(0, 450);
+    assert_eq!(take(450, 2), Some(2));
+    peers.add_load(0, 450);
+    assert_eq!(take(450, 2), Some(1), "loop 2 has more to do by now");
+    peers.take_load(3, 500);
+    assert_eq!(take(0, 3), Some(3), "it has the least to do, wherever it runs");
+    let (_pollers, peers) = self::peers(2);
+    peers.tell_place(1, Some(5));
+    peers.enter(0);
     assert_eq!(
-        peers.take_place_at_home(0, 1, 500, 10),
+        peers.take_place_from(0, 450, 0, 10, || Some(5)),
         None,
-        "it would have more to do than this one has now"
+        "nobody knows where an idle loop runs"
     );
-    // What is given back for it counts, once.
-    peers.offer(1, Some(Offer { home: 2, permille: 480 }));
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None, "that is for another loop");
-    for permille in [100, 900] {
-        peers.offer(1, Some(Offer { home: 0, permille }));
-        assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None, "too little for it, or harder to catch");
-    }
-    let offer = Some(Offer { home: 0, permille: 480 });
-    peers.offer(1, offer);
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 1), None, "no room if it should not come");
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), Some(offer));
-    assert_eq!(peers.take_place_at_home(0, 1, 500, 10), None);
-    peers.retire(1);
-    assert_eq!(peers.loop_on(0), None);
 }
 
-#[test]
-fn a_loop_belongs_where_its_clients_run_if_another_one_belongs_where_it_is() {
-    // Where each runs, and where its clients do; which of them belong there.
-    for (loops, belong) in [
-        ([(0, Some(0)), (1, Some(1))], [false, false]),
-        ([(0, Some(1)), (1, Some(0))], [true, true]),
-        // Both on one processor, their clients on the other: the second goes, and then somebody else is moved.
-        ([(0, Some(1)), (0, Some(1))], [false, true]),
-        ([(0, Some(0)), (0, Some(1))], [false, true]),
-        ([(0, Some(1)), (0, Some(0))], [true, false]),
-        // Nothing is known of the other's clients, or it would have no place.
-        ([(0, Some(1)), (0, None)], [false, false]),
-        ([(0, Some(1)), (1, Some(1))], [false, false]),
-        // There are free processors: the scheduler's business.
-        ([(0, Some(2)), (1, Some(3))], [false, false]),
-    ] {
-        let (_pollers, peers) = peers(2);
-        for (index, (runs_on, hears_from)) in loops.into_iter().enumerate() {
-            peers.tell_place(index, Some(runs_on), hears_from);
-        }
-        let found = [0, 1].map(|index| {
-            let (here, there) = loops[index];
-            there.is_some_and(|there| here != there && peers.belongs_there(index, here, there))
-        });
-        assert_eq!(found, belong, "{loops:?}");
-    }
-}
-
-/// Two loops with so many busy connections each: the first of each is at home, the others on the other loop.
-fn two_loops(each: usize) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
+/// Two loops, the first with so many busy connections.
+fn two_loops(connections: u64) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
     let group = group();
     let (pollers, peers) = peers(2);
     let peers = Arc::new(peers);
     let worker_pool = Arc::new(WorkerPool::new(Arc::clone(&group), Arc::clone(&peers)));
     let mut clients = Vec::new();
     let mut pollers = pollers.into_iter();
-    let loops = [0, 1].map(|index| {
+    let mut loops = [0, 1].map(|index| {
         let (group, worker_pool) = (Arc::clone(&group), Arc::clone(&worker_pool));
         let (poller, busy) = (pollers.next().unwrap(), BusyPoll::new(Duration::ZERO));
-        let mut own =
-            EventLoop::new(index, Arc::clone(&group), Arc::clone(&peers), worker_pool, poller, busy);
-        for number in 0..each {
-            let (mut connection, client) = connected(&group, (index * each + number) as u64);
-            let load = connection.load.begin();
-            connection.load.is_at_home_on((number > 0).then_some(1 - index));
-            let entry = own.connections.vacant_entry();
-            connection.register(&own.poller, entry.key() as u64).unwrap();
-            entry.insert(connection);
-            peers.enter(index);
-            peers.add_load(index, load);
-            clients.push(client);
-        }
-        let offer = Offer { home: 1 - index, permille: BUSY_PERMILLE };
-        peers.tell_place(index, u32::try_from(index).ok(), None);
-        peers.offer(index, Some(offer));
-        own
+        EventLoop::new(index, group, Arc::clone(&peers), worker_pool, poller, busy)
     });
+    for number in 0..connections {
+        let (mut connection, client) = connected(&group, number);
+        let load = connection.load.begin();
+        let entry = loops[0].connections.vacant_entry();
+        connection.register(&loops[0].poller, entry.key() as u64).unwrap();
+        entry.insert(connection);
+        peers.enter(0);
+        peers.add_load(0, load);
+        clients.push(client);
+    }
     (peers, loops, clients)
 }
 
@@ -337,149 +308,45 @@ fn ids(of: &EventLoop) -> Vec<u64> {
 }
 
 #[test]
-fn two_loops_exchange_connections_that_are_at_home_on_each_other() {
-    let (peers, mut loops, _clients) = two_loops(2);
+fn a_loop_with_more_to_do_hands_connections_on_until_the_loops_are_even() {
+    let (peers, mut loops, _clients) = two_loops(4);
+    loops[0].connections[0].again = true;
     loops[0].try_to_move(0);
-    assert_eq!(ids(&loops[0]), [0, 1], "that one is at home");
-    loops[0].try_to_move(1);
-    assert_eq!(ids(&loops[0]), [0]);
-    loops[1].take_messages();
-    assert_eq!(ids(&loops[1]), [1, 2], "it has given one back");
-    loops[0].take_messages();
-    assert_eq!(ids(&loops[0]), [0, 3]);
+    assert_eq!(ids(&loops[0]), [0, 1, 2, 3], "it waits for its next turn");
+    for key in [1, 2] {
+        loops[0].try_to_move(key);
+        loops[1].take_messages();
+    }
+    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 3], [1, 2]]);
+    loops[0].try_to_move(3);
+    assert_eq!(ids(&loops[0]), [0, 3], "they are even");
     assert_eq!(
         [0, 1].map(|index| (peers.connections(index), peers.load(index))),
         [(2, 2 * BUSY_PERMILLE); 2]
     );
-    assert_eq!([0, 1].map(|index| (loops[index].statistics.moved, loops[index].owes())), [(1, false); 2]);
-    assert_eq!(
-        peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10),
-        None,
-        "both have taken back what they offered"
-    );
-}
-
-#[test]
-fn two_loops_that_find_each_other_at_once_exchange_one_for_one() {
-    let (peers, mut loops, _clients) = two_loops(3);
-    loops[0].try_to_move(1);
-    loops[1].try_to_move(1);
-    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 2], [3, 5]]);
-    loops[1].take_messages();
-    loops[0].take_messages();
-    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 2, 4], [1, 3, 5]]);
-    assert_eq!([0, 1].map(|index| (peers.connections(index), loops[index].owes())), [(3, false); 2]);
-}
-
-#[test]
-fn all_connections_of_a_loop_of_our_own_client_come_to_one_loop_after_one_count() {
-    const EACH: usize = 6;
-    let (_peers, mut loops, _clients) = two_loops(EACH);
-    for own in &mut loops {
-        own.alive = clock::now();
-        for (key, connection) in own.connections.iter_mut() {
-            let number = u8::try_from(key % 2).unwrap() + 1;
-            let id = drc::id_of_loop(0x0123_4567_89ab_ce00, number);
-            let machine = drc::machine_name(id);
-            let sys =
-                AuthSys { stamp: id as u32, machine: &machine, uid: 0, gid: 0, gids: Default::default() };
-            let mut credential = Vec::new();
-            sys.encode_opaque(&mut Writer::new(&mut credential));
-            connection.client.identities.identify(rpc::auth::AUTH_SYS, &credential[8..]).unwrap();
-            connection.active = own.alive;
-        }
-        own.count_homeless();
-    }
-    let loops_of = |own: &EventLoop| -> Vec<u64> {
-        own.connections.iter().map(|(_, connection)| connection.client.local_loop().unwrap() % 2).collect()
-    };
-    assert_eq!([0, 1].map(|index| loops_of(&loops[index])), [[1, 0, 1, 0, 1, 0]; 2]);
-    for _ in 0..EACH {
-        for own in &mut loops {
-            let keys: Vec<usize> = own.connections.iter().map(|(key, _)| key).collect();
-            keys.into_iter().for_each(|key| own.even_out(key));
-            own.take_messages();
-        }
-    }
-    assert_eq!([0, 1].map(|index| loops_of(&loops[index])), [[0; EACH], [1; EACH]]);
-}
-
-#[test]
-fn a_client_elsewhere_or_of_others_tells_no_loops_apart() {
-    let group = group();
-    let (mut connection, _client) = connected(&group, 1);
-    assert_eq!(connection.client.local_loop(), None, "it has said nothing yet");
-    let says_of = |client: &mut crate::client::Client, stamp: u32, machine: &[u8]| {
-        let mut credential = Vec::new();
-        let sys = AuthSys { stamp, machine, uid: 0, gid: 0, gids: Default::default() };
-        sys.encode_opaque(&mut Writer::new(&mut credential));
-        client.identities.identify(rpc::auth::AUTH_SYS, &credential[8..]).unwrap();
-        client.local_loop()
-    };
-    let says = |client: &mut crate::client::Client, machine: &[u8]| says_of(client, 5, machine);
-    let ours = drc::machine_name(5);
-    assert_eq!(says(&mut connection.client, b"host"), None);
-    assert_eq!(says(&mut connection.client, &ours), Some(5));
-    let alone = drc::machine_name(0x0500);
-    assert_eq!(says_of(&mut connection.client, 0x0500, &alone), None, "it has but one");
-    connection.client.peer = "192.0.2.7:700".parse().unwrap();
-    assert_eq!(says(&mut connection.client, &ours), None, "it comes from elsewhere");
-    connection.client.local = "192.0.2.7:2049".parse().unwrap();
-    assert_eq!(says(&mut connection.client, &ours), Some(5), "by an address of this machine");
-}
-
-#[test]
-fn what_cannot_be_given_back_is_owed_until_it_may_move() {
-    let (peers, mut loops, _clients) = two_loops(2);
-    // It waits for its next turn.
-    loops[1].connections[1].again = true;
-    loops[0].try_to_move(1);
-    loops[1].take_messages();
-    assert_eq!(ids(&loops[1]), [1, 2, 3]);
-    assert!(loops[1].owes());
-    loops[1].connections[1].again = false;
-    loops[1].try_to_move(1);
-    loops[0].take_messages();
-    assert_eq!([ids(&loops[0]), ids(&loops[1])], [[0, 3], [1, 2]]);
-    assert_eq!([0, 1].map(|index| (peers.connections(index), loops[index].owes())), [(2, false); 2]);
-}
-
-#[test]
-fn whoever_is_refused_at_home_does_not_keep_others_from_being_evened_out() {
-    let (peers, mut loops, _clients) = two_loops(2);
-    // Its home has more to do already.
-    peers.offer(1, None);
+    assert_eq!(loops[0].statistics.moved, 2);
+    // What has just come stays until its load is known.
     peers.add_load(1, 5 * BUSY_PERMILLE);
-    loops[0].try_to_move(1);
-    assert_eq!(ids(&loops[0]), [0, 1]);
-    // Once the others' time has come, whoever is at home here goes where there is less to do.
-    peers.take_load(1, 7 * BUSY_PERMILLE);
-    loops[0].alive += Duration::from_millis(50);
-    loops[0].try_to_even_out(0);
-    assert_eq!(ids(&loops[0]), [1]);
+    let arrived = loops[1].connections.iter().next().unwrap().0;
+    loops[1].try_to_move(arrived);
+    assert_eq!(ids(&loops[1]), [1, 2]);
+    loops[1].alive += Duration::from_secs(1);
+    loops[1].try_to_move(arrived);
+    loops[0].take_messages();
+    assert_eq!(ids(&loops[1]), [2]);
 }
 
 #[test]
-fn nothing_goes_back_to_a_loop_that_has_ended() {
-    let (peers, mut loops, _clients) = two_loops(2);
+fn a_connection_for_a_loop_that_has_ended_is_closed() {
+    let (peers, mut loops, clients) = two_loops(2);
+    loops[0].connections[1].load.begin();
+    // It took a place a moment before the loop ended.
     loops[0].try_to_move(1);
-    peers.retire(0);
+    peers.retire(1);
     loops[1].take_messages();
-    assert_eq!(ids(&loops[1]), [1, 2, 3]);
-}
-
-#[test]
-fn a_loop_offers_no_connection_that_is_gone() {
-    let (peers, mut loops, _clients) = two_loops(2);
-    loops[1].close(1, Close::Peer);
-    assert_eq!(
-        peers.take_place_at_home(0, 1, BUSY_PERMILLE, 10),
-        Some(None),
-        "only because there is less to do"
-    );
-    assert_eq!(peers.loop_on(1), Some(1));
-    loops[1].close(0, Close::Peer);
-    assert_eq!(peers.loop_on(1), None, "it may sleep now");
+    assert_eq!([ids(&loops[0]), ids(&loops[1])], [vec![0], vec![]]);
+    clients[1].set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    assert!(!(&clients[1]).read(&mut [0]).is_ok_and(|read| read > 0));
 }
 
 #[test]
