@@ -25,18 +25,13 @@ const SHORT_SLEEPS: u32 = 4;
 const LATE_LOOKS: u32 = 8;
 /// Looks that did not pay rest for so long, and twice as long each time,
 const REST: Duration = Duration::from_millis(5);
-/// up to this where they were in vain: then a tenth of the time is looked at most,
-const REST_MAX: Duration = Duration::from_millis(40);
-/// and up to this where others wanted the processor: a look there costs the whole turn of whoever looks.
-const REST_CROWDED_MAX: Duration = Duration::from_millis(320);
+/// up to this: where others want the processor, a look costs the whole turn of the thread that looks.
+const REST_MAX: Duration = Duration::from_millis(320);
 /// Looks that lasted so many times longer than the rest that they would have next have paid: the past is forgotten.
 const PAID_RESTS: u32 = 10;
 /// So many times in a row others are found to have work for the processor before they are taken for a crowd: in a virtual
 /// machine its host takes the processor at times, and looks like them.
 const CROWDS: u32 = 3;
-/// Where what is looked for came only after the processor was given away, it is given away first: a look before that finds
-/// nothing. But one of so many times it is not, to find out whether that still holds.
-const FIRST_LOOK_EVERY: u32 = 16;
 /// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
 const CROWD_MIN: Duration = Duration::from_micros(10);
 
@@ -91,23 +86,17 @@ impl BusyPoll {
         let span = if self.policy.trial { self.trial_span() } else { self.longest };
         let until = timeout.map_or(span, |timeout| timeout.min(span));
         let began = Instant::now();
-        let gives_way = self.policy.gives_way();
-        if gives_way {
-            std::thread::yield_now();
-        }
         let mut before = began;
         loop {
             poller.wait(events, Some(Duration::ZERO))?;
             let looked = Instant::now();
             let found = !events.is_empty() || came();
-            let gave_way = gives_way || before != began;
-            if gave_way && looked.saturating_duration_since(before) >= self.longest.max(CROWD_MIN) {
+            if before != began && looked.saturating_duration_since(before) >= self.longest.max(CROWD_MIN) {
                 self.policy.crowded_out(looked);
                 return Ok(found);
             }
             let passed = looked.saturating_duration_since(began);
             if found {
-                self.policy.gives_way = gave_way;
                 if passed <= self.longest {
                     self.policy.found();
                 } else {
@@ -170,10 +159,6 @@ struct Policy {
     crowds: u32,
     rest: Duration,
     rests_until: Option<Instant>,
-    /// What was found last came after the processor was given away.
-    gives_way: bool,
-    /// So many looks until one is the first thing again.
-    looks_left: u32,
 }
 
 impl Policy {
@@ -187,18 +172,7 @@ impl Policy {
             crowds: 0,
             rest: REST,
             rests_until: None,
-            gives_way: false,
-            looks_left: 0,
         }
-    }
-
-    /// Whether to give the processor away before the first look.
-    const fn gives_way(&mut self) -> bool {
-        if self.looks_left == 0 {
-            self.looks_left = FIRST_LOOK_EVERY;
-        }
-        self.looks_left -= 1;
-        self.gives_way && self.looks_left > 0
     }
 
     /// A sleep ended, so soon that a look may find what ended it, or not.
@@ -222,28 +196,26 @@ impl Policy {
     fn late(&mut self, now: Instant) {
         self.late += 1;
         if self.late >= LATE_LOOKS {
-            self.end(now, REST_MAX);
+            self.end(now);
         }
     }
 
     /// Others had the processor for as long as a look takes.
     fn crowded_out(&mut self, now: Instant) {
-        // What has come meanwhile waits no more.
-        self.gives_way = false;
         self.crowds += 1;
         if self.crowds >= CROWDS {
-            self.end(now, REST_CROWDED_MAX);
+            self.end(now);
         }
     }
 
-    fn end(&mut self, now: Instant, rest_max: Duration) {
-        (self.looks, self.gives_way, self.late, self.crowds) = (false, false, 0, 0);
+    fn end(&mut self, now: Instant) {
+        (self.looks, self.late, self.crowds) = (false, 0, 0);
         let lasted = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         if lasted >= self.rest * PAID_RESTS {
             self.rest = REST;
         }
-        self.rests_until = Some(now + self.rest.min(rest_max));
-        self.rest = (self.rest * 2).min(REST_CROWDED_MAX);
+        self.rests_until = Some(now + self.rest);
+        self.rest = (self.rest * 2).min(REST_MAX);
     }
 }
 
@@ -316,30 +288,16 @@ mod tests {
             now += rest;
             (0..SHORT_SLEEPS).for_each(|_| policy.slept(now, true));
             assert!(policy.looks);
-            rest = (rest * 2).min(REST_CROWDED_MAX);
+            rest = (rest * 2).min(REST_MAX);
         }
         // Some finds between two crowds don't make it pay.
         (0..1000).for_each(|_| policy.found());
         (0..CROWDS).for_each(|_| policy.crowded_out(now + Duration::from_millis(30)));
-        assert_eq!(policy.rest, REST_CROWDED_MAX);
+        assert_eq!(policy.rest, REST_MAX);
         now += Duration::from_secs(1);
         sleep_at(&mut policy, now, SHORT_SLEEPS);
-        (0..CROWDS).for_each(|_| policy.crowded_out(now + REST_CROWDED_MAX * PAID_RESTS));
+        (0..CROWDS).for_each(|_| policy.crowded_out(now + REST_MAX * PAID_RESTS));
         assert_eq!(policy.rest, REST * 2, "it had paid for long");
-    }
-
-    #[test]
-    fn it_gives_way_first_where_that_is_what_brings_answers_and_asks_again_now_and_then() {
-        let mut policy = looking();
-        assert!((0..100).all(|_| !policy.gives_way()));
-        policy.gives_way = true;
-        let first = (0..FIRST_LOOK_EVERY * 10).filter(|_| policy.gives_way()).count();
-        assert_eq!(first as u32, (FIRST_LOOK_EVERY - 1) * 10);
-        policy.gives_way = false;
-        assert!((0..100).all(|_| !policy.gives_way()));
-        policy.gives_way = true;
-        policy.crowded_out(Instant::now());
-        assert!((0..100).all(|_| !policy.gives_way()), "others would have the processor first");
     }
 
     /// A peer that says something every so often, however it chooses its time.
