@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures busy polling at both ends against none at either, in turns: A B, B A, A B, ...
+"""Measures busy polling at both ends against none at either, interleaved: A B, B A, A B, ...
 
     cargo build --release -p trunkline && cargo build --release -p client --example load
     docs/results/compare-busy-poll.py target/release/trunkline target/release/examples/load --turns 10
 
-On a machine where nothing else runs. Each workload has a line at the end: medians of operations a second and of the
-server's CPU time for one, each with the lowest and highest run.
+Run this on a machine that does nothing else. The last lines have, for each workload, the medians of the operations a second
+and of the server's CPU time for an operation, each with the lowest and highest run.
 """
 import argparse
 import json

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures two builds of the client library on one server of ours, in turns: A B, B A, A B, ...
+"""Measures two builds of the client library on one server of ours, interleaved: A B, B A, A B, ...
 
     cargo build --release -p trunkline && cargo build --release -p client --example load
     docs/results/compare-clients.py target/release/trunkline before=OTHER/load after=target/release/examples/load
 
-On a machine where nothing else runs; turns in which others used more than a tenth of it do not count. Each workload has
-lines at the end: medians of the speed and of the server's CPU time for an operation, with the lowest and highest run, and
-the median of the ratios to the first build within turns.
+Run this on a machine that does nothing else. A turn in which other programs used more than a tenth of the machine does not
+count. The last lines have, for each workload, the medians of the speed and of the server's CPU time for an operation, with
+the lowest and highest run, and the median of the ratios to the first build within turns.
 """
 import argparse
 import json
@@ -26,7 +26,7 @@ def show(runs, work, names):
     mine = [run for run in runs if (run["work"], run["block"], run["depth"], run["connections"]) == work]
     calm = [turn for turn in zip(*[iter(mine)] * len(names)) if all(run["calm"] for run in turn)]
     if not calm:
-        return print("#   no turn in which the machine was calm")
+        return print("#   no undisturbed turn")
 
     def of(name, what):
         return [run[what] for turn in calm for run in turn if run["build"] == name]

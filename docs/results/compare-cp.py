@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Times `trunkline cp` against `nfs-cp` (libnfs-utils) and the local `cp`, in turns: A B C, C B A, A B C, ...
+"""Times `trunkline cp` against `nfs-cp` (libnfs-utils) and the local `cp`, interleaved: A B C, C B A, A B C, ...
 
-One large file and many small ones, both to a server and from it. All copies start and end on a tmpfs, so no disk is
-measured; the server is our own, from memory, and the same for A and B. nfs-cp copies one file at a time, so for the
-small ones it runs once for each of --sample of them, and its time is reckoned up to all.
+The script copies one large file and many small ones, to a server and from the server. All copies start and end on a tmpfs, so
+no disk is measured. The server is ours, serves memory, and is the same for A and B. nfs-cp copies one file at a time, so it
+runs once for each of --sample small files, and its time is extrapolated to all of them.
 
-Needs root (for the tmpfs), libnfs-utils and our program:
+The script needs root (for the tmpfs), libnfs-utils and our program:
 
     cargo build --release -p trunkline
     docs/results/compare-cp.py target/release/trunkline --turns 5 > docs/results/cp.jsonl
 
-Memory: the file is there at most three times at once (source, server, copy), so --gib 4 takes 12 GiB and some. The
-script asks for that much to be free before it starts. Each line of output is one run, the last lines are medians. A
-run during which others used more than a tenth of the machine is marked as disturbed.
+Memory holds the large file at most three times at once (source, server, copy), so --gib 4 takes a little more than
+12 GiB. The script checks for that much free memory before it starts. Each line of output is one run; the last lines are
+medians. A run during which other programs used more than a tenth of the machine is disturbed, and is left out of the
+medians where undisturbed runs are there.
 """
 import argparse
 import json
@@ -113,7 +114,7 @@ class Bed:
         return 1
 
     def clean(self):
-        """Removes what the last run made, on both sides: the server starts anew."""
+        """Removes what the last run made, on both sides: the server starts again."""
         shutil.rmtree(f"{self.place}/out")
         os.mkdir(f"{self.place}/out")
 
@@ -195,7 +196,7 @@ def main():
             speed = (f"{options.gib * 1.073741824 / middle:.2f} GB/s" if work.startswith("large")
                      else f"{options.files / middle:.0f} files/s")
             print(f"# {work:<10} {who:<9} median {middle:.3f} s, {speed}, of {len(calm)} runs, "
-                  f"{sum(run['calm'] for run in mine)} calm")
+                  f"{sum(run['calm'] for run in mine)} undisturbed")
 
 
 if __name__ == "__main__":

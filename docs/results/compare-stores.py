@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Measures a directory on a tmpfs against memory, both served by our server, in turns: A B, B A, A B, ...
+"""Measures a directory on a tmpfs against memory, both served by our server, interleaved: A B, B A, A B, ...
 
     cargo build --release -p trunkline && cargo build --release -p client --example load
     docs/results/compare-stores.py target/release/trunkline target/release/examples/load --turns 5
 
-The directory is a new one in --in (default /dev/shm, a tmpfs); name another file system to have its page cache measured,
-large enough and with memory to spare. Each workload has a line at the end: medians of speed and of the server's CPU
-time for an operation, and the ratio of directory to memory, once by speed and once by that CPU time. Speed is what
-counts on a machine that does nothing else; where others work too, CPU time is what can be compared.
+The directory is a new one in --in (default /dev/shm, a tmpfs). Another file system has its page cache measured; it must be
+large enough, and the machine must have memory to spare. The last lines have, for each workload, the medians of the speed and
+of the server's CPU time for an operation, and the ratio of directory to memory by speed and by CPU time. Compare speeds on a
+machine that does nothing else, and CPU times on a machine that other programs use too.
 
-A run during which others used more than a tenth of the machine is marked as disturbed, and left out of the medians
-where enough calm ones are there.
+A run during which other programs used more than a tenth of the machine is disturbed, and left out of the medians where
+enough undisturbed runs are there.
 """
 import argparse
 import json
@@ -48,7 +48,7 @@ def show(runs, work):
     print(f"# {mode:<9} {block >> 10:>4} KiB  GB/s: mem {mem['gbytes_per_s']:.3f} dir {directory['gbytes_per_s']:.3f} "
           f"ratio {directory['gbytes_per_s'] / mem['gbytes_per_s']:.2f}   server's us: mem {mem['server_us']:.2f} "
           f"dir {directory['server_us']:.2f} ratio {mem['server_us'] / directory['server_us']:.2f}   "
-          f"{len(calm)} of {len(mine)} runs calm")
+          f"{len(calm)} of {len(mine)} runs undisturbed")
 
 
 def main():

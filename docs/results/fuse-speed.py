@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Measures a mounted directory beside the two things it stands on: a FUSE file system that does nothing, and the
-client library without a mount; by turns A B C, C B A, ...
+"""Measures a mounted directory beside a FUSE file system that does nothing and beside the client library without a
+mount, interleaved: A B C, C B A, ...
 
-Our own server, from memory, on loopback; fio does the work in both directories, crates/client/examples/load.rs through
-the library. Needs root, fio and fusermount3's package (fuse3):
+Our server serves memory on loopback. fio does the work in both directories, crates/client/examples/load.rs through the
+library. The script needs root, fio and fuse3:
 
     cargo build --release -p trunkline -p client -p mount --bin trunkline --example load --example null
     docs/results/fuse-speed.py target/release
 
-Processor time is that of the processes that take part: fio, the file system's process, the server. "Allowed" is what all
-processors could do if each operation cost what it costs FUSE that does nothing and the library together. The lines of
-output are JSON: one for each run, then one for each work with medians and what is asked of it.
+Processor time is that of fio, the process of the file system, and the server. "Allowed" is the speed at which all processors
+are busy if each operation costs what it costs FUSE that does nothing and the library together. Each line of output is JSON:
+one for each run, then one for each work with its medians and its mark.
 """
 import argparse
 import json

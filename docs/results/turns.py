@@ -1,4 +1,4 @@
-"""What the comparisons of two servers of ours share: start one, run the load of the client library against it, by turns."""
+"""Shared by the scripts that compare two servers of ours: starts a server, and runs the load of the client library."""
 import os
 import subprocess
 import sys
@@ -39,7 +39,7 @@ def end(servers):
 
 def measure(load, server, port, work, seconds, mib, *mount_options):
     """One run of a work (mode, block, depth, connections): its speed, the server's CPU time for an operation, and the share
-    of the machine that others used. A run during which that was more than a tenth is not calm."""
+    of the machine that others used. A run during which that was more than a tenth is disturbed."""
     began, busy, served, clients = time.time(), busy_seconds(), cpu_seconds(server.pid), os.times()
     command = [load, "127.0.0.1", port, port, "/export", *map(str, work), str(seconds), str(mib), *mount_options]
     done = subprocess.run(command, capture_output=True, text=True)
