@@ -49,6 +49,9 @@ macro_rules! procedures {
             /// All of them; the index is the procedure's number.
             pub const ALL: [Self; 22] = [$(Self::$variant),+];
 
+            /// Their names in RFC 1813, by number.
+            pub const NAMES: [&'static str; 22] = [$($name),+];
+
             /// Its row of the table.
             #[must_use]
             pub const fn description(self) -> Description {

@@ -92,6 +92,9 @@ fn opaque_auth<'a>(reader: &mut Reader<'a>, xid: Xid, stat: AuthStat) -> Result<
     }
 }
 
+/// Where the body of a credential begins in its record: behind six words, its flavor and its length. RFC 5531 s9
+pub const CREDENTIAL_AT: usize = 32;
+
 /// Bytes of a call's header besides its credential.
 pub const HEAD_BYTES: usize = 32;
 

@@ -19,6 +19,8 @@ pub mod identity;
 mod mount;
 mod mounts;
 mod nfs3;
+mod portmap;
+mod program;
 mod replies;
 mod reply_cache;
 mod rpcbind;

@@ -6,16 +6,44 @@ mod mnt;
 mod umnt;
 mod umntall;
 
-use crate::service::call::{Answered, Call, Mode, write};
+use crate::nfs3::call::write;
+use crate::program::{Answered, Call, Landed, Mode, Program};
+use crate::statistics::Names;
 use nfs3::Status;
 use nfs3::mount::Procedure;
 use nfs3::mount::{mnt as mnt_wire, umnt as umnt_wire};
+use rpc::portmap::Protocol;
 use rpc::reply::{Accept, encode_success};
+use std::ops::RangeInclusive;
 use xdr::Writer;
 
-/// Answers a call of MOUNT.
-pub(crate) fn serve(call: Call<'_, '_>) -> Answered {
-    try_serve(call).unwrap_or_else(|refused| refused)
+/// What statistics call its procedures, by number. RFC 1813 s5.2
+const NAMES: [&str; Procedure::ALL.len()] =
+    ["MOUNT NULL", "MOUNT MNT", "MOUNT DUMP", "MOUNT UMNT", "MOUNT UMNTALL", "MOUNT EXPORT"];
+
+/// See the module's documentation.
+pub(crate) struct Mount;
+
+impl Program for Mount {
+    fn number(&self) -> u32 {
+        nfs3::mount::PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        nfs3::mount::VERSION..=nfs3::mount::VERSION
+    }
+
+    fn procedures(&self) -> Names {
+        &NAMES
+    }
+
+    fn protocols(&self) -> &'static [Protocol] {
+        &[Protocol::Tcp, Protocol::Udp]
+    }
+
+    fn serve(&self, call: Call<'_, '_>, _landed: Option<Landed>) -> Answered {
+        try_serve(call).unwrap_or_else(|refused| refused)
+    }
 }
 
 fn try_serve(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
@@ -43,4 +71,15 @@ fn try_serve(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
         Procedure::Null | Procedure::Mnt | Procedure::Umnt => {}
     }
     Ok(Answered::reply(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_call_procedures_as_the_rfc_does() {
+        let names = Procedure::ALL.map(|procedure| format!("MOUNT {}", procedure.name()));
+        assert_eq!(names, NAMES);
+    }
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod attributes;
+pub(crate) mod call;
 mod commit;
 mod create;
 mod creation;
@@ -31,19 +32,23 @@ pub(crate) mod status;
 mod symlink;
 mod write;
 
+use self::call::{request, write};
+use self::request::Request;
 use self::write as write_data;
 use self::write::Data;
+use crate::program::{Answered, Arriving, Call, Landed, LandedArgs, Placed, Program};
 use crate::replies::Payload;
 use crate::reply_cache::is_ours;
-use crate::service::call::{Answered, Call, request, write};
-use drc::{HASHED_PAYLOAD_BYTES, args_hash};
+use crate::statistics::Names;
+use drc::{HASHED_PAYLOAD_BYTES, XidClass, args_hash};
 use nfs3::proc::{self, write::ArgsHead};
 use nfs3::{Outcome, Procedure, Status, Verifier, WccData, Wire};
+use rpc::portmap::Protocol;
 use rpc::reply::{Accept, encode_success};
-pub(crate) use settle::Settle;
 use smallvec::SmallVec;
+use std::ops::RangeInclusive;
 use store::ReceiveBuffer;
-use xdr::Writer;
+use xdr::{Reader, Writer};
 
 /// The most bytes of one listing, whatever the client has room for: some thousand entries.
 const DIRECTORY_BYTES_MAX: u32 = 256 << 10;
@@ -52,9 +57,68 @@ const COOKIE_VERIFIER: Verifier = [0; 8];
 
 const GARBAGE: Answered = Answered::Accept(Accept::GarbageArgs);
 
-/// Answers a call of NFS. `receive_buffer` has the data of a WRITE that were received in place.
+/// See the module's documentation.
+pub(crate) struct Nfs3;
+
+impl Program for Nfs3 {
+    fn number(&self) -> u32 {
+        nfs3::PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        nfs3::VERSION..=nfs3::VERSION
+    }
+
+    fn procedures(&self) -> Names {
+        &Procedure::NAMES
+    }
+
+    fn protocols(&self) -> &'static [Protocol] {
+        &[Protocol::Tcp, Protocol::Rdma]
+    }
+
+    fn xid_class(&self, procedure: u32) -> XidClass {
+        Procedure::try_from(procedure).map_or(XidClass::Repeatable, Procedure::xid_class)
+    }
+
+    fn reply_payload_bytes_max(&self, procedure: u32, mut args: Reader<'_>) -> u32 {
+        let asked = match Procedure::try_from(procedure) {
+            Ok(Procedure::Read) => proc::read::Args::decode(&mut args).map(|args| args.count),
+            Ok(Procedure::ReadDir) => proc::readdir::Args::decode(&mut args).map(|args| args.count),
+            Ok(Procedure::ReadDirPlus) => {
+                proc::readdirplus::Args::decode(&mut args).map(|args| args.maxcount)
+            }
+            _ => Ok(0),
+        };
+        asked.unwrap_or(0)
+    }
+
+    /// The data of a WRITE are received into the file's own memory.
+    fn place(&self, call: Arriving<'_>) -> Option<Placed> {
+        if call.procedure != Procedure::Write.number() {
+            return None;
+        }
+        let mut reader = call.args;
+        let args = ArgsHead::decode(&mut reader).ok()?;
+        let args_bytes = call.args.remaining() - reader.remaining();
+        if !call.fits(args_bytes, args.data_len) {
+            return None;
+        }
+        let identity = call.client.identities.current()?;
+        let request = Request { client: call.client, identity, may_wait: false };
+        let target = request.open_for_change_at_once(&args.file).ok()?;
+        let receive_buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
+        Some(Placed { args_bytes, landed: Landed { receive_buffer, args: LandedArgs::Write3(args) } })
+    }
+
+    #[inline]
+    fn serve(&self, call: Call<'_, '_>, landed: Option<Landed>) -> Answered {
+        serve(call, landed)
+    }
+}
+
 #[inline]
-pub(crate) fn serve(call: Call<'_, '_>, receive_buffer: Option<ReceiveBuffer>) -> Answered {
+fn serve(call: Call<'_, '_>, landed: Option<Landed>) -> Answered {
     let answered = match Procedure::try_from(call.header.procedure) {
         Err(_) => Err(Answered::Accept(Accept::ProcUnavail)),
         Ok(Procedure::Null) => Ok(Answered::reply(false)),
@@ -64,7 +128,7 @@ pub(crate) fn serve(call: Call<'_, '_>, receive_buffer: Option<ReceiveBuffer>) -
         Ok(Procedure::Access) => call.plain(access::run),
         Ok(Procedure::ReadLink) => serve_readlink(call),
         Ok(Procedure::Read) => serve_read(call),
-        Ok(Procedure::Write) => serve_write(call, receive_buffer),
+        Ok(Procedure::Write) => serve_write(call, landed),
         Ok(Procedure::Create) => call.changing(create::run, || None),
         Ok(Procedure::MkDir) => call.changing(mkdir::run, || None),
         Ok(Procedure::SymLink) => call.changing(symlink::run, || None),
@@ -102,20 +166,23 @@ fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
 }
 
 #[inline]
-fn serve_write(mut call: Call<'_, '_>, receive_buffer: Option<ReceiveBuffer>) -> Result<Answered, Answered> {
+fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answered, Answered> {
     let bytes = call.reader.rest();
-    let args = ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?;
-    let head = bytes.get(..bytes.len() - call.reader.remaining()).unwrap_or_default();
+    let (args, mut in_place) = match landed {
+        // They have been decoded, and nothing is in the record behind them.
+        Some(Landed { receive_buffer, args: LandedArgs::Write3(args) }) => (args, Some(receive_buffer)),
+        None => (ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?, None),
+    };
     let len = usize::try_from(args.data_len).map_err(|_| GARBAGE)?;
-    let mut in_place = receive_buffer;
-    let slice = if in_place.is_some() {
-        &[]
+    let (head, slice) = if in_place.is_some() {
+        (bytes, &[][..])
     } else {
+        let head = bytes.get(..bytes.len() - call.reader.remaining()).unwrap_or_default();
         let slice = call.reader.bytes(len).map_err(|_| GARBAGE)?;
         call.reader.bytes(xdr::padding(len)).map_err(|_| GARBAGE)?;
-        slice
+        call.reader.finish().map_err(|_| GARBAGE)?;
+        (head, slice)
     };
-    call.reader.finish().map_err(|_| GARBAGE)?;
     // Only foreign clients' calls are told apart by a hash; it is taken before `run` gives the data away.
     let ours = call
         .client
@@ -131,7 +198,8 @@ fn serve_write(mut call: Call<'_, '_>, receive_buffer: Option<ReceiveBuffer>) ->
         |success| success.count < args.count,
     );
     if let (Ok(Answered::MustWait(handover)), Data::Completion(receive_buffer)) = (&mut answered, data) {
-        handover.receive_buffer = receive_buffer.map(Box::new);
+        let landed = |receive_buffer| Landed { receive_buffer, args: LandedArgs::Write3(args) };
+        handover.landed = receive_buffer.map(landed).map(Box::new);
     }
     answered
 }

@@ -29,6 +29,8 @@ const TABLES: usize = 16;
 
 // Statuses that the reply cache makes itself. They are the same in all versions of NFS. RFC 1813 s2.6, RFC 8881 s15.1
 const NOSPC: u32 = 28;
+/// Ask again later: NFS3ERR_JUKEBOX, NFS4ERR_DELAY.
+pub(crate) const DELAY: u32 = 10_008;
 const SERVERFAULT: u32 = 10_006;
 
 /// What the reply cache asks of those who have the connections.

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::runtime::bind_datagrams;
 use crate::runtime::{BoundListener, bind};
+use crate::service::PROGRAMS;
 use host::Registered;
 use rpc::portmap::{self, Entry, Protocol};
 use std::io;
@@ -59,21 +60,23 @@ pub(crate) struct Waiting {
 
 /// What listeners of streams and of RDMA are found by.
 fn entries_of(streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
-    let entry = |program, protocol, address: &SocketAddr| Entry {
-        program,
-        version: nfs3::VERSION,
-        protocol,
-        address: *address,
+    // Versions follow one another, and the port mapper is not found by itself.
+    let found = |address: &SocketAddr, over: &[Protocol]| -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for program in PROGRAMS.iter().filter(|program| program.number() != portmap::PROGRAM) {
+            for protocol in program.protocols().iter().filter(|protocol| over.contains(protocol)) {
+                entries.extend(program.versions().map(|version| Entry {
+                    program: program.number(),
+                    version,
+                    protocol: *protocol,
+                    address: *address,
+                }));
+            }
+        }
+        entries
     };
-    let of_stream = |address| {
-        [
-            entry(nfs3::PROGRAM, Protocol::Tcp, address),
-            entry(nfs3::mount::PROGRAM, Protocol::Tcp, address),
-            entry(nfs3::mount::PROGRAM, Protocol::Udp, address),
-        ]
-    };
-    let of_rdma = rdma.iter().map(|address| entry(nfs3::PROGRAM, Protocol::Rdma, address));
-    streams.iter().flat_map(of_stream).chain(of_rdma).collect()
+    let of_streams = streams.iter().flat_map(|address| found(address, &[Protocol::Tcp, Protocol::Udp]));
+    of_streams.chain(rdma.iter().flat_map(|address| found(address, &[Protocol::Rdma]))).collect()
 }
 
 impl Rpcbind {

@@ -2,30 +2,31 @@
 //!
 //! RFC 5531 s9's checks in order: header, program, version, procedure, credential, arguments. A message that is
 //! no call at all, or ends within its header, cannot be answered and finishes the connection. NULL is answered
-//! always. NFS and MOUNT are served alike on every port.
-
-pub(crate) mod call;
+//! always. All programs are served alike on every port.
 
 use crate::client::Client;
 use crate::group::Group;
+use crate::program::{Answered, Arriving, Call, CallHead, Handover, IO_BYTES_MAX, Landed, Mode, Program};
 use crate::replies::{Payload, Replies};
 use crate::reply_cache::{Times, Waiters};
 use crate::statistics::{CallEnd, Slot};
-use call::{Answered, Call};
-pub(crate) use call::{Handover, Mode};
-use drc::{Token, XidClass};
-use nfs3::proc::{read, readdir, readdirplus};
-use nfs3::{Procedure, Wire};
+use drc::Token;
 use rpc::Xid;
+use rpc::auth::AuthStat;
 use rpc::call::{CallError, CallHeader};
-use rpc::portmap;
+use rpc::portmap::Protocol;
 use rpc::reply::{Accept, Reject, encode_accept, encode_reject, encode_success};
 use xdr::{Reader, Writer};
 
-/// The most that one READ gives and one WRITE takes: rtmax and wtmax. RFC 1813 s3.3.19
-pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 /// What a reply without payload takes at most, near enough to count memory by.
 const SMALL_REPLY_BYTES: usize = 1 << 10;
+
+/// The number of the procedure that does nothing, of every program. RFC 5531 s12.1
+const NULL: u32 = 0;
+
+/// The programs that are served. Statistics show them in this order.
+pub(crate) static PROGRAMS: [&dyn Program; 3] =
+    [&crate::nfs3::Nfs3, &crate::mount::Mount, &crate::portmap::PortMapper];
 
 /// What executes calls of one connection: on its loop, or in a worker.
 pub(crate) struct Executor<'a> {
@@ -33,6 +34,8 @@ pub(crate) struct Executor<'a> {
     pub waiters: &'a dyn Waiters,
     /// The connection, for the reply cache.
     pub token: Token,
+    /// How calls come. Over RDMA as over TCP.
+    pub protocol: Protocol,
     pub client: &'a mut Client,
     pub replies: &'a mut Replies,
     /// Memory for texts that a reply holds: link targets.
@@ -46,8 +49,8 @@ pub(crate) enum Taken {
     Answered(CallEnd),
     /// It was answered and reached no procedure.
     Refused,
-    /// It was answered by the port mapper, which counts nothing.
-    PortMap,
+    /// It was answered by a program of which nothing is counted.
+    Uncounted,
     /// Its answer goes elsewhere, or it has none.
     Elsewhere,
     /// It must wait for its store: to be given to a worker.
@@ -57,49 +60,70 @@ pub(crate) enum Taken {
 }
 
 impl Executor<'_> {
-    /// Executes the call in a record; its reply is in `replies` then.
-    pub fn take(
+    /// Finds memory for the payload of a call of which the beginning has come, at most so many bytes.
+    pub fn place(
         &mut self,
+        head: &CallHead,
         record: &[u8],
-        receive_buffer: Option<store::ReceiveBuffer>,
-        record_len: usize,
-        mode: Mode,
-    ) -> Taken {
-        let mut reader = Reader::new(record);
-        match rpc::call::decode(&mut reader) {
-            Ok(header) => self.serve(&header, reader, receive_buffer, record_len, mode),
-            Err(CallError::RpcMismatch { xid }) => self.reject(xid, Reject::RPC_VERSION),
-            Err(CallError::AuthError { xid, stat }) => self.reject(xid, Reject::Auth(stat)),
-            Err(CallError::NotACall) => Taken::Garbage("a message that is not a call"),
-            Err(CallError::Garbage(_)) => Taken::Garbage("a record that ends within a call's header"),
+        record_bytes: usize,
+        bytes_max: usize,
+    ) -> Option<(usize, Landed)> {
+        let (_, program) = find(&PROGRAMS, self.group, self.protocol, head).ok()?;
+        self.identify(&head.header(record)).ok()?;
+        let placed = program.place(Arriving {
+            client: self.client,
+            procedure: head.procedure(),
+            args: head.args(record),
+            all_args_bytes: record_bytes.checked_sub(head.args_at())?,
+            payload_bytes_max: bytes_max,
+        })?;
+        Some((head.args_at() + placed.args_bytes, placed.landed))
+    }
+
+    /// How long the reply to a call may be, as far as that is worth counting.
+    pub fn reply_bytes_max(&self, head: &CallHead, record: &[u8]) -> usize {
+        let Ok((_, program)) = find(&PROGRAMS, self.group, self.protocol, head) else { return 0 };
+        let asked = program.reply_payload_bytes_max(head.procedure(), head.args(record));
+        SMALL_REPLY_BYTES + usize::try_from(asked.min(IO_BYTES_MAX)).unwrap_or(0)
+    }
+
+    /// Answers a record whose header is not sound, if it can be answered.
+    #[cold]
+    pub fn refuse_record(&mut self, error: &CallError) -> Taken {
+        match *error {
+            CallError::RpcMismatch { xid } => self.reject(xid, Reject::RPC_VERSION),
+            CallError::AuthError { xid, stat } => self.reject(xid, Reject::Auth(stat)),
+            CallError::NotACall => Taken::Garbage("a message that is not a call"),
+            CallError::Garbage(_) => Taken::Garbage("a record that ends within a call's header"),
         }
     }
 
-    fn serve(
+    /// Executes the call in a record; its reply is in `replies` then. `landed` is its payload, if that was received in
+    /// place: then the record has only what comes before it.
+    pub fn serve(
         &mut self,
-        header: &CallHeader<'_>,
-        reader: Reader<'_>,
-        receive_buffer: Option<store::ReceiveBuffer>,
+        head: &CallHead,
+        record: &[u8],
+        landed: Option<Landed>,
         received_bytes: usize,
         mode: Mode,
     ) -> Taken {
-        if header.program == portmap::PROGRAM
-            && let Some(entries) = self.group.portmap.get()
-        {
-            let via = portmap::Via { protocol: portmap::Protocol::Tcp, local: self.client.local.ip() };
-            portmap::answer(header, reader, via, entries, self.replies.heads());
-            self.replies.push(Payload::new(), 0);
-            return Taken::PortMap;
-        }
-        let slot = match slot_of(header) {
-            Ok(slot) => slot,
+        let header = head.header(record);
+        let (place, program) = match find(&PROGRAMS, self.group, self.protocol, head) {
+            Ok(found) => found,
             Err(accept) => return self.refuse(header.xid, accept),
         };
+        let names = program.procedures();
+        let slot = Slot::new(place, names, header.procedure);
+        if slot.is_none() && !names.is_empty() {
+            return self.refuse(header.xid, Accept::ProcUnavail);
+        }
         let start = self.replies.heads().len();
-        let taken = match self.answer(header, reader, receive_buffer, mode) {
+        let taken = match self.answer(program, &header, head.args(record), landed, mode) {
             Answered::Reply { error, replayed, payload, payload_len } => {
                 let sent_bytes = self.replies.push(payload, payload_len);
-                return Taken::Answered(CallEnd { slot, error, replayed, received_bytes, sent_bytes });
+                let end = |slot| CallEnd { slot, error, replayed, received_bytes, sent_bytes };
+                return slot.map_or(Taken::Uncounted, |slot| Taken::Answered(end(slot)));
             }
             Answered::Accept(accept) => {
                 self.replies.heads().truncate(start);
@@ -118,44 +142,42 @@ impl Executor<'_> {
 
     fn answer(
         &mut self,
+        program: &'static dyn Program,
         header: &CallHeader<'_>,
-        reader: Reader<'_>,
-        receive_buffer: Option<store::ReceiveBuffer>,
+        args: Reader<'_>,
+        landed: Option<Landed>,
         mode: Mode,
     ) -> Answered {
-        let out = self.replies.heads();
-        if header.procedure == Procedure::Null.number() {
-            // RFC 1813 s3.3.0: NULL is for testing and timing, and wants no credential.
-            encode_success(&mut Writer::new(out), header.xid);
+        if header.procedure == NULL {
+            // NULL is for testing and timing, and wants no credential. RFC 1813 s3.3.0
+            encode_success(&mut Writer::new(self.replies.heads()), header.xid);
             return Answered::reply(false);
         }
-        if let Err(stat) = self.client.identities.identify(header.credential_flavor, header.credential_body) {
+        if program.needs_identity()
+            && let Err(stat) = self.identify(header)
+        {
             return Answered::Reject(Reject::Auth(stat));
         }
-        // MOUNT changes nothing that a second call undoes.
-        let class = match Procedure::try_from(header.procedure) {
-            Ok(procedure) if header.program == nfs3::PROGRAM => procedure.xid_class(),
-            _ => XidClass::Repeatable,
-        };
-        let (group, waiters, token, times) = (self.group, self.waiters, self.token, self.times);
         let call = Call {
-            group,
-            waiters,
-            token,
+            group: self.group,
+            waiters: self.waiters,
+            token: self.token,
+            protocol: self.protocol,
             client: self.client,
-            out,
+            out: self.replies.heads(),
             text: self.text,
-            times,
+            times: self.times,
             mode,
             header,
-            class,
-            reader,
+            class: program.xid_class(header.procedure),
+            reader: args,
         };
-        if header.program == nfs3::PROGRAM {
-            crate::nfs3::serve(call, receive_buffer)
-        } else {
-            crate::mount::serve(call)
-        }
+        program.serve(call, landed)
+    }
+
+    #[inline]
+    fn identify(&mut self, header: &CallHeader<'_>) -> Result<(), AuthStat> {
+        self.client.identities.identify(header.credential_flavor, header.credential_body)
     }
 
     #[cold]
@@ -173,31 +195,116 @@ impl Executor<'_> {
     }
 }
 
-/// How long the reply to a call may be, as far as that is worth counting.
-pub(crate) fn reply_bytes_max(record: &[u8]) -> usize {
-    let mut reader = Reader::new(record);
-    let Ok(header) = rpc::call::decode(&mut reader) else { return 0 };
-    let asked = match Procedure::try_from(header.procedure) {
-        Ok(Procedure::Read) => read::Args::decode(&mut reader).map_or(0, |args| args.count),
-        Ok(Procedure::ReadDir) => readdir::Args::decode(&mut reader).map_or(0, |args| args.count),
-        Ok(Procedure::ReadDirPlus) => readdirplus::Args::decode(&mut reader).map_or(0, |args| args.maxcount),
-        _ => 0,
-    };
-    SMALL_REPLY_BYTES + usize::try_from(asked.min(IO_BYTES_MAX)).unwrap_or(0)
-}
-
-/// The procedure that a call is for, or how it is refused. RFC 5531 s9
-fn slot_of(header: &CallHeader<'_>) -> Result<Slot, Accept> {
-    let slot = match header.program {
-        nfs3::PROGRAM => Slot::nfs,
-        nfs3::mount::PROGRAM => Slot::mount,
-        _ => return Err(Accept::ProgUnavail),
-    };
-    // Both programs are at version 3 and at no other.
-    if header.version != nfs3::VERSION {
-        return Err(Accept::ProgMismatch { low: nfs3::VERSION, high: nfs3::VERSION });
+/// The program that a call is for, with its place among all, or how the call is refused. RFC 5531 s9
+#[inline]
+fn find(
+    programs: &[&'static dyn Program],
+    group: &Group,
+    protocol: Protocol,
+    head: &CallHead,
+) -> Result<(usize, &'static dyn Program), Accept> {
+    let mut versions: Option<(u32, u32)> = None;
+    for (place, program) in programs.iter().enumerate() {
+        let by_datagram = protocol == Protocol::Udp;
+        if program.number() != head.program()
+            || !program.is_served(group)
+            || by_datagram && !program.protocols().contains(&Protocol::Udp)
+        {
+            continue;
+        }
+        let (low, high) = program.versions().into_inner();
+        if (low..=high).contains(&head.version()) {
+            return Ok((place, *program));
+        }
+        versions =
+            Some(versions.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
     }
-    slot(header.procedure).ok_or(Accept::ProcUnavail)
+    Err(versions.map_or(Accept::ProgUnavail, |(low, high)| Accept::ProgMismatch { low, high }))
 }
 
-const _: () = assert!(nfs3::VERSION == nfs3::mount::VERSION);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::statistics::Names;
+    use std::ops::RangeInclusive;
+
+    /// A version of NFS that is not served yet.
+    struct Nfs4;
+
+    impl Program for Nfs4 {
+        fn number(&self) -> u32 {
+            nfs3::PROGRAM
+        }
+
+        fn versions(&self) -> RangeInclusive<u32> {
+            4..=4
+        }
+
+        fn procedures(&self) -> Names {
+            &["NFS4 NULL", "NFS4 COMPOUND"]
+        }
+
+        fn protocols(&self) -> &'static [Protocol] {
+            &[Protocol::Tcp]
+        }
+
+        fn serve(&self, _call: Call<'_, '_>, _landed: Option<Landed>) -> Answered {
+            Answered::reply(false)
+        }
+    }
+
+    #[test]
+    fn a_call_finds_its_program_by_number_version_and_transport() {
+        static WITH_4: [&dyn Program; 3] = [&crate::nfs3::Nfs3, &crate::mount::Mount, &Nfs4];
+        let config = Config::quick(1 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
+        let group = Group::new(&config, |_| None).unwrap();
+        let find = |programs: &[&'static dyn Program], protocol, number, version| {
+            let mut record = Vec::new();
+            rpc::call::encode(&mut Writer::new(&mut record), Xid(1), number, version, 1, &[0; 8]);
+            let head = CallHead::decode(&record).unwrap();
+            find(programs, &group, protocol, &head).map(|(place, _)| place)
+        };
+        let mismatch = |low, high| Err(Accept::ProgMismatch { low, high });
+        assert_eq!(find(&WITH_4, Protocol::Tcp, nfs3::PROGRAM, 4), Ok(2));
+        assert_eq!(find(&WITH_4, Protocol::Tcp, nfs3::PROGRAM, 3), Ok(0));
+        assert_eq!(find(&WITH_4, Protocol::Tcp, nfs3::PROGRAM, 5), mismatch(3, 4));
+        assert_eq!(find(&PROGRAMS, Protocol::Tcp, nfs3::PROGRAM, 4), mismatch(3, 3));
+        assert_eq!(find(&PROGRAMS, Protocol::Udp, nfs3::mount::PROGRAM, 3), Ok(1));
+        assert_eq!(find(&PROGRAMS, Protocol::Udp, nfs3::PROGRAM, 3), Err(Accept::ProgUnavail));
+        // Nobody is told where programs are before this server has the port for that.
+        assert_eq!(find(&PROGRAMS, Protocol::Tcp, rpc::portmap::PROGRAM, 2), Err(Accept::ProgUnavail));
+        assert!(group.portmap.set(Vec::new()).is_ok());
+        assert_eq!(find(&PROGRAMS, Protocol::Tcp, rpc::portmap::PROGRAM, 2), Ok(2));
+    }
+
+    #[test]
+    fn procedures_are_counted_under_the_names_of_their_programs() {
+        let name = |number, procedure| {
+            let (place, program) =
+                PROGRAMS.iter().enumerate().find(|(_, program)| program.number() == number)?;
+            Slot::new(place, program.procedures(), procedure).map(Slot::name)
+        };
+        assert_eq!(
+            [0, 6, 21, 22].map(|number| name(nfs3::PROGRAM, number)),
+            [Some("NULL"), Some("READ"), Some("COMMIT"), None]
+        );
+        assert_eq!(
+            [1, 5, 6].map(|number| name(nfs3::mount::PROGRAM, number)),
+            [Some("MOUNT MNT"), Some("MOUNT EXPORT"), None]
+        );
+    }
+
+    #[test]
+    fn no_two_programs_serve_the_same_version() {
+        for (place, program) in PROGRAMS.iter().enumerate() {
+            let same = |other: &&&dyn Program| {
+                let (ours, others) = (program.versions(), other.versions());
+                other.number() == program.number()
+                    && ours.start() <= others.end()
+                    && others.start() <= ours.end()
+            };
+            assert_eq!(PROGRAMS.iter().skip(place).filter(same).count(), 1, "{}", program.number());
+        }
+    }
+}

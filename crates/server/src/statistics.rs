@@ -5,80 +5,18 @@
 //! brought it to the end of the send that took its reply (or found the peer's window full): calls that came
 //! together share it.
 
+mod tables;
+
 use hdrhistogram::Histogram;
 use std::net::SocketAddr;
 use std::time::Duration;
-
-/// Procedures of NFS version 3. RFC 1813 s3
-const NFS_PROCEDURES: usize = 22;
-/// Procedures of MOUNT version 3. RFC 1813 s5
-const MOUNT_PROCEDURES: usize = 6;
-const SLOTS: usize = NFS_PROCEDURES + MOUNT_PROCEDURES;
-
-const NAMES: [&str; SLOTS] = [
-    "NULL",
-    "GETATTR",
-    "SETATTR",
-    "LOOKUP",
-    "ACCESS",
-    "READLINK",
-    "READ",
-    "WRITE",
-    "CREATE",
-    "MKDIR",
-    "SYMLINK",
-    "MKNOD",
-    "REMOVE",
-    "RMDIR",
-    "RENAME",
-    "LINK",
-    "READDIR",
-    "READDIRPLUS",
-    "FSSTAT",
-    "FSINFO",
-    "PATHCONF",
-    "COMMIT",
-    "MOUNT NULL",
-    "MOUNT MNT",
-    "MOUNT DUMP",
-    "MOUNT UMNT",
-    "MOUNT UMNTALL",
-    "MOUNT EXPORT",
-];
+use tables::Tables;
+pub(crate) use tables::{Names, Slot};
 
 // Latencies are kept from 64 ns to a minute, within 6 %: 3 KiB for each procedure that a node's clients used.
 const LATENCY_NS_MIN: u64 = 64;
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const LATENCY_DIGITS: u8 = 1;
-
-/// A procedure of one of the programs served here, as a place in a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot(u8);
-
-impl Slot {
-    /// An NFS procedure by its number.
-    #[must_use]
-    pub fn nfs(procedure: u32) -> Option<Self> {
-        Self::within(procedure, NFS_PROCEDURES, 0)
-    }
-
-    /// A MOUNT procedure by its number.
-    #[must_use]
-    pub fn mount(procedure: u32) -> Option<Self> {
-        Self::within(procedure, MOUNT_PROCEDURES, NFS_PROCEDURES)
-    }
-
-    fn within(procedure: u32, count: usize, base: usize) -> Option<Self> {
-        let procedure = usize::try_from(procedure).ok().filter(|procedure| *procedure < count)?;
-        u8::try_from(base + procedure).ok().map(Self)
-    }
-
-    /// Its name in the RFC; those of MOUNT say so.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        NAMES.get(usize::from(self.0)).copied().unwrap_or("?")
-    }
-}
 
 /// How often one procedure was called, and what that moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -159,14 +97,12 @@ impl ProcedureStatistics {
 
 /// Counters by procedure; a procedure that was never called takes no memory.
 #[derive(Debug, Clone, Default)]
-pub struct Procedures {
-    slots: [Option<Box<ProcedureStatistics>>; SLOTS],
-}
+pub struct Procedures(Tables<Option<Box<ProcedureStatistics>>>);
 
 impl Procedures {
     /// The procedures that were called, with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &ProcedureStatistics)> {
-        NAMES.iter().zip(&self.slots).filter_map(|(name, slot)| slot.as_deref().map(|slot| (*name, slot)))
+        self.0.iter().filter_map(|(name, slot)| slot.as_deref().map(|slot| (name, slot)))
     }
 
     /// One procedure by its name, when it was called.
@@ -183,20 +119,20 @@ impl Procedures {
 
     /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
-        for (slot, other) in self.slots.iter_mut().zip(&other.slots) {
-            match (slot, other) {
-                (_, None) => {}
-                (Some(slot), Some(other)) => slot.add(other),
-                (slot, Some(other)) => *slot = Some(other.clone()),
+        for (slot, other) in other.0.slots() {
+            if let Some(other) = other
+                && let Some(slot) = self.slot(slot)
+            {
+                slot.add(other);
             }
         }
     }
 
     /// Adds what a connection has counted.
     pub(crate) fn add_counts(&mut self, of: &ConnectionProcedures) {
-        for (index, counts) in (0_u8..).zip(of.slots()) {
+        for (slot, counts) in of.0.slots() {
             if counts.count > 0
-                && let Some(slot) = self.slot(Slot(index))
+                && let Some(slot) = self.slot(slot)
             {
                 slot.add_counts(counts);
             }
@@ -222,8 +158,7 @@ impl Procedures {
     }
 
     fn slot(&mut self, slot: Slot) -> Option<&mut ProcedureStatistics> {
-        let slot = self.slots.get_mut(usize::from(slot.0))?;
-        Some(slot.get_or_insert_with(|| Box::new(ProcedureStatistics::new())))
+        Some(self.0.entry(slot)?.get_or_insert_with(|| Box::new(ProcedureStatistics::new())))
     }
 }
 
@@ -239,27 +174,19 @@ pub(crate) struct CallEnd {
 
 /// Counters of one connection by procedure: some hundred bytes once it has called anything.
 #[derive(Debug, Clone, Default)]
-pub struct ConnectionProcedures(Option<Box<[Counts; SLOTS]>>);
+pub struct ConnectionProcedures(Tables<Counts>);
 
 impl ConnectionProcedures {
-    fn slots(&self) -> &[Counts] {
-        self.0.as_deref().map(<[Counts; SLOTS]>::as_slice).unwrap_or_default()
-    }
-
-    fn slot(&mut self, slot: Slot) -> Option<&mut Counts> {
-        self.0.get_or_insert_default().get_mut(usize::from(slot.0))
-    }
-
     /// The procedures that were called, with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Counts)> {
-        NAMES.iter().copied().zip(self.slots()).filter(|(_, counts)| counts.count > 0)
+        self.0.iter().filter(|(_, counts)| counts.count > 0)
     }
 
     /// All of them in one.
     #[must_use]
     pub fn sum(&self) -> Counts {
         let mut sum = Counts::default();
-        self.slots().iter().for_each(|counts| sum.add(counts));
+        self.0.iter().for_each(|(_, counts)| sum.add(counts));
         sum
     }
 }
@@ -269,28 +196,24 @@ impl ConnectionProcedures {
 pub(crate) struct Counters {
     procedures: ConnectionProcedures,
     refused: u64,
-    /// Procedures called in this batch, one bit each.
-    touched: u32,
-    batch: [u16; SLOTS],
+    /// Procedures called in this batch, which are few, and how often.
+    batch: Vec<(Slot, u16)>,
 }
-
-const _: () = assert!(SLOTS <= 32);
 
 impl Counters {
     #[inline]
     pub fn count(&mut self, end: &CallEnd) {
-        let Some(batch) = self.batch.get_mut(usize::from(end.slot.0)) else { return };
-        *batch = batch.saturating_add(1);
-        self.touched |= 1 << end.slot.0;
-        if let Some(slot) = self.procedures.slot(end.slot) {
-            slot.count(end);
+        match self.batch.iter_mut().find(|(slot, _)| *slot == end.slot) {
+            Some((_, calls)) => *calls = calls.saturating_add(1),
+            None => self.batch.push((end.slot, 1)),
         }
+        self.count_single(end);
     }
 
     /// Counts a call that came back on its own and is of no batch.
     pub fn count_single(&mut self, end: &CallEnd) {
-        if let Some(slot) = self.procedures.slot(end.slot) {
-            slot.count(end);
+        if let Some(counts) = self.procedures.0.entry(end.slot) {
+            counts.count(end);
         }
     }
 
@@ -301,11 +224,8 @@ impl Counters {
 
     /// Ends the batch: its calls took this long. The latency is kept with the node.
     pub fn end_batch(&mut self, latency: Duration, of_node: &mut Procedures) {
-        while self.touched != 0 {
-            let index = self.touched.trailing_zeros() as u8;
-            self.touched &= self.touched - 1;
-            let calls = self.batch.get_mut(usize::from(index)).map_or(0, std::mem::take);
-            of_node.record(Slot(index), latency, calls);
+        for (slot, calls) in self.batch.drain(..) {
+            of_node.record(slot, latency, calls);
         }
     }
 
@@ -422,24 +342,18 @@ impl Statistics {
 mod tests {
     use super::*;
 
+    fn slot(procedure: u32) -> Slot {
+        Slot::new(0, &["NULL", "READ", "WRITE"], procedure).unwrap()
+    }
+
     fn end(slot: Slot) -> CallEnd {
         CallEnd { slot, error: false, replayed: false, received_bytes: 100, sent_bytes: 200 }
     }
 
     #[test]
-    fn slots_are_named_after_their_procedures() {
-        assert_eq!(Slot::nfs(6).unwrap().name(), "READ");
-        assert_eq!(Slot::nfs(21).unwrap().name(), "COMMIT");
-        assert_eq!(Slot::nfs(22), None);
-        assert_eq!(Slot::mount(1).unwrap().name(), "MOUNT MNT");
-        assert_eq!(Slot::mount(5).unwrap().name(), "MOUNT EXPORT");
-        assert_eq!(Slot::mount(6), None);
-    }
-
-    #[test]
     fn calls_of_a_batch_share_its_latency() {
         let (mut counters, mut procedures) = (Counters::default(), Procedures::default());
-        let (read, write) = (Slot::nfs(6).unwrap(), Slot::nfs(7).unwrap());
+        let (read, write) = (slot(1), slot(2));
         counters.count(&end(read));
         counters.count(&CallEnd { error: true, ..end(read) });
         counters.count(&end(write));
@@ -462,7 +376,7 @@ mod tests {
     #[test]
     fn the_whole_is_the_sum_of_its_loops() {
         let mut counters = Counters::default();
-        counters.count(&end(Slot::nfs(0).unwrap()));
+        counters.count(&end(slot(0)));
         let node = || {
             let mut node = NodeStatistics { accepted: 1, ..Default::default() };
             node.procedures.add_counts(counters.procedures());

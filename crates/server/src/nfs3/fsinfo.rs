@@ -2,7 +2,7 @@
 
 use super::request::{Request, Unanswered};
 use super::status;
-use crate::service::IO_BYTES_MAX;
+use crate::program::IO_BYTES_MAX;
 use nfs3::proc::fsinfo::{Args, CAN_SET_TIME, HOMOGENEOUS, LINK, Reply, SYMLINK, Success};
 use nfs3::{NfsTime, Outcome};
 

@@ -2,8 +2,8 @@
 
 use super::request::{Request, Unanswered};
 use super::status;
+use crate::program::IO_BYTES_MAX;
 use crate::replies::Payload;
-use crate::service::IO_BYTES_MAX;
 use nfs3::Outcome;
 use nfs3::proc::read::{Args, Reply, ReplyHead};
 

@@ -2,21 +2,24 @@
 
 use super::place::Place;
 use super::worker_pool::{InFlight, Task, WorkerPool};
-use crate::nfs3::request::Request;
-use crate::service::{Executor, Handover, IO_BYTES_MAX, Mode, Taken, reply_bytes_max};
+use crate::program::{CallHead, Handover, Landed, Mode};
+use crate::service::{Executor, Taken};
 use crate::statistics::Counters;
 use nfs3::proc::write::ArgsHead;
 use nfs3::{Procedure, Wire};
 use transport::{Place as PayloadPlace, Sink, SlicesMut};
 use xdr::Reader;
 
-/// Memory of a store that a WRITE is received into.
-pub(crate) struct Incoming(store::ReceiveBuffer);
+/// A call whose payload is being received into memory of a store.
+pub(crate) struct Incoming {
+    head: CallHead,
+    landed: Landed,
+}
 
 impl transport::ReceiveBuffer for Incoming {
     #[inline]
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>) {
-        self.0.unfilled(from, out);
+        self.landed.receive_buffer.unfilled(from, out);
     }
 }
 
@@ -53,14 +56,20 @@ impl CallSink<'_> {
         self.executor.replies.bytes() >= self.reply_bytes_max
     }
 
-    fn take(&mut self, record: &[u8], receive_buffer: Option<store::ReceiveBuffer>, record_len: usize) {
+    fn take(&mut self, head: &CallHead, record: &[u8], landed: Option<Landed>, record_len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
-        match self.executor.take(record, receive_buffer, record_len, Mode::Loop) {
+        match self.executor.serve(head, record, landed, record_len, Mode::Loop) {
+            Taken::MustWait(handover) => self.hand_over(head, record, handover, record_len),
+            taken => self.count(taken),
+        }
+    }
+
+    fn count(&mut self, taken: Taken) {
+        match taken {
             Taken::Answered(end) => self.counters.count(&end),
             Taken::Refused => self.counters.count_refused(),
             Taken::Elsewhere => self.in_flight.promise(),
-            Taken::PortMap => {}
-            Taken::MustWait(handover) => self.hand_over(record, handover, record_len),
+            Taken::Uncounted | Taken::MustWait(_) => {}
             Taken::Garbage(what) => self.garbage = Some(what),
         }
     }
@@ -86,21 +95,21 @@ impl CallSink<'_> {
 
     /// Gives a call to a worker.
     #[cold]
-    fn hand_over(&mut self, record: &[u8], handover: Handover, record_len: usize) {
-        let Executor { client, times, .. } = &self.executor;
-        let Handover { begun, later, receive_buffer } = handover;
-        let bytes = record_len + reply_bytes_max(record);
+    fn hand_over(&mut self, head: &CallHead, record: &[u8], handover: Handover, record_len: usize) {
+        let Handover { begun, later, landed } = handover;
+        let bytes = record_len + self.executor.reply_bytes_max(head, record);
         let ticket = self.worker_pool.ticket(bytes);
         self.in_flight.take_off(bytes);
         let task = Task {
             place: self.place,
-            client: client.for_worker(),
+            client: self.executor.client.for_worker(),
+            head: *head,
             record: record.into(),
             record_len,
-            receive_buffer,
+            landed,
             begun,
             put_off: 0,
-            received: times.now,
+            received: self.executor.times.now,
             ticket,
         };
         if later {
@@ -114,32 +123,13 @@ impl CallSink<'_> {
 impl Sink for CallSink<'_> {
     type ReceiveBuffer = Incoming;
 
-    /// Finds memory of the store for the data of a WRITE. Whatever is odd about the call is left to the slow
-    /// path, which has the words for it.
+    /// Finds memory of a store for the payload of a call, and keeps the call's head until the payload is there.
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
-        let mut reader = Reader::new(head);
-        let header = rpc::call::decode(&mut reader).ok()?;
-        let is_write = header.procedure == Procedure::Write.number() && header.program == nfs3::PROGRAM;
-        if !is_write || header.version != nfs3::VERSION {
-            return None;
-        }
-        let args = ArgsHead::decode(&mut reader).ok()?;
-        let at = head.len() - reader.remaining();
-        let len = usize::try_from(args.data_len).ok()?;
-        if len == 0
-            || len > self.landing_bytes_max
-            || args.data_len > IO_BYTES_MAX
-            || record_len != at + len + xdr::padding(len)
-        {
-            return None;
-        }
-        let Executor { client, .. } = &mut self.executor;
-        client.identities.identify(header.credential_flavor, header.credential_body).ok()?;
-        let identity = client.identities.current()?;
-        let request = Request { client, identity, may_wait: false };
-        let target = request.open_for_change_at_once(&args.file).ok()?;
-        let receive_buffer = target.export.store.receive_buffer(args.offset, args.data_len)?;
-        Some(PayloadPlace { at, len, receive_buffer: Incoming(receive_buffer) })
+        let record = head;
+        let head = CallHead::decode(record).ok()?;
+        let (at, landed) = self.executor.place(&head, record, record_len, self.landing_bytes_max)?;
+        let len = landed.receive_buffer.len();
+        Some(PayloadPlace { at, len, receive_buffer: Incoming { head, landed } })
     }
 
     #[inline]
@@ -157,13 +147,21 @@ impl Sink for CallSink<'_> {
 
     #[inline]
     fn record(&mut self, record: &[u8]) {
-        self.take(record, None, record.len());
+        match CallHead::decode(record) {
+            Ok(head) => self.take(&head, record, None, record.len()),
+            Err(error) => {
+                self.calls_left = self.calls_left.saturating_sub(1);
+                let taken = self.executor.refuse_record(&error);
+                self.count(taken);
+            }
+        }
     }
 
     #[inline]
     fn received(&mut self, head: &[u8], receive_buffer: Incoming, tail: &[u8]) {
-        let record_len = head.len() + receive_buffer.0.len() + tail.len();
-        self.take(head, Some(receive_buffer.0), record_len);
+        let Incoming { head: decoded, landed } = receive_buffer;
+        let record_len = head.len() + landed.receive_buffer.len() + tail.len();
+        self.take(&decoded, head, Some(landed), record_len);
     }
 
     #[inline]

@@ -14,10 +14,12 @@ use super::worker_pool::{Completion, InFlight, TaskEnd, WorkerPool};
 use crate::client::Client;
 use crate::export::Exports;
 use crate::group::Group;
+use crate::program::IO_BYTES_MAX;
 use crate::replies::{Payload, Replies};
 use crate::reply_cache::Times;
-use crate::service::{Executor, IO_BYTES_MAX};
+use crate::service::Executor;
 use crate::statistics::{ConnectionStatistics, Counters};
+use rpc::portmap::Protocol;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -396,6 +398,7 @@ impl Connection {
             group,
             waiters: peers,
             token: token_of(place, self.client.id),
+            protocol: Protocol::Tcp,
             client: &mut self.client,
             replies: &mut work.replies,
             text: &mut work.text,

@@ -1,4 +1,4 @@
-//! MOUNT and the port mapper over UDP: a thread beside the loops, one datagram after the other.
+//! Programs over UDP, MOUNT and the port mapper: a thread beside the loops, one datagram after the other.
 //!
 //! Kernel clients and `showmount` ask so. NFS itself is not served over UDP: its answers would not fit, and what is
 //! lost would be sent again at the cost of everybody.
@@ -7,19 +7,18 @@ use super::mailbox::Peers;
 use crate::client::Client;
 use crate::error::Error;
 use crate::group::Group;
+use crate::program::{CallHead, Mode};
 use crate::replies::Replies;
 use crate::reply_cache::Times;
-use crate::service::{Executor, Mode};
+use crate::service::Executor;
 use drc::Token;
-use rpc::portmap;
-use rpc::reply::{Accept, encode_accept};
+use rpc::portmap::Protocol;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use transport::poll::{Events, Interest, Poller, Waker};
-use xdr::{Reader, Writer};
 
 /// The longest call: with the largest credential and path. RFC 5531 s8.2, RFC 1813 s5.1.3
 const CALL_BYTES_MAX: usize = 4 << 10;
@@ -118,32 +117,23 @@ fn reached(local: SocketAddr, peer: SocketAddr) -> SocketAddr {
 }
 
 fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers: &Peers) -> Option<Vec<u8>> {
-    let mut reader = Reader::new(call);
-    let header = rpc::call::decode(&mut reader).ok()?;
+    let head = CallHead::decode(call).ok()?;
     let mut out = Vec::new();
-    if header.program == portmap::PROGRAM {
-        let via = portmap::Via { protocol: portmap::Protocol::Udp, local: local.ip() };
-        portmap::answer(&header, reader, via, group.portmap.get()?, &mut out);
-        return Some(out);
-    }
-    if header.program != nfs3::mount::PROGRAM {
-        encode_accept(&mut Writer::new(&mut out), header.xid, Accept::ProgUnavail);
-        return Some(out);
-    }
     let (mut replies, mut text) = (Replies::default(), Vec::new());
-    // A datagram belongs to no node and no connection; MOUNT asks for neither.
+    // A datagram belongs to no node and no connection; what is served by datagrams asks for neither.
     let mut client = Client::new(0, 0, peer, local, group.exports());
     let now = crate::clock::now();
     let mut executor = Executor {
         group,
         waiters: peers,
         token: Token(0),
+        protocol: Protocol::Udp,
         client: &mut client,
         replies: &mut replies,
         text: &mut text,
         times: Times { now, came: now },
     };
-    executor.take(call, None, call.len(), Mode::Worker { begun: false });
+    executor.serve(&head, call, None, call.len(), Mode::Worker { begun: false });
     replies.drain(|head, _, _| out.extend_from_slice(head));
     (!out.is_empty() && out.len() <= REPLY_BYTES_MAX).then_some(out)
 }

@@ -21,6 +21,7 @@ use super::place::Place;
 use crate::client::Client;
 use crate::clock;
 use crate::group::Group;
+use crate::program::{CallHead, Landed};
 use crate::replies::Payload;
 use crate::statistics::CallEnd;
 use queues::Queues;
@@ -29,7 +30,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use store::ReceiveBuffer;
 
 /// Calls of one connection that may be here: more than a client has outstanding on one.
 const FLIGHT_CALLS_MAX: usize = 128;
@@ -44,11 +44,12 @@ const END_LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Task {
     pub place: Place,
     pub client: Client,
+    pub head: CallHead,
     /// The record; without the payload, when that was received in place.
     pub record: Box<[u8]>,
     /// Its length with payload.
     pub record_len: usize,
-    pub receive_buffer: Option<Box<ReceiveBuffer>>,
+    pub landed: Option<Box<Landed>>,
     /// The reply cache has it as running.
     pub begun: bool,
     /// How often it was put off because it runs elsewhere.

@@ -3,11 +3,13 @@
 use super::{Completion, Shared, Task, TaskEnd};
 use crate::clock;
 use crate::identity::IdentityCache;
+use crate::program::Mode;
 use crate::replies::Replies;
 use crate::reply_cache::Times;
 use crate::runtime::mailbox::Message;
 use crate::runtime::place::token_of;
-use crate::service::{Executor, Mode, Taken};
+use crate::service::{Executor, Taken};
+use rpc::portmap::Protocol;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -69,29 +71,26 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
     let mode = Mode::Worker { begun: task.begun };
     // The next call is often the same caller's.
     task.client.identities = std::mem::take(&mut work.identities);
-    let receive_buffer = task.receive_buffer.take();
+    let landed = task.landed.take();
     let mut executor = Executor {
         group: &shared.group,
         waiters: &*shared.peers,
         token: token_of(task.place, task.client.id),
+        protocol: Protocol::Tcp,
         client: &mut task.client,
         replies: &mut work.replies,
         text: &mut work.text,
         times: Times { now: clock::now(), came: task.received },
     };
-    let taken = executor.take(
-        &task.record,
-        receive_buffer.map(|receive_buffer| *receive_buffer),
-        task.record_len,
-        mode,
-    );
+    let landed = landed.map(|landed| *landed);
+    let taken = executor.serve(&task.head, &task.record, landed, task.record_len, mode);
     work.identities = std::mem::take(&mut task.client.identities);
     let counted = match taken {
         Taken::Answered(end) => Some(end),
-        Taken::Refused | Taken::PortMap => None,
+        Taken::Refused | Taken::Uncounted => None,
         Taken::Elsewhere => return Some(TaskEnd::Elsewhere),
         Taken::MustWait(handover) if handover.later => {
-            (task.begun, task.receive_buffer) = (false, handover.receive_buffer);
+            (task.begun, task.landed) = (false, handover.landed);
             return None;
         }
         // Its loop has read the same record as a call, and here nothing must wait elsewhere.
@@ -112,18 +111,14 @@ pub(super) fn forget(shared: &Shared, mut task: Task) {
             group: &shared.group,
             waiters: &*shared.peers,
             token: token_of(task.place, task.client.id),
+            protocol: Protocol::Tcp,
             client: &mut task.client,
             replies: &mut replies,
             text: &mut text,
             times: Times { now: clock::now(), came: task.received },
         };
-        let receive_buffer = task.receive_buffer.take();
-        executor.take(
-            &task.record,
-            receive_buffer.map(|receive_buffer| *receive_buffer),
-            task.record_len,
-            Mode::Discard,
-        );
+        let landed = task.landed.take().map(|landed| *landed);
+        executor.serve(&task.head, &task.record, landed, task.record_len, Mode::Discard);
     }
     land(shared, task, TaskEnd::TooLate);
 }

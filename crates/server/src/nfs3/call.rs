@@ -1,73 +1,20 @@
-//! One call whose header and credential are sound: reads its arguments, runs its handler, writes the reply;
-//! calls that change something pass the reply cache.
-//!
-//! A call that cannot be done at once is begun in the reply cache on its loop and done by a worker, so that the
-//! order of begins is the order of arrival: a replay finds the original running, wherever that waits. In a group of
-//! processes that may be elsewhere: then the replay is put off, and asks again.
+//! One call of NFSv3 or MOUNT, whose header and credential are sound: reads its arguments, runs its handler, writes
+//! the reply; calls that change something pass the reply cache.
 
+use super::request::{Request, Unanswered};
+use super::settle::Settle;
 use crate::client::Client;
-use crate::group::Group;
-use crate::nfs3::Settle;
-use crate::nfs3::request::{Request, Unanswered};
+use crate::program::replay::{Passed, pass};
+use crate::program::{Answered, Call, Handover, Mode};
 use crate::replies::Payload;
-use crate::reply_cache::{CacheEntry, Times, TooManyClients, Verdict, Waiters};
+use crate::reply_cache::{CacheEntry, TooManyClients};
 use drc::shared::Start;
-use drc::{Refusal, Stored, Token, XidClass, args_hash};
+use drc::{Stored, args_hash};
 use nfs3::{Outcome, Status, Wire};
 use rpc::Xid;
 use rpc::auth::AuthStat;
-use rpc::call::CallHeader;
 use rpc::reply::{Accept, Reject, encode_reject, encode_success};
-use store::ReceiveBuffer;
-use xdr::{Reader, Writer};
-
-/// How a call was answered.
-pub(crate) enum Answered {
-    /// By a reply whose head has been written.
-    Reply {
-        error: bool,
-        replayed: bool,
-        payload: Payload,
-        payload_len: usize,
-    },
-    /// Not by its procedure. RFC 5531 s9
-    Accept(Accept),
-    Reject(Reject),
-    /// On another connection, or later.
-    Elsewhere,
-    /// Not yet: its store would have to wait.
-    MustWait(Handover),
-}
-
-/// What a call that must wait takes along, besides its record.
-#[derive(Default)]
-pub(crate) struct Handover {
-    /// The reply cache has it as running.
-    pub begun: bool,
-    /// It runs elsewhere: it is to ask again in a moment.
-    pub later: bool,
-    /// The data of a WRITE that were received in place. Boxed: this is what few calls come to.
-    pub receive_buffer: Option<Box<ReceiveBuffer>>,
-}
-
-/// Where a call is executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// On a loop, where nothing may wait.
-    Loop,
-    /// By a worker. The reply cache may have it as running since its loop handed it over.
-    Worker { begun: bool },
-    /// Nowhere: it was begun and came too late. The reply cache forgets it.
-    Discard,
-}
-
-impl Answered {
-    /// By a reply without payload.
-    #[inline]
-    pub fn reply(error: bool) -> Self {
-        Self::Reply { error, replayed: false, payload: Payload::new(), payload_len: 0 }
-    }
-}
+use xdr::Writer;
 
 /// What a handler returns.
 pub(crate) type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
@@ -79,25 +26,6 @@ impl From<Unanswered> for Answered {
             Unanswered::MustWait => Self::MustWait(Handover::default()),
         }
     }
-}
-
-/// One call.
-pub(crate) struct Call<'s, 'r> {
-    pub group: &'s Group,
-    pub waiters: &'s dyn Waiters,
-    /// The connection, for the reply cache.
-    pub token: Token,
-    pub client: &'s mut Client,
-    /// Where the reply's head goes.
-    pub out: &'s mut Vec<u8>,
-    pub text: &'s mut Vec<u8>,
-    pub times: Times,
-    pub mode: Mode,
-    pub header: &'s CallHeader<'r>,
-    /// What the reply cache keeps of it.
-    pub class: XidClass,
-    /// At the arguments.
-    pub reader: Reader<'r>,
 }
 
 /// What surrounds a call, for its handler.
@@ -251,49 +179,6 @@ impl<'r> Call<'_, 'r> {
                 self.waiters.answer(newer, reply);
                 Ok(Answered::Elsewhere)
             }
-        }
-    }
-}
-
-/// What the reply cache makes of a call.
-enum Passed<'g> {
-    /// Execute it.
-    Run(CacheEntry<'g>, Start),
-    /// It ran, or counts as such.
-    Ran(Stored),
-    /// Nothing more is to be done with it here.
-    Ended(Result<Answered, Answered>),
-}
-
-/// Takes a call past the reply cache, and as far as "started" where other processes see that.
-#[inline]
-fn pass(mut guard: CacheEntry<'_>, mode: Mode, token: Token) -> Passed<'_> {
-    let wait = |handover| Passed::Ended(Ok(Answered::MustWait(handover)));
-    let verdict = match mode {
-        Mode::Loop | Mode::Worker { begun: false } => guard.begin(token),
-        Mode::Worker { begun: true } => guard.resume(),
-        Mode::Discard => {
-            guard.resume();
-            guard.forget();
-            return Passed::Ended(Ok(Answered::Elsewhere));
-        }
-    };
-    match verdict {
-        Verdict::Run if mode == Mode::Loop && guard.looks_first() => {
-            guard.hand_over();
-            wait(Handover { begun: true, ..Handover::default() })
-        }
-        Verdict::Run => match guard.start() {
-            // Its client came to another process meanwhile, and that one has it.
-            Start::Lost => wait(Handover { later: true, ..Handover::default() }),
-            start => Passed::Run(guard, start),
-        },
-        Verdict::Replay(stored) => Passed::Ran(stored),
-        Verdict::Attached => Passed::Ended(Ok(Answered::Elsewhere)),
-        Verdict::Later => wait(Handover { later: true, ..Handover::default() }),
-        Verdict::Refused(Refusal::TableFull) => Passed::Ran(Stored::Failed(Status::JUKEBOX.0)),
-        Verdict::Refused(Refusal::BelowWindow | Refusal::UnknownClass) => {
-            Passed::Ended(Err(Answered::Accept(Accept::SystemErr)))
         }
     }
 }

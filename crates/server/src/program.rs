@@ -1,0 +1,186 @@
+//! RPC programs: what the server asks of each, and the calls that it gives them.
+//!
+//! A program that is added implements [`Program`] and is listed in `PROGRAMS` of the module `service`. Everything else
+//! follows from that: who is told where it is found, what is counted, which calls are kept by the reply cache.
+
+mod head;
+pub(crate) mod replay;
+
+use crate::client::Client;
+use crate::group::Group;
+use crate::replies::Payload;
+use crate::reply_cache::{Times, Waiters};
+use crate::statistics::Names;
+use drc::{Token, XidClass};
+pub(crate) use head::CallHead;
+use rpc::call::CallHeader;
+use rpc::portmap::Protocol;
+use rpc::reply::{Accept, Reject};
+use std::ops::RangeInclusive;
+use store::ReceiveBuffer;
+use xdr::Reader;
+
+/// The most payload that one call or reply carries. RFC 1813 s3.3.19 (rtmax, wtmax)
+pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
+
+/// One version of an RPC program, or several that are served alike.
+///
+/// A call that must wait for its store says so by its answer ([`Answered::MustWait`]); a worker then calls
+/// [`serve`](Self::serve) once more.
+pub(crate) trait Program: Sync {
+    /// Its number.
+    fn number(&self) -> u32;
+
+    /// The versions of it that this serves.
+    fn versions(&self) -> RangeInclusive<u32>;
+
+    /// What statistics call its procedures, by number. There are no others. Of a program without names nothing is
+    /// counted, and it answers itself for procedures that it does not have.
+    fn procedures(&self) -> Names;
+
+    /// The transports by which clients find it. By datagrams it is served only if they are among these.
+    fn protocols(&self) -> &'static [Protocol];
+
+    /// Whether this server serves it at all.
+    fn is_served(&self, _group: &Group) -> bool {
+        true
+    }
+
+    /// Whether a call needs a credential that names its caller.
+    fn needs_identity(&self) -> bool {
+        true
+    }
+
+    /// What the reply cache keeps of a call. Repeatable is what changes nothing that a second call undoes.
+    fn xid_class(&self, _procedure: u32) -> XidClass {
+        XidClass::Repeatable
+    }
+
+    /// The most payload, or entries of a list, that the reply to a call may have, as far as that is worth counting.
+    fn reply_payload_bytes_max(&self, _procedure: u32, _args: Reader<'_>) -> u32 {
+        0
+    }
+
+    /// Finds memory of a store for the payload of a call, so that it is received in place. What is odd about the
+    /// call is left to [`serve`](Self::serve), which has the words for it.
+    fn place(&self, _call: Arriving<'_>) -> Option<Placed> {
+        None
+    }
+
+    /// Executes a call, and writes the head of its reply. `landed` is what [`place`](Self::place) gave, filled.
+    fn serve(&self, call: Call<'_, '_>, landed: Option<Landed>) -> Answered;
+}
+
+/// A call of which only the beginning has come.
+pub(crate) struct Arriving<'a> {
+    /// Its caller has been identified.
+    pub client: &'a Client,
+    pub procedure: u32,
+    /// At the arguments, as far as they have come.
+    pub args: Reader<'a>,
+    /// The length of all arguments, with payload and padding.
+    pub all_args_bytes: usize,
+    /// The most payload that may be received at once.
+    pub payload_bytes_max: usize,
+}
+
+impl Arriving<'_> {
+    /// Whether all arguments are so many bytes, and then so much payload, which may be received.
+    pub fn fits(&self, args_bytes: usize, payload_bytes: u32) -> bool {
+        let bytes = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
+        bytes > 0
+            && bytes <= self.payload_bytes_max
+            && payload_bytes <= IO_BYTES_MAX
+            && self.all_args_bytes == args_bytes + bytes + xdr::padding(bytes)
+    }
+}
+
+/// Where the payload of a call is received.
+pub(crate) struct Placed {
+    /// The length of the arguments before the payload. Nothing but padding follows it.
+    pub args_bytes: usize,
+    pub landed: Landed,
+}
+
+/// The payload of a call in memory of its store, and what was decoded to find that.
+pub(crate) struct Landed {
+    pub receive_buffer: ReceiveBuffer,
+    pub args: LandedArgs,
+}
+
+/// Arguments that were decoded to find the place of a payload, of each program that has such.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum LandedArgs {
+    /// Those of NFSv3's WRITE.
+    Write3(nfs3::proc::write::ArgsHead),
+}
+
+/// One call.
+pub(crate) struct Call<'s, 'r> {
+    pub group: &'s Group,
+    pub waiters: &'s dyn Waiters,
+    /// The connection, for the reply cache.
+    pub token: Token,
+    /// How it came.
+    pub protocol: Protocol,
+    pub client: &'s mut Client,
+    /// Where the reply's head goes.
+    pub out: &'s mut Vec<u8>,
+    /// Memory for texts that a reply holds.
+    pub text: &'s mut Vec<u8>,
+    pub times: Times,
+    pub mode: Mode,
+    pub header: &'s CallHeader<'r>,
+    /// What the reply cache keeps of it.
+    pub class: XidClass,
+    /// At the arguments.
+    pub reader: Reader<'r>,
+}
+
+/// Where a call is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// On a loop, where nothing may wait.
+    Loop,
+    /// By a worker. The reply cache may have it as running since its loop handed it over.
+    Worker { begun: bool },
+    /// Nowhere: it was begun and came too late. The reply cache forgets it.
+    Discard,
+}
+
+/// How a call was answered.
+pub(crate) enum Answered {
+    /// By a reply whose head has been written.
+    Reply {
+        error: bool,
+        replayed: bool,
+        payload: Payload,
+        payload_len: usize,
+    },
+    /// Not by its procedure. RFC 5531 s9
+    Accept(Accept),
+    Reject(Reject),
+    /// On another connection, or later.
+    Elsewhere,
+    /// Not yet: its store would have to wait.
+    MustWait(Handover),
+}
+
+impl Answered {
+    /// By a reply without payload.
+    #[inline]
+    pub fn reply(error: bool) -> Self {
+        Self::Reply { error, replayed: false, payload: Payload::new(), payload_len: 0 }
+    }
+}
+
+/// What a call that must wait takes along, besides its record.
+#[derive(Default)]
+pub(crate) struct Handover {
+    /// The reply cache has it as running.
+    pub begun: bool,
+    /// It runs elsewhere: it is to ask again in a moment.
+    pub later: bool,
+    /// Its payload, where that was received in place. Boxed: this is what few calls come to.
+    pub landed: Option<Box<Landed>>,
+}

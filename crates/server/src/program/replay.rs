@@ -1,0 +1,54 @@
+//! A call on its way past the reply cache.
+//!
+//! A call that cannot be done at once is begun in the reply cache on its loop and done by a worker, so that the
+//! order of begins is the order of arrival: a replay finds the original running, wherever that waits. In a group of
+//! processes that may be elsewhere: then the replay is put off, and asks again.
+
+use super::{Answered, Handover, Mode};
+use crate::reply_cache::{CacheEntry, DELAY, Verdict};
+use drc::shared::Start;
+use drc::{Refusal, Stored, Token};
+use rpc::reply::Accept;
+
+/// What the reply cache makes of a call.
+pub(crate) enum Passed<'g> {
+    /// Execute it.
+    Run(CacheEntry<'g>, Start),
+    /// It ran, or counts as such.
+    Ran(Stored),
+    /// Nothing more is to be done with it here.
+    Ended(Result<Answered, Answered>),
+}
+
+/// Takes a call past the reply cache, and as far as "started" where other processes see that.
+#[inline]
+pub(crate) fn pass(mut guard: CacheEntry<'_>, mode: Mode, token: Token) -> Passed<'_> {
+    let wait = |handover| Passed::Ended(Ok(Answered::MustWait(handover)));
+    let verdict = match mode {
+        Mode::Loop | Mode::Worker { begun: false } => guard.begin(token),
+        Mode::Worker { begun: true } => guard.resume(),
+        Mode::Discard => {
+            guard.resume();
+            guard.forget();
+            return Passed::Ended(Ok(Answered::Elsewhere));
+        }
+    };
+    match verdict {
+        Verdict::Run if mode == Mode::Loop && guard.looks_first() => {
+            guard.hand_over();
+            wait(Handover { begun: true, ..Handover::default() })
+        }
+        Verdict::Run => match guard.start() {
+            // Its client came to another process meanwhile, and that one has it.
+            Start::Lost => wait(Handover { later: true, ..Handover::default() }),
+            start => Passed::Run(guard, start),
+        },
+        Verdict::Replay(stored) => Passed::Ran(stored),
+        Verdict::Attached => Passed::Ended(Ok(Answered::Elsewhere)),
+        Verdict::Later => wait(Handover { later: true, ..Handover::default() }),
+        Verdict::Refused(Refusal::TableFull) => Passed::Ran(Stored::Failed(DELAY)),
+        Verdict::Refused(Refusal::BelowWindow | Refusal::UnknownClass) => {
+            Passed::Ended(Err(Answered::Accept(Accept::SystemErr)))
+        }
+    }
+}
