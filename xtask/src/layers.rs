@@ -69,26 +69,26 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "client",
         Layer::Runtime,
-        &["xdr", "rpc", "drc", "nfs3", "paths", "verbs", "transport"],
+        &["xdr", "rpc", "drc", "fs", "nfs3", "paths", "verbs", "transport"],
         &["server", "store"],
     ),
-    rule("mount", Layer::Runtime, &["xdr", "nfs3", "client"], &[]),
+    rule("mount", Layer::Runtime, &["fs", "client"], &[]),
     rule("lab", Layer::Tool, &[], &[]),
     // The limit is measured over the same sockets, and the files are made by name.
     rule(
         "bench",
         Layer::Tool,
-        &["xdr", "record", "plan", "nfs3", "verbs", "transport", "store", "server", "client"],
+        &["record", "plan", "fs", "verbs", "transport", "store", "server", "client"],
         &[],
     ),
-    rule("copy", Layer::Tool, &["nfs3", "client"], &["server", "store"]),
+    rule("copy", Layer::Tool, &["fs", "client"], &["server", "store"]),
     rule("report", Layer::Tool, &["record"], &[]),
-    // It prints attributes and statuses, which are nfs3's.
+    // Its tests look at what is on the wire.
     rule(
         "trunkline",
         Layer::Binary,
-        &["nfs3", "record", "plan", "store", "server", "client", "mount", "copy", "lab", "bench", "report"],
-        &["xdr", "rpc", "drc", "rpcrdma", "paths", "verbs", "transport"],
+        &["fs", "record", "plan", "store", "server", "client", "mount", "copy", "lab", "bench", "report"],
+        &["xdr", "rpc", "drc", "nfs3", "rpcrdma", "paths", "verbs", "transport"],
     ),
 ];
 
@@ -178,6 +178,14 @@ mod tests {
         let in_tests = workspace("client", "server", Some("dev"));
         assert_eq!(findings(&in_tests), Vec::<String>::new());
         assert_eq!(findings(&workspace("client", "server", None)).len(), 1);
+    }
+
+    #[test]
+    fn a_file_protocol_is_known_to_no_layer_above_the_client() {
+        for user in ["mount", "copy", "bench", "trunkline"] {
+            assert_eq!(findings(&workspace(user, "nfs3", None)).len(), 1, "{user}");
+        }
+        assert_eq!(findings(&workspace("trunkline", "nfs3", Some("dev"))).len(), 0);
     }
 
     #[test]

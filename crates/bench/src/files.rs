@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use client::{Answer, FileRef, Mount, Op, Pending};
-use nfs3::proc::create::How;
-use nfs3::{FileHandle, Sattr3};
+use fs::{CreateMode, FileHandle, SetAttributes};
 
 use crate::error::{Error, Result};
 use crate::experiment::WorkloadSpec;
@@ -41,7 +40,7 @@ impl Files {
     /// [`Error::Prepare`].
     pub fn prepare(mount: &Mount, workloads: &[WorkloadSpec], mut step: impl FnMut(u64)) -> Result<Self> {
         let name = format!("trunkline-bench-{}", std::process::id()).into_bytes();
-        let attributes = Sattr3 { mode: Some(0o755), ..Sattr3::default() };
+        let attributes = SetAttributes::mode(0o755);
         let (directory, _) = mount.make_directory(mount.root(), &name, attributes).map_err(Error::prepare)?;
         let mut files = Self { directory, name, names: Vec::new(), by_workload: Vec::new() };
         let mut number = 0;
@@ -49,7 +48,7 @@ impl Files {
             let mut prepared = Vec::new();
             for index in 0..workload.readers + workload.writers {
                 let name = format!("{}.{index}", workload.name.replace('/', "_")).into_bytes();
-                let how = How::Unchecked(Sattr3 { mode: Some(0o644), ..Sattr3::default() });
+                let how = CreateMode::Unchecked(SetAttributes::mode(0o644));
                 let (handle, _) = mount.create(directory, &name, how).map_err(Error::prepare)?;
                 files.names.push(name);
                 let bytes = workload.file / workload.block * workload.block;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nfs3::FileHandle;
+use fs::FileHandle;
 
 use crate::call::{Answer, FileRef, Op};
 use crate::error::{Error, Result};

@@ -7,19 +7,15 @@
 
 use std::net::SocketAddr;
 
-use nfs3::mount::{export, mnt};
-use nfs3::proc::{fsinfo, getattr};
-use nfs3::{Fattr3, FileHandle, Status, Wire};
-use xdr::Reader;
+use fs::{Attributes, FileHandle, FileSystemInfo, Status};
 
-use crate::caller::{self, Caller, Program};
-use crate::error::MountError;
+use crate::caller::{self, Caller};
+use crate::error::{Error, MountError};
 use crate::options::{Proto, Remote};
+use crate::protocol::{NFS, Operation, Protocol, exports, mnt};
 use crate::rpcbind;
 use crate::settings::Settings;
 
-const MOUNT: Program = Program { number: nfs3::mount::PROGRAM, version: 3 };
-const NFS: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
 /// Exports of a list that an error names.
 const EXPORTS_SHOWN_MAX: usize = 10;
 /// Beginnings of a path that are tried where the server does not list its exports.
@@ -32,8 +28,8 @@ pub(crate) struct Root {
     pub export: Vec<u8>,
     pub below: Vec<u8>,
     pub handle: FileHandle,
-    pub attributes: Fattr3,
-    pub info: fsinfo::Success,
+    pub attributes: Attributes,
+    pub info: FileSystemInfo,
 }
 
 /// Whether the path is an export, or may go on below one.
@@ -56,8 +52,8 @@ pub(crate) fn bootstrap(
         // Before anything is asked: a machine without RDMA has nothing to ask for.
         caller::require_rdma()?;
     }
-    let ask = |caller: &mut Caller| find(caller, settings, place, credential);
-    let (mut caller, found) = at_mount(settings, remote, credential, ask)?;
+    let find = |caller: &mut Caller| find(caller, settings, place, credential);
+    let (mut caller, found) = at_mount(settings, remote, credential, find)?;
     if over_rdma {
         let is_same = |local: &std::net::IpAddr| local.is_ipv4() == remote.address.is_ipv4();
         let local = settings.locals.iter().copied().find(is_same);
@@ -65,23 +61,22 @@ pub(crate) fn bootstrap(
     } else if caller.address() != nfs {
         caller = Caller::connect(nfs, credential, settings.reserved_port)?;
     }
-    let object = found.handle;
-    let results = caller.call(NFS, nfs3::Procedure::GetAttr.number(), |writer| {
-        getattr::Args { object }.encode(writer);
-    })?;
-    let attributes = getattr::Reply::decode(&mut Reader::new(&results))
-        .map_err(|error| caller.protocol(error.to_string()))?
-        .into_result()
-        .map_err(|(status, ())| caller.protocol(format!("GETATTR of the root: {status}")))?
-        .attributes;
-    let results = caller.call(NFS, nfs3::Procedure::FsInfo.number(), |writer| {
-        fsinfo::Args { root: object }.encode(writer);
-    })?;
-    let info = fsinfo::Reply::decode(&mut Reader::new(&results))
-        .map_err(|error| caller.protocol(error.to_string()))?
-        .into_result()
-        .map_err(|(status, _)| caller.protocol(format!("FSINFO of the root: {status}")))?;
+    let attributes = ask(&mut caller, Protocol::NFS3.getattr(found.handle))?;
+    let info = ask(&mut caller, Protocol::NFS3.fsinfo(found.handle))?;
     Ok(Root { export: found.export, below: found.below, handle: found.handle, attributes, info })
+}
+
+/// Asks for something of the root.
+fn ask<T>(caller: &mut Caller, operation: Operation<T>) -> Result<T, MountError> {
+    let (request, reading) = operation.into_parts();
+    let results = caller.call(NFS, request.procedure().number(), |writer| writer.bytes(request.args()))?;
+    reading.read(&results).map_err(|error| {
+        caller.protocol(match error {
+            Error::Status { operation, status } => format!("{operation} of the root: {status}"),
+            Error::PeerMisbehaved { reason, .. } => reason,
+            other => other.to_string(),
+        })
+    })
 }
 
 /// The handle that MOUNT gives for a directory, or its refusal.
@@ -168,7 +163,7 @@ fn find(
         let start = if start.is_empty() { b"/" } else { start };
         match mnt(caller, start)? {
             Ok(handle) => return Ok(Found { export: start.to_vec(), below: below.to_vec(), handle }),
-            Err(Status::NOENT | Status::NOTDIR | Status::INVAL) => {}
+            Err(Status::NotFound | Status::NotDirectory | Status::Invalid) => {}
             // A server that lists what it exports has no reason to call another beginning of the path forbidden.
             Err(status) if at < listed_count || listed.is_empty() => {
                 denied.get_or_insert_with(|| refused(caller, start, status));
@@ -201,29 +196,10 @@ fn beginnings(path: &[u8]) -> Vec<usize> {
     ends
 }
 
-fn mnt(caller: &mut Caller, path: &[u8]) -> Result<Result<FileHandle, Status>, MountError> {
-    let number = nfs3::mount::Procedure::Mnt.number();
-    let results = caller.call(MOUNT, number, |writer| mnt::Args { path }.encode(writer))?;
-    let reply =
-        mnt::Reply::decode(&mut Reader::new(&results)).map_err(|error| caller.protocol(error.to_string()))?;
-    Ok(match reply.into_result() {
-        Ok(success) => Ok(success.root),
-        Err((status, ())) => Err(Status(status.0)),
-    })
-}
-
-/// What the server says it exports; nothing where it does not say.
-fn exports(caller: &mut Caller) -> Result<Vec<Vec<u8>>, MountError> {
-    let number = nfs3::mount::Procedure::Export.number();
-    let results = caller.call(MOUNT, number, |_| ())?;
-    let list = export::Reply::decode(&mut Reader::new(&results));
-    Ok(list.map_or_else(|_| Vec::new(), |list| list.iter().map(|entry| entry.directory.to_vec()).collect()))
-}
-
 fn refused(caller: &Caller, export: &[u8], status: Status) -> MountError {
     let reason = match status {
-        Status::NOENT => "there is no such export".to_owned(),
-        Status::ACCES | Status::PERM => format!("this host or user may not mount it ({status})"),
+        Status::NotFound => "there is no such export".to_owned(),
+        Status::Access | Status::NotPermitted => format!("this host or user may not mount it ({status})"),
         other => format!("{} ({other})", crate::error::status_words(other)),
     };
     MountError::Refused {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drc::XidClass;
-use nfs3::proc::write::Stable;
-use nfs3::types::FileHandle;
-use nfs3::{WccAttr, WccData};
+use fs::{Change, FileHandle, Stability};
 use paths::{Class, ConnId, NodeId, PathId};
 use rpc::Xid;
 use slab::Slab;
 use transport::{Pipe, ReceiveBuffer, Slices, SlicesMut, Source};
 
 use crate::error::{Error, Result};
+use crate::protocol::{self, Procedure, Request};
 use crate::slot::Promise;
 
 /// A file as reads and writes name it.
@@ -61,37 +60,31 @@ pub enum Op {
         /// The data.
         buffer: Vec<u8>,
     },
-    /// Any other procedure of NFS, with its encoded arguments.
-    Call {
-        /// The procedure.
-        procedure: nfs3::Procedure,
-        /// `XDR` arguments.
-        args: Vec<u8>,
-    },
+    /// Any other operation of the mount's protocol.
+    Call(Request),
 }
 
 impl Op {
-    pub(crate) const fn procedure(&self) -> nfs3::Procedure {
+    pub(crate) const fn procedure(&self) -> Procedure {
         match self {
-            Self::Read { .. } | Self::ReadToPipe { .. } => nfs3::Procedure::Read,
-            Self::Write { .. } => nfs3::Procedure::Write,
-            Self::Call { procedure, .. } => *procedure,
+            Self::Read { .. } | Self::ReadToPipe { .. } => protocol::READ,
+            Self::Write { .. } => protocol::WRITE,
+            Self::Call(request) => request.procedure(),
         }
     }
 
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         match self {
             Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer,
-            Self::ReadToPipe { .. } | Self::Call { .. } => Vec::new(),
+            Self::ReadToPipe { .. } | Self::Call(_) => Vec::new(),
         }
     }
 
     /// Bytes of payload, or of arguments.
-    pub(crate) const fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Read { buffer: bytes, .. }
-            | Self::Write { buffer: bytes, .. }
-            | Self::Call { args: bytes, .. } => bytes.len(),
+            Self::Read { buffer: bytes, .. } | Self::Write { buffer: bytes, .. } => bytes.len(),
+            Self::Call(request) => request.args().len(),
             Self::ReadToPipe { len, .. } => *len,
         }
     }
@@ -116,36 +109,8 @@ pub enum Answer {
     },
     /// All is written and stable.
     Written,
-    /// The results of another procedure, from the status on.
+    /// The results of another operation that succeeded; [`crate::Operations`] reads them.
     Results(Vec<u8>),
-}
-
-/// The version of a file before and after a WRITE, as far as the server told both: what it does between two that are the same is
-/// nobody's but the writer's. RFC 1813 s2.6
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Change {
-    /// Right before it.
-    pub before: Option<WccAttr>,
-    /// Right after it.
-    pub after: Option<WccAttr>,
-}
-
-impl Change {
-    pub(crate) fn of(told: &WccData) -> Self {
-        let after =
-            told.after.map(|after| WccAttr { size: after.size, mtime: after.mtime, ctime: after.ctime });
-        Self { before: told.before, after }
-    }
-
-    /// This, and another right after it. If something was in between, only the other is told of: one link less is a change that
-    /// somebody else may have made.
-    pub(crate) fn then(self, next: Self) -> Self {
-        if self.after.is_some() && self.after == next.before {
-            Self { before: self.before, after: next.after }
-        } else {
-            next
-        }
-    }
 }
 
 /// A finished operation.
@@ -200,7 +165,7 @@ pub(crate) enum Body {
         offset: u64,
         buffer: Vec<u8>,
         written: usize,
-        stable: Stable,
+        stability: Stability,
         /// What the server has told of the file since.
         change: Change,
     },
@@ -208,10 +173,7 @@ pub(crate) enum Body {
         file: FileRef,
         node: NodeId,
     },
-    Call {
-        procedure: nfs3::Procedure,
-        args: Vec<u8>,
-    },
+    Call(Request),
     /// GETATTR of the root: the connection proves where it leads.
     Validate,
 }
@@ -285,7 +247,7 @@ impl Call {
         match self.body {
             Body::Read { .. } => Class::Read,
             Body::Write { .. } | Body::Commit { .. } => Class::Write,
-            Body::Call { .. } | Body::Validate => Class::Metadata,
+            Body::Call(_) | Body::Validate => Class::Metadata,
         }
     }
 
@@ -293,7 +255,7 @@ impl Call {
         match &self.body {
             Body::Read { file, .. } | Body::Write { file, .. } => file.home,
             Body::Commit { node, .. } => Some(*node),
-            Body::Call { .. } | Body::Validate => None,
+            Body::Call(_) | Body::Validate => None,
         }
     }
 
@@ -302,22 +264,22 @@ impl Call {
         match &self.body {
             Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
             Body::Write { buffer, written, .. } => u32::try_from(buffer.len() - written).unwrap_or(u32::MAX),
-            Body::Commit { .. } | Body::Call { .. } | Body::Validate => 0,
+            Body::Commit { .. } | Body::Call(_) | Body::Validate => 0,
         }
     }
 
-    pub(crate) fn procedure(&self) -> nfs3::Procedure {
+    pub(crate) fn procedure(&self) -> Procedure {
         match &self.body {
-            Body::Read { .. } => nfs3::Procedure::Read,
-            Body::Write { .. } => nfs3::Procedure::Write,
-            Body::Commit { .. } => nfs3::Procedure::Commit,
-            Body::Call { procedure, .. } => *procedure,
-            Body::Validate => nfs3::Procedure::GetAttr,
+            Body::Read { .. } => protocol::READ,
+            Body::Write { .. } => protocol::WRITE,
+            Body::Commit { .. } => protocol::COMMIT,
+            Body::Call(request) => request.procedure(),
+            Body::Validate => protocol::GETATTR,
         }
     }
 
     pub(crate) fn xid_class(&self) -> XidClass {
-        self.procedure().xid_class()
+        protocol::xid_class(self.procedure())
     }
 
     pub(crate) fn operation(&self) -> &'static str {

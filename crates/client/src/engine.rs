@@ -11,7 +11,6 @@ mod answers;
 mod connections;
 mod probes;
 mod rdma;
-mod reconcile;
 mod stable;
 #[cfg(test)]
 mod tests;
@@ -23,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drc::{XidClass, XidSpace};
-use nfs3::{Fattr3, FileHandle, Procedure, Wire};
+use fs::{Attributes, Change, FileHandle, Status};
 use paths::{ConnId, NodeId, Output, PathId, Table};
 use rpc::Xid;
 use rpc::auth::AuthSys;
@@ -31,10 +30,11 @@ use transport::Scratch;
 use transport::poll::Poller;
 use xdr::Writer;
 
-use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Change, Done, Op, Owner, Target};
+use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, Target};
 use crate::error::{Error, Result};
 use crate::options::{Proto, SIZE_MAX};
 use crate::path_failures::SeenFailures;
+use crate::protocol;
 use crate::route::Route;
 use crate::shard::ShardStatistics;
 use crate::statistics::{PathCounters, Replays};
@@ -48,7 +48,7 @@ use stable::Groups;
 const TICK: Duration = Duration::from_millis(50);
 /// A mount without a path for this long says so. What is shorter is a reset and a new connection, or a busy machine.
 const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
-/// NFS3ERR_JUKEBOX asks for patience (RFC 1813 s2.6); Linux waits as long at first.
+/// [`Status::Later`] asks for patience; Linux waits as long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
 /// So many buffers are taken for warm: more than READs are answered, even of 4 KiB, before their owners have them.
 const WARM_MAX: usize = 64;
@@ -84,7 +84,7 @@ pub(crate) struct Setup {
     pub read_only: bool,
     pub first_xid: u32,
     pub root: FileHandle,
-    pub root_attributes: Fattr3,
+    pub root_attributes: Attributes,
 }
 
 /// What the connections' sinks need while a connection is borrowed.
@@ -108,7 +108,7 @@ pub(crate) struct Core {
     groups: Groups,
     counters: Vec<PathCounters>,
     replays: Replays,
-    root_attributes: Fattr3,
+    root_attributes: Attributes,
     /// The node that each path leads to.
     nodes: Vec<NodeId>,
 }
@@ -224,10 +224,10 @@ impl Engine {
                 Body::Read { file, offset, target }
             }
             Op::Write { file, offset, buffer } => {
-                let stable = self.core.groups.writing(&file);
-                Body::Write { file, offset, buffer, written: 0, stable, change: Change::default() }
+                let stability = self.core.groups.writing(&file);
+                Body::Write { file, offset, buffer, written: 0, stability, change: Change::default() }
             }
-            Op::Call { procedure, args } => Body::Call { procedure, args },
+            Op::Call(request) => Body::Call(request),
         };
         let reads = matches!(body, Body::Read { target: Target::Memory(_), .. });
         let key = self.core.insert(body, owner);
@@ -244,7 +244,7 @@ impl Engine {
     fn refusal(&self, op: &Op) -> Option<Error> {
         let operation = op.procedure().name();
         if self.setup.read_only && op.procedure().changes() {
-            return Some(Error::Status { operation, status: nfs3::Status::ROFS });
+            return Some(Error::Status { operation, status: Status::ReadOnly });
         }
         // A longer record, or the answer with it, would cost one connection after another, for ever.
         let (len, max) = (op.len(), SIZE_MAX as usize);
@@ -626,7 +626,7 @@ impl Core {
                 self.groups.touch(&file);
                 buffer
             }
-            Body::Commit { .. } | Body::Call { .. } | Body::Validate => Vec::new(),
+            Body::Commit { .. } | Body::Call(_) | Body::Validate => Vec::new(),
         };
         if !matches!(call.owner, Owner::Engine) {
             let latency = self.now.saturating_sub(call.submitted_at);
@@ -651,34 +651,22 @@ pub(crate) fn encode_credential(into: &mut Vec<u8>, identity: u64, caller: &Call
 /// Encodes the head of a call: everything but the payload of a WRITE.
 fn encode_call(head: &mut Vec<u8>, call: &Call, xid: Xid, credential: &[u8], root: Option<FileHandle>) {
     let mut writer = Writer::new(head);
-    let procedure = call.procedure().number();
-    rpc::call::encode(&mut writer, xid, nfs3::PROGRAM, nfs3::VERSION, procedure, credential);
-    let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    protocol::encode_call(&mut writer, xid, call.procedure(), credential);
+    let len = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     match &call.body {
         Body::Read { file, offset, target } => {
-            let count = u32::try_from(target.len()).unwrap_or(u32::MAX);
-            nfs3::proc::read::Args { file: file.handle, offset: *offset, count }.encode(&mut writer);
+            protocol::encode_read(&mut writer, file.handle, *offset, len(target.len()));
         }
-        Body::Write { file, offset, written, stable, .. } => {
-            let count = len(call.payload());
-            let offset = offset + *written as u64;
-            nfs3::proc::write::ArgsHead {
-                file: file.handle,
-                offset,
-                count,
-                stable: *stable,
-                data_len: count,
-            }
-            .encode(&mut writer);
+        Body::Write { file, offset, written, stability, .. } => {
+            let (offset, count) = (offset + *written as u64, len(call.payload().len()));
+            protocol::encode_write(&mut writer, file.handle, offset, count, *stability);
         }
-        Body::Commit { file, .. } => {
-            nfs3::proc::commit::Args { file: file.handle, offset: 0, count: 0 }.encode(&mut writer);
-        }
-        Body::Call { args, .. } => writer.bytes(args),
+        Body::Commit { file, .. } => protocol::encode_commit(&mut writer, file.handle),
+        Body::Call(request) => writer.bytes(request.args()),
         Body::Validate => {
-            debug_assert!(root.is_some() && call.procedure() == Procedure::GetAttr);
-            if let Some(object) = root {
-                nfs3::proc::getattr::Args { object }.encode(&mut writer);
+            debug_assert!(root.is_some(), "a connection proves that it leads to the root");
+            if let Some(root) = root {
+                protocol::encode_root(&mut writer, root);
             }
         }
     }

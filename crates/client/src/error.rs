@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use nfs3::types::Status;
+use fs::Status;
 
 use crate::options::{OptionError, TargetError};
 
@@ -272,34 +272,34 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[must_use]
 pub const fn status_words(status: Status) -> &'static str {
     match status {
-        Status::PERM => "operation not permitted",
-        Status::NOENT => "no such file or directory",
-        Status::IO => "input/output error on the server",
-        Status::NXIO => "no such device or address",
-        Status::ACCES => "permission denied",
-        Status::EXIST => "it exists already",
-        Status::XDEV => "not within one file system",
-        Status::NODEV => "no such device",
-        Status::NOTDIR => "not a directory",
-        Status::ISDIR => "it is a directory",
-        Status::INVAL => "invalid argument",
-        Status::FBIG => "file too large",
-        Status::NOSPC => "no space left on the server",
-        Status::ROFS => "read-only file system",
-        Status::MLINK => "too many links",
-        Status::NAMETOOLONG => "name too long",
-        Status::NOTEMPTY => "directory not empty",
-        Status::DQUOT => "disk quota exceeded",
-        Status::STALE => "the file is gone from the server (stale handle)",
-        Status::REMOTE => "it lies on another server",
-        Status::BADHANDLE => "the server does not know the file handle",
-        Status::NOT_SYNC => "it has changed meanwhile",
-        Status::BAD_COOKIE => "the directory has changed meanwhile",
-        Status::NOTSUPP => "the server does not support it",
-        Status::TOOSMALL => "the answer is too long",
-        Status::SERVERFAULT => "a fault of the server",
-        Status::BADTYPE => "the server has no objects of that type",
-        Status::JUKEBOX => "the server is busy, try later",
-        _ => "the server refuses",
+        Status::NotPermitted => "operation not permitted",
+        Status::NotFound => "no such file or directory",
+        Status::Io => "input/output error on the server",
+        Status::NoAddress => "no such device or address",
+        Status::Access => "permission denied",
+        Status::Exists => "it exists already",
+        Status::CrossDevice => "not within one file system",
+        Status::NoDevice => "no such device",
+        Status::NotDirectory => "not a directory",
+        Status::IsDirectory => "it is a directory",
+        Status::Invalid => "invalid argument",
+        Status::FileTooBig => "file too large",
+        Status::NoSpace => "no space left on the server",
+        Status::ReadOnly => "read-only file system",
+        Status::TooManyLinks => "too many links",
+        Status::NameTooLong => "name too long",
+        Status::NotEmpty => "directory not empty",
+        Status::Quota => "disk quota exceeded",
+        Status::Stale => "the file is gone from the server (stale handle)",
+        Status::Remote => "it lies on another server",
+        Status::BadHandle => "the server does not know the file handle",
+        Status::NotSync => "it has changed meanwhile",
+        Status::BadCookie => "the directory has changed meanwhile",
+        Status::NotSupported => "the server does not support it",
+        Status::TooSmall => "the answer is too long",
+        Status::ServerFault => "a fault of the server",
+        Status::BadType => "the server has no objects of that type",
+        Status::Later => "the server is busy, try later",
+        Status::Other(_) => "the server refuses",
     }
 }

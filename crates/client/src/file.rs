@@ -1,7 +1,6 @@
 //! A file of a mount: reads and writes at an offset.
 
-use nfs3::proc::create::How;
-use nfs3::{Fattr3, FileHandle, FileType, Sattr3, Status};
+use fs::{Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Status};
 
 use crate::call::{Answer, FileRef, Op};
 use crate::error::{Error, Result};
@@ -25,8 +24,8 @@ impl Mount {
     /// The server's, or the mount's.
     pub fn open(&self, path: &[u8]) -> Result<File> {
         let (handle, attributes) = self.resolve(path)?;
-        if attributes.file_type == FileType::Directory {
-            return Err(Error::Status { operation: "OPEN", status: Status::ISDIR });
+        if attributes.kind == FileKind::Directory {
+            return Err(Error::Status { operation: "OPEN", status: Status::IsDirectory });
         }
         Ok(File { mount: self.clone(), file: self.file_ref(handle) })
     }
@@ -43,7 +42,7 @@ impl Mount {
             }
             None => (self.root(), path),
         };
-        let how = How::Unchecked(Sattr3 { mode: Some(mode), size: Some(0), ..Sattr3::default() });
+        let how = CreateMode::Unchecked(SetAttributes { size: Some(0), ..SetAttributes::mode(mode) });
         let (handle, _) = self.create(directory, name, how)?;
         Ok(File { mount: self.clone(), file: self.file_ref(handle) })
     }
@@ -66,7 +65,7 @@ impl File {
     ///
     /// # Errors
     /// The server's, or the mount's.
-    pub fn attributes(&self) -> Result<Fattr3> {
+    pub fn attributes(&self) -> Result<Attributes> {
         self.mount.attributes(self.file.handle)
     }
 

@@ -7,7 +7,7 @@
 //! Invariants: each loop is a thread that shares nothing with the others but the placement of files; a
 //! caller's buffer goes back only when nothing can read or write it any more, and after a write only when
 //! its data are stable. What this crate must not know: how a path is chosen (that is `paths`), how records
-//! are carried (that is `transport`).
+//! are carried (that is `transport`), nor, outside of `protocol`, what a file protocol looks like: its language is `fs`.
 
 mod blocks;
 mod bootstrap;
@@ -18,8 +18,10 @@ mod error;
 mod file;
 mod listing;
 mod mount;
+mod operations;
 pub mod options;
 mod path_failures;
+mod protocol;
 mod route;
 mod rpcbind;
 mod seen_entries;
@@ -31,11 +33,13 @@ mod tree;
 mod walk;
 
 pub use blocks::{Block, Blocks};
-pub use call::{Answer, Caller, Change, Done, FileRef, Op};
+pub use call::{Answer, Caller, Done, FileRef, Op};
 pub use error::{Error, MountError, Result, status_words};
 pub use file::File;
-pub use listing::{DIRECTORY_ENTRIES_MAX, DirectoryEntry, Pages};
+pub use listing::{DIRECTORY_ENTRIES_MAX, Pages};
 pub use mount::Mount;
+pub use operations::Operations;
+pub use protocol::{Found, Operation, Protocol, Request};
 pub use seen_entries::{GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
 pub use settings::Settings;
 pub use shard::{ExternalDriver, Io, Task};

@@ -3,32 +3,29 @@
 //!
 //! Where the server refuses a cookie of its own the listing begins anew, and leaves out what it gave before.
 
-use nfs3::proc::readdirplus;
-use nfs3::{FileHandle, PostOpAttr, Procedure, Status, Verifier};
+use fs::{DirectoryEntry, DirectoryPage, DirectoryPosition, FileHandle, Status};
 
 use crate::call::Op;
 use crate::error::{Error, Result};
 use crate::mount::Mount;
+use crate::protocol::Reading;
 use crate::seen_entries::SeenEntries;
 use crate::slot::Pending;
-use crate::tree::{accept, encode};
 
-/// What a READDIRPLUS asks for: names and cookies, and all in all.
-const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
 /// Names in one directory at most: a server that never ends its listing must not keep us for ever.
 pub const DIRECTORY_ENTRIES_MAX: usize = 16_000_000;
 
-/// One name in a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirectoryEntry {
-    /// The name, which need not be UTF-8.
-    pub name: Vec<u8>,
-    /// The object's number.
-    pub fileid: u64,
-    /// Its attributes, when the server gave them.
-    pub attributes: PostOpAttr,
-    /// Its handle, when the server gave it.
-    pub handle: Option<FileHandle>,
+/// A page that is asked for.
+#[derive(Debug)]
+struct Asked {
+    pending: Pending,
+    reading: Reading<DirectoryPage>,
+}
+
+impl Asked {
+    fn wait(self) -> Result<DirectoryPage> {
+        self.reading.read(&self.pending.wait().results()?)
+    }
 }
 
 /// A directory that is being listed: an iterator over pages of names, without `.` and `..`, of which some may be
@@ -37,10 +34,9 @@ pub struct DirectoryEntry {
 pub struct Pages {
     mount: Mount,
     directory: FileHandle,
-    cookie: u64,
-    verifier: Verifier,
-    /// The page at that cookie, asked for while the one before it is read.
-    ahead: Option<Pending>,
+    position: DirectoryPosition,
+    /// The page at that position, asked for while the one before it is read.
+    ahead: Option<Asked>,
     seen: usize,
     given: SeenEntries,
     ended: bool,
@@ -50,9 +46,9 @@ impl Mount {
     /// Lists a directory page by page.
     #[must_use]
     pub fn pages(&self, directory: FileHandle) -> Pages {
-        let verifier = Verifier::default();
-        let (mount, given) = (self.clone(), SeenEntries::default());
-        Pages { mount, directory, cookie: 0, verifier, ahead: None, seen: 0, given, ended: false }
+        let (mount, position) = (self.clone(), DirectoryPosition::default());
+        let given = SeenEntries::default();
+        Pages { mount, directory, position, ahead: None, seen: 0, given, ended: false }
     }
 
     /// Lists a directory at once, without `.` and `..`.
@@ -72,58 +68,50 @@ impl Pages {
     fn page(&mut self) -> Result<Vec<DirectoryEntry>> {
         loop {
             match self.page_at_cookie() {
-                Err(Error::Status { status: Status::BAD_COOKIE, .. })
-                    if self.cookie != 0 && self.given.may_begin_anew() =>
+                Err(Error::Status { status: Status::BadCookie, .. })
+                    if self.position.cookie != 0 && self.given.may_begin_anew() =>
                 {
-                    (self.cookie, self.verifier) = (0, Verifier::default());
+                    self.position = DirectoryPosition::default();
                 }
                 other => return other,
             }
         }
     }
 
-    /// Asks for the page at the cookie.
-    fn ask(&self) -> Pending {
-        let (dircount, maxcount) = DIRECTORY_BYTES;
-        let (directory, cookie, verifier) = (self.directory, self.cookie, self.verifier);
-        let args = encode(&readdirplus::Args { directory, cookie, verifier, dircount, maxcount });
-        self.mount.submit(Op::Call { procedure: Procedure::ReadDirPlus, args })
+    /// Asks for the page at the position.
+    fn ask(&self) -> Asked {
+        let operation = self.mount.protocol().readdirplus(self.directory, self.position);
+        let (request, reading) = operation.into_parts();
+        Asked { pending: self.mount.submit(Op::Call(request)), reading }
     }
 
     fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
-        let cookie = self.cookie;
-        let results = match self.ahead.take().map(|ahead| ahead.wait().results()) {
+        let cookie = self.position.cookie;
+        let page = match self.ahead.take().map(Asked::wait) {
             // The patience of a soft mount with it was over before anybody wanted it.
-            Some(Err(Error::TimedOut { .. })) | None => self.ask().wait().results()?,
-            Some(results) => results?,
+            Some(Err(Error::TimedOut { .. })) | None => self.ask().wait()?,
+            Some(page) => page?,
         };
-        let page =
-            accept::<readdirplus::Success<'_>, readdirplus::Failure>(Procedure::ReadDirPlus, &results)?;
-        self.verifier = page.verifier;
+        self.position.verifier = page.verifier;
         self.ended = page.eof;
-        if let Some(last) = page.entries.iter().last() {
-            self.cookie = last.cookie;
+        if let Some(last) = page.entries.last() {
+            self.position.cookie = last.cookie;
         }
-        // Whoever has come beyond the first page will most likely read on.
-        if !page.eof && cookie != 0 && self.cookie != cookie {
+        // A reader beyond the first page will most likely read on.
+        if !page.eof && cookie != 0 && self.position.cookie != cookie {
             self.ahead = Some(self.ask());
         }
         let mut entries = Vec::new();
         // What is the whole directory needs no memory.
         let is_all = cookie == 0 && self.seen == 0 && page.eof;
-        for entry in page.entries.iter() {
+        for entry in page.entries {
             self.seen += 1;
-            check_name(entry.name)?;
-            if entry.name != b"." && entry.name != b".." && (is_all || self.given.insert(entry.name)) {
-                entries.push(DirectoryEntry {
-                    name: entry.name.to_vec(),
-                    fileid: entry.fileid,
-                    attributes: entry.attributes,
-                    handle: entry.handle,
-                });
+            check_name(&entry.name)?;
+            if entry.name != b"." && entry.name != b".." && (is_all || self.given.insert(&entry.name)) {
+                entries.push(entry);
             }
         }
-        let reason = if !page.eof && self.cookie == cookie {
+        let reason = if !page.eof && self.position.cookie == cookie {
             "a page without entries that is not the last"
         } else if self.seen > DIRECTORY_ENTRIES_MAX {
             "a directory that does not end"
@@ -134,7 +122,7 @@ impl Pages {
     }
 }
 
-/// Whoever lists makes paths of names: one with a separator in it would lead wherever the server likes.
+/// Names become parts of paths: a name with a separator in it would lead wherever the server likes.
 fn check_name(name: &[u8]) -> Result<()> {
     if !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) {
         return Ok(());

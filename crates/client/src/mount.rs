@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nfs3::FileHandle;
-use nfs3::proc::fsinfo;
+use fs::{FileHandle, FileSystemInfo};
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
 
 use crate::bootstrap::{Place, Root, bootstrap, directory};
@@ -16,6 +15,7 @@ use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
 use crate::options::Remote;
 use crate::path_failures::PathFailures;
+use crate::protocol::Protocol;
 use crate::route::{PathEnd, PathValidation, PathValidations, Route, Stranded};
 use crate::settings::Settings;
 use crate::shard::{ExternalDriver, Shard, Task};
@@ -211,9 +211,15 @@ impl Mount {
         self.inner.settings.port
     }
 
-    /// What the server said of the export's file system when it was mounted (FSINFO).
+    /// The file protocol that the server speaks.
     #[must_use]
-    pub fn info(&self) -> &fsinfo::Success {
+    pub fn protocol(&self) -> Protocol {
+        Protocol::NFS3
+    }
+
+    /// What the server said of the export's file system when it was mounted.
+    #[must_use]
+    pub fn info(&self) -> &FileSystemInfo {
         &self.inner.root.info
     }
 
@@ -227,7 +233,7 @@ impl Mount {
     #[must_use]
     pub fn transfer_sizes(&self) -> (u32, u32) {
         let (info, settings) = (&self.inner.root.info, &self.inner.settings);
-        (transfer_size(settings.rsize, info.read_max), transfer_size(settings.wsize, info.write_max))
+        (transfer_size(settings.rsize, info.read.max), transfer_size(settings.wsize, info.write.max))
     }
 
     /// Names a file for reads and writes, and places it on the node with the least load.
@@ -303,7 +309,7 @@ impl Mount {
     /// Which loop's turn it is. What is written to a file goes to one loop as a rule, so that one COMMIT can speak for all of it.
     fn turn_of(&self, op: &Op) -> u64 {
         match op {
-            Op::Read { .. } | Op::ReadToPipe { .. } | Op::Call { .. } => {
+            Op::Read { .. } | Op::ReadToPipe { .. } | Op::Call(_) => {
                 self.inner.next_shard.fetch_add(1, Ordering::Relaxed)
             }
             Op::Write { file, .. } => file.number,
@@ -317,14 +323,6 @@ impl Mount {
             Some(shard) => shard.submit(op, caller),
             None => unreachable_pending(),
         }
-    }
-
-    /// Makes a call and blocks until it is answered: the results from the status on.
-    ///
-    /// # Errors
-    /// When the call could not be made; a status of the server is part of the results.
-    pub fn call(&self, procedure: nfs3::Procedure, args: Vec<u8>) -> Result<Vec<u8>> {
-        self.submit(Op::Call { procedure, args }).wait().results()
     }
 
     /// What the mount has counted so far.

@@ -9,6 +9,7 @@ use rpc::reply::{Accept, Body};
 use xdr::{Reader, Writer};
 
 use crate::caller::{Caller, Program};
+use crate::protocol::MOUNT_PROGRAM;
 
 /// Where rpcbind listens. RFC 1833 s2
 pub(crate) const PORT: u16 = 111;
@@ -53,8 +54,8 @@ fn over_tcp(rpcbind: SocketAddr, version: u32) -> Result<u16, String> {
 }
 
 fn arguments(writer: &mut Writer<'_>, version: u32) {
-    writer.u32(nfs3::mount::PROGRAM);
-    writer.u32(3);
+    writer.u32(MOUNT_PROGRAM.number);
+    writer.u32(MOUNT_PROGRAM.version);
     if version == 2 {
         writer.u32(TCP);
         writer.u32(0);

@@ -1,9 +1,10 @@
 //! Where another thread waits for a call: a future, or a blocking wait.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use crate::call::Done;
@@ -108,5 +109,27 @@ impl Future for Pending {
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+/// Wakes a thread that waits for a future.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Blocks until a future is ready. Not to be called on a loop's own thread.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(outcome) => return outcome,
+            // Somebody else may have unparked the thread: then it polls once more and parks again.
+            Poll::Pending => thread::park(),
+        }
     }
 }

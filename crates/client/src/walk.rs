@@ -5,7 +5,7 @@
 //! be mounted can also be reached by its path. Links are followed here and stay within the mount, which is why
 //! MOUNT, which may follow them to anywhere, is asked only where LOOKUP does not help.
 
-use nfs3::{Fattr3, FileHandle, FileType, Status};
+use fs::{Attributes, FileHandle, FileKind, Status};
 
 use crate::error::{Error, Result};
 use crate::mount::Mount;
@@ -19,7 +19,7 @@ impl Mount {
     /// # Errors
     /// [`Error::Step`] with what the server said of a name; a chain of links without an end is ELOOP's equivalent,
     /// `INVAL`.
-    pub fn resolve(&self, path: &[u8]) -> Result<(FileHandle, Fattr3)> {
+    pub fn resolve(&self, path: &[u8]) -> Result<(FileHandle, Attributes)> {
         let (trail, attributes) = self.resolve_trail(path, true)?;
         Ok((trail.last().copied().unwrap_or_else(|| self.root()), attributes))
     }
@@ -29,7 +29,7 @@ impl Mount {
     ///
     /// # Errors
     /// As [`Mount::resolve`].
-    pub fn resolve_trail(&self, path: &[u8], follow: bool) -> Result<(Vec<FileHandle>, Fattr3)> {
+    pub fn resolve_trail(&self, path: &[u8], follow: bool) -> Result<(Vec<FileHandle>, Attributes)> {
         let mut links = 0;
         let mut todo: Vec<Vec<u8>> = components(path);
         let mut walk = Walk { mount: self, trail: vec![self.root()], names: Vec::new() };
@@ -39,7 +39,7 @@ impl Mount {
                 continue;
             }
             let (handle, attributes) = walk.step(&name)?;
-            if attributes.file_type != FileType::Symlink {
+            if attributes.kind != FileKind::Symlink {
                 walk.descend(handle, name);
                 continue;
             }
@@ -49,7 +49,9 @@ impl Mount {
             }
             links += 1;
             if links > SYMLINKS_MAX {
-                return Err(walk.explain(&name, Error::Status { operation: "LOOKUP", status: Status::INVAL }));
+                return Err(
+                    walk.explain(&name, Error::Status { operation: "LOOKUP", status: Status::Invalid })
+                );
             }
             let target = self.read_link(handle).map_err(|cause| walk.explain(&name, cause))?;
             if target.first() == Some(&b'/') {
@@ -92,17 +94,17 @@ impl Walk<'_> {
     }
 
     /// What a name in the directory names.
-    fn step(&self, name: &[u8]) -> Result<(FileHandle, Fattr3)> {
-        let with_attributes = |(handle, attributes): (FileHandle, Option<Fattr3>)| {
-            Ok((handle, attributes.map_or_else(|| self.mount.attributes(handle), Ok)?))
-        };
+    fn step(&self, name: &[u8]) -> Result<(FileHandle, Attributes)> {
         let found = match self.mount.lookup(self.here(), name) {
-            Err(denied) if matches!(denied.status(), Some(Status::ACCES | Status::PERM)) => {
-                self.mount.directory_by_mount(&self.path_to(name)).map(|handle| (handle, None)).ok_or(denied)
+            Err(denied) if matches!(denied.status(), Some(Status::Access | Status::NotPermitted)) => {
+                match self.mount.directory_by_mount(&self.path_to(name)) {
+                    Some(handle) => self.mount.attributes(handle).map(|attributes| (handle, attributes)),
+                    None => Err(denied),
+                }
             }
             other => other,
         };
-        found.and_then(with_attributes).map_err(|cause| self.explain(name, cause))
+        found.map_err(|cause| self.explain(name, cause))
     }
 
     /// The path of a name in the directory, as MOUNT takes it.

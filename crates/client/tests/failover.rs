@@ -9,9 +9,8 @@ mod proxy;
 use std::time::{Duration, Instant};
 
 use client::{Error, Mount, Op, Pending, Settings};
+use fs::{CreateMode, SetAttributes, Status};
 use load::Load;
-use nfs3::proc::create::How;
-use nfs3::{Sattr3, Status};
 use paths::State;
 use proxy::{Mode, Proxied};
 use server::NodeId;
@@ -195,16 +194,18 @@ fn what_must_happen_once_happens_once_though_the_answer_is_lost() {
     for round in 0..ROUNDS {
         let name = |what: &str| format!("{what} {round}").into_bytes();
         let (one, two, three) = (name("one"), name("two"), name("three"));
-        once(&group, "CREATE GUARDED", || mount.create(root, &one, How::Guarded(Sattr3::default())));
-        once(&group, "CREATE EXCLUSIVE", || mount.create(root, &two, How::Exclusive([round; 8])));
-        once(&group, "MKDIR", || mount.make_directory(root, &name("directory"), Sattr3::default()));
+        once(&group, "CREATE GUARDED", || {
+            mount.create(root, &one, CreateMode::Guarded(SetAttributes::default()))
+        });
+        once(&group, "CREATE EXCLUSIVE", || mount.create(root, &two, CreateMode::Exclusive([round; 8])));
+        once(&group, "MKDIR", || mount.make_directory(root, &name("directory"), SetAttributes::default()));
         once(&group, "SYMLINK", || mount.make_symlink(root, &name("link"), b"one"));
         once(&group, "RENAME", || mount.rename((root, &one), (root, &three)));
         let (file, _) = mount.lookup(root, &three).unwrap();
         once(&group, "LINK", || mount.link(file, root, &one));
         once(&group, "REMOVE", || mount.remove(root, &three));
         once(&group, "RMDIR", || mount.remove_directory(root, &name("directory")));
-        assert_eq!(mount.lookup(root, &three).unwrap_err().status(), Some(Status::NOENT));
+        assert_eq!(mount.lookup(root, &three).unwrap_err().status(), Some(Status::NotFound));
         assert_eq!(mount.attributes(file).unwrap().nlink, 1);
     }
     let statistics = mount.statistics();
@@ -220,7 +221,7 @@ fn what_must_happen_once_happens_once_though_the_answer_is_lost() {
 fn writes_that_leave_a_silent_path_are_counted_as_such_that_may_be_done_late() {
     let group = Proxied::start(2);
     let mount = Mount::with_settings(Settings { spread_writes: true, ..settings(&group, 4) }).unwrap();
-    let (file, _) = mount.create(mount.root(), b"f", How::Guarded(Sattr3::default())).unwrap();
+    let (file, _) = mount.create(mount.root(), b"f", CreateMode::Guarded(SetAttributes::default())).unwrap();
     let file = mount.file_ref(file);
     eventually("a WRITE that meets the silence", || {
         group.set(1, Mode::Silent);

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use client::{Answer, Error, Mount, MountError, Settings};
-use nfs3::{Sattr3, Status};
+use fs::{SetAttributes, Status};
 use server::{Config, NodeId, Server};
 
 fn group(nodes: u8) -> (Server, Vec<IpAddr>, u16) {
@@ -92,8 +92,7 @@ fn the_tree_can_be_built_listed_and_taken_down() {
     let (_server, addresses, port) = group(1);
     let mount = Mount::with_settings(settings(&addresses, port, 1)).unwrap();
     let root = mount.root();
-    let (directory, _) =
-        mount.make_directory(root, b"directory", Sattr3 { mode: Some(0o755), ..Sattr3::default() }).unwrap();
+    let (directory, _) = mount.make_directory(root, b"directory", SetAttributes::mode(0o755)).unwrap();
     for n in 0..1500 {
         mount.create_file(format!("/directory/file {n}").as_bytes(), 0o644).unwrap();
     }
@@ -106,12 +105,12 @@ fn the_tree_can_be_built_listed_and_taken_down() {
     mount.link(directly, directory, b"again").unwrap();
     assert_eq!(mount.attributes(directly).unwrap().nlink, 2);
     let error = mount.remove_directory(root, b"directory").unwrap_err();
-    assert_eq!(error.status(), Some(Status::NOTEMPTY));
+    assert_eq!(error.status(), Some(Status::NotEmpty));
     for entry in mount.read_directory(directory).unwrap() {
         mount.remove(directory, &entry.name).unwrap();
     }
     mount.remove_directory(root, b"directory").unwrap();
-    assert_eq!(mount.resolve(b"/directory").unwrap_err().status(), Some(Status::NOENT));
+    assert_eq!(mount.resolve(b"/directory").unwrap_err().status(), Some(Status::NotFound));
 }
 
 #[test]
@@ -148,8 +147,8 @@ fn a_mount_that_is_read_only_refuses_changes_and_reads() {
     let mut back = [0; 7];
     assert_eq!(file.read_all_at(&mut back, 0).unwrap(), 7);
     assert_eq!(&back, b"content");
-    assert_eq!(file.write_all_at(b"other", 0).unwrap_err().status(), Some(Status::ROFS));
-    assert_eq!(mount.remove(mount.root(), b"file").unwrap_err().status(), Some(Status::ROFS));
+    assert_eq!(file.write_all_at(b"other", 0).unwrap_err().status(), Some(Status::ReadOnly));
+    assert_eq!(mount.remove(mount.root(), b"file").unwrap_err().status(), Some(Status::ReadOnly));
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn args_of(call: &Request) -> nfs3::proc::readdirplus::Args {
     nfs3::Wire::decode(&mut xdr::Reader::new(&call.args)).unwrap()
 }
 
-fn listed(name: &[u8]) -> client::Result<Vec<client::DirectoryEntry>> {
+fn listed(name: &[u8]) -> client::Result<Vec<fs::DirectoryEntry>> {
     let fake = Fake::start(1);
     let mount = fake.mount();
     std::thread::scope(|scope| {
@@ -113,10 +113,10 @@ fn a_server_that_refuses_each_cookie_is_asked_a_bounded_number_of_times() {
         pages.extend([Page::Of(b"a", 1, false), Page::BadCookie]);
     }
     let (names, _) = listed_from(&pages);
-    assert_eq!(names.unwrap_err().status(), Some(nfs3::Status::BAD_COOKIE));
+    assert_eq!(names.unwrap_err().status(), Some(fs::Status::BadCookie));
     // Where there is nothing before it there is no beginning anew.
     let (names, asked) = listed_from(&[Page::BadCookie]);
-    assert_eq!(names.unwrap_err().status(), Some(nfs3::Status::BAD_COOKIE));
+    assert_eq!(names.unwrap_err().status(), Some(fs::Status::BadCookie));
     assert_eq!(asked, [(0, [0; 8])]);
 }
 

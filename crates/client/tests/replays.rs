@@ -5,7 +5,8 @@ mod fake;
 
 use client::{Mount, Op, Replays, Settings};
 use fake::{Fake, file};
-use nfs3::{Procedure, Sattr3, Status};
+use fs::SetAttributes;
+use nfs3::{Procedure, Status};
 use std::collections::{HashMap, HashSet};
 
 /// The outcome of a change whose first answer is lost with its connection, and whose second is this status.
@@ -42,9 +43,9 @@ fn a_removal_sent_again_that_finds_nothing_was_done() {
 #[test]
 fn a_creation_sent_again_that_finds_the_name_taken_keeps_its_error() {
     let made = after_a_cut(Status::EXIST, |mount| {
-        mount.make_directory(mount.root(), b"lock", Sattr3::default()).map(|_| ())
+        mount.make_directory(mount.root(), b"lock", SetAttributes::default()).map(|_| ())
     });
-    assert_eq!(made.unwrap_err().status(), Some(Status::EXIST));
+    assert_eq!(made.unwrap_err().status(), Some(fs::Status::Exists));
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn a_removal_sent_once_that_finds_nothing_is_an_error() {
         let call = fake.next();
         assert_eq!(call.procedure, Procedure::Remove);
         call.failed(Status::NOENT);
-        assert_eq!(waiting.join().unwrap().unwrap_err().status(), Some(Status::NOENT));
+        assert_eq!(waiting.join().unwrap().unwrap_err().status(), Some(fs::Status::NotFound));
     });
     assert_eq!(mount.statistics().replays, Replays::default());
 }

@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use client::{Answer, Change, Error, Mount, Pending, Settings};
+use client::{Answer, Error, Mount, Pending, Settings};
 use fake::{Fake, Request, block_write, file};
+use fs::{Change, Version};
 use nfs3::proc::write::Stable::{self, FileSync, Unstable};
 use nfs3::{Fattr3, FileType, NfsTime, Procedure, Status, WccAttr, WccData};
 use testkit::Deadline;
@@ -79,11 +80,15 @@ fn unstable_writes_are_held_until_their_commit_is_answered() {
 #[test]
 fn what_a_write_did_to_its_file_is_told_also_where_it_was_held_for_a_commit_or_answered_in_parts() {
     let at = |seconds| NfsTime { seconds, nanoseconds: 0 };
-    let version = |seconds| WccAttr { size: 9, mtime: at(seconds), ctime: at(seconds) };
+    let before_it = |seconds| WccAttr { size: 9, mtime: at(seconds), ctime: at(seconds) };
+    let version = |seconds| {
+        let time = fs::Time::from_seconds(seconds);
+        Version { size: 9, mtime: time, ctime: time }
+    };
     let told = |before, after| {
         let after =
             Fattr3 { size: 9, mtime: at(after), ctime: at(after), ..fake::attributes(FileType::Regular) };
-        WccData { before: Some(version(before)), after: Some(after) }
+        WccData { before: Some(before_it(before)), after: Some(after) }
     };
     let fake = Fake::start(1);
     let mount = fake.mount();
@@ -240,9 +245,10 @@ fn an_error_goes_to_the_caller_whose_write_it_was_and_the_last_one_lets_the_held
     let (pending, calls) = pipelined(&fake, &mount, 4);
     // Held, with three in flight: no COMMIT yet.
     calls[1].written_as_asked(1);
-    let refused = [Some(Status::NOSPC), None, Some(Status::DQUOT), Some(Status::NOSPC)];
+    let full = Some((Status::NOSPC, fs::Status::NoSpace));
+    let refused = [full, None, Some((Status::DQUOT, fs::Status::Quota)), full];
     for (call, status) in calls.iter().zip(refused) {
-        status.into_iter().for_each(|status| call.failed(status));
+        status.into_iter().for_each(|(sent, _)| call.failed(sent));
     }
     fake.next().committed(1);
     for (at, (pending, status)) in pending.into_iter().zip(refused).enumerate() {
@@ -250,7 +256,10 @@ fn an_error_goes_to_the_caller_whose_write_it_was_and_the_last_one_lets_the_held
         assert_eq!(done.buffer.len(), BLOCK);
         match done.result {
             Ok(_) => assert_eq!(status, None, "{at}"),
-            Err(error) => assert!(status.is_some() && error.status() == status, "{at}: {error}"),
+            Err(error) => {
+                let told = status.map(|(_, told)| told);
+                assert!(told.is_some() && error.status() == told, "{at}: {error}");
+            }
         }
     }
 }
@@ -271,7 +280,7 @@ fn a_commit_that_fails_fails_its_writes() {
         }
         let done = pending.remove(1).wait();
         match done.result.unwrap_err() {
-            Error::Status { status, .. } => assert!(status == Status::IO && !malformed),
+            Error::Status { status, .. } => assert!(status == fs::Status::Io && !malformed),
             Error::PeerMisbehaved { .. } => assert!(malformed),
             other => panic!("{other}"),
         }

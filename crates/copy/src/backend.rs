@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use client::Block;
-use nfs3::FileHandle;
+use fs::FileHandle;
 
 use crate::entry::{Attributes, Entry, NewAttributes};
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! Names and attributes as both sides have them.
 
-use nfs3::{Fattr3, FileHandle, FileType, NfsTime};
+use fs::{FileHandle, FileKind};
 use rustix::fs::Stat;
 
 /// What an object is.
@@ -56,14 +56,6 @@ pub struct Time {
 }
 
 impl Time {
-    /// As NFS version 3 can say it: from 1970 to 2106.
-    pub(crate) fn for_nfs(self) -> NfsTime {
-        NfsTime {
-            seconds: u32::try_from(self.seconds.max(0)).unwrap_or(u32::MAX),
-            nanoseconds: self.nanoseconds.min(999_999_999),
-        }
-    }
-
     /// Whether two times are one, as far as file systems that keep no fractions can tell.
     pub(crate) fn agrees(self, other: Self) -> bool {
         self.seconds == other.seconds
@@ -108,18 +100,18 @@ impl Attributes {
     }
 }
 
-impl From<&Fattr3> for Attributes {
-    fn from(of: &Fattr3) -> Self {
-        let time = |time: NfsTime| Time { seconds: time.seconds.into(), nanoseconds: time.nanoseconds };
+impl From<&fs::Attributes> for Attributes {
+    fn from(of: &fs::Attributes) -> Self {
+        let time = |time: fs::Time| Time { seconds: time.seconds, nanoseconds: time.nanoseconds };
         Self {
-            kind: match of.file_type {
-                FileType::Regular => Kind::File,
-                FileType::Directory => Kind::Directory,
-                FileType::Symlink => Kind::Symlink,
-                FileType::Fifo => Kind::Fifo,
-                FileType::Socket => Kind::Socket,
-                FileType::CharacterDevice => Kind::CharacterDevice,
-                FileType::BlockDevice => Kind::BlockDevice,
+            kind: match of.kind {
+                FileKind::Regular => Kind::File,
+                FileKind::Directory => Kind::Directory,
+                FileKind::Symlink => Kind::Symlink,
+                FileKind::Fifo => Kind::Fifo,
+                FileKind::Socket => Kind::Socket,
+                FileKind::CharacterDevice => Kind::CharacterDevice,
+                FileKind::BlockDevice => Kind::BlockDevice,
             },
             mode: of.mode & 0o7777,
             uid: of.uid,

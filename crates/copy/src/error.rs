@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nfs3::Status;
+use fs::Status;
 
 /// Why a file, a directory or the whole copy failed.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ impl Error {
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self {
-            Self::Remote(error) => error.status() == Some(Status::NOENT),
+            Self::Remote(error) => error.status() == Some(Status::NotFound),
             Self::Local { source, .. } => source.kind() == io::ErrorKind::NotFound,
             _ => false,
         }
@@ -56,7 +56,7 @@ impl Error {
 
     pub(crate) fn exists(&self) -> bool {
         match self {
-            Self::Remote(error) => error.status() == Some(Status::EXIST),
+            Self::Remote(error) => error.status() == Some(Status::Exists),
             Self::Local { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
             _ => false,
         }
@@ -66,7 +66,7 @@ impl Error {
     #[must_use]
     pub fn is_not_permitted(&self) -> bool {
         match self {
-            Self::Remote(error) => matches!(error.status(), Some(Status::PERM | Status::ACCES)),
+            Self::Remote(error) => matches!(error.status(), Some(Status::NotPermitted | Status::Access)),
             Self::Local { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
             _ => false,
         }
@@ -76,7 +76,7 @@ impl Error {
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
-            Self::Remote(error) => matches!(error.status(), Some(Status::NOSPC | Status::DQUOT)),
+            Self::Remote(error) => matches!(error.status(), Some(Status::NoSpace | Status::Quota)),
             Self::Local { source, .. } => {
                 matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }

@@ -4,10 +4,8 @@ mod file;
 
 use std::sync::Arc;
 
-use client::{DirectoryEntry, Mount, Pages};
-use nfs3::proc::create::How;
-use nfs3::proc::mknod::What;
-use nfs3::{FileHandle, Sattr3, SetTime, SpecData, Status};
+use client::{Mount, Pages};
+use fs::{CreateMode, Device, DirectoryEntry, FileHandle, SetAttributes, SetTime, Special, Status};
 
 use crate::backend::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
 use crate::entry::{Attributes, Entry, Kind, NewAttributes};
@@ -29,7 +27,6 @@ impl RemoteFolder {
 
     fn lookup(&self, name: &[u8]) -> client::Result<Entry> {
         let (handle, attributes) = self.mount.lookup(self.handle, name)?;
-        let attributes = attributes.map_or_else(|| self.mount.attributes(handle), Ok)?;
         Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
     }
 
@@ -46,11 +43,13 @@ impl RemoteFolder {
 }
 
 /// The attributes as SETATTR takes them.
-pub(crate) fn sattr(new: NewAttributes) -> Sattr3 {
+pub(crate) fn sattr(new: NewAttributes) -> SetAttributes {
     let time = |time: Option<crate::Time>| {
-        time.map_or(SetTime::DontChange, |time| SetTime::ClientTime(time.for_nfs()))
+        time.map_or(SetTime::Keep, |time| {
+            SetTime::To(fs::Time { seconds: time.seconds, nanoseconds: time.nanoseconds.min(999_999_999) })
+        })
     };
-    Sattr3 {
+    SetAttributes {
         mode: new.mode,
         uid: new.owner.map(|owner| owner.0),
         gid: new.owner.map(|owner| owner.1),
@@ -62,7 +61,7 @@ pub(crate) fn sattr(new: NewAttributes) -> Sattr3 {
 
 /// Sets attributes, without the owner where that is not allowed.
 pub(crate) fn set(mount: &Mount, handle: FileHandle, size: Option<u64>, new: NewAttributes) -> Result<()> {
-    let attempt = |new, size| mount.set_attributes(handle, Sattr3 { size, ..sattr(new) }, None);
+    let attempt = |new, size| mount.set_attributes(handle, SetAttributes { size, ..sattr(new) }, None);
     let rest = NewAttributes { owner: None, ..new };
     // A server takes set-user-ID away with the change of the owner, even when one call sets both.
     let apart = new.owner.is_some() && new.mode.is_some_and(|mode| mode & 0o6000 != 0);
@@ -73,7 +72,7 @@ pub(crate) fn set(mount: &Mount, handle: FileHandle, size: Option<u64>, new: New
     };
     match first {
         Ok(()) if apart => Ok(attempt(rest, size)?),
-        Err(error) if new.owner.is_some() && error.status() == Some(Status::PERM) => {
+        Err(error) if new.owner.is_some() && error.status() == Some(Status::NotPermitted) => {
             let now = mount.attributes(handle)?;
             let is_so_already = new.owner == Some((now.uid, now.gid));
             Ok(attempt(if is_so_already { rest } else { rest.without_owner() }, size)?)
@@ -104,7 +103,7 @@ impl Iterator for RemoteEntries {
             let (Some(handle), Some(attributes)) = (found.handle, found.attributes) else {
                 match self.folder.lookup(&found.name) {
                     // It was removed after the directory was read.
-                    Err(error) if error.status() == Some(Status::NOENT) => continue,
+                    Err(error) if error.status() == Some(Status::NotFound) => continue,
                     other => return Some(other.map_err(Error::from)),
                 }
             };
@@ -132,7 +131,7 @@ impl Folder for RemoteFolder {
     fn find(&self, name: &[u8]) -> Result<Option<Entry>> {
         match self.lookup(name) {
             Ok(entry) => Ok(Some(entry)),
-            Err(error) if error.status() == Some(Status::NOENT) => Ok(None),
+            Err(error) if error.status() == Some(Status::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -162,7 +161,7 @@ impl Folder for RemoteFolder {
     }
 
     fn make_folder(&self, name: &[u8], mode: u32) -> Result<Entry> {
-        let new = Sattr3 { mode: Some((mode & 0o777) | 0o700), ..Sattr3::default() };
+        let new = SetAttributes::mode((mode & 0o777) | 0o700);
         let (handle, attributes) = self.mount.make_directory(self.handle, name, new)?;
         Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
     }
@@ -173,20 +172,20 @@ impl Folder for RemoteFolder {
     }
 
     fn make_special(&self, name: &[u8], like: &Attributes) -> Result<Entry> {
-        let new = Sattr3 { mode: Some(0o600), ..Sattr3::default() };
-        let device = SpecData { major: like.device.0, minor: like.device.1 };
-        let what = match like.kind {
-            Kind::Fifo => What::Fifo(new),
-            Kind::Socket => What::Socket(new),
-            Kind::BlockDevice => What::BlockDevice(new, device),
-            _ => What::CharacterDevice(new, device),
+        let new = SetAttributes::mode(0o600);
+        let device = Device { major: like.device.0, minor: like.device.1 };
+        let special = match like.kind {
+            Kind::Fifo => Special::Fifo,
+            Kind::Socket => Special::Socket,
+            Kind::BlockDevice => Special::BlockDevice(device),
+            _ => Special::CharacterDevice(device),
         };
-        let (handle, attributes) = self.mount.make_special(self.handle, name, what)?;
+        let (handle, attributes) = self.mount.make_special(self.handle, name, special, new)?;
         Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
     }
 
     fn create(&self, name: &[u8], shape: Shape) -> Result<Box<dyn Sink>> {
-        let how = How::Guarded(Sattr3 { mode: Some(0o600), ..Sattr3::default() });
+        let how = CreateMode::Guarded(SetAttributes::mode(0o600));
         let (handle, _) = self.mount.create(self.handle, name, how)?;
         Ok(self.sink(handle, 0, shape))
     }

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use client::Mount;
-use nfs3::FileHandle;
+use fs::FileHandle;
 
 use crate::backend::{Folder, Identity};
 use crate::entry::{Attributes, Entry, Kind};
@@ -231,7 +231,7 @@ impl Destination {
                 return Ok(at(trail, place, None));
             }
             Ok(_) => {}
-            Err(error) if error.status() == Some(nfs3::Status::NOENT) => {}
+            Err(error) if error.status() == Some(fs::Status::NotFound) => {}
             Err(error) => return Err(error.into()),
         }
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
@@ -243,7 +243,9 @@ impl Destination {
         }
         let (trail, attributes) = mount.resolve_trail(above, true)?;
         if Attributes::from(&attributes).kind != Kind::Directory {
-            return Err(client::Error::Status { operation: "LOOKUP", status: nfs3::Status::NOTDIR }.into());
+            return Err(
+                client::Error::Status { operation: "LOOKUP", status: fs::Status::NotDirectory }.into()
+            );
         }
         let place = place.trim_end_matches('/');
         let place = place.rsplit_once('/').map_or(place, |(above, _)| above);

@@ -1,8 +1,7 @@
 //! Attributes and times between NFS and FUSE.
 
+use fs::{Attributes, Device, FileKind, SetTime, Time};
 use fuser::{Errno, FileAttr, FileType as FuseType, INodeNo, TimeOrNow};
-use nfs3::types::{SetTime, SpecData};
-use nfs3::{Fattr3, FileType, NfsTime};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The longest file that Linux has.
@@ -10,7 +9,7 @@ pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// Attributes that the kernel would take. What it refuses it does not forget either, and a size beyond its own would be
 /// counted on here.
-pub(crate) fn usable(attributes: Fattr3) -> Result<Fattr3, Errno> {
+pub(crate) fn usable(attributes: Attributes) -> Result<Attributes, Errno> {
     if attributes.size > FILE_BYTES_MAX {
         tracing::warn!(
             fileid = attributes.fileid,
@@ -23,7 +22,7 @@ pub(crate) fn usable(attributes: Fattr3) -> Result<Fattr3, Errno> {
 }
 
 /// Attributes as the kernel takes them.
-pub(crate) fn to_fuse(number: u64, attributes: &Fattr3, block_bytes: u32) -> FileAttr {
+pub(crate) fn to_fuse(number: u64, attributes: &Attributes, block_bytes: u32) -> FileAttr {
     FileAttr {
         ino: INodeNo(number),
         size: attributes.size,
@@ -32,7 +31,7 @@ pub(crate) fn to_fuse(number: u64, attributes: &Fattr3, block_bytes: u32) -> Fil
         mtime: time(attributes.mtime),
         ctime: time(attributes.ctime),
         crtime: UNIX_EPOCH,
-        kind: kind(attributes.file_type),
+        kind: kind(attributes.kind),
         perm: (attributes.mode & 0o7777) as u16,
         nlink: attributes.nlink,
         uid: attributes.uid,
@@ -44,46 +43,58 @@ pub(crate) fn to_fuse(number: u64, attributes: &Fattr3, block_bytes: u32) -> Fil
 }
 
 /// The kind of an object.
-pub(crate) const fn kind(file_type: FileType) -> FuseType {
-    match file_type {
-        FileType::Regular => FuseType::RegularFile,
-        FileType::Directory => FuseType::Directory,
-        FileType::BlockDevice => FuseType::BlockDevice,
-        FileType::CharacterDevice => FuseType::CharDevice,
-        FileType::Symlink => FuseType::Symlink,
-        FileType::Socket => FuseType::Socket,
-        FileType::Fifo => FuseType::NamedPipe,
+pub(crate) const fn kind(kind: FileKind) -> FuseType {
+    match kind {
+        FileKind::Regular => FuseType::RegularFile,
+        FileKind::Directory => FuseType::Directory,
+        FileKind::BlockDevice => FuseType::BlockDevice,
+        FileKind::CharacterDevice => FuseType::CharDevice,
+        FileKind::Symlink => FuseType::Symlink,
+        FileKind::Socket => FuseType::Socket,
+        FileKind::Fifo => FuseType::NamedPipe,
     }
 }
 
-fn time(time: NfsTime) -> SystemTime {
-    UNIX_EPOCH + Duration::new(u64::from(time.seconds), time.nanoseconds.min(999_999_999))
+pub(crate) fn time(time: Time) -> SystemTime {
+    let whole = Duration::from_secs(time.seconds.unsigned_abs());
+    let second = if time.seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    // A time that this machine cannot represent is shown as 1970.
+    let fraction = Duration::from_nanos(time.nanoseconds.min(999_999_999).into());
+    second.and_then(|second| second.checked_add(fraction)).unwrap_or(UNIX_EPOCH)
 }
 
-/// What utimes asks for. Times before 1970 and after 2106 are not to be told in NFS version 3: the nearest is
-/// taken, as on a kernel mount.
+/// What utimes asks for.
 pub(crate) fn set_time(asked: Option<TimeOrNow>) -> SetTime {
     match asked {
-        None => SetTime::DontChange,
-        Some(TimeOrNow::Now) => SetTime::ServerTime,
-        Some(TimeOrNow::SpecificTime(time)) => SetTime::ClientTime(match time.duration_since(UNIX_EPOCH) {
-            Ok(since) => NfsTime {
-                seconds: u32::try_from(since.as_secs()).unwrap_or(u32::MAX),
-                nanoseconds: since.subsec_nanos(),
-            },
-            Err(_) => NfsTime { seconds: 0, nanoseconds: 0 },
-        }),
+        None => SetTime::Keep,
+        Some(TimeOrNow::Now) => SetTime::Now,
+        Some(TimeOrNow::SpecificTime(time)) => SetTime::To(since_1970(time)),
+    }
+}
+
+/// The nanoseconds of a time before 1970 go forward from the second before it.
+pub(crate) fn since_1970(time: SystemTime) -> Time {
+    let seconds = |of: Duration| i64::try_from(of.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Time { seconds: seconds(since), nanoseconds: since.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            match before.subsec_nanos() {
+                0 => Time::from_seconds(-seconds(before)),
+                part => Time { seconds: -seconds(before) - 1, nanoseconds: 1_000_000_000 - part },
+            }
+        }
     }
 }
 
 /// A device number as Linux packs it into 32 bits.
-const fn join_device(device: SpecData) -> u32 {
+const fn join_device(device: Device) -> u32 {
     (device.minor & 0xff) | (device.major & 0xfff) << 8 | (device.minor & 0xfff_ff00) << 12
 }
 
 /// The opposite.
-pub(crate) const fn split_device(device: u32) -> SpecData {
-    SpecData { major: device >> 8 & 0xfff, minor: (device & 0xff) | (device >> 12 & 0xf_ff00) }
+pub(crate) const fn split_device(device: u32) -> Device {
+    Device { major: device >> 8 & 0xfff, minor: (device & 0xff) | (device >> 12 & 0xf_ff00) }
 }
 
 #[cfg(test)]
@@ -92,21 +103,7 @@ mod tests {
 
     #[test]
     fn a_size_that_linux_has_not_is_an_error() {
-        let of = |size| Fattr3 {
-            file_type: FileType::Regular,
-            mode: 0,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            size,
-            used: 0,
-            rdev: SpecData { major: 0, minor: 0 },
-            fsid: 0,
-            fileid: 0,
-            atime: NfsTime { seconds: 0, nanoseconds: 0 },
-            mtime: NfsTime { seconds: 0, nanoseconds: 0 },
-            ctime: NfsTime { seconds: 0, nanoseconds: 0 },
-        };
+        let of = |size| Attributes { size, ..Attributes::of(FileKind::Regular) };
         assert!(usable(of(FILE_BYTES_MAX)).is_ok());
         for size in [FILE_BYTES_MAX + 1, u64::MAX] {
             assert_eq!(usable(of(size)).map_err(Errno::code).err(), Some(libc::EIO));
@@ -116,18 +113,18 @@ mod tests {
     #[test]
     fn device_numbers_survive_the_round_trip() {
         for (major, minor) in [(1, 3), (8, 17), (0xfff, 0xf_ffff), (259, 300), (0, 0)] {
-            assert_eq!(split_device(join_device(SpecData { major, minor })), SpecData { major, minor });
+            assert_eq!(split_device(join_device(Device { major, minor })), Device { major, minor });
         }
     }
 
     #[test]
-    fn times_out_of_range_become_the_nearest() {
+    fn times_before_1970_and_after_2106_are_told_as_they_are() {
         let specific = |time| set_time(Some(TimeOrNow::SpecificTime(time)));
-        let early = UNIX_EPOCH - Duration::from_secs(5);
-        assert_eq!(specific(early), SetTime::ClientTime(NfsTime { seconds: 0, nanoseconds: 0 }));
-        let late = UNIX_EPOCH + Duration::new(1 << 40, 7);
-        assert_eq!(specific(late), SetTime::ClientTime(NfsTime { seconds: u32::MAX, nanoseconds: 7 }));
-        assert_eq!(set_time(Some(TimeOrNow::Now)), SetTime::ServerTime);
-        assert_eq!(set_time(None), SetTime::DontChange);
+        for (seconds, nanoseconds) in [(0, 0), (-5, 0), (-5, 999_999_999), (1 << 40, 7), (951_782_400, 7)] {
+            let at = Time { seconds, nanoseconds };
+            assert_eq!(specific(time(at)), SetTime::To(at));
+        }
+        assert_eq!(set_time(Some(TimeOrNow::Now)), SetTime::Now);
+        assert_eq!(set_time(None), SetTime::Keep);
     }
 }

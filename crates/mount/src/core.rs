@@ -6,7 +6,7 @@ use crate::caller::{As, Callers};
 use crate::directory::OpenDirectory;
 use crate::executor::Executor;
 use crate::files::OpenFile;
-use crate::inode::{Inode, Inodes, Known, version};
+use crate::inode::{Inode, Inodes, Known};
 use crate::interrupts::Interrupts;
 use crate::kernel::Entry;
 use crate::notices::Notices;
@@ -15,8 +15,8 @@ use crate::policy::Policy;
 use crate::read_ahead::ByteBudget;
 use crate::write_back::Budget;
 use client::Mount;
+use fs::{Attributes, FileHandle, SetAttributes, Verifier};
 use fuser::{Errno, FileAttr, Notifier};
-use nfs3::{Fattr3, FileHandle, Sattr3, Verifier};
 use slab::Slab;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -75,7 +75,7 @@ impl Core {
     }
 
     /// Attributes as the kernel takes them.
-    pub(crate) fn to_fuse(&self, attributes: &Fattr3) -> FileAttr {
+    pub(crate) fn to_fuse(&self, attributes: &Attributes) -> FileAttr {
         let (read, write) = self.sizes;
         let number = self.inodes.number(attributes.fsid, attributes.fileid);
         attributes::to_fuse(number, attributes, u32::try_from(read.min(write)).unwrap_or(u32::MAX))
@@ -86,7 +86,7 @@ impl Core {
         &self,
         parent: &Inode,
         handle: FileHandle,
-        attributes: &Fattr3,
+        attributes: &Attributes,
     ) -> (Entry, Arc<Inode>) {
         let inode = self.inodes.remember(handle, attributes);
         let known = inode.learn(*attributes, None, &self.policy);
@@ -101,7 +101,7 @@ impl Core {
 
     /// Attributes for the kernel, which believes them for a time.
     pub(crate) fn tell(&self, inode: &Inode, known: &Known) -> FileAttr {
-        inode.lock().tells(version(&known.attributes));
+        inode.lock().tells(known.attributes.version());
         self.to_fuse(&known.attributes)
     }
 
@@ -152,7 +152,7 @@ impl Core {
         self: &Arc<Self>,
         caller: &As,
         inode: &Arc<Inode>,
-        new: Sattr3,
+        new: SetAttributes,
     ) -> Result<Known, Errno> {
         // Whatever lies behind the new end is written, too.
         let cut = new.size.map(|size| inode.begin_change(size..u64::MAX));

@@ -6,14 +6,13 @@
 
 use crate::attributes::kind;
 use crate::caller::As;
-use crate::calls::{Name, Page};
 use crate::core::{Core, HandleUse};
 use crate::inode::Inode;
 use crate::kernel::{Entry, Names};
 use crate::listing::Listing;
 use client::options::DirectoryReads;
+use fs::{Attributes, DirectoryEntry, DirectoryPage, DirectoryPosition, FileHandle, Verifier};
 use fuser::{Errno, FileAttr, FileType, INodeNo};
-use nfs3::{Fattr3, FileHandle, Verifier};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -49,21 +48,21 @@ impl HandleUse for OpenDirectory {
 struct Kept {
     /// The cookie that it follows.
     follows: u64,
-    page: Arc<Page>,
+    page: Arc<DirectoryPage>,
     asked_at: Instant,
 }
 
 /// Names of a page, from one on.
 #[derive(Debug)]
 struct Rest {
-    page: Arc<Page>,
+    page: Arc<DirectoryPage>,
     from: usize,
     asked_at: Instant,
 }
 
 impl Rest {
-    fn names(&self) -> &[Name] {
-        self.page.names.get(self.from..).unwrap_or_default()
+    fn names(&self) -> &[DirectoryEntry] {
+        self.page.entries.get(self.from..).unwrap_or_default()
     }
 }
 
@@ -83,9 +82,9 @@ impl OpenDirectory {
         let from = if *follows == cookie {
             0
         } else {
-            page.names.iter().position(|name| name.cookie == cookie)? + 1
+            page.entries.iter().position(|name| name.cookie == cookie)? + 1
         };
-        (from < page.names.len() || page.eof).then(|| Rest {
+        (from < page.entries.len() || page.eof).then(|| Rest {
             page: Arc::clone(page),
             from,
             asked_at: *asked_at,
@@ -115,35 +114,37 @@ impl Core {
         if directory.listing().is_endless() {
             return Err(endless());
         }
-        let mut from = if cookie == 0 { (0, [0; 8]) } else { (cookie, directory.verifier()) };
+        let start = DirectoryPosition::default();
+        let mut from =
+            if cookie == 0 { start } else { DirectoryPosition { cookie, verifier: directory.verifier() } };
         // How many names that the program has may still come again.
         let mut again = usize::MAX;
         let (page, asked_at) = loop {
             let asked_at = Instant::now();
             let Some(mut page) = self.page(directory, from).await? else {
-                let anew = directory.listing().begin_anew().filter(|_| from.0 != 0);
+                let anew = directory.listing().begin_anew().filter(|_| from.cookie != 0);
                 let Some(left_out) = anew else {
                     tracing::warn!("the server refuses the cookies of its own directory");
                     return Err(Errno::EIO);
                 };
                 // Some may come twice: removed and made again while they are listed.
-                (from, again) = ((0, [0; 8]), left_out.saturating_mul(2));
+                (from, again) = (start, left_out.saturating_mul(2));
                 continue;
             };
-            let Some(last) = page.names.last().map(|name| name.cookie) else {
+            let Some(last) = page.entries.last().map(|name| name.cookie) else {
                 if page.eof {
                     break (page, asked_at);
                 }
                 tracing::warn!("the server gave a part of a directory without names that is not the last");
                 return Err(Errno::EIO);
             };
-            let all = page.names.len();
-            directory.listing().retain_new(&mut page.names);
-            if !page.names.is_empty() || page.eof {
+            let all = page.entries.len();
+            directory.listing().retain_new(&mut page.entries);
+            if !page.entries.is_empty() || page.eof {
                 break (page, asked_at);
             }
             again = again.checked_sub(all).ok_or(Errno::EIO)?;
-            from = (last, page.verifier);
+            from = DirectoryPosition { cookie: last, verifier: page.verifier };
         };
         let page = Arc::new(page);
         *directory.kept() = Some(Kept { follows: cookie, page: Arc::clone(&page), asked_at });
@@ -151,7 +152,11 @@ impl Core {
     }
 
     /// A page of the server's; none where it refuses the cookie.
-    async fn page(&self, directory: &OpenDirectory, from: (u64, Verifier)) -> Result<Option<Page>, Errno> {
+    async fn page(
+        &self,
+        directory: &OpenDirectory,
+        from: DirectoryPosition,
+    ) -> Result<Option<DirectoryPage>, Errno> {
         let (caller, handle) = (&directory.caller, directory.inode.handle);
         if self.policy.directory_reads == DirectoryReads::NeverPlus {
             return self.call_readdir(caller, handle, from, false).await;
@@ -193,9 +198,7 @@ impl Core {
             let mut any = false;
             for name in rest.names().iter().filter(|name| is_listed(name)) {
                 let (number, kind) = match &name.attributes {
-                    Some(known) => {
-                        (self.inodes.number(known.fsid, known.fileid), Some(kind(known.file_type)))
-                    }
+                    Some(known) => (self.inodes.number(known.fsid, known.fileid), Some(kind(known.kind))),
                     None => (self.inodes.number(directory.inode.fsid, name.fileid), None),
                 };
                 if !told.add(number, name.cookie, kind, &name.name) {
@@ -266,7 +269,7 @@ impl Core {
     async fn listed(
         &self,
         directory: &OpenDirectory,
-        name: &Name,
+        name: &DirectoryEntry,
         asked_at: Instant,
     ) -> Result<Option<Entry>, Errno> {
         let parent = &directory.inode;
@@ -285,7 +288,7 @@ impl Core {
 
     /// Whether what a page says may be otherwise by now. A page is used for as long as the program takes to read it: told as
     /// new, it would give back to a name what was removed here, and to a file a size from before it was written.
-    fn is_old(&self, parent: &Inode, handle: FileHandle, attributes: &Fattr3, asked_at: Instant) -> bool {
+    fn is_old(&self, parent: &Inode, handle: FileHandle, attributes: &Attributes, asked_at: Instant) -> bool {
         let age_max = self.policy.bounds(false).0.max(PAGE_AGE_MIN);
         // One lock at a time: others look for objects first, and then at one of them.
         let has_changed = |inode: &Inode| inode.lock().has_changed_since(asked_at);
@@ -297,7 +300,7 @@ impl Core {
     }
 
     /// A name, its number and its kind, of which the kernel remembers nothing: it asks when it wants to know.
-    fn name_alone(&self, attributes: &Fattr3) -> Entry {
+    fn name_alone(&self, attributes: &Attributes) -> Entry {
         Entry {
             ino: 0,
             attributes: self.to_fuse(attributes),
@@ -337,7 +340,7 @@ impl Core {
 }
 
 /// The cookie that a listing goes on at; an error where it is where it was.
-fn behind(from: u64, last: &Name) -> Result<u64, Errno> {
+fn behind(from: u64, last: &DirectoryEntry) -> Result<u64, Errno> {
     if last.cookie == from { Err(endless()) } else { Ok(last.cookie) }
 }
 
@@ -346,6 +349,6 @@ fn endless() -> Errno {
     Errno::EIO
 }
 
-fn is_listed(name: &Name) -> bool {
+fn is_listed(name: &DirectoryEntry) -> bool {
     name.name != b"." && name.name != b".."
 }

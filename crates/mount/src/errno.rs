@@ -1,8 +1,8 @@
-//! What a program sees of an error: the one table from NFS statuses and the client's errors to errno.
+//! What a program sees of an error: the one table from statuses and the client's errors to errno.
 
 use client::Error;
+use fs::Status;
 use fuser::Errno;
-use nfs3::Status;
 
 /// What a failed call means for the program that waits for it.
 pub(crate) fn of_error(error: &Error) -> Errno {
@@ -22,33 +22,37 @@ pub(crate) fn of_error(error: &Error) -> Errno {
     }
 }
 
-/// RFC 1813 s2.6 names most of them after the errno they stand for.
+/// NFS names most of them after the errno that they stand for. RFC 1813 s2.6
 pub(crate) fn of_status(status: Status) -> Errno {
     match status {
-        Status::PERM => Errno::EPERM,
-        Status::NOENT => Errno::ENOENT,
-        Status::NXIO => Errno::ENXIO,
-        Status::ACCES => Errno::EACCES,
-        Status::EXIST => Errno::EEXIST,
-        Status::XDEV => Errno::EXDEV,
-        Status::NODEV => Errno::ENODEV,
-        Status::NOTDIR => Errno::ENOTDIR,
-        Status::ISDIR => Errno::EISDIR,
-        Status::INVAL => Errno::EINVAL,
-        Status::FBIG => Errno::EFBIG,
-        Status::NOSPC => Errno::ENOSPC,
-        Status::ROFS => Errno::EROFS,
-        Status::MLINK => Errno::EMLINK,
-        Status::NAMETOOLONG => Errno::ENAMETOOLONG,
-        Status::NOTEMPTY => Errno::ENOTEMPTY,
-        Status::DQUOT => Errno::from_i32(libc::EDQUOT),
+        Status::NotPermitted => Errno::EPERM,
+        Status::NotFound => Errno::ENOENT,
+        Status::NoAddress => Errno::ENXIO,
+        Status::Access => Errno::EACCES,
+        Status::Exists => Errno::EEXIST,
+        Status::CrossDevice => Errno::EXDEV,
+        Status::NoDevice => Errno::ENODEV,
+        Status::NotDirectory => Errno::ENOTDIR,
+        Status::IsDirectory => Errno::EISDIR,
+        Status::Invalid => Errno::EINVAL,
+        Status::FileTooBig => Errno::EFBIG,
+        Status::NoSpace => Errno::ENOSPC,
+        Status::ReadOnly => Errno::EROFS,
+        Status::TooManyLinks => Errno::EMLINK,
+        Status::NameTooLong => Errno::ENAMETOOLONG,
+        Status::NotEmpty => Errno::ENOTEMPTY,
+        Status::Quota => Errno::from_i32(libc::EDQUOT),
         // The kernel looks the path up again when it sees this one.
-        Status::STALE | Status::BADHANDLE => Errno::from_i32(libc::ESTALE),
-        Status::REMOTE => Errno::from_i32(libc::EREMOTE),
-        Status::NOTSUPP | Status::BADTYPE => Errno::from_i32(libc::EOPNOTSUPP),
-        Status::JUKEBOX => Errno::EAGAIN,
-        // IO, SERVERFAULT, TOOSMALL, BAD_COOKIE, NOT_SYNC and whatever a server makes up.
-        _ => Errno::EIO,
+        Status::Stale | Status::BadHandle => Errno::from_i32(libc::ESTALE),
+        Status::Remote => Errno::from_i32(libc::EREMOTE),
+        Status::NotSupported | Status::BadType => Errno::from_i32(libc::EOPNOTSUPP),
+        Status::Later => Errno::EAGAIN,
+        Status::Io
+        | Status::ServerFault
+        | Status::TooSmall
+        | Status::BadCookie
+        | Status::NotSync
+        | Status::Other(_) => Errno::EIO,
     }
 }
 
@@ -61,7 +65,7 @@ mod tests {
         for &status in Status::ALL {
             assert!(of_status(status).code() > 0, "{status}");
         }
-        assert_eq!(of_status(Status(4711)).code(), libc::EIO);
-        assert_eq!(of_status(Status::STALE).code(), libc::ESTALE);
+        assert_eq!(of_status(Status::Other(4711)).code(), libc::EIO);
+        assert_eq!(of_status(Status::Stale).code(), libc::ESTALE);
     }
 }

@@ -14,8 +14,8 @@ use crate::names::Lookup;
 use crate::reads::is_short;
 use client::ExternalDriver;
 use client::options::DirectoryReads;
+use fs::SetAttributes;
 use fuser::{Errno, Filesystem, FopenFlags, InitFlags, KernelConfig};
-use nfs3::Sattr3;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -283,7 +283,7 @@ impl FileSystem {
 
     fn set_attributes(&self, head: &Head, reply: Reply, asked: SetAttr) {
         let ((core, caller), ino) = (self.acting(head), head.ino);
-        let new = Sattr3 {
+        let new = SetAttributes {
             mode: asked.mode.map(|mode| mode & 0o7777),
             uid: asked.uid,
             gid: asked.gid,
@@ -456,7 +456,7 @@ impl FileSystem {
     fn space(&self, head: &Head, reply: Reply) {
         let (core, caller) = self.looking(head);
         let work = async move {
-            let space = core.call_fsstat(&caller).await?;
+            let space = core.call_statfs(&caller).await?;
             Ok((space, u32::try_from(core.sizes.0.min(core.sizes.1)).unwrap_or(u32::MAX)))
         };
         self.answer(head, reply, work, |reply, (space, preferred_bytes)| {

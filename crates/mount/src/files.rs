@@ -2,12 +2,12 @@
 
 use crate::caller::As;
 use crate::core::{Core, HandleUse};
-use crate::inode::{Inode, Told, version};
+use crate::inode::{Inode, Told};
 use crate::openings::Dropping;
 use crate::read_ahead::Ahead;
 use client::FileRef;
+use fs::Rights;
 use fuser::{Errno, FopenFlags};
-use nfs3::proc::access;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -65,11 +65,11 @@ impl Core {
         flags: i32,
     ) -> Result<(u64, FopenFlags), Errno> {
         let wished = match flags & libc::O_ACCMODE {
-            libc::O_WRONLY => access::MODIFY | access::EXTEND,
+            libc::O_WRONLY => Rights::MODIFY | Rights::EXTEND,
             // A program may be run by those who may not read it; the kernel then opens it for reading.
-            libc::O_RDONLY => access::READ | access::EXECUTE,
+            libc::O_RDONLY => Rights::READ | Rights::EXECUTE,
             // Both bits are Linux's way to ask for both rights.
-            _ => access::READ | access::MODIFY | access::EXTEND,
+            _ => Rights::READ | Rights::MODIFY | Rights::EXTEND,
         };
         let may = self.call_access(&caller, inode.handle, wished);
         let known = async {
@@ -82,12 +82,13 @@ impl Core {
         let (granted, known) = both(may, known).await;
         let (granted, known) = (granted?, known?);
         let reads_only = flags & libc::O_ACCMODE == libc::O_RDONLY;
-        let missing = wished & !granted;
-        if (reads_only && granted == 0) || (!reads_only && missing & !access::EXTEND != 0) {
+        let missing = wished.without(granted);
+        if (reads_only && granted.is_empty()) || (!reads_only && !missing.without(Rights::EXTEND).is_empty())
+        {
             return Err(Errno::EACCES);
         }
         // The kernel's pages stay if they are of what the file holds now.
-        let now = version(&known.attributes);
+        let now = known.attributes.version();
         let mut state = inode.lock();
         let (keeps_pages, believes_otherwise) = (state.keeps_pages(now), state.may_believe_otherwise(now));
         drop(state);

@@ -9,13 +9,12 @@ use crate::caller::As;
 use crate::dirty::Dirty;
 use crate::growth::{Growing, Growth};
 use crate::lineage::Lineage;
-pub(crate) use crate::lineage::{DataVersion, version};
 use crate::own_writes::OwnWrites;
 use crate::policy::Policy;
 use crate::write_ranges::Ranges;
-use client::{Change, FileRef, Mount};
+use client::{FileRef, Mount};
+use fs::{Attributes, Change, FileHandle, FileKind, Version};
 use fuser::Errno;
-use nfs3::{Fattr3, FileHandle, FileType};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +33,7 @@ pub(crate) struct Inode {
     pub number: u64,
     pub fsid: u64,
     pub handle: FileHandle,
-    pub file_type: FileType,
+    pub kind: FileKind,
     mount: Mount,
     /// What of it is being read and written. Not to be asked for while its state is locked.
     ranges: Mutex<Ranges>,
@@ -62,11 +61,11 @@ pub(crate) struct State {
     /// It was removed while it was open, and lives on under another name.
     pub hidden: Option<Hidden>,
     /// What the kernel's pages were read from.
-    pub pages_of: Option<DataVersion>,
+    pub pages_of: Option<Version>,
     /// Opens at whose answer the kernel drops its pages, and is not known to have done so.
     pub dropping: u32,
     /// Which content the attributes are of that the kernel was told last.
-    pub told_of: Option<DataVersion>,
+    pub told_of: Option<Version>,
     /// It was told of another one before, and may not have the last answer yet.
     pub told_otherwise: bool,
     pub dirty: Dirty,
@@ -110,7 +109,7 @@ pub(crate) struct Hidden {
 
 #[derive(Debug, Clone, Copy)]
 struct Cached {
-    attributes: Fattr3,
+    attributes: Attributes,
     at: Instant,
     ttl: Duration,
 }
@@ -118,7 +117,7 @@ struct Cached {
 /// Attributes and how much longer they hold.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
-    pub attributes: Fattr3,
+    pub attributes: Attributes,
     pub ttl: Duration,
 }
 
@@ -147,8 +146,8 @@ impl Inode {
 
     /// Takes attributes from the server, and gives what is to be shown. `asked` is the count of changes when they
     /// were asked for, nothing when they came along with something else.
-    pub(crate) fn learn(&self, attributes: Fattr3, asked: Option<u64>, policy: &Policy) -> Known {
-        let bounds = policy.bounds(attributes.file_type == FileType::Directory);
+    pub(crate) fn learn(&self, attributes: Attributes, asked: Option<u64>, policy: &Policy) -> Known {
+        let bounds = policy.bounds(attributes.kind == FileKind::Directory);
         let mut state = self.lock();
         state.learn(attributes, asked, bounds, Instant::now())
     }
@@ -288,7 +287,7 @@ impl State {
     /// [`Inode::learn`], with the shortest and longest time for which attributes are believed.
     fn learn(
         &mut self,
-        attributes: Fattr3,
+        attributes: Attributes,
         asked: Option<u64>,
         (min, max): (Duration, Duration),
         now: Instant,
@@ -305,13 +304,13 @@ impl State {
                     let left = old.ttl.saturating_sub(now.duration_since(old.at));
                     return Known { attributes: self.shown(old.attributes), ttl: left };
                 }
-                if version(&old.attributes) == version(&attributes) { old.ttl } else { min }
+                if old.attributes.version() == attributes.version() { old.ttl } else { min }
             }
             // Unchanged for as long as it was believed: it is believed for longer.
-            Some(old) if version(&old.attributes) == version(&attributes) => (old.ttl * 2).clamp(min, max),
+            Some(old) if old.attributes.version() == attributes.version() => (old.ttl * 2).clamp(min, max),
             _ => min,
         };
-        if self.lineage.sees(version(&attributes)) {
+        if self.lineage.sees(attributes.version()) {
             // What was read ahead is of the content before.
             self.generation += 1;
         }
@@ -329,7 +328,7 @@ impl State {
     }
 
     /// The server's attributes, with what it does not know yet.
-    fn shown(&self, mut attributes: Fattr3) -> Fattr3 {
+    fn shown(&self, mut attributes: Attributes) -> Attributes {
         attributes.size = self.growth.known_of(attributes.size.max(self.written_end));
         if self.hidden.is_some() {
             attributes.nlink = attributes.nlink.saturating_sub(1);
@@ -411,8 +410,8 @@ struct Table {
 
 impl Table {
     /// The object of a handle, if the kernel knows it.
-    fn find(&self, handle: FileHandle, file_type: FileType, number: u64) -> Option<&Arc<Inode>> {
-        let is_it = |inode: &&Arc<Inode>| inode.handle == handle && inode.file_type == file_type;
+    fn find(&self, handle: FileHandle, kind: FileKind, number: u64) -> Option<&Arc<Inode>> {
+        let is_it = |inode: &&Arc<Inode>| inode.handle == handle && inode.kind == kind;
         self.known.get(&number).filter(is_it).or_else(|| {
             let given = self.displaced.get(&handle)?;
             self.known.get(given).filter(is_it)
@@ -455,7 +454,7 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    pub(crate) fn new(mount: Mount, root: &Fattr3) -> Self {
+    pub(crate) fn new(mount: Mount, root: &Attributes) -> Self {
         let inodes = Self { table: Mutex::default(), fsid: root.fsid, mount };
         let handle = inodes.mount.root();
         let inode = inodes.make(ROOT, handle, root, 1);
@@ -467,13 +466,13 @@ impl Inodes {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make(&self, ino: u64, handle: FileHandle, attributes: &Fattr3, lookups: u64) -> Arc<Inode> {
+    fn make(&self, ino: u64, handle: FileHandle, attributes: &Attributes, lookups: u64) -> Arc<Inode> {
         Arc::new(Inode {
             ino,
             number: self.number(attributes.fsid, attributes.fileid),
             fsid: attributes.fsid,
             handle,
-            file_type: attributes.file_type,
+            kind: attributes.kind,
             mount: self.mount.clone(),
             ranges: Mutex::default(),
             state: Mutex::new(State { lookups, ..State::default() }),
@@ -498,7 +497,7 @@ impl Inodes {
     }
 
     /// What the kernel knows by a handle, without it being looked up.
-    pub(crate) fn peek(&self, handle: FileHandle, attributes: &Fattr3) -> Option<Arc<Inode>> {
+    pub(crate) fn peek(&self, handle: FileHandle, attributes: &Attributes) -> Option<Arc<Inode>> {
         let table = self.lock();
         self.find_in(&table, handle, attributes).cloned()
     }
@@ -507,15 +506,15 @@ impl Inodes {
         &self,
         table: &'a Table,
         handle: FileHandle,
-        attributes: &Fattr3,
+        attributes: &Attributes,
     ) -> Option<&'a Arc<Inode>> {
         let number =
             if handle == self.mount.root() { ROOT } else { self.number(attributes.fsid, attributes.fileid) };
-        table.find(handle, attributes.file_type, number)
+        table.find(handle, attributes.kind, number)
     }
 
     /// An object that the kernel is told of: it counts as looked up once more.
-    pub(crate) fn remember(&self, handle: FileHandle, attributes: &Fattr3) -> Arc<Inode> {
+    pub(crate) fn remember(&self, handle: FileHandle, attributes: &Attributes) -> Arc<Inode> {
         let mut table = self.lock();
         if let Some(inode) = self.find_in(&table, handle, attributes) {
             inode.lock().lookups += 1;
@@ -553,8 +552,7 @@ impl Inodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nfs3::NfsTime;
-    use nfs3::types::SpecData;
+    use fs::Time;
 
     /// What fsync(2) says, by the number of the error.
     fn sync(state: &mut State, told: &Told) -> Option<i32> {
@@ -563,23 +561,10 @@ mod tests {
 
     const BOUNDS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(60));
 
-    fn attributes(mtime: u32) -> Fattr3 {
-        let time = |seconds| NfsTime { seconds, nanoseconds: 0 };
-        Fattr3 {
-            file_type: FileType::Regular,
-            mode: 0o644,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            size: 1,
-            used: 0,
-            rdev: SpecData { major: 0, minor: 0 },
-            fsid: 1,
-            fileid: 2,
-            atime: time(0),
-            mtime: time(mtime),
-            ctime: time(mtime),
-        }
+    fn attributes(mtime: u32) -> Attributes {
+        let time = Time::from_seconds(mtime.into());
+        let of = Attributes::of(FileKind::Regular);
+        Attributes { size: 1, fsid: 1, fileid: 2, mtime: time, ctime: time, ..of }
     }
 
     /// For how many seconds attributes are believed that were asked for each time when the last ones were so old.

@@ -7,40 +7,27 @@
 //!
 //! Pure.
 
-use client::Change;
-use nfs3::{Fattr3, NfsTime, WccAttr};
+use fs::{Change, Version};
 use std::collections::VecDeque;
 
 /// Versions of before that are remembered, and changes that do not follow: more than writes of one file are under way, mostly.
 const VERSIONS_MAX: usize = 256;
 
-/// Tells one content of a file from another.
-pub(crate) type DataVersion = (u64, NfsTime, NfsTime);
-
-/// What changes whenever a file's data do.
-pub(crate) const fn version(attributes: &Fattr3) -> DataVersion {
-    (attributes.size, attributes.mtime, attributes.ctime)
-}
-
-const fn version_of(told: WccAttr) -> DataVersion {
-    (told.size, told.mtime, told.ctime)
-}
-
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
-    newest: Option<DataVersion>,
+    newest: Option<Version>,
     /// Those before it since somebody else has changed the file, newest last.
-    earlier: VecDeque<DataVersion>,
+    earlier: VecDeque<Version>,
     /// Changes of ours, from one version to another, that begin at none known here.
-    loose: VecDeque<(DataVersion, DataVersion)>,
+    loose: VecDeque<(Version, Version)>,
 }
 
 impl Lineage {
     /// A write from here was answered.
     pub(crate) fn follow(&mut self, change: Change) {
         let (Some(before), Some(after)) = (change.before, change.after) else { return };
-        let change = (version_of(before), version_of(after));
+        let change = (before, after);
         if change.0 == change.1 {
             return;
         }
@@ -63,7 +50,7 @@ impl Lineage {
 
     /// The server tells the file's version: whether somebody else has changed it since the one known here. An answer from
     /// before a write of ours may come after that of the write.
-    pub(crate) fn sees(&mut self, version: DataVersion) -> bool {
+    pub(crate) fn sees(&mut self, version: Version) -> bool {
         let is_known = self.newest == Some(version) || self.earlier.contains(&version);
         if is_known {
             return false;
@@ -78,17 +65,18 @@ impl Lineage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fs::Time;
 
-    fn at(seconds: u32) -> WccAttr {
-        let time = NfsTime { seconds, nanoseconds: 0 };
-        WccAttr { size: 1, mtime: time, ctime: time }
+    fn at(seconds: i64) -> Version {
+        let time = Time::from_seconds(seconds);
+        Version { size: 1, mtime: time, ctime: time }
     }
 
-    fn seen(lineage: &mut Lineage, seconds: u32) -> bool {
-        lineage.sees(version_of(at(seconds)))
+    fn seen(lineage: &mut Lineage, seconds: i64) -> bool {
+        lineage.sees(at(seconds))
     }
 
-    fn from_to(before: u32, after: u32) -> Change {
+    fn from_to(before: i64, after: i64) -> Change {
         Change { before: Some(at(before)), after: Some(at(after)) }
     }
 

@@ -6,8 +6,8 @@
 //!
 //! Pure: the calls are its owner's.
 
-use crate::calls::Name;
 use client::{DIRECTORY_ENTRIES_MAX, GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
+use fs::DirectoryEntry;
 use std::collections::HashSet;
 
 /// Names that are told of a directory at most, as a server that never ends its listing must not keep a program for ever.
@@ -73,7 +73,7 @@ impl Listing {
     }
 
     /// Leaves out the names that the program has.
-    pub fn retain_new(&self, names: &mut Vec<Name>) {
+    pub fn retain_new(&self, names: &mut Vec<DirectoryEntry>) {
         names.retain(|name| self.is_new(&name.name));
     }
 

@@ -3,7 +3,8 @@
 //! The kernel drops pages when it handles the answer to an open that does not let it keep them. That it has done so shows when whoever
 //! opened uses the handle. Until then another open must not let it keep pages either, for it may still have those from before.
 
-use crate::inode::{DataVersion, Inode, State};
+use crate::inode::{Inode, State};
+use fs::Version;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the kernel drops pages at the answer to an open, and is not known to have done so yet.
@@ -27,25 +28,25 @@ impl Dropping {
 
 impl State {
     /// Whether the kernel keeps its pages at an open that finds this content. Where not, there is one more [`Dropping`].
-    pub(crate) fn keeps_pages(&mut self, now: DataVersion) -> bool {
+    pub(crate) fn keeps_pages(&mut self, now: Version) -> bool {
         let keeps = self.pages_of.replace(now) == Some(now) && self.dropping == 0;
         self.dropping += u32::from(!keeps);
         keeps
     }
 
     /// The kernel is told attributes of this content. When it has the answer, nobody knows.
-    pub(crate) fn tells(&mut self, now: DataVersion) {
+    pub(crate) fn tells(&mut self, now: Version) {
         let before = self.told_of.replace(now);
         self.told_otherwise |= before.is_some_and(|before| before != now);
     }
 
     /// Whether the kernel may have attributes of another content. It reads as far as the size that it was told, however long the file is.
-    pub(crate) fn may_believe_otherwise(&self, now: DataVersion) -> bool {
+    pub(crate) fn may_believe_otherwise(&self, now: Version) -> bool {
         self.told_of != Some(now) || self.told_otherwise
     }
 
     /// The kernel has forgotten what it was told, and what it is told now comes later.
-    pub(crate) fn has_forgotten(&mut self, now: DataVersion) {
+    pub(crate) fn has_forgotten(&mut self, now: Version) {
         // What was told meanwhile of another content is forgotten at the next open.
         self.told_otherwise = self.told_of.is_some_and(|told| told != now) && self.told_otherwise;
         self.told_of = Some(now);
@@ -55,11 +56,11 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nfs3::NfsTime;
+    use fs::Time;
 
-    fn content(size: u64) -> DataVersion {
-        let time = NfsTime { seconds: 1, nanoseconds: 2 };
-        (size, time, time)
+    fn content(size: u64) -> Version {
+        let time = Time { seconds: 1, nanoseconds: 2 };
+        Version { size, mtime: time, ctime: time }
     }
 
     #[test]

@@ -1,31 +1,31 @@
 //! Attributes of files as text and as JSON. Owners are numbers: NFS version 3 has no names for them.
 
-use nfs3::{Fattr3, FileType, NfsTime};
+use fs::{Attributes, FileKind, Time};
 use serde_json::{Map, Value, json};
 
 /// The type in a word.
-pub const fn type_name(file_type: FileType) -> &'static str {
-    match file_type {
-        FileType::Regular => "file",
-        FileType::Directory => "directory",
-        FileType::BlockDevice => "block device",
-        FileType::CharacterDevice => "character device",
-        FileType::Symlink => "symbolic link",
-        FileType::Socket => "socket",
-        FileType::Fifo => "named pipe",
+pub const fn type_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::BlockDevice => "block device",
+        FileKind::CharacterDevice => "character device",
+        FileKind::Symlink => "symbolic link",
+        FileKind::Socket => "socket",
+        FileKind::Fifo => "named pipe",
     }
 }
 
 /// Type and permissions in ten letters, as ls has them.
-pub fn mode_text(file_type: FileType, mode: u32) -> String {
-    let letter = match file_type {
-        FileType::Regular => '-',
-        FileType::Directory => 'd',
-        FileType::BlockDevice => 'b',
-        FileType::CharacterDevice => 'c',
-        FileType::Symlink => 'l',
-        FileType::Socket => 's',
-        FileType::Fifo => 'p',
+pub fn mode_text(kind: FileKind, mode: u32) -> String {
+    let letter = match kind {
+        FileKind::Regular => '-',
+        FileKind::Directory => 'd',
+        FileKind::BlockDevice => 'b',
+        FileKind::CharacterDevice => 'c',
+        FileKind::Symlink => 'l',
+        FileKind::Socket => 's',
+        FileKind::Fifo => 'p',
     };
     let mut text = String::from(letter);
     for (shift, special, set, set_and_x) in
@@ -45,20 +45,20 @@ pub fn mode_text(file_type: FileType, mode: u32) -> String {
 }
 
 /// A time to the second, UTC.
-pub fn time_text(time: NfsTime) -> String {
-    record::rfc3339(u64::from(time.seconds))
+pub fn time_text(time: Time) -> String {
+    record::rfc3339(u64::try_from(time.seconds).unwrap_or_default())
 }
 
 /// A time with all its digits, UTC.
-pub fn exact_time_text(time: NfsTime) -> String {
+pub fn exact_time_text(time: Time) -> String {
     let text = time_text(time);
     format!("{}.{:09}Z", text.trim_end_matches('Z'), time.nanoseconds)
 }
 
 /// Puts all attributes into a JSON object.
-pub fn put(object: &mut Map<String, Value>, attributes: &Fattr3) {
+pub fn put(object: &mut Map<String, Value>, attributes: &Attributes) {
     let fields = json!({
-        "type": type_name(attributes.file_type),
+        "type": type_name(attributes.kind),
         "mode": format!("{:04o}", attributes.mode & 0o7777),
         "links": attributes.nlink,
         "uid": attributes.uid,
@@ -83,21 +83,21 @@ mod tests {
 
     #[test]
     fn modes_read_as_ls_writes_them() {
-        for (file_type, mode, text) in [
-            (FileType::Regular, 0o644, "-rw-r--r--"),
-            (FileType::Directory, 0o1777, "drwxrwxrwt"),
-            (FileType::Regular, 0o6755, "-rwsr-sr-x"),
-            (FileType::Regular, 0o7000, "---S--S--T"),
-            (FileType::Symlink, 0o777, "lrwxrwxrwx"),
-            (FileType::Fifo, 0, "p---------"),
+        for (kind, mode, text) in [
+            (FileKind::Regular, 0o644, "-rw-r--r--"),
+            (FileKind::Directory, 0o1777, "drwxrwxrwt"),
+            (FileKind::Regular, 0o6755, "-rwsr-sr-x"),
+            (FileKind::Regular, 0o7000, "---S--S--T"),
+            (FileKind::Symlink, 0o777, "lrwxrwxrwx"),
+            (FileKind::Fifo, 0, "p---------"),
         ] {
-            assert_eq!(mode_text(file_type, mode), text);
+            assert_eq!(mode_text(kind, mode), text);
         }
     }
 
     #[test]
     fn times_have_all_their_digits() {
-        let time = NfsTime { seconds: 951_782_400, nanoseconds: 7 };
+        let time = Time { seconds: 951_782_400, nanoseconds: 7 };
         assert_eq!(exact_time_text(time), "2000-02-29T00:00:00.000000007Z");
     }
 }

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::output;
 use crate::remote::{MountArgs, PLACES, Place};
 use clap::Args;
-use nfs3::{FileType, Status};
+use fs::{FileKind, Status};
 use std::process::ExitCode;
 
 /// READs in flight; at a millisecond a round trip they carry 32 GB/s.
@@ -38,10 +38,10 @@ pub fn run(args: &CatArgs) -> Result<ExitCode, Error> {
         let place = Place::open(place, &args.mount.joined())?;
         let cannot = place.cannot("read");
         let (file, attributes) = place.mount.resolve(&place.path).map_err(&cannot)?;
-        match attributes.file_type {
-            FileType::Regular => {}
-            FileType::Directory => {
-                return Err(cannot(client::Error::Status { operation: "OPEN", status: Status::ISDIR }));
+        match attributes.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => {
+                return Err(cannot(client::Error::Status { operation: "OPEN", status: Status::IsDirectory }));
             }
             other => {
                 let what = crate::attributes::type_name(other);

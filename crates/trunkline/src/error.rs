@@ -288,24 +288,26 @@ fn of_client(error: &client::Error) -> Option<String> {
     Some(advice.to_owned())
 }
 
-pub(crate) fn of_status(status: nfs3::Status) -> Option<String> {
-    use nfs3::Status;
+pub(crate) fn of_status(status: fs::Status) -> Option<String> {
+    use fs::Status;
     let advice = match status {
-        Status::NOENT | Status::NOTDIR => {
+        Status::NotFound | Status::NotDirectory => {
             "trunkline ls        with the directory above, to see what is there"
         }
         // Most servers take root of a client for nobody.
-        Status::ACCES | Status::PERM if rustix::process::geteuid().is_root() => {
+        Status::Access | Status::NotPermitted if rustix::process::geteuid().is_root() => {
             "another user, or an export without root_squash (trunkline serve --no-root-squash)"
         }
-        Status::ACCES | Status::PERM => "trunkline stat        to see owner and mode; or another user",
-        Status::ISDIR => "a file in that directory, or trunkline ls",
-        Status::NOSPC | Status::DQUOT => "trunkline stat --fs        to see what is free",
-        Status::ROFS => "an export that may be written",
-        Status::STALE | Status::BADHANDLE => "the same again, if the server has started anew",
-        Status::NAMETOOLONG => "trunkline stat --fs        to see how long names may be",
-        Status::INVAL => "a path without a loop of symbolic links",
-        Status::JUKEBOX => "the same again, later",
+        Status::Access | Status::NotPermitted => {
+            "trunkline stat        to see owner and mode; or another user"
+        }
+        Status::IsDirectory => "a file in that directory, or trunkline ls",
+        Status::NoSpace | Status::Quota => "trunkline stat --fs        to see what is free",
+        Status::ReadOnly => "an export that may be written",
+        Status::Stale | Status::BadHandle => "the same again, if the server has started anew",
+        Status::NameTooLong => "trunkline stat --fs        to see how long names may be",
+        Status::Invalid => "a path without a loop of symbolic links",
+        Status::Later => "the same again, later",
         _ => return None,
     };
     Some(advice.to_owned())

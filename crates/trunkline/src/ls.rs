@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::remote::{MountArgs, PLACES, Place};
 use crate::{names, output};
 use clap::Args;
-use nfs3::{Fattr3, FileHandle, FileType};
+use fs::{Attributes, FileHandle, FileKind};
 use serde_json::{Map, Value};
 use std::process::ExitCode;
 
@@ -42,7 +42,7 @@ struct Row {
     /// Below the place that was asked for.
     path: Vec<u8>,
     name: Vec<u8>,
-    attributes: Fattr3,
+    attributes: Attributes,
     handle: FileHandle,
     /// What a symbolic link points to, where that is shown.
     target: Option<Vec<u8>>,
@@ -73,7 +73,7 @@ impl Listing<'_> {
     fn list(&self) -> Result<(), Error> {
         let (mount, cannot) = (&self.place.mount, self.place.cannot("list"));
         let (handle, attributes) = mount.resolve(&self.place.path).map_err(&cannot)?;
-        if attributes.file_type != FileType::Directory {
+        if attributes.kind != FileKind::Directory {
             let path = names_last(&self.place.path).to_vec();
             return self.show(&[Row { name: path.clone(), path, attributes, handle, target: None }]);
         }
@@ -89,7 +89,7 @@ impl Listing<'_> {
             self.show(&rows)?;
             if self.args.recursive {
                 let below = rows.into_iter().rev();
-                let below = below.filter(|row| row.attributes.file_type == FileType::Directory);
+                let below = below.filter(|row| row.attributes.kind == FileKind::Directory);
                 todo.extend(below.map(|row| (row.path, row.handle)));
             }
         }
@@ -120,18 +120,16 @@ impl Listing<'_> {
                 // A server need not give attributes and handles with the names. RFC 1813 s3.3.17
                 let found = match (entry.handle, entry.attributes) {
                     (Some(handle), Some(attributes)) => Ok((handle, attributes)),
-                    _ => mount.lookup(directory, &entry.name).and_then(|(handle, attributes)| {
-                        Ok((handle, attributes.map_or_else(|| mount.attributes(handle), Ok)?))
-                    }),
+                    _ => mount.lookup(directory, &entry.name),
                 };
                 let (handle, attributes) = match found {
                     Ok(found) => found,
                     // It was removed after the directory was read.
-                    Err(error) if error.status() == Some(nfs3::Status::NOENT) => continue,
+                    Err(error) if error.status() == Some(fs::Status::NotFound) => continue,
                     Err(error) => return Err(cannot(error)),
                 };
                 let wanted = self.args.long || self.args.json;
-                let target = (wanted && attributes.file_type == FileType::Symlink)
+                let target = (wanted && attributes.kind == FileKind::Symlink)
                     .then(|| mount.read_link(handle).map_err(&cannot))
                     .transpose()?;
                 let mut below = path.to_vec();
@@ -195,8 +193,8 @@ fn widths(rows: &[Row]) -> [usize; 4] {
 
 fn columns(row: &Row) -> [String; 4] {
     let of = &row.attributes;
-    let size = match of.file_type {
-        FileType::BlockDevice | FileType::CharacterDevice => format!("{},{}", of.rdev.major, of.rdev.minor),
+    let size = match of.kind {
+        FileKind::BlockDevice | FileKind::CharacterDevice => format!("{},{}", of.rdev.major, of.rdev.minor),
         _ => of.size.to_string(),
     };
     [of.nlink.to_string(), of.uid.to_string(), of.gid.to_string(), size]
@@ -207,7 +205,7 @@ fn long(row: &Row, [links_width, uid_width, gid_width, size_width]: [usize; 4]) 
     let of = &row.attributes;
     format!(
         "{} {links:>links_width$} {uid:>uid_width$} {gid:>gid_width$} {size:>size_width$} {} ",
-        mode_text(of.file_type, of.mode),
+        mode_text(of.kind, of.mode),
         time_text(of.mtime),
     )
 }

@@ -5,8 +5,7 @@ use crate::error::Error;
 use crate::remote::{MountArgs, PLACES, Place};
 use crate::{names, output};
 use clap::Args;
-use nfs3::proc::{fsinfo, fsstat, pathconf};
-use nfs3::{Fattr3, FileHandle, FileType};
+use fs::{Attributes, FileHandle, FileKind, FileSystemInfo, Limits, Space, TransferSizes};
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
@@ -52,7 +51,7 @@ pub fn run(args: &StatArgs) -> Result<ExitCode, Error> {
             let system = FileSystem { fsid: attributes.fsid, space, info: *place.mount.info(), limits };
             (system.text(&place), system.json())
         } else {
-            let target = (attributes.file_type == FileType::Symlink)
+            let target = (attributes.kind == FileKind::Symlink)
                 .then(|| place.mount.read_link(handle).map_err(&cannot))
                 .transpose()?;
             (
@@ -78,19 +77,18 @@ fn lines(rows: &[(&str, String)]) -> String {
     rows.iter().map(|(name, value)| format!("{name:<14}{value}\n")).collect()
 }
 
-fn file_text(place: &Place, handle: FileHandle, of: &Fattr3, target: Option<&[u8]>) -> String {
-    let hex: String = handle.as_slice().iter().map(|byte| format!("{byte:02x}")).collect();
+fn file_text(place: &Place, handle: FileHandle, of: &Attributes, target: Option<&[u8]>) -> String {
     let mut rows = vec![
         ("place", place.name.clone()),
         ("export", place.mount.name()),
-        ("type", type_name(of.file_type).to_owned()),
-        ("mode", format!("{:04o} {}", of.mode & 0o7777, mode_text(of.file_type, of.mode))),
+        ("type", type_name(of.kind).to_owned()),
+        ("mode", format!("{:04o} {}", of.mode & 0o7777, mode_text(of.kind, of.mode))),
         ("owner", format!("{} group {}", of.uid, of.gid)),
         ("size", format!("{} bytes, {} used", of.size, of.used)),
         ("links", of.nlink.to_string()),
         ("file", format!("{} of file system {:#x}", of.fileid, of.fsid)),
     ];
-    if matches!(of.file_type, FileType::BlockDevice | FileType::CharacterDevice) {
+    if matches!(of.kind, FileKind::BlockDevice | FileKind::CharacterDevice) {
         rows.push(("device", format!("major {} minor {}", of.rdev.major, of.rdev.minor)));
     }
     if let Some(target) = target {
@@ -99,11 +97,11 @@ fn file_text(place: &Place, handle: FileHandle, of: &Fattr3, target: Option<&[u8
     rows.push(("accessed", exact_time_text(of.atime)));
     rows.push(("modified", exact_time_text(of.mtime)));
     rows.push(("changed", exact_time_text(of.ctime)));
-    rows.push(("handle", hex));
+    rows.push(("handle", handle.to_string()));
     lines(&rows)
 }
 
-fn file_json(attributes: &Fattr3, target: Option<&[u8]>) -> Map<String, Value> {
+fn file_json(attributes: &Attributes, target: Option<&[u8]>) -> Map<String, Value> {
     let mut object = Map::new();
     if let Some(target) = target {
         names::put(&mut object, "target", target);
@@ -112,12 +110,12 @@ fn file_json(attributes: &Fattr3, target: Option<&[u8]>) -> Map<String, Value> {
     object
 }
 
-/// What FSSTAT, FSINFO and PATHCONF say.
+/// What the server says of a file system.
 struct FileSystem {
     fsid: u64,
-    space: fsstat::Success,
-    info: fsinfo::Success,
-    limits: pathconf::Success,
+    space: Space,
+    info: FileSystemInfo,
+    limits: Limits,
 }
 
 impl FileSystem {
@@ -125,7 +123,7 @@ impl FileSystem {
         let Self { fsid, space, info, limits } = self;
         let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30));
         let yes = |flag: bool| if flag { "yes" } else { "no" };
-        let delta = f64::from(info.time_delta.seconds) + f64::from(info.time_delta.nanoseconds) / 1e9;
+        let delta = info.time_delta.as_secs_f64();
         lines(&[
             ("place", place.name.clone()),
             ("export", place.mount.name()),
@@ -146,8 +144,8 @@ impl FileSystem {
                     space.total_files, space.free_files, space.available_files
                 ),
             ),
-            ("READ", transfer(info.read_max, info.read_preferred, info.read_multiple)),
-            ("WRITE", transfer(info.write_max, info.write_preferred, info.write_multiple)),
+            ("READ", transfer(info.read)),
+            ("WRITE", transfer(info.write)),
             ("READDIR", format!("{} bytes preferred", info.directory_preferred)),
             ("largest file", format!("{} bytes", info.file_bytes_max)),
             ("time steps", format!("{delta} s")),
@@ -155,10 +153,10 @@ impl FileSystem {
                 "supports",
                 format!(
                     "hard links {}, symbolic links {}, setting times {}, same limits everywhere {}",
-                    yes(info.properties & fsinfo::LINK != 0),
-                    yes(info.properties & fsinfo::SYMLINK != 0),
-                    yes(info.properties & fsinfo::CAN_SET_TIME != 0),
-                    yes(info.properties & fsinfo::HOMOGENEOUS != 0),
+                    yes(info.has_links),
+                    yes(info.has_symlinks),
+                    yes(info.can_set_time),
+                    yes(info.is_homogeneous),
                 ),
             ),
             (
@@ -186,19 +184,19 @@ impl FileSystem {
             "total_files": space.total_files,
             "free_files": space.free_files,
             "available_files": space.available_files,
-            "read_max_bytes": info.read_max,
-            "read_preferred_bytes": info.read_preferred,
-            "read_multiple_bytes": info.read_multiple,
-            "write_max_bytes": info.write_max,
-            "write_preferred_bytes": info.write_preferred,
-            "write_multiple_bytes": info.write_multiple,
+            "read_max_bytes": info.read.max,
+            "read_preferred_bytes": info.read.preferred,
+            "read_multiple_bytes": info.read.multiple,
+            "write_max_bytes": info.write.max,
+            "write_preferred_bytes": info.write.preferred,
+            "write_multiple_bytes": info.write.multiple,
             "directory_preferred_bytes": info.directory_preferred,
             "file_max_bytes": info.file_bytes_max,
-            "time_delta_ns": u64::from(info.time_delta.seconds) * 1_000_000_000 + u64::from(info.time_delta.nanoseconds),
-            "hard_links": info.properties & fsinfo::LINK != 0,
-            "symbolic_links": info.properties & fsinfo::SYMLINK != 0,
-            "can_set_time": info.properties & fsinfo::CAN_SET_TIME != 0,
-            "homogeneous": info.properties & fsinfo::HOMOGENEOUS != 0,
+            "time_delta_ns": u64::try_from(info.time_delta.as_nanos()).unwrap_or(u64::MAX),
+            "hard_links": info.has_links,
+            "symbolic_links": info.has_symlinks,
+            "can_set_time": info.can_set_time,
+            "homogeneous": info.is_homogeneous,
             "links_max": limits.links_max,
             "name_max_bytes": limits.name_bytes_max,
             "no_truncation": limits.no_truncation,
@@ -210,6 +208,6 @@ impl FileSystem {
     }
 }
 
-fn transfer(max: u32, preferred: u32, multiple: u32) -> String {
+fn transfer(TransferSizes { max, preferred, multiple }: TransferSizes) -> String {
     format!("up to {max} bytes, {preferred} preferred, in multiples of {multiple}")
 }

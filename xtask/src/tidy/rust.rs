@@ -38,6 +38,10 @@ const UNSAFE_ALLOWED: [&str; 8] = [
     "docs/decisions/",
 ];
 
+/// The client's sources, and what of them may name the types of a file protocol: all other files speak in those of `fs`.
+const CLIENT: &str = "crates/client/src/";
+const PROTOCOL: [&str; 2] = ["crates/client/src/protocol.rs", "crates/client/src/protocol/"];
+
 /// Everything wrong with one source.
 pub(super) fn findings(file: &File) -> Vec<String> {
     let (path, mut found) = (file.path.as_str(), Vec::new());
@@ -71,10 +75,18 @@ pub(super) fn findings(file: &File) -> Vec<String> {
 fn code_findings(file: &File) -> Vec<String> {
     let (path, code) = (file.path.as_str(), Code::new(&file.text));
     let mut found = Vec::new();
+    let speaks_fs = path.starts_with(CLIENT) && !PROTOCOL.iter().any(|place| path.starts_with(place));
     let may_be_unsafe = UNSAFE_ALLOWED.iter().any(|allowed| path.starts_with(allowed));
     for (number, line) in code.lines().enumerate() {
         if line.contains("allow(unsafe_code)") && !may_be_unsafe {
             found.push(format!("{path}:{}: unsafe code is not allowed in this crate", number + 1));
+        }
+        if line.contains("nfs3::") && speaks_fs {
+            let number = number + 1;
+            found.push(format!(
+                "{path}:{number}: speak in types of fs; NFS version 3 is known in {}",
+                PROTOCOL[1]
+            ));
         }
     }
     // A spike shows numbers; it is not part of the product.
@@ -166,6 +178,15 @@ mod tests {
         assert!(found("src/a.rs", &format!("//! Head.\n{function}"))[0].contains("fn f has 71 lines"));
         let in_tests = format!("//! Head.\n#[cfg(test)]\nmod tests {{\n{function}}}\n");
         assert_eq!(found("src/a.rs", &in_tests), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_protocol_is_named_in_one_place_of_the_client() {
+        let text = "//! Of nfs3::Status.\nuse nfs3::Status;\n";
+        assert!(found("crates/client/src/engine/answers.rs", text)[0].contains(":2: speak in types of fs"));
+        for path in ["crates/client/src/protocol/nfs3/data.rs", "crates/client/tests/files.rs"] {
+            assert_eq!(found(path, text), Vec::<String>::new());
+        }
     }
 
     #[test]

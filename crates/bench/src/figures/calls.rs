@@ -3,11 +3,9 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use client::{Answer, Done, Io, Mount, Op, Task};
-use nfs3::proc::{create, getattr, lookup, remove};
-use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Status, Wire};
+use client::{Done, Io, Mount, Op, Protocol, Task};
+use fs::{CreateMode, FileHandle, SetAttributes};
 use record::Latency;
-use xdr::Writer;
 
 /// A server that answers none of its calls for this long never will.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,6 +38,7 @@ pub struct Outcome {
 
 struct Calls {
     kind: Kind,
+    protocol: Protocol,
     directory: FileHandle,
     /// Which of the loops' tasks this is, of how many.
     part: (usize, usize),
@@ -55,28 +54,21 @@ struct Calls {
     report: Sender<Outcome>,
 }
 
-fn encode<'a>(args: &impl Wire<'a>) -> Vec<u8> {
-    let mut encoded = Vec::with_capacity(128);
-    args.encode(&mut Writer::new(&mut encoded));
-    encoded
-}
-
 impl Calls {
     /// The next call of a slot; `None` when all are made.
     fn next(&mut self, slot: usize) -> Option<Op> {
         let (part, parts) = self.part;
-        let here = |name| DirOpArgs { directory: self.directory, name };
-        let how = create::How::Unchecked(Sattr3 { mode: Some(0o644), ..Sattr3::default() });
-        let (procedure, args) = match self.kind {
-            Kind::Lookup => (Procedure::Lookup, encode(&lookup::Args { what: here(LOOKED_UP) })),
-            Kind::GetAttr => (Procedure::GetAttr, encode(&getattr::Args { object: self.directory })),
+        let (protocol, directory) = (self.protocol, self.directory);
+        let mode = CreateMode::Unchecked(SetAttributes::mode(0o644));
+        let op = match self.kind {
+            Kind::Lookup => protocol.lookup(directory, LOOKED_UP).into(),
+            Kind::GetAttr => protocol.getattr(directory).into(),
             Kind::CreateRemove => {
                 let name = format!("made-{part}-{slot}");
-                let made = self.made.get(slot).copied().unwrap_or_default();
-                let place = here(name.as_bytes());
-                match made {
-                    false => (Procedure::Create, encode(&create::Args { location: place, how })),
-                    true => (Procedure::Remove, encode(&remove::Args { object: place })),
+                let name = name.as_bytes();
+                match self.made.get(slot).copied().unwrap_or_default() {
+                    false => protocol.create(directory, name, mode).into(),
+                    true => protocol.remove(directory, name).into(),
                 }
             }
             Kind::Fill(names) => {
@@ -85,11 +77,11 @@ impl Calls {
                     return None;
                 }
                 let name = format!("name-{number:06}");
-                (Procedure::Create, encode(&create::Args { location: here(name.as_bytes()), how }))
+                protocol.create(directory, name.as_bytes(), mode).into()
             }
         };
         self.issued += 1;
-        Some(Op::Call { procedure, args })
+        Some(op)
     }
 
     fn submit(&mut self, io: &mut Io<'_>, slot: usize) {
@@ -101,16 +93,9 @@ impl Calls {
 
     fn account(&mut self, since: Duration, slot: usize, done: &Done) {
         let Some(outcome) = &mut self.outcome else { return };
-        let status = match &done.result {
-            Ok(Answer::Results(results)) => results.first_chunk().map(|status| u32::from_be_bytes(*status)),
-            Ok(_) => None,
-            Err(error) => {
-                outcome.error.get_or_insert(error.to_string());
-                return;
-            }
-        };
-        if status != Some(Status::OK.0) {
-            outcome.error.get_or_insert(format!("{:?} was answered with status {status:?}", self.kind));
+        if let Err(error) = &done.result {
+            outcome.error.get_or_insert(error.to_string());
+            return;
         }
         if let Some(made) = self.made.get_mut(slot) {
             *made = !*made;
@@ -177,6 +162,7 @@ pub fn run(
         let depth = (depth + part) / parts;
         let calls = Calls {
             kind,
+            protocol: mount.protocol(),
             directory,
             part: (part, parts),
             depth,

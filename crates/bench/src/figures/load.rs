@@ -5,8 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use client::{FileRef, Mount};
-use nfs3::proc::create::How;
-use nfs3::{FileHandle, Sattr3};
+use fs::{CreateMode, FileHandle, SetAttributes};
 use record::Direction;
 
 use super::Scale;
@@ -68,14 +67,16 @@ pub fn prepare(server: &Running, rows: &[Row], scale: &Scale) -> Result<Prepared
     };
     let files = Files::prepare(&mount, &[spec], |_| ()).map_err(|error| super::in_words(&error))?;
     let directory = |name: &[u8]| {
-        let mode = Sattr3 { mode: Some(0o777), ..Sattr3::default() };
+        let mode = SetAttributes::mode(0o777);
         let made = mount.make_directory(mount.root(), name, mode).map_err(words);
         made.map(|(handle, _)| handle)
     };
     let mut prepared = Prepared { files, metadata: None, listed: None };
     if rows.iter().any(|row| matches!(row.work, Work::Lookup | Work::GetAttr | Work::CreateRemove)) {
         let metadata = directory(b"figures-metadata")?;
-        mount.create(metadata, calls::LOOKED_UP, How::Unchecked(Sattr3::default())).map_err(words)?;
+        mount
+            .create(metadata, calls::LOOKED_UP, CreateMode::Unchecked(SetAttributes::default()))
+            .map_err(words)?;
         prepared.metadata = Some(metadata);
     }
     if rows.iter().any(|row| row.work == Work::Listing) {

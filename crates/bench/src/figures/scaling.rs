@@ -199,7 +199,7 @@ fn spec(depth: u32, scale: &Scale) -> WorkloadSpec {
 fn sample(
     server: &Running,
     point: Point,
-    handle: nfs3::FileHandle,
+    handle: fs::FileHandle,
     number: u32,
     scale: &Scale,
 ) -> Result<Sample, String> {

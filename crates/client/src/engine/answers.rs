@@ -1,17 +1,16 @@
 //! What the server's answers do to the calls.
 
-use nfs3::proc::{commit, getattr, read, write};
-use nfs3::{Outcome, Status, Wire};
+use fs::Status;
 use paths::{ConnId, NodeId};
 use rpc::Xid;
 use rpc::reply::{Accept, Body as ReplyBody};
 use transport::{Place, Sink, TAIL_BYTES_MAX};
 use xdr::Reader;
 
-use super::reconcile::reconcile;
 use super::{Core, JUKEBOX_DELAY};
 use crate::call::{Answer, Body, CallKey, ReadLanding, Target};
 use crate::error::Error;
+use crate::protocol;
 
 /// Takes the records of one connection.
 pub(super) struct Answers<'a> {
@@ -80,8 +79,8 @@ impl Answers<'_> {
             Body::Read { .. } => self.core.read_answered(key, reader),
             Body::Write { .. } => self.core.write_answered(key, reader, node),
             Body::Commit { .. } => self.core.commit_answered(key, reader),
-            Body::Call { .. } => {
-                if reader.rest().get(..4) == Some(&Status::JUKEBOX.0.to_be_bytes()) {
+            Body::Call(_) => {
+                if protocol::status_of(reader.rest()) == Some(Status::Later) {
                     self.core.delay(key);
                 } else {
                     self.core.call_answered(key, reader);
@@ -144,8 +143,8 @@ impl Sink for Answers<'_> {
         let ReplyBody::Accepted(Accept::Success) = reply.body else { return None };
         let key = self.call_of(&reply)?;
         let Body::Read { target, .. } = &self.core.calls.0.get(key)?.body else { return None };
-        let Outcome::Ok(success) = read::Reply::decode(&mut reader).ok()? else { return None };
-        let len = success.count as usize;
+        let head = protocol::decode_read(&mut reader).ok()?.ok()?;
+        let len = head.count as usize;
         let at = record.len() - reader.remaining();
         let after = record_len.checked_sub(at.checked_add(len)?)?;
         if len == 0 || len > target.len() || after > TAIL_BYTES_MAX {
@@ -185,9 +184,8 @@ impl Sink for Answers<'_> {
         let mut reader = Reader::new(head);
         let eof = rpc::reply::decode(&mut reader)
             .ok()
-            .and_then(|_| read::Reply::decode(&mut reader).ok())
-            .and_then(|reply| reply.into_result().ok())
-            .is_some_and(|success| success.eof);
+            .and_then(|_| protocol::decode_read(&mut reader).ok()?.ok())
+            .is_some_and(|head| head.eof);
         let target = match self.core.calls.0.get_mut(key).map(|call| &mut call.body) {
             Some(Body::Read { target: target @ Target::Pipe(..), .. }) => std::mem::take(target),
             _ => Target::default(),
@@ -214,7 +212,7 @@ impl Core {
     }
 
     fn fail(&mut self, key: CallKey, status: Status) {
-        if status == Status::JUKEBOX {
+        if status == Status::Later {
             self.delay(key);
         } else if let Some(call) = self.calls.0.get(key) {
             let error = Error::Status { operation: call.operation(), status };
@@ -225,13 +223,12 @@ impl Core {
     /// The results go into the memory that the arguments were in: they are not needed any more.
     fn call_answered(&mut self, key: CallKey, reader: Reader<'_>) {
         let Some(call) = self.calls.0.get_mut(key) else { return };
-        let Body::Call { args, .. } = &mut call.body else { return };
-        let mut results = std::mem::take(args);
-        results.clear();
+        let Body::Call(request) = &mut call.body else { return };
+        let mut results = request.take_memory();
         results.extend_from_slice(reader.rest());
         if call.sent_again {
             let before = self.replays.undecided;
-            reconcile(call.procedure(), &mut results, &mut self.replays);
+            protocol::reconcile(call.procedure(), &mut results, &mut self.replays);
             if self.replays.undecided > before {
                 let operation = call.operation();
                 tracing::warn!(
@@ -240,14 +237,17 @@ impl Core {
                 );
             }
         }
-        self.finish(key, Ok(Answer::Results(results)));
+        let result = match protocol::status_of(&results) {
+            Some(status) => Err(Error::Status { operation: call.operation(), status }),
+            None => Ok(Answer::Results(results)),
+        };
+        self.finish(key, result);
     }
 
     fn read_answered(&mut self, key: CallKey, mut reader: Reader<'_>) -> Result<(), String> {
-        let reply = read::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
-        let success = match reply.into_result() {
-            Ok(success) => success,
-            Err((status, _)) => {
+        let head = match protocol::decode_read(&mut reader).map_err(|error| error.to_string())? {
+            Ok(head) => head,
+            Err(status) => {
                 self.fail(key, status);
                 return Ok(());
             }
@@ -256,12 +256,12 @@ impl Core {
         let Some(call) = self.calls.0.get_mut(key) else { return Ok(()) };
         let Body::Read { target, .. } = &mut call.body else { return Ok(()) };
         let buffer = target.memory();
-        let data = reader.bytes(success.count as usize).map_err(|error| error.to_string())?;
+        let data = reader.bytes(head.count as usize).map_err(|error| error.to_string())?;
         let Some(target) = buffer.get_mut(..data.len()) else {
             return Err(format!("{} bytes for a READ of {}", data.len(), buffer.len()));
         };
         target.copy_from_slice(data);
-        self.finish(key, Ok(Answer::Read { count: success.count, eof: success.eof }));
+        self.finish(key, Ok(Answer::Read { count: head.count, eof: head.eof }));
         Ok(())
     }
 
@@ -271,15 +271,13 @@ impl Core {
         mut reader: Reader<'_>,
         node: Option<NodeId>,
     ) -> Result<(), String> {
-        let reply = write::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
-        let success = match reply.into_result() {
-            Ok(success) => success,
-            Err((status, _)) => {
+        match protocol::decode_write(&mut reader).map_err(|error| error.to_string())? {
+            Ok(written) => self.written(key, &written, node),
+            Err(status) => {
                 self.fail(key, status);
-                return Ok(());
+                Ok(())
             }
-        };
-        self.written(key, &success, node)
+        }
     }
 
     /// The node that a connection leads to.
@@ -288,25 +286,23 @@ impl Core {
     }
 
     fn commit_answered(&mut self, key: CallKey, mut reader: Reader<'_>) -> Result<(), String> {
-        let reply = commit::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
-        match reply.into_result() {
-            Ok(success) => self.committed(key, success.verifier),
-            Err((status, _)) if status == Status::JUKEBOX => self.delay(key),
-            Err((status, _)) => self.fail_group(key, &Error::Status { operation: "COMMIT", status }),
+        match protocol::decode_commit(&mut reader).map_err(|error| error.to_string())? {
+            Ok(verifier) => self.committed(key, verifier),
+            Err(Status::Later) => self.delay(key),
+            Err(status) => self.fail_group(key, &Error::Status { operation: "COMMIT", status }),
         }
         Ok(())
     }
 
     /// Whether a connection leads to the file system that was mounted.
     fn validation(&self, mut reader: Reader<'_>) -> Result<(), String> {
-        let reply = getattr::Reply::decode(&mut reader).map_err(|error| error.to_string())?;
-        let found =
-            reply.into_result().map_err(|(status, _)| format!("GETATTR of the root: {status}"))?.attributes;
+        let told = protocol::decode_root(&mut reader).map_err(|error| error.to_string())?;
+        let found = told.map_err(|status| format!("GETATTR of the root: {status}"))?;
         let wanted = &self.root_attributes;
         for (what, wanted, found) in [
             ("file system", wanted.fsid, found.fsid),
             ("file", wanted.fileid, found.fileid),
-            ("type", wanted.file_type as u64, found.file_type as u64),
+            ("type", wanted.kind as u64, found.kind as u64),
         ] {
             if wanted != found {
                 return Err(format!("its root is {what} {found:#x}, elsewhere it is {wanted:#x}"));

@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use nfs3::Procedure;
 use paths::{ConnId, NodeId, PathId, Table};
 use rpc::Xid;
 use transport::poll::{Event, Interest};
@@ -17,6 +16,7 @@ use super::{Engine, encode_call};
 use crate::call::{Body, Call, CallKey, Owner, ReadLanding};
 use crate::engine::answers::Answers;
 use crate::options::Proto;
+use crate::protocol;
 
 /// Tokens below are the loop's own.
 pub(crate) const FIRST_CONNECTION_TOKEN: u64 = 1;
@@ -84,10 +84,10 @@ impl Connection {
         call: &Call,
         xid: Xid,
         credential: &[u8],
-        root: Option<nfs3::FileHandle>,
+        root: Option<fs::FileHandle>,
     ) {
         let payload_len = call.payload().len();
-        debug_assert!(payload_len == 0 || call.procedure().eligible() == nfs3::Eligible::Argument);
+        debug_assert!(payload_len == 0 || protocol::sends_data(call.procedure()));
         match &mut self.state {
             State::Open(stream) => {
                 stream.push(key, payload_len, |head| encode_call(head, call, xid, credential, root));
@@ -314,9 +314,7 @@ impl Engine {
 
     /// Resets a connection at the table's request. It was silent, so that nobody knows what becomes of its calls.
     pub(super) fn abort(&mut self, conn: ConnId) {
-        let overtakes = |call: &&Call| {
-            call.connection == Some(conn) && matches!(call.procedure(), Procedure::Write | Procedure::SetAttr)
-        };
+        let overtakes = |call: &&Call| call.connection == Some(conn) && protocol::may_undo(call.procedure());
         let unfenced = self.core.calls.0.iter().map(|(_, call)| call).filter(overtakes).count();
         self.core.replays.unfenced += unfenced as u64;
         self.close(conn);

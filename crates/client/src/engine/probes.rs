@@ -11,6 +11,7 @@ use xdr::Writer;
 
 use super::Engine;
 use crate::options::Proto;
+use crate::protocol;
 
 /// Tokens of probes lie above those of all connections.
 const FIRST_PROBE_TOKEN: u64 = 1 << 32;
@@ -169,8 +170,5 @@ impl Probe {
 }
 
 fn encode_null(head: &mut Vec<u8>, xid: Xid) {
-    let mut credential = Vec::new();
-    rpc::auth::encode_none(&mut Writer::new(&mut credential));
-    let null = nfs3::Procedure::Null.number();
-    rpc::call::encode(&mut Writer::new(head), xid, nfs3::PROGRAM, nfs3::VERSION, null, &credential);
+    protocol::encode_null(&mut Writer::new(head), xid);
 }

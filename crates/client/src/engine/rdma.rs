@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use nfs3::Procedure;
 use paths::ConnId;
 use transport::rdma::{Counters, Error, Expect, Requester};
 
@@ -10,29 +9,21 @@ use super::Engine;
 use super::answers::Answers;
 use super::connections::{State, token};
 use crate::call::{Body, Call};
+use crate::protocol;
 use crate::route::PathEnd;
 
 /// The longest reply but for those that list or name things: head, status, attributes before and after. It fits the
 /// smallest message that an end must take (RFC 8166 s3.3.2), beside the header.
 const REPLY_BYTES: u32 = 640;
-/// The longest text of a symbolic link that is taken, and room.
-const LINK_BYTES: u32 = 8 << 10;
-/// No listing asks for more.
-const LISTING_BYTES_MAX: u32 = 1 << 20;
 
 /// What a call expects in return. RFC 8166 s4.3.3
 pub(super) fn expected(call: &Call) -> Expect {
     let lands = match &call.body {
         Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
-        Body::Write { .. } | Body::Commit { .. } | Body::Call { .. } | Body::Validate => 0,
+        Body::Write { .. } | Body::Commit { .. } | Body::Call(_) | Body::Validate => 0,
     };
     let more = match &call.body {
-        Body::Call { procedure: Procedure::ReadDir | Procedure::ReadDirPlus, args } => {
-            // How much may come is the last of their arguments. RFC 1813 s3.3.16, s3.3.17
-            let count = args.last_chunk().map_or(LISTING_BYTES_MAX, |bytes| u32::from_be_bytes(*bytes));
-            count.min(LISTING_BYTES_MAX)
-        }
-        Body::Call { procedure: Procedure::ReadLink, .. } => LINK_BYTES,
+        Body::Call(request) => protocol::reply_bytes_max(request.procedure(), request.args()),
         _ => 0,
     };
     Expect { lands, reply_max: REPLY_BYTES + more }

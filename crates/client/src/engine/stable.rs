@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 
-use nfs3::Verifier;
-use nfs3::proc::write::{Stable, Success};
+use fs::{Stability, Verifier};
 use paths::NodeId;
 use smallvec::SmallVec;
 
 use super::Core;
-use crate::call::{Answer, Body, CallKey, Change, FileRef, Owner};
+use crate::call::{Answer, Body, CallKey, FileRef, Owner};
 use crate::error::Error;
+use crate::protocol::Written;
 
 /// Unstable bytes kept at most for each loop and file before a COMMIT is sent however many writes are
 /// still in flight.
@@ -76,10 +76,10 @@ pub(super) struct Groups {
 
 impl Groups {
     /// A write begins: how it is to be asked for.
-    pub(super) fn writing(&mut self, file: &FileRef) -> Stable {
+    pub(super) fn writing(&mut self, file: &FileRef) -> Stability {
         let writes = self.files.entry(file.number).or_default();
         writes.unfinished += 1;
-        if writes.unfinished == 1 { Stable::FileSync } else { Stable::Unstable }
+        if writes.unfinished == 1 { Stability::FileSync } else { Stability::Unstable }
     }
 
     /// A write has ended, well or not.
@@ -138,25 +138,27 @@ impl Core {
     pub(super) fn written(
         &mut self,
         key: CallKey,
-        success: &Success,
+        told: &Written,
         node: Option<NodeId>,
     ) -> Result<(), String> {
         let Some(call) = self.calls.0.get_mut(key) else { return Ok(()) };
-        let Body::Write { file, buffer, written, stable, change, .. } = &mut call.body else { return Ok(()) };
+        let Body::Write { file, buffer, written, stability, change, .. } = &mut call.body else {
+            return Ok(());
+        };
         let file = *file;
-        let (asked, count) = (buffer.len() - *written, success.count as usize);
+        let (asked, count) = (buffer.len() - *written, told.count as usize);
         if count > asked || (count == 0 && asked > 0) {
             return Err(format!("{count} bytes written of {asked}"));
         }
-        *change = change.then(Change::of(&success.file));
-        let is_stable = success.committed != Stable::Unstable;
+        *change = change.then(told.change);
+        let is_stable = told.stability != Stability::Unstable;
         if count < asked {
             // The rest follows as a write of its own. What is written so far must be safe before it is
             // forgotten, so a short unstable write starts over, synchronously.
             if is_stable {
                 *written += count;
             }
-            *stable = Stable::FileSync;
+            *stability = Stability::FileSync;
             self.renew(key);
             return Ok(());
         }
@@ -168,7 +170,7 @@ impl Core {
         // It was answered. Kept outstanding, as many held writes as a client may run ahead by would leave no number for those that
         // wait for one, and no COMMIT would come before those.
         self.forget_xid(key);
-        let lost = self.hold(&file, node, key, bytes, success.verifier);
+        let lost = self.hold(&file, node, key, bytes, told.verifier);
         self.rewrite(lost);
         self.groups.touch(&file);
         Ok(())
@@ -293,10 +295,10 @@ impl Core {
     fn rewrite(&mut self, mut keys: Vec<CallKey>) {
         for key in keys.drain(..) {
             if let Some(call) = self.calls.0.get_mut(key)
-                && let Body::Write { written, stable, .. } = &mut call.body
+                && let Body::Write { written, stability, .. } = &mut call.body
             {
                 *written = 0;
-                *stable = Stable::FileSync;
+                *stability = Stability::FileSync;
             }
             self.renew(key);
         }

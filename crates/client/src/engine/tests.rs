@@ -4,8 +4,7 @@
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 
-use nfs3::proc::getattr;
-use nfs3::{FileType, NfsTime, SpecData};
+use fs::FileKind;
 use paths::{ConnSpec, PathSpec, State, Timing};
 use testkit::Deadline;
 use testkit::records::{read_record, word};
@@ -134,23 +133,8 @@ impl Ends {
     }
 }
 
-fn root() -> Fattr3 {
-    let time = NfsTime { seconds: 1, nanoseconds: 0 };
-    Fattr3 {
-        file_type: FileType::Directory,
-        mode: 0o755,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        size: 0,
-        used: 0,
-        rdev: SpecData { major: 0, minor: 0 },
-        fsid: 7,
-        fileid: 1,
-        atime: time,
-        mtime: time,
-        ctime: time,
-    }
+fn root() -> Attributes {
+    Attributes { fsid: 7, fileid: 1, ..Attributes::of(FileKind::Directory) }
 }
 
 fn record(body: &[u8]) -> Vec<u8> {
@@ -168,9 +152,7 @@ fn answer(mut stream: &TcpStream, results: &[u8]) -> Vec<u8> {
 }
 
 fn validate(mut stream: &TcpStream) {
-    let mut results = Vec::new();
-    getattr::Reply::Ok(getattr::Success { attributes: root() }).encode(&mut Writer::new(&mut results));
-    stream.write_all(&answer(stream, &results)).unwrap();
+    stream.write_all(&answer(stream, &protocol::root_reply(7, 1))).unwrap();
 }
 
 #[test]
@@ -227,7 +209,8 @@ fn a_connection_that_is_reset_right_after_its_last_answer_abroad_goes_home_all_t
     validate(&abroad);
     ends.work_until("the validation abroad", |engine| engine.core.table.usable());
 
-    ends.engine.submit(Op::Call { procedure: Procedure::Null, args: Vec::new() }, None, Owner::Engine);
+    let call = protocol::Protocol::NFS3.getattr(ends.engine.setup.root);
+    ends.engine.submit(call.into(), None, Owner::Engine);
     ends.work();
     ends.engine.core.table.probe_answered(ends.engine.core.now, HOME);
     ends.work();

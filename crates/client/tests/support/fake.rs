@@ -351,7 +351,7 @@ fn own_answer(program: u32, procedure: u32) -> Option<Vec<u8>> {
 
 /// A file of the fake's.
 pub fn file(mount: &Mount) -> FileRef {
-    mount.file_ref(FileHandle::new(b"file").unwrap())
+    mount.file_ref(fs::FileHandle::new(b"file").unwrap())
 }
 
 /// A write of one block.

@@ -6,11 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use client::{Answer, Done, File, FileRef, Io, Mount, Op, Settings, Task};
-use nfs3::proc::getattr;
-use nfs3::{Procedure, Wire};
+use client::{Answer, Done, File, FileRef, Io, Mount, Op, Request, Settings, Task};
 use server::{Config, Server};
-use xdr::Writer;
 
 /// What is done over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +27,8 @@ pub type Mark = fn();
 struct Repeat {
     work: Work,
     file: FileRef,
+    /// The GETATTR of the file.
+    getattr: Request,
     depth: u64,
     submitted: u64,
     finished: u64,
@@ -40,17 +39,13 @@ struct Repeat {
 }
 
 impl Repeat {
-    fn submit(&mut self, io: &mut Io<'_>, token: u64, mut buffer: Vec<u8>) {
+    fn submit(&mut self, io: &mut Io<'_>, token: u64, buffer: Vec<u8>) {
         let file = self.file;
         let block = self.submitted % BLOCKS;
         let op = match self.work {
             Work::Read(len) => Op::Read { file, offset: block * len as u64, buffer },
             Work::Write(len) => Op::Write { file, offset: block * len as u64, buffer },
-            Work::GetAttr => {
-                buffer.clear();
-                getattr::Args { object: file.handle }.encode(&mut Writer::new(&mut buffer));
-                Op::Call { procedure: Procedure::GetAttr, args: buffer }
-            }
+            Work::GetAttr => Op::Call(self.getattr.again(buffer)),
         };
         self.submitted += 1;
         io.submit(op, token);
@@ -132,8 +127,9 @@ impl Bench {
     pub fn run(&self, work: Work, depth: u64, warm: u64, counted: u64, marks: (Mark, Mark)) {
         let (over, wait) = channel();
         let (file, total) = (self.file.file_ref(), warm + counted);
-        let repeat =
-            Repeat { work, file, depth, submitted: 0, finished: 0, warm, total, marks, over: Some(over) };
+        let getattr = self.mount.protocol().getattr(file.handle).into_request();
+        let (submitted, finished, over) = (0, 0, Some(over));
+        let repeat = Repeat { work, file, getattr, depth, submitted, finished, warm, total, marks, over };
         self.mount.spawn(0, Box::new(repeat));
         wait.recv_timeout(Duration::from_secs(300)).expect("the work ends");
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use client::{Block, Blocks, FileRef, Mount, Op, Pending};
-use nfs3::FileHandle;
+use fs::FileHandle;
 
 use super::set;
 use crate::backend::{Folder, Shape, Sink, Source};

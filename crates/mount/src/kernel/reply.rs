@@ -1,12 +1,13 @@
 //! Replies as the kernel takes them. A request has one: whoever has a [`Reply`] gives it, or its end does, with EIO.
 
 use super::Device;
+use crate::attributes::since_1970;
 use crate::pipes::Pipes;
 use client::Pipe;
 use fuser::{Errno, FileAttr, FileType, FopenFlags};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// `struct fuse_statfs_out`, in fragments.
 #[derive(Debug, Clone, Copy)]
@@ -238,16 +239,15 @@ fn opened(handle: u64, flags: FopenFlags) -> Body {
 /// `struct fuse_attr`.
 fn push_attributes(body: &mut Body, attributes: &FileAttr) {
     // The times that NFS has begin with 1970.
-    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let times = [since(attributes.atime), since(attributes.mtime), since(attributes.ctime)];
+    let times = [attributes.atime, attributes.mtime, attributes.ctime].map(since_1970);
     for number in [attributes.ino.0, attributes.size, attributes.blocks] {
         body.extend_from_slice(&number.to_ne_bytes());
     }
     for time in times {
-        body.extend_from_slice(&time.as_secs().to_ne_bytes());
+        body.extend_from_slice(&time.seconds.to_ne_bytes());
     }
     for time in times {
-        body.extend_from_slice(&time.subsec_nanos().to_ne_bytes());
+        body.extend_from_slice(&time.nanoseconds.to_ne_bytes());
     }
     let mode = type_bits(attributes.kind) | u32::from(attributes.perm);
     let FileAttr { nlink, uid, gid, rdev, blksize, .. } = *attributes;
@@ -274,6 +274,7 @@ mod tests {
     use fuser::INodeNo;
     use std::io::Read;
     use std::os::fd::OwnedFd;
+    use std::time::UNIX_EPOCH;
 
     fn attributes() -> FileAttr {
         FileAttr {

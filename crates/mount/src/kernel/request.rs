@@ -1,7 +1,7 @@
 //! Requests as they lie in memory: a head of one form, arguments by operation, names that end with a zero.
 
 use fuser::TimeOrNow;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// `struct fuse_in_header` and `struct fuse_write_in`: what a write has before its data.
 pub(crate) const WRITE_HEAD_BYTES: usize = 80;
@@ -392,11 +392,7 @@ fn set_attr(fields: &mut Fields<'_>) -> Option<SetAttr> {
 
 /// Seconds count from 1970, and back from it.
 fn time(seconds: u64, nanoseconds: u32) -> SystemTime {
-    let seconds = seconds.cast_signed();
-    let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    let nanoseconds = Duration::from_nanos(u64::from(nanoseconds));
-    base.and_then(|base| base.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+    crate::attributes::time(fs::Time { seconds: seconds.cast_signed(), nanoseconds })
 }
 
 /// What of a request has not been looked at yet.
@@ -444,6 +440,7 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::time::{Duration, UNIX_EPOCH};
 
     /// A request as the kernel makes it.
     fn request(opcode: u32, args: &[&[u8]]) -> Vec<u8> {

@@ -6,8 +6,7 @@
 use super::history::{BLOCK_BYTES, History, Reading, Store, Wrong};
 use client::{Answer, File, Mount, Pending};
 use fastrand::Rng;
-use nfs3::proc::create::How;
-use nfs3::{FileHandle, Sattr3, Status};
+use fs::{CreateMode, FileHandle, SetAttributes, Status};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -242,7 +241,7 @@ struct Names<'a> {
 fn name(shared: &Shared, worker: usize, label: &str, mut random: Rng) -> Outcome {
     let mut outcome = Outcome::default();
     let mount = &shared.mount;
-    let made = mount.make_directory(mount.root(), label.as_bytes(), Sattr3::default());
+    let made = mount.make_directory(mount.root(), label.as_bytes(), SetAttributes::default());
     let (directory, _) = made.expect("the first directory is made");
     let mut names = Names { mount, directory, files: BTreeSet::new(), others: BTreeSet::new() };
     let mut number = 0_u64;
@@ -254,7 +253,7 @@ fn name(shared: &Shared, worker: usize, label: &str, mut random: Rng) -> Outcome
         outcome.completions.push(Completion { worker, submitted, took: submitted.elapsed(), bytes: 0 });
         match result {
             Ok(()) => {}
-            Err(error) if matches!(error.status(), Some(Status::EXIST | Status::NOENT)) => {
+            Err(error) if matches!(error.status(), Some(Status::Exists | Status::NotFound)) => {
                 outcome.doubled.push(format!("{what}: {error}"));
             }
             Err(error) => outcome.failed.push(format!("{what}: {error}")),
@@ -298,7 +297,7 @@ impl Names<'_> {
             }
             (2 | 3, ..) => {
                 others.insert(fresh.clone());
-                ("MKDIR", mount.make_directory(directory, &fresh, Sattr3::default()).map(|_| ()))
+                ("MKDIR", mount.make_directory(directory, &fresh, SetAttributes::default()).map(|_| ()))
             }
             (4, ..) => {
                 files.insert(fresh.clone());
@@ -307,11 +306,19 @@ impl Names<'_> {
             (5, ..) => {
                 files.insert(fresh.clone());
                 let verifier = random.u64(..).to_be_bytes();
-                ("CREATE EXCLUSIVE", mount.create(directory, &fresh, How::Exclusive(verifier)).map(|_| ()))
+                (
+                    "CREATE EXCLUSIVE",
+                    mount.create(directory, &fresh, CreateMode::Exclusive(verifier)).map(|_| ()),
+                )
             }
             _ => {
                 files.insert(fresh.clone());
-                ("CREATE", mount.create(directory, &fresh, How::Guarded(Sattr3::default())).map(|_| ()))
+                (
+                    "CREATE",
+                    mount
+                        .create(directory, &fresh, CreateMode::Guarded(SetAttributes::default()))
+                        .map(|_| ()),
+                )
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::cuts::{Cut, Cuts};
 use super::operations::{Operation, list};
 use client::{Mount, Settings};
-use nfs3::Sattr3;
+use fs::SetAttributes;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Server<'_> {
     ) {
         let case = format!("{operation:?}{} {cut:?}", if refused { " (to be refused)" } else { "" });
         let name = format!("case-{}", findings.cases);
-        let attributes = Sattr3 { mode: Some(0o777), ..Sattr3::default() };
+        let attributes = SetAttributes::mode(0o777);
         let (directory, _) =
             observer.make_directory(observer.root(), name.as_bytes(), attributes).expect("made");
         operation.prepare(observer, directory, refused);

@@ -2,9 +2,8 @@
 //! done once, and what undoes it, so that a second time would show.
 
 use client::{Error, Mount, Result};
-use nfs3::proc::create::How;
-use nfs3::proc::mknod::What;
-use nfs3::{FileHandle, FileType, Procedure, Sattr3, Status};
+use fs::{CreateMode, FileHandle, FileKind, SetAttributes, Special, Status};
+use nfs3::Procedure;
 use std::collections::BTreeMap;
 
 /// What an appended block says, and what is written over it.
@@ -33,7 +32,7 @@ pub enum Operation {
 /// An object as a directory shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    kind: FileType,
+    kind: FileKind,
     nlink: u32,
     mode: u32,
     contents: Vec<u8>,
@@ -41,12 +40,12 @@ pub struct Seen {
 
 pub type Listing = BTreeMap<Vec<u8>, Seen>;
 
-fn mode(mode: u32) -> Sattr3 {
-    Sattr3 { mode: Some(mode), ..Sattr3::default() }
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes::mode(mode)
 }
 
 fn create(mount: &Mount, directory: FileHandle, name: &[u8], contents: &[u8]) {
-    let (file, _) = mount.create(directory, name, How::Guarded(mode(0o644))).expect("made");
+    let (file, _) = mount.create(directory, name, CreateMode::Guarded(mode(0o644))).expect("made");
     write(mount, file, contents, 0).expect("written");
 }
 
@@ -66,17 +65,17 @@ pub fn list(mount: &Mount, directory: FileHandle) -> Listing {
         .map(|name| {
             let (object, _) = mount.lookup(directory, &name).expect("it is listed");
             let attributes = mount.attributes(object).expect("it is there");
-            let contents = match attributes.file_type {
-                FileType::Regular => read(mount, object, attributes.size),
-                FileType::Symlink => mount.read_link(object).expect("read"),
+            let contents = match attributes.kind {
+                FileKind::Regular => read(mount, object, attributes.size),
+                FileKind::Symlink => mount.read_link(object).expect("read"),
                 _ => Vec::new(),
             };
             // How many links a directory has is the file system's own affair.
-            let nlink = if attributes.file_type == FileType::Directory { 0 } else { attributes.nlink };
+            let nlink = if attributes.kind == FileKind::Directory { 0 } else { attributes.nlink };
             // So is the mode of a symbolic link, and of a file that was made by its verifier alone.
-            let own = attributes.file_type == FileType::Symlink || name == EXCLUSIVE;
+            let own = attributes.kind == FileKind::Symlink || name == EXCLUSIVE;
             let mode = if own { 0 } else { attributes.mode & 0o777 };
-            (name, Seen { kind: attributes.file_type, nlink, mode, contents })
+            (name, Seen { kind: attributes.kind, nlink, mode, contents })
         })
         .collect()
 }
@@ -128,9 +127,9 @@ impl Operation {
             | Self::MakeDirectory
             | Self::Symlink
             | Self::MakeNode
-            | Self::Link => Some(Status::EXIST),
-            Self::Remove | Self::RemoveDirectory | Self::Rename => Some(Status::NOENT),
-            Self::GuardedSetAttr => Some(Status::NOT_SYNC),
+            | Self::Link => Some(Status::Exists),
+            Self::Remove | Self::RemoveDirectory | Self::Rename => Some(Status::NotFound),
+            Self::GuardedSetAttr => Some(Status::NotSync),
             Self::RenameOver | Self::Append => None,
         }
     }
@@ -153,10 +152,10 @@ impl Operation {
     /// Makes what it needs, or puts in its way what makes it fail.
     pub fn prepare(self, mount: &Mount, directory: FileHandle, refused: bool) {
         let refusal = self.refusal().filter(|_| refused);
-        if refusal == Some(Status::EXIST) || self == Self::RenameOver {
+        if refusal == Some(Status::Exists) || self == Self::RenameOver {
             create(mount, directory, self.made(), b"in the way");
         }
-        if refusal == Some(Status::NOENT) {
+        if refusal == Some(Status::NotFound) {
             return;
         }
         if self.needs_old_file() {
@@ -173,12 +172,14 @@ impl Operation {
         match self {
             Self::CreateExclusive => {
                 let verifier = *b"verifier";
-                mount.create(directory, EXCLUSIVE, How::Exclusive(verifier)).map(|_| ())
+                mount.create(directory, EXCLUSIVE, CreateMode::Exclusive(verifier)).map(|_| ())
             }
-            Self::CreateGuarded => mount.create(directory, b"new", How::Guarded(mode(0o644))).map(|_| ()),
+            Self::CreateGuarded => {
+                mount.create(directory, b"new", CreateMode::Guarded(mode(0o644))).map(|_| ())
+            }
             Self::MakeDirectory => mount.make_directory(directory, b"new", mode(0o755)).map(|_| ()),
             Self::Symlink => mount.make_symlink(directory, b"new", b"target").map(|_| ()),
-            Self::MakeNode => mount.make_special(directory, b"new", What::Fifo(mode(0o644))).map(|_| ()),
+            Self::MakeNode => mount.make_special(directory, b"new", Special::Fifo, mode(0o644)).map(|_| ()),
             Self::Link => mount.link(old()?, directory, b"new"),
             Self::Remove => mount.remove(directory, b"old"),
             Self::RemoveDirectory => mount.remove_directory(directory, b"old"),
@@ -196,13 +197,13 @@ impl Operation {
     pub fn done(self, before: &Listing) -> Listing {
         let mut after = before.clone();
         let kind = match self {
-            Self::CreateExclusive | Self::CreateGuarded => FileType::Regular,
-            Self::MakeDirectory => FileType::Directory,
-            Self::Symlink => FileType::Symlink,
-            _ => FileType::Fifo,
+            Self::CreateExclusive | Self::CreateGuarded => FileKind::Regular,
+            Self::MakeDirectory => FileKind::Directory,
+            Self::Symlink => FileKind::Symlink,
+            _ => FileKind::Fifo,
         };
         let contents = if self == Self::Symlink { b"target".to_vec() } else { Vec::new() };
-        let nlink = u32::from(kind != FileType::Directory);
+        let nlink = u32::from(kind != FileKind::Directory);
         let mode = match self {
             Self::CreateExclusive | Self::Symlink => 0,
             Self::MakeDirectory => 0o755,

@@ -2,9 +2,8 @@
 
 use crate::fixtures::{SOON, assert_same, pattern};
 use crate::ganesha::Ganesha;
+use ::fs::{CreateMode, FileHandle, FileKind, SetAttributes, Status};
 use client::{Error, Mount};
-use nfs3::proc::create::How;
-use nfs3::{FileHandle, FileType, Sattr3, Status};
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,7 +47,7 @@ fn small_writes_at_odd_offsets_agree_with_the_file_on_the_server() {
 }
 
 fn make_directory(mount: &Mount, parent: FileHandle, name: &[u8]) -> FileHandle {
-    mount.make_directory(parent, name, Sattr3 { mode: Some(0o755), ..Sattr3::default() }).unwrap().0
+    mount.make_directory(parent, name, SetAttributes::mode(0o755)).unwrap().0
 }
 
 fn status_of<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
@@ -68,23 +67,23 @@ fn links_and_renames_and_removals_are_what_the_server_has() {
     assert_eq!(mount.attributes(file.handle()).unwrap().nlink, 2);
     mount.make_symlink(root, b"symbolic", b"directory/file").unwrap();
     let (_, through_link) = mount.resolve(b"/symbolic").unwrap();
-    assert_eq!((through_link.size, through_link.file_type), (8, FileType::Regular));
+    assert_eq!((through_link.size, through_link.kind), (8, FileKind::Regular));
     assert_eq!(fs::read_link(ganesha.local("symbolic")).unwrap().to_str(), Some("directory/file"));
 
     mount.rename((directory, b"file"), (root, b"moved")).unwrap();
     assert_eq!(fs::read(ganesha.local("moved")).unwrap(), b"contents");
-    assert_eq!(status_of(mount.resolve(b"/directory/file")), Status::NOENT);
+    assert_eq!(status_of(mount.resolve(b"/directory/file")), Status::NotFound);
     mount.rename((root, b"moved"), (root, b"\xff not UTF-8")).unwrap();
     let names: BTreeSet<Vec<u8>> =
         mount.read_directory(root).unwrap().into_iter().map(|entry| entry.name).collect();
     let wanted: [&[u8]; 4] = [b"again", b"directory", b"symbolic", b"\xff not UTF-8"];
     assert_eq!(names, wanted.iter().map(|name| name.to_vec()).collect());
 
-    let exclusive = How::Exclusive([7; 8]);
+    let exclusive = CreateMode::Exclusive([7; 8]);
     mount.create(directory, b"once", exclusive).unwrap();
-    let other = How::Guarded(Sattr3::default());
-    assert_eq!(status_of(mount.create(directory, b"once", other)), Status::EXIST);
-    assert_eq!(status_of(mount.remove_directory(root, b"directory")), Status::NOTEMPTY);
+    let other = CreateMode::Guarded(SetAttributes::default());
+    assert_eq!(status_of(mount.create(directory, b"once", other)), Status::Exists);
+    assert_eq!(status_of(mount.remove_directory(root, b"directory")), Status::NotEmpty);
     mount.remove(directory, b"once").unwrap();
     mount.remove_directory(root, b"directory").unwrap();
     for name in [&b"again"[..], b"symbolic", b"\xff not UTF-8"] {
@@ -101,7 +100,7 @@ fn a_directory_of_2000_names_is_listed_whole_and_once() {
     let directory = make_directory(&mount, mount.root(), b"many");
     let wanted: BTreeSet<Vec<u8>> = (0..2000).map(|n| format!("name number {n}").into_bytes()).collect();
     for name in &wanted {
-        mount.create(directory, name, How::Unchecked(Sattr3::default())).unwrap();
+        mount.create(directory, name, CreateMode::Unchecked(SetAttributes::default())).unwrap();
     }
     let entries = mount.read_directory(directory).unwrap();
     assert_eq!(entries.len(), 2000);

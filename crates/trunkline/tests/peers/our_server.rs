@@ -2,6 +2,7 @@
 
 use crate::fixtures::{Group, assert_same, pattern};
 use crate::libnfs::{Export, Load, cat, copy, list};
+use ::fs::SetAttributes;
 use client::{Mount, Settings};
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +27,7 @@ fn mount(group: &Group) -> Mount {
 
 fn make_directory(mount: &Mount, parent: &[u8], name: &[u8]) {
     let (parent, _) = mount.resolve(parent).unwrap();
-    let attributes = nfs3::Sattr3 { mode: Some(0o755), ..nfs3::Sattr3::default() };
+    let attributes = SetAttributes::mode(0o755);
     mount.make_directory(parent, name, attributes).unwrap();
 }
 

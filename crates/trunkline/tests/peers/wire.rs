@@ -5,8 +5,8 @@ use crate::fixtures::{EXPORT, Group, assert_same, pattern};
 use crate::ganesha::Ganesha;
 use crate::libnfs::{Export, Load, list};
 use client::{Mount, Settings};
-use nfs3::proc::create::How;
-use nfs3::{Procedure, Sattr3, mount};
+use fs::{CreateMode, SetAttributes};
+use nfs3::{Procedure, mount};
 
 /// So much that several WRITEs are always under way at once: one that is alone is sent FILE_SYNC, and no
 /// COMMIT follows it. A capture stays within a few tens of MB.
@@ -35,7 +35,7 @@ const CALLED: [Procedure; 16] = [
 /// A bit of everything that the client can do, ended by dropping the mount.
 fn everything(mount: &Mount) {
     let root = mount.root();
-    let attributes = Sattr3 { mode: Some(0o755), ..Sattr3::default() };
+    let attributes = SetAttributes::mode(0o755);
     let (directory, _) = mount.make_directory(root, b"directory", attributes).unwrap();
     let file = mount.create_file(b"/directory/file", 0o640).unwrap();
     let data = pattern(FILE_BYTES + 4321, 1);
@@ -47,17 +47,19 @@ fn everything(mount: &Mount) {
         let mut small = vec![0; 4096];
         file.read_all_at(&mut small, at * 4096).unwrap();
     }
-    mount.set_attributes(file.handle(), Sattr3 { size: Some(100), ..Sattr3::default() }, None).unwrap();
-    let exclusive = How::Exclusive([7; 8]);
+    mount
+        .set_attributes(file.handle(), SetAttributes { size: Some(100), ..SetAttributes::default() }, None)
+        .unwrap();
+    let exclusive = CreateMode::Exclusive([7; 8]);
     let (once, _) = mount.create(directory, b"once", exclusive).unwrap();
-    mount.create(directory, b"once", How::Guarded(Sattr3::default())).unwrap_err();
+    mount.create(directory, b"once", CreateMode::Guarded(SetAttributes::default())).unwrap_err();
     mount.link(once, root, b"twice").unwrap();
     mount.make_symlink(root, b"symbolic", b"directory/file").unwrap();
     mount.resolve(b"/symbolic").unwrap();
     mount.resolve(b"/directory/nothing").unwrap_err();
     for number in 0..300 {
         let name = format!("one of many names, number {number}");
-        mount.create(directory, name.as_bytes(), How::Unchecked(Sattr3::default())).unwrap();
+        mount.create(directory, name.as_bytes(), CreateMode::Unchecked(SetAttributes::default())).unwrap();
     }
     assert_eq!(mount.read_directory(directory).unwrap().len(), 302);
     mount.rename((root, b"twice"), (directory, b"renamed")).unwrap();

@@ -2,6 +2,7 @@
 
 use super::fixtures::{SOON, Served, fails, make_directory, make_file, pattern, prints, run, trunkline};
 use super::trees::{compare, plant, snapshot};
+use ::fs::SetAttributes;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -279,7 +280,7 @@ fn a_program_that_runs_as_its_owner_is_copied_so_only_with_its_owner() {
     let mount = served.mount();
     make_file(&mount, "/program", b"#!/bin/sh\n");
     let (program, _) = mount.lookup(mount.root(), b"program").unwrap();
-    let special = nfs3::Sattr3 { mode: Some(0o4755), ..nfs3::Sattr3::default() };
+    let special = SetAttributes::mode(0o4755);
     mount.set_attributes(program, special, None).unwrap();
     let place = temp_dir("cp");
     let mode = |name: &str| fs::metadata(place.path().join(name)).unwrap().mode() & 0o7777;

@@ -1,7 +1,7 @@
 //! A server with files, and runs of the program on it.
 
 use client::{Mount, Settings};
-use nfs3::{FileHandle, Sattr3};
+use fs::{FileHandle, SetAttributes};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(crate) fn make_file(mount: &Mount, path: &str, data: &[u8]) {
 }
 
 pub(crate) fn make_directory(mount: &Mount, parent: FileHandle, name: &[u8]) -> FileHandle {
-    let attributes = Sattr3 { mode: Some(0o755), ..Sattr3::default() };
+    let attributes = SetAttributes::mode(0o755);
     mount.make_directory(parent, name, attributes).expect("a directory").0
 }
 

@@ -2,8 +2,7 @@
 
 use super::fixtures::{Served, fails, make_directory, make_file, prints, run, trunkline};
 use client::Mount;
-use nfs3::proc::mknod::What;
-use nfs3::{NfsTime, Sattr3, SetTime};
+use fs::{CreateMode, SetAttributes, SetTime, Special, Time};
 
 /// A directory with one of each.
 fn tree(served: &Served) -> Mount {
@@ -13,13 +12,13 @@ fn tree(served: &Served) -> Mount {
     let directory = make_directory(&mount, mount.root(), b"directory");
     make_file(&mount, "/directory/below", &[1; 5000]);
     mount.make_symlink(mount.root(), b"symbolic", b"directory/below").unwrap();
-    mount
-        .make_special(mount.root(), b"pipe", What::Fifo(Sattr3 { mode: Some(0o600), ..Sattr3::default() }))
-        .unwrap();
+    mount.make_special(mount.root(), b"pipe", Special::Fifo, SetAttributes::mode(0o600)).unwrap();
     let plain = mount.resolve(b"/plain").unwrap().0;
     mount.link(plain, directory, b"again").unwrap();
-    let mtime = SetTime::ClientTime(NfsTime { seconds: 951_782_400, nanoseconds: 5 });
-    mount.set_attributes(plain, Sattr3 { mtime, mode: Some(0o4711), ..Sattr3::default() }, None).unwrap();
+    let mtime = SetTime::To(Time { seconds: 951_782_400, nanoseconds: 5 });
+    mount
+        .set_attributes(plain, SetAttributes { mtime, mode: Some(0o4711), ..SetAttributes::default() }, None)
+        .unwrap();
     mount
 }
 
@@ -70,7 +69,7 @@ fn a_name_that_is_not_text_comes_out_as_it_is_and_whole_in_json() {
     let served = Served::start();
     let mount = served.mount();
     let name = b"odd \xff\n\x1b name";
-    mount.create(mount.root(), name, nfs3::proc::create::How::Unchecked(Sattr3::default())).unwrap();
+    mount.create(mount.root(), name, CreateMode::Unchecked(SetAttributes::default())).unwrap();
     let raw = trunkline(&["ls", &served.url("")]).output().unwrap();
     assert_eq!(raw.stdout, [&name[..], b"\n"].concat());
     let json: serde_json::Value = serde_json::from_str(&prints(&["ls", "--json", &served.url("")])).unwrap();
@@ -141,7 +140,7 @@ fn a_directory_of_5000_names_is_listed_whole() {
     let mut wanted = String::new();
     for number in 0..5000 {
         let name = format!("name {number:05}");
-        let how = nfs3::proc::create::How::Unchecked(Sattr3::default());
+        let how = CreateMode::Unchecked(SetAttributes::default());
         mount.create(mount.root(), name.as_bytes(), how).unwrap();
         wanted.push_str(&format!("{name}\n"));
     }

@@ -1,8 +1,7 @@
 //! `cp` and what is no file: pipes, devices, descriptors and `-` are read and written as they are, and stay what they are.
 
 use super::fixtures::{SOON, Served, fails, make_file, pattern, prints, run, trunkline};
-use nfs3::Sattr3;
-use nfs3::proc::mknod::What;
+use ::fs::{SetAttributes, Special};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::process::Signal;
 use std::fs::{self, File};
@@ -167,7 +166,9 @@ fn a_hole_comes_out_as_zeros() {
     let mount = served.mount();
     make_file(&mount, "/sparse", b"start");
     let (file, _) = mount.resolve(b"/sparse").unwrap();
-    mount.set_attributes(file, Sattr3 { size: Some(3 << 20), ..Sattr3::default() }, None).unwrap();
+    mount
+        .set_attributes(file, SetAttributes { size: Some(3 << 20), ..SetAttributes::default() }, None)
+        .unwrap();
     let output = trunkline(&["cp", &served.url("/sparse"), "-"]).output().unwrap();
     assert_done(&output);
     assert_same(&output.stdout, &[&b"start"[..], &vec![0; (3 << 20) - 5]].concat());
@@ -178,8 +179,8 @@ fn what_is_no_file_is_never_replaced_by_one() {
     let served = Served::start();
     let mount = served.mount();
     make_file(&mount, "/data", b"data");
-    let fifo = What::Fifo(Sattr3 { mode: Some(0o600), ..Sattr3::default() });
-    mount.make_special(mount.root(), b"pipe", fifo).unwrap();
+    let mode = SetAttributes::mode(0o600);
+    mount.make_special(mount.root(), b"pipe", Special::Fifo, mode).unwrap();
     let place = temp_dir("streams");
     let at = |name: &str| place.path().join(name);
     pipe(&at("data"));

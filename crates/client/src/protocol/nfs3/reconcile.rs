@@ -1,16 +1,16 @@
-//! Answers to calls that were sent again: what the original may have done.
+//! Replies to calls that were sent again: what the original may have done.
 //!
-//! A server that keeps its reply cache answers a replay as it answered the original. One that has started anew, or
-//! that shares no cache with the node the original went to, executes it again, and finds its own doing there. A name
-//! that was to be removed and is gone is as it should be. A name that was to be made and is there may be another's,
-//! which took it as a lock: to call that a success would give the lock to two. RFC 1813 s4.5
+//! A server that keeps its reply cache answers a replay as it answered the original. A server that has restarted, or
+//! that shares no cache with the node that the original went to, executes the call again, and finds what the original
+//! did. A name that was to be removed and is gone is as it should be. A name that was to be made and is there may be
+//! another client's, which took it as a lock: to call that a success would give the lock to two. RFC 1813 s4.5
 
 use nfs3::{Procedure, Status};
 
 use crate::statistics::Replays;
 
-/// Mends the results of a call that was sent more than once, which begin with their status.
-pub(super) fn reconcile(procedure: Procedure, results: &mut [u8], replays: &mut Replays) {
+/// Corrects the results of a call that was sent more than once, which begin with their status.
+pub(crate) fn reconcile(procedure: Procedure, results: &mut [u8], replays: &mut Replays) {
     let Some(head) = results.first_chunk_mut::<4>() else { return };
     match (procedure, Status(u32::from_be_bytes(*head))) {
         (Procedure::Remove | Procedure::RmDir, Status::NOENT) => {

@@ -1,0 +1,197 @@
+//! Operations on the tree of a mount, as futures: names, attributes, creation and removal.
+//!
+//! Most are one call each. What takes several calls in the mount's protocol is done here: a server need not give the
+//! handle or the attributes of what it has found or made.
+
+use std::sync::Arc;
+
+use fs::{
+    Attributes, CreateMode, DirectoryPage, DirectoryPosition, FileHandle, Limits, Rights, SetAttributes,
+    SetTime, Space, Special, Status, Time, Verifier,
+};
+
+use crate::call::{Caller, Op};
+use crate::error::{Error, Result};
+use crate::mount::Mount;
+use crate::protocol::{Found, Operation, Protocol};
+
+/// The operations of a mount on behalf of a caller. All errors are the server's, or the mount's.
+#[derive(Debug)]
+pub struct Operations<'a> {
+    mount: &'a Mount,
+    caller: Option<Arc<Caller>>,
+}
+
+impl Mount {
+    /// The operations for `caller`, where that is not the mount's own user. The loop that an external driver drives makes
+    /// their calls, if there is one.
+    #[must_use]
+    pub const fn operations(&self, caller: Option<Arc<Caller>>) -> Operations<'_> {
+        Operations { mount: self, caller }
+    }
+}
+
+impl Operations<'_> {
+    fn protocol(&self) -> Protocol {
+        self.mount.protocol()
+    }
+
+    async fn run<T>(&self, operation: Operation<T>) -> Result<T> {
+        let (request, reading) = operation.into_parts();
+        let done = self.mount.submit_to_driver(Op::Call(request), self.caller.clone()).await;
+        reading.read(&done.results()?)
+    }
+
+    /// The attributes of an object.
+    pub async fn getattr(&self, object: FileHandle) -> Result<Attributes> {
+        self.run(self.protocol().getattr(object)).await
+    }
+
+    /// Sets attributes; `guard` is the ctime that the object must still have. Gives the attributes afterwards, if told.
+    pub async fn setattr(
+        &self,
+        object: FileHandle,
+        new: SetAttributes,
+        guard: Option<Time>,
+    ) -> Result<Option<Attributes>> {
+        self.run(self.protocol().setattr(object, new, guard)).await
+    }
+
+    /// Looks a name up in a directory.
+    pub async fn lookup(&self, directory: FileHandle, name: &[u8]) -> Result<(FileHandle, Attributes)> {
+        let (handle, attributes) = self.run(self.protocol().lookup(directory, name)).await?;
+        self.whole(handle, attributes).await
+    }
+
+    /// An object whose attributes a server may have left out.
+    async fn whole(
+        &self,
+        handle: FileHandle,
+        attributes: Option<Attributes>,
+    ) -> Result<(FileHandle, Attributes)> {
+        match attributes {
+            Some(attributes) => Ok((handle, attributes)),
+            None => Ok((handle, self.getattr(handle).await?)),
+        }
+    }
+
+    /// An object that was made at a place, whose handle a server may have left out.
+    async fn made(&self, at: (FileHandle, &[u8]), found: Found) -> Result<(FileHandle, Attributes)> {
+        match found.handle {
+            Some(handle) => self.whole(handle, found.attributes).await,
+            None => self.lookup(at.0, at.1).await,
+        }
+    }
+
+    /// Which of these rights the caller has.
+    pub async fn access(&self, object: FileHandle, wished: Rights) -> Result<Rights> {
+        self.run(self.protocol().access(object, wished)).await
+    }
+
+    /// The target of a symbolic link.
+    pub async fn readlink(&self, symlink: FileHandle) -> Result<Vec<u8>> {
+        self.run(self.protocol().readlink(symlink)).await
+    }
+
+    /// Makes a regular file.
+    pub async fn create(
+        &self,
+        at: (FileHandle, &[u8]),
+        mode: CreateMode,
+    ) -> Result<(FileHandle, Attributes)> {
+        let found = self.run(self.protocol().create(at.0, at.1, mode)).await?;
+        self.made(at, found).await
+    }
+
+    /// Makes a regular file exactly once, however often the call is sent, or fails. The verifier stands in the file's times
+    /// until they are set, and nobody else may use the same one. RFC 1813 s3.3.8
+    pub async fn create_exclusive(
+        &self,
+        at: (FileHandle, &[u8]),
+        verifier: Verifier,
+        mode: u32,
+    ) -> Result<(FileHandle, Attributes)> {
+        let attributes = SetAttributes::mode(mode);
+        match self.create(at, CreateMode::Exclusive(verifier)).await {
+            Err(Error::Status { status: Status::NotSupported | Status::BadType, .. }) => {
+                self.create(at, CreateMode::Guarded(attributes)).await
+            }
+            Err(error) => Err(error),
+            Ok((handle, _)) => {
+                let times = SetAttributes { atime: SetTime::Now, mtime: SetTime::Now, ..attributes };
+                let after = self.setattr(handle, times, None).await?;
+                self.whole(handle, after).await
+            }
+        }
+    }
+
+    /// Makes a directory.
+    pub async fn mkdir(
+        &self,
+        at: (FileHandle, &[u8]),
+        new: SetAttributes,
+    ) -> Result<(FileHandle, Attributes)> {
+        let found = self.run(self.protocol().mkdir(at.0, at.1, new)).await?;
+        self.made(at, found).await
+    }
+
+    /// Makes a symbolic link.
+    pub async fn symlink(&self, at: (FileHandle, &[u8]), target: &[u8]) -> Result<(FileHandle, Attributes)> {
+        let found = self.run(self.protocol().symlink(at.0, at.1, target)).await?;
+        self.made(at, found).await
+    }
+
+    /// Makes a device, a socket or a named pipe.
+    pub async fn mknod(
+        &self,
+        at: (FileHandle, &[u8]),
+        special: Special,
+        new: SetAttributes,
+    ) -> Result<(FileHandle, Attributes)> {
+        let found = self.run(self.protocol().mknod(at.0, at.1, special, new)).await?;
+        self.made(at, found).await
+    }
+
+    /// Removes anything but a directory.
+    pub async fn remove(&self, directory: FileHandle, name: &[u8]) -> Result<()> {
+        self.run(self.protocol().remove(directory, name)).await
+    }
+
+    /// Removes an empty directory.
+    pub async fn rmdir(&self, directory: FileHandle, name: &[u8]) -> Result<()> {
+        self.run(self.protocol().rmdir(directory, name)).await
+    }
+
+    /// Renames, over an existing object too.
+    pub async fn rename(&self, from: (FileHandle, &[u8]), to: (FileHandle, &[u8])) -> Result<()> {
+        self.run(self.protocol().rename(from, to)).await
+    }
+
+    /// Makes a hard link. Gives the attributes of the file afterwards, if told.
+    pub async fn link(&self, file: FileHandle, at: (FileHandle, &[u8])) -> Result<Option<Attributes>> {
+        self.run(self.protocol().link(file, at)).await
+    }
+
+    /// A page of a directory, with attributes and handles if `plus`.
+    pub async fn read_directory(
+        &self,
+        directory: FileHandle,
+        from: DirectoryPosition,
+        plus: bool,
+    ) -> Result<DirectoryPage> {
+        let protocol = self.protocol();
+        let page =
+            if plus { protocol.readdirplus(directory, from) } else { protocol.readdir(directory, from) };
+        self.run(page).await
+    }
+
+    /// Limits of names and links.
+    pub async fn limits(&self, object: FileHandle) -> Result<Limits> {
+        self.run(self.protocol().limits(object)).await
+    }
+
+    /// Space and objects, total and free.
+    pub async fn statfs(&self) -> Result<Space> {
+        self.run(self.protocol().statfs(self.mount.root())).await
+    }
+}
