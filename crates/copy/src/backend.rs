@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use client::Block;
-use fs::FileHandle;
+use fs::{Attributes, FileHandle};
 
-use crate::entry::{Attributes, Entry, NewAttributes};
+use crate::entry::{Entry, NewAttributes};
 use crate::error::Result;
 use crate::local::LocalPath;
 

@@ -7,12 +7,13 @@ use crate::backend::{Anchor, Folder, Identity, Shape, Sink};
 use crate::budget::Budget;
 use crate::content::{Filling, digest};
 use crate::digest::Digest;
-use crate::entry::{Attributes, Entry, Kind, NewAttributes};
+use crate::entry::{Entry, NewAttributes, agree, gives_way_to_a_file, is_sparse, words};
 use crate::error::{Error, Result};
 use crate::links::{Links, Turn};
 use crate::progress::Progress;
 use crate::temporary::{good_bytes, is_resumable, name_of};
 use crate::tree::Target;
+use fs::{Attributes, FileKind};
 
 /// Bytes of one file in flight in each direction: a millisecond of 16 GB/s.
 pub(crate) const FLIGHT_BYTES: usize = 16 << 20;
@@ -62,7 +63,7 @@ impl Context<'_> {
     /// Does a job to its end, and those that waited for it.
     pub(crate) fn work(&self, job: Job) {
         let of = &job.entry.attributes;
-        if !(self.options.links && of.links > 1 && of.kind != Kind::Directory) {
+        if !(self.options.links && of.nlink > 1 && of.kind != FileKind::Directory) {
             let done = self.copy(&job);
             self.end(&job, done);
             return;
@@ -103,7 +104,7 @@ impl Context<'_> {
     pub(crate) fn new_attributes(&self, of: &Attributes) -> NewAttributes {
         let mode = mode_of(self.options, of);
         NewAttributes {
-            mode: (of.kind != Kind::Symlink).then_some(mode),
+            mode: (of.kind != FileKind::Symlink).then_some(mode),
             owner: self.options.owner.then_some((of.uid, of.gid)),
             times: self.options.times.then_some((of.atime, of.mtime)),
         }
@@ -116,15 +117,15 @@ impl Context<'_> {
         }
         let found = job.target.folder.find(&job.name)?;
         match &found {
-            Some(entry) if entry.attributes.kind == Kind::Directory => {
-                let words = job.entry.attributes.kind.words();
+            Some(entry) if entry.attributes.kind == FileKind::Directory => {
+                let words = words(job.entry.attributes.kind);
                 Err(Error::Conflict(format!("{words} cannot replace the directory of that name")))
             }
             Some(entry)
-                if job.entry.attributes.kind == Kind::File
-                    && !entry.attributes.kind.gives_way_to_a_file() =>
+                if job.entry.attributes.kind == FileKind::Regular
+                    && !gives_way_to_a_file(entry.attributes.kind) =>
             {
-                Err(Error::Conflict(format!("a file cannot replace {}", entry.attributes.kind.words())))
+                Err(Error::Conflict(format!("a file cannot replace {}", words(entry.attributes.kind))))
             }
             Some(entry) if is_same(job, entry)? => {
                 Err(Error::Conflict("it would be copied onto itself".to_owned()))
@@ -138,7 +139,7 @@ impl Context<'_> {
             return Err(Error::Interrupted);
         }
         let existing = self.existing(job)?;
-        if job.entry.attributes.kind == Kind::File {
+        if job.entry.attributes.kind == FileKind::Regular {
             return self.copy_file(job, existing.as_ref());
         }
         // Under another name first where the name is taken, so that it is never missing.
@@ -148,7 +149,7 @@ impl Context<'_> {
             None => job.name.clone(),
         };
         let made = match job.entry.attributes.kind {
-            Kind::Symlink => folder.make_symlink(&name, &job.source.read_link(&job.entry)?)?,
+            FileKind::Symlink => folder.make_symlink(&name, &job.source.read_link(&job.entry)?)?,
             _ => folder.make_special(&name, &job.entry.attributes)?,
         };
         let new = self.new_attributes(&job.entry.attributes);
@@ -257,7 +258,7 @@ impl Context<'_> {
         let mut source = job.source.open(&job.entry, start, shape)?;
         let mut filling = Filling {
             from,
-            sparse: of.is_sparse(),
+            sparse: is_sparse(of),
             digest: self.options.verify.then(Digest::default),
             counted: 0,
             progress: self.progress,
@@ -296,7 +297,7 @@ const fn mode_of(options: &Options, of: &Attributes) -> u32 {
         _ if options.owner => of.mode,
         // Taken over without their owner, another's program would run with this user's rights, and another's
         // device would be everybody's.
-        Kind::CharacterDevice | Kind::BlockDevice => of.mode & 0o600,
+        FileKind::CharacterDevice | FileKind::BlockDevice => of.mode & 0o600,
         _ => of.mode & 0o1777,
     }
 }
@@ -304,7 +305,7 @@ const fn mode_of(options: &Options, of: &Attributes) -> u32 {
 /// Whether a file that is there already is a whole copy, made by an earlier run that preserved times: it got its
 /// name when it was complete.
 fn is_whole(source: &Attributes, copy: &Attributes) -> bool {
-    copy.kind == Kind::File && copy.size == source.size && copy.mtime.agrees(source.mtime)
+    copy.kind == FileKind::Regular && copy.size == source.size && agree(copy.mtime, source.mtime)
 }
 
 /// Whether source and target are one object of one server.
@@ -325,35 +326,21 @@ fn is_same(job: &Job, existing: &Entry) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Time;
 
-    fn attributes(kind: Kind, mode: u32) -> Attributes {
-        let time = Time { seconds: 0, nanoseconds: 0 };
-        Attributes {
-            kind,
-            mode,
-            uid: 7,
-            gid: 7,
-            size: 0,
-            used: 0,
-            device: (8, 0),
-            links: 1,
-            id: (1, 2),
-            atime: time,
-            mtime: time,
-            ctime: time,
-        }
+    fn attributes(kind: FileKind, mode: u32) -> Attributes {
+        Attributes { mode, ..Attributes::of(kind) }
     }
 
     #[test]
     fn only_with_their_owners_programs_keep_their_rights_and_devices_their_users() {
         let with = |mode, owner| Options { mode, owner, ..Options::default() };
-        let (program, device) = (attributes(Kind::File, 0o6755), attributes(Kind::BlockDevice, 0o666));
+        let (program, device) =
+            (attributes(FileKind::Regular, 0o6755), attributes(FileKind::BlockDevice, 0o666));
         assert_eq!(mode_of(&with(true, true), &program), 0o6755);
         assert_eq!(mode_of(&with(true, true), &device), 0o666);
         assert_eq!(mode_of(&with(true, false), &program), 0o755);
         assert_eq!(mode_of(&with(true, false), &device), 0o600);
         assert_eq!(mode_of(&with(false, false), &program), 0o755);
-        assert_eq!(mode_of(&with(true, false), &attributes(Kind::Directory, 0o3777)), 0o1777);
+        assert_eq!(mode_of(&with(true, false), &attributes(FileKind::Directory, 0o3777)), 0o1777);
     }
 }

@@ -30,7 +30,7 @@ mod tree;
 mod walk;
 
 pub use backend::{Anchor, Folder, Identity, Shape, Sink, Source};
-pub use entry::{Attributes, Entry, Kind, NewAttributes, Time};
+pub use entry::{Entry, NewAttributes};
 pub use error::{Error, Result};
 pub use local::LocalPath;
 pub use pour::pour;

@@ -45,14 +45,14 @@ pub(crate) struct Links {
 
 impl Links {
     fn key(job: &Job) -> Key {
-        (job.number, job.entry.attributes.id)
+        (job.number, (job.entry.attributes.fsid, job.entry.attributes.fileid))
     }
 
     pub(crate) fn turn(&self, job: Job) -> Turn {
         let key = Self::key(&job);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = known.get_mut(&key) else {
-            let left = job.entry.attributes.links.saturating_sub(1);
+            let left = job.entry.attributes.nlink.saturating_sub(1);
             known.insert(key, Known { state: State::Copying(Vec::new()), left });
             return Turn::Copy(job);
         };

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 
 use crate::backend::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
-use crate::entry::{Attributes, Entry, Kind, NewAttributes, Time};
+use crate::entry::{Entry, NewAttributes, attributes_of};
 use crate::error::{Error, Result};
 use file::{LocalSink, LocalSource};
+use fs::{Attributes, FileKind, Time};
 pub use location::LocalPath;
 use location::Location;
 
@@ -40,7 +41,7 @@ impl LocalFolder {
 fn entry(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Entry> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let stat = tried("cannot examine it", rustix::fs::statat(directory, name, flags))?;
-    Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&stat), handle: None })
+    Ok(Entry { name: name.to_vec(), attributes: attributes_of(&stat), handle: None })
 }
 
 pub(crate) fn timestamps((atime, mtime): (Time, Time)) -> Timestamps {
@@ -89,8 +90,8 @@ impl Folder for LocalFolder {
     fn identity(&self) -> Result<Identity> {
         let what = "cannot examine it";
         let stat = tried(what, rustix::fs::fstat(self.0.descriptor(what)?))?;
-        let (device, number) = Attributes::from(&stat).id;
-        Ok(Identity::Local(device, number))
+        let of = attributes_of(&stat);
+        Ok(Identity::Local(of.fsid, of.fileid))
     }
 
     fn list(&self) -> Result<Entries> {
@@ -149,12 +150,12 @@ impl Folder for LocalFolder {
     fn make_special(&self, name: &[u8], like: &Attributes) -> Result<Entry> {
         let what = "cannot make it";
         let kind = match like.kind {
-            Kind::Fifo => FileType::Fifo,
-            Kind::Socket => FileType::Socket,
-            Kind::BlockDevice => FileType::BlockDevice,
+            FileKind::Fifo => FileType::Fifo,
+            FileKind::Socket => FileType::Socket,
+            FileKind::BlockDevice => FileType::BlockDevice,
             _ => FileType::CharacterDevice,
         };
-        let device = rustix::fs::makedev(like.device.0, like.device.1);
+        let device = rustix::fs::makedev(like.rdev.major, like.rdev.minor);
         let directory = self.0.descriptor(what)?;
         tried(what, rustix::fs::mknodat(directory, name, kind, Mode::from_raw_mode(0o600), device))?;
         self.entry(name)

@@ -7,7 +7,7 @@ use crate::Options;
 use crate::backend::{Shape, Sink, Source};
 use crate::content::{Filling, digest};
 use crate::digest::Digest;
-use crate::entry::{Attributes, Entry, Kind, NewAttributes};
+use crate::entry::{Entry, NewAttributes, gives_way_to_a_file, words};
 use crate::error::{Error, Result};
 use crate::job::{Context, DEPTH_MAX, FLIGHT_BYTES};
 use crate::progress::Progress;
@@ -15,6 +15,7 @@ use crate::run::Outcome;
 use crate::spot::{Destination, Origin};
 use crate::stream::{Input, Output, Stream};
 use crate::temporary::name_of;
+use fs::{Attributes, FileKind};
 
 /// What is read from a stream gets what a program that makes a file asks for, less the umask.
 const MODE: u32 = 0o666;
@@ -30,8 +31,8 @@ pub fn pour(from: &Origin, onto: &Stream, options: &Options, progress: &Progress
         return Err(Error::Conflict(words.to_owned()));
     }
     let poured = match from.kind() {
-        Kind::File => pour_file(from, onto, options, progress),
-        kind => Err(Error::Conflict(format!("it is {}, which no stream can take", kind.words()))),
+        FileKind::Regular => pour_file(from, onto, options, progress),
+        kind => Err(Error::Conflict(format!("it is {}, which no stream can take", words(kind)))),
     };
     match poured {
         Ok(()) => Progress::add(&progress.files_done, 1),
@@ -73,9 +74,9 @@ impl Context<'_> {
             return Err(Error::Conflict("what was read from it cannot be read again to go on".to_owned()));
         }
         if let Some(found) = folder.find(name)?
-            && !found.attributes.kind.gives_way_to_a_file()
+            && !gives_way_to_a_file(found.attributes.kind)
         {
-            return Err(Error::Conflict(format!("a file cannot replace {}", found.attributes.kind.words())));
+            return Err(Error::Conflict(format!("a file cannot replace {}", words(found.attributes.kind))));
         }
         let shape = shape(folder.block_bytes());
         let _share = self.budget.take(2 * shape.depth * shape.block_bytes);

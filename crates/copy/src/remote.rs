@@ -5,10 +5,13 @@ mod file;
 use std::sync::Arc;
 
 use client::{Mount, Pages};
-use fs::{CreateMode, Device, DirectoryEntry, FileHandle, SetAttributes, SetTime, Special, Status};
+use fs::{
+    Attributes, CreateMode, DirectoryEntry, FileHandle, FileKind, SetAttributes, SetTime, Special, Status,
+    Time,
+};
 
 use crate::backend::{Anchor, Entries, Folder, Identity, Shape, Sink, Source};
-use crate::entry::{Attributes, Entry, Kind, NewAttributes};
+use crate::entry::{Entry, NewAttributes};
 use crate::error::{Error, Result};
 use file::{RemoteSink, RemoteSource};
 
@@ -27,7 +30,7 @@ impl RemoteFolder {
 
     fn lookup(&self, name: &[u8]) -> client::Result<Entry> {
         let (handle, attributes) = self.mount.lookup(self.handle, name)?;
-        Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
+        Ok(Entry { name: name.to_vec(), attributes, handle: Some(handle) })
     }
 
     fn handle_of(&self, entry: &Entry) -> Result<FileHandle> {
@@ -44,11 +47,7 @@ impl RemoteFolder {
 
 /// The attributes as SETATTR takes them.
 pub(crate) fn sattr(new: NewAttributes) -> SetAttributes {
-    let time = |time: Option<crate::Time>| {
-        time.map_or(SetTime::Keep, |time| {
-            SetTime::To(fs::Time { seconds: time.seconds, nanoseconds: time.nanoseconds.min(999_999_999) })
-        })
-    };
+    let time = |time: Option<Time>| time.map_or(SetTime::Keep, SetTime::To);
     SetAttributes {
         mode: new.mode,
         uid: new.owner.map(|owner| owner.0),
@@ -107,7 +106,6 @@ impl Iterator for RemoteEntries {
                     other => return Some(other.map_err(Error::from)),
                 }
             };
-            let attributes = Attributes::from(&attributes);
             return Some(Ok(Entry { name: found.name, attributes, handle: Some(handle) }));
         }
     }
@@ -163,25 +161,24 @@ impl Folder for RemoteFolder {
     fn make_folder(&self, name: &[u8], mode: u32) -> Result<Entry> {
         let new = SetAttributes::mode((mode & 0o777) | 0o700);
         let (handle, attributes) = self.mount.make_directory(self.handle, name, new)?;
-        Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
+        Ok(Entry { name: name.to_vec(), attributes, handle: Some(handle) })
     }
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<Entry> {
         let (handle, attributes) = self.mount.make_symlink(self.handle, name, target)?;
-        Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
+        Ok(Entry { name: name.to_vec(), attributes, handle: Some(handle) })
     }
 
     fn make_special(&self, name: &[u8], like: &Attributes) -> Result<Entry> {
         let new = SetAttributes::mode(0o600);
-        let device = Device { major: like.device.0, minor: like.device.1 };
         let special = match like.kind {
-            Kind::Fifo => Special::Fifo,
-            Kind::Socket => Special::Socket,
-            Kind::BlockDevice => Special::BlockDevice(device),
-            _ => Special::CharacterDevice(device),
+            FileKind::Fifo => Special::Fifo,
+            FileKind::Socket => Special::Socket,
+            FileKind::BlockDevice => Special::BlockDevice(like.rdev),
+            _ => Special::CharacterDevice(like.rdev),
         };
         let (handle, attributes) = self.mount.make_special(self.handle, name, special, new)?;
-        Ok(Entry { name: name.to_vec(), attributes: Attributes::from(&attributes), handle: Some(handle) })
+        Ok(Entry { name: name.to_vec(), attributes, handle: Some(handle) })
     }
 
     fn create(&self, name: &[u8], shape: Shape) -> Result<Box<dyn Sink>> {
@@ -193,7 +190,7 @@ impl Folder for RemoteFolder {
     fn reopen(&self, name: &[u8], shape: Shape) -> Result<Option<(u64, Box<dyn Sink>)>> {
         let Some(found) = self.find(name)? else { return Ok(None) };
         let of = found.attributes;
-        let ours = of.kind == Kind::File && of.links == 1;
+        let ours = of.kind == FileKind::Regular && of.nlink == 1;
         Ok(found.handle.filter(|_| ours).map(|handle| (of.size, self.sink(handle, of.size, shape))))
     }
 

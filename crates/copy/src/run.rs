@@ -94,7 +94,7 @@ fn plan(
     planned: &mut dyn FnMut(&str),
 ) -> Result<Outcome> {
     for from in sources {
-        if from.kind() == crate::Kind::Directory && !options.recursive {
+        if from.kind() == fs::FileKind::Directory && !options.recursive {
             let why = "it is a directory, and -r was not given".to_owned();
             progress.fail(from.place(), Error::Conflict(why));
             continue;

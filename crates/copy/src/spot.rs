@@ -6,10 +6,10 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use client::Mount;
-use fs::FileHandle;
+use fs::{FileHandle, FileKind};
 
 use crate::backend::{Folder, Identity};
-use crate::entry::{Attributes, Entry, Kind};
+use crate::entry::{Entry, attributes_of};
 use crate::error::{Error, Result};
 use crate::local::LocalFolder;
 use crate::remote::RemoteFolder;
@@ -51,7 +51,7 @@ impl Origin {
         }
         let examined = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
         let stat = examined.map_err(|errno| Error::local("cannot examine it")(errno.into()))?;
-        let attributes = Attributes::from(&stat);
+        let attributes = attributes_of(&stat);
         let written = path;
         // A link that is followed, as `link/` is too, is opened as what it points to.
         let follow = follow || ends_with(path, b"/");
@@ -90,7 +90,6 @@ impl Origin {
         let (trail, attributes) = mount.resolve_trail(path, follow)?;
         let handle = last(mount, &trail);
         let parent = trail.len().checked_sub(2).and_then(|at| trail.get(at)).copied().unwrap_or(handle);
-        let attributes = Attributes::from(&attributes);
         let written = path.split(|byte| *byte == b'/').rfind(|name| !name.is_empty()).unwrap_or_default();
         let name = match written {
             b"." | b".." => Vec::new(),
@@ -123,7 +122,7 @@ impl Origin {
 
     /// What it is.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> FileKind {
         self.entry.attributes.kind
     }
 
@@ -227,7 +226,7 @@ impl Destination {
             Self { folder, name, trail: trail.into_iter().map(identity).collect() }
         };
         match mount.resolve_trail(path, true) {
-            Ok((trail, attributes)) if Attributes::from(&attributes).kind == Kind::Directory => {
+            Ok((trail, attributes)) if attributes.kind == FileKind::Directory => {
                 return Ok(at(trail, place, None));
             }
             Ok(_) => {}
@@ -242,7 +241,7 @@ impl Destination {
             return Err(Error::Conflict("it has no name".to_owned()));
         }
         let (trail, attributes) = mount.resolve_trail(above, true)?;
-        if Attributes::from(&attributes).kind != Kind::Directory {
+        if attributes.kind != FileKind::Directory {
             return Err(
                 client::Error::Status { operation: "LOOKUP", status: fs::Status::NotDirectory }.into()
             );

@@ -17,9 +17,10 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
-use crate::entry::Kind;
+use crate::entry::kind_of;
 use crate::error::{Error, Result};
 pub(crate) use ends::{Input, Output};
+use fs::FileKind;
 
 /// How often a wait looks whether the copy is stopped.
 const STEP: Duration = Duration::from_millis(50);
@@ -42,7 +43,7 @@ enum What {
     /// A descriptor of this process.
     Descriptor(i32),
     /// Something with a name.
-    Named(PathBuf, Kind),
+    Named(PathBuf, FileKind),
 }
 
 impl Stream {
@@ -61,11 +62,11 @@ impl Stream {
     /// What a path names, links followed; none where that is a regular file, a directory or nothing.
     #[must_use]
     pub fn named(path: &Path) -> Option<Self> {
-        let kind = rustix::fs::stat(path).ok().map(|stat| crate::Attributes::from(&stat).kind);
+        let kind = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
         let what = match (kind, descriptor(path)) {
-            (Some(Kind::Directory), _) => return None,
+            (Some(FileKind::Directory), _) => return None,
             (_, Some(number)) => What::Descriptor(number),
-            (None | Some(Kind::File), None) => return None,
+            (None | Some(FileKind::Regular), None) => return None,
             (Some(kind), None) => What::Named(path.to_owned(), kind),
         };
         Some(Self { what, place: path.display().to_string() })
@@ -85,7 +86,7 @@ impl Stream {
                 return None;
             }
             let place = path.display().to_string();
-            Some(Self { what: What::Named(path.to_owned(), Kind::File), place })
+            Some(Self { what: What::Named(path.to_owned(), FileKind::Regular), place })
         })
     }
 
@@ -119,19 +120,19 @@ impl Stream {
             What::Descriptor(number) => {
                 return own(*number, flags).map(File::from).map_err(Error::local(what));
             }
-            What::Named(_, Kind::Socket) => {
+            What::Named(_, FileKind::Socket) => {
                 return Err(Error::Conflict("it is a socket, which has no content to copy".to_owned()));
             }
             What::Named(path, kind) => (path, kind),
         };
         // What is no pipe never keeps an open waiting.
-        let flags = if *kind == Kind::Fifo { flags | OFlags::NONBLOCK } else { flags };
+        let flags = if *kind == FileKind::Fifo { flags | OFlags::NONBLOCK } else { flags };
         loop {
             match rustix::fs::open(path, flags, Mode::empty()) {
                 Ok(opened) => return Ok(opened.into()),
                 Err(Errno::INTR) => {}
                 // A pipe that nobody reads yet.
-                Err(Errno::NXIO) if *kind == Kind::Fifo => {
+                Err(Errno::NXIO) if *kind == FileKind::Fifo => {
                     if stopped() {
                         return Err(Error::Interrupted);
                     }

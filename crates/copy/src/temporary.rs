@@ -7,7 +7,8 @@
 //! have lost data of a file that kept its length, the name has the boot's identity too.
 //! A file that is not worth it has a random name, so that two copies at once never meet.
 
-use crate::entry::{Attributes, Entry};
+use crate::entry::Entry;
+use fs::Attributes;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Writes of one file are never further apart than this.
@@ -44,7 +45,7 @@ pub(crate) fn name_of(entry: &Entry, name: &[u8], boot_matters: bool) -> Vec<u8>
 
 fn identity(of: &Attributes) -> Vec<u8> {
     let times = [of.mtime, of.ctime].map(|time| (time.seconds.to_ne_bytes(), time.nanoseconds.to_ne_bytes()));
-    let mut bytes = [of.id.0, of.id.1, of.size].map(u64::to_ne_bytes).concat();
+    let mut bytes = [of.fsid, of.fileid, of.size].map(u64::to_ne_bytes).concat();
     for (seconds, nanoseconds) in times {
         bytes.extend(seconds);
         bytes.extend(nanoseconds);
@@ -55,24 +56,12 @@ fn identity(of: &Attributes) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Kind, Time};
+    use fs::{FileKind, Time};
 
     fn entry(size: u64, changed: i64) -> Entry {
         let time = |seconds| Time { seconds, nanoseconds: 5 };
-        let attributes = Attributes {
-            kind: Kind::File,
-            mode: 0,
-            uid: 0,
-            gid: 0,
-            size,
-            used: 0,
-            device: (0, 0),
-            links: 1,
-            id: (1, 2),
-            atime: time(0),
-            mtime: time(7),
-            ctime: time(changed),
-        };
+        let of = Attributes::of(FileKind::Regular);
+        let attributes = Attributes { size, mtime: time(7), ctime: time(changed), ..of };
         Entry { name: b"x".to_vec(), attributes, handle: None }
     }
 

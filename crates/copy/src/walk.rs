@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
 use crate::backend::{Entries, Folder};
-use crate::entry::{Entry, Kind, NewAttributes};
+use crate::entry::{Entry, NewAttributes, words};
 use crate::error::{Error, Result};
 use crate::job::{Context, Job};
 use crate::progress::Progress;
 use crate::spot::{Destination, Origin};
 use crate::tree::Target;
+use fs::FileKind;
 
 /// A directory that is being walked.
 struct Level {
@@ -42,7 +43,7 @@ impl Walker<'_> {
             return Ok(());
         }
         let top = Target::new(Arc::clone(&onto.folder), false, NewAttributes::default(), None);
-        let walked = if from.kind() == Kind::Directory {
+        let walked = if from.kind() == FileKind::Directory {
             self.directory(number, from, onto, name, &top)
         } else {
             refuse(self.context, from).map(|()| {
@@ -88,7 +89,7 @@ impl Walker<'_> {
                 }
                 // The listing ends with it.
                 Some(Err(error)) => self.context.progress.fail(&level.source.place(), error),
-                Some(Ok(entry)) if entry.attributes.kind == Kind::Directory => {
+                Some(Ok(entry)) if entry.attributes.kind == FileKind::Directory => {
                     let source = level.source.child(&entry);
                     let target = Arc::clone(&level.target);
                     match self.target(&target, &entry.name, &entry) {
@@ -131,12 +132,12 @@ impl Walker<'_> {
         let existing = if parent.made { None } else { folder.find(name)? };
         let mut new = self.context.new_attributes(&like.attributes);
         let (entry, made) = match existing {
-            Some(found) if found.attributes.kind == Kind::Directory => {
+            Some(found) if found.attributes.kind == FileKind::Directory => {
                 new = self.attributes_of_existing(like);
                 (found, false)
             }
             Some(found) => {
-                let words = found.attributes.kind.words();
+                let words = words(found.attributes.kind);
                 return Err(Error::Conflict(format!("a directory cannot replace {words} of that name")));
             }
             None => (folder.make_folder(name, like.attributes.mode)?, true),
@@ -154,9 +155,9 @@ impl Walker<'_> {
 /// Whether something that is no directory is copied when it is named itself.
 fn refuse(context: &Context<'_>, from: &Origin) -> Result<()> {
     match from.kind() {
-        Kind::File | Kind::Symlink => Ok(()),
+        FileKind::Regular | FileKind::Symlink => Ok(()),
         _ if context.options.recursive => Ok(()),
-        kind => Err(Error::Conflict(format!("it is {}, which -r makes anew", kind.words()))),
+        kind => Err(Error::Conflict(format!("it is {}, which -r makes anew", words(kind)))),
     }
 }
 
@@ -168,7 +169,7 @@ pub(crate) fn visit(
     visit: &mut dyn FnMut(&[u8], &Entry),
 ) -> Result<()> {
     visit(b"", &from.entry);
-    if from.kind() != Kind::Directory || !recursive {
+    if from.kind() != FileKind::Directory || !recursive {
         return Ok(());
     }
     let top = from.folder.child(&from.entry);
@@ -178,7 +179,7 @@ pub(crate) fn visit(
             Some(Ok(entry)) => {
                 let below = [path.as_slice(), b"/", &entry.name].concat();
                 visit(&below, &entry);
-                if entry.attributes.kind == Kind::Directory {
+                if entry.attributes.kind == FileKind::Directory {
                     let child = folder.child(&entry);
                     levels.push((child.list()?, child, below));
                 }
@@ -201,7 +202,7 @@ pub(crate) fn count(sources: &[Origin], recursive: bool, progress: &Progress) {
         // The walk meets the same errors, and reports them.
         let _ = visit(from, recursive, progress, &mut |_, entry| {
             Progress::add(&progress.files_found, 1);
-            if entry.attributes.kind == Kind::File {
+            if entry.attributes.kind == FileKind::Regular {
                 Progress::add(&progress.bytes_found, entry.attributes.size);
             }
         });

@@ -35,7 +35,7 @@ pub struct Device {
 pub struct Attributes {
     /// What the object is.
     pub kind: FileKind,
-    /// Permission bits. As received: a peer may have sent more than the low 12 bits.
+    /// Permission bits, with set-user-id, set-group-id and sticky: the low 12 bits.
     pub mode: u32,
     /// Hard links.
     pub nlink: u32,

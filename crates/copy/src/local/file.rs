@@ -10,8 +10,9 @@ use rustix::io::Errno;
 
 use super::{timestamps, tried};
 use crate::backend::{Folder, Shape, Sink, Source};
-use crate::entry::{Attributes, NewAttributes};
+use crate::entry::{NewAttributes, attributes_of};
 use crate::error::{Error, Result};
+use fs::Attributes;
 
 /// Where data begin and end is rounded outwards to this, so that blocks stay large.
 const GRAIN_BYTES: u64 = 64 << 10;
@@ -111,7 +112,7 @@ impl Source for LocalSource {
 
     fn attributes(&self) -> Result<Attributes> {
         let stat = tried("cannot examine it", rustix::fs::fstat(&self.file))?;
-        Ok(Attributes::from(&stat))
+        Ok(attributes_of(&stat))
     }
 }
 
@@ -196,6 +197,8 @@ impl Sink for LocalSink {
     fn is_named(&self, folder: &dyn Folder, name: &[u8]) -> Result<bool> {
         let metadata = self.file.metadata().map_err(Error::local("cannot examine it"))?;
         let found = folder.find(name)?;
-        Ok(found.is_some_and(|found| found.attributes.id == (metadata.dev(), metadata.ino())))
+        Ok(found.is_some_and(|found| {
+            (found.attributes.fsid, found.attributes.fileid) == (metadata.dev(), metadata.ino())
+        }))
     }
 }

@@ -41,7 +41,7 @@ fn a_link_in_the_place_of_a_directory_that_was_listed_is_not_followed() {
     let top = planted();
     let tree = LocalFolder::new(&top.path().join("tree"));
     let below = only(&tree);
-    assert_eq!((below.name.as_slice(), below.attributes.kind), (&b"below"[..], Kind::Directory));
+    assert_eq!((below.name.as_slice(), below.attributes.kind), (&b"below"[..], FileKind::Directory));
     swap(top.path());
     let child = tree.child(&below);
     let file = Entry { name: b"file".to_vec(), ..below.clone() };
@@ -94,11 +94,11 @@ fn what_the_user_named_may_be_a_link() {
     assert_eq!(only(&LocalFolder::new(&top.path().join("named"))).name, b"below");
     for written in ["named/", "named/."] {
         let origin = Origin::local(&top.path().join(written), false).unwrap();
-        assert_eq!(origin.kind(), Kind::Directory);
+        assert_eq!(origin.kind(), FileKind::Directory);
         assert_eq!(only(&*origin.folder.child(&origin.entry)).name, b"below", "{written}");
     }
     let link = Origin::local(&top.path().join("named"), false).unwrap();
-    assert_eq!(link.kind(), Kind::Symlink);
+    assert_eq!(link.kind(), FileKind::Symlink);
     let followed = Origin::local(&top.path().join("named"), true).unwrap();
     assert_eq!(followed.name, b"named", "it is called as it was called");
     assert_eq!(only(&*followed.folder.child(&followed.entry)).name, b"below");

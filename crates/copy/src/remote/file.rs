@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use client::{Block, Blocks, FileRef, Mount, Op, Pending};
-use fs::FileHandle;
+use fs::{Attributes, FileHandle};
 
 use super::set;
 use crate::backend::{Folder, Shape, Sink, Source};
-use crate::entry::{Attributes, NewAttributes};
+use crate::entry::NewAttributes;
 use crate::error::{Error, Result};
 use crate::temporary::WINDOW_BYTES;
 
@@ -51,7 +51,7 @@ impl Source for RemoteSource {
     }
 
     fn attributes(&self) -> Result<Attributes> {
-        Ok(Attributes::from(&self.mount.attributes(self.handle)?))
+        Ok(self.mount.attributes(self.handle)?)
     }
 }
 

@@ -51,7 +51,8 @@ const fn kind(file_type: FileType) -> FileKind {
 pub(super) const fn attributes(of: &Fattr3) -> Attributes {
     Attributes {
         kind: kind(of.file_type),
-        mode: of.mode,
+        // A server may send the bits of the kind, too.
+        mode: of.mode & 0o7777,
         nlink: of.nlink,
         uid: of.uid,
         gid: of.gid,
