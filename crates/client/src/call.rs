@@ -26,8 +26,7 @@ pub struct FileRef {
     pub home: Option<NodeId>,
 }
 
-/// What a caller asks for. A WRITE's buffer comes back with the [`Done`]; for a READ's may come another READ's, of the same
-/// length: what lies behind the bytes that were read, its address and its capacity are not those of the one handed in.
+/// What a caller asks for. The buffer of a READ or a WRITE comes back with the [`Done`].
 #[derive(Debug)]
 pub enum Op {
     /// READ of `buffer.len()` bytes.

@@ -50,8 +50,6 @@ const TICK: Duration = Duration::from_millis(50);
 const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
 /// [`Status::Later`] asks for patience; Linux waits as long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
-/// So many buffers are taken for warm: more than READs are answered, even of 4 KiB, before their owners have them.
-const WARM_MAX: usize = 64;
 
 /// Xids are counters, so one multiplication spreads them well enough.
 #[derive(Debug, Default)]
@@ -91,9 +89,6 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub calls: Calls,
-    /// READs submitted last, whose buffers their owners have just used: still in the nearest caches. One may have ended, and
-    /// its key be another call's: that does no harm, as any READ of the same length will do.
-    warm: VecDeque<CallKey>,
     by_xid: HashMap<Xid, CallKey, BuildHasherDefault<XidHasher>>,
     xids: XidSpace,
     pub table: Table,
@@ -160,7 +155,6 @@ impl Engine {
         let counters = setup.table.paths.iter().map(|_| PathCounters::new()).collect();
         let core = Core {
             calls: Calls::default(),
-            warm: VecDeque::with_capacity(WARM_MAX),
             by_xid: HashMap::default(),
             xids: XidSpace::new(setup.first_xid),
             table,
@@ -229,11 +223,7 @@ impl Engine {
             }
             Op::Call(request) => Body::Call(request),
         };
-        let reads = matches!(body, Body::Read { target: Target::Memory(_), .. });
         let key = self.core.insert(body, owner);
-        if reads {
-            self.core.warmed(key);
-        }
         if let Some(call) = self.core.calls.0.get_mut(key) {
             call.caller = caller;
         }
@@ -542,38 +532,6 @@ impl Core {
             submitted_at: self.now,
             sent_at: self.now,
         })
-    }
-
-    /// A READ was submitted.
-    fn warmed(&mut self, key: CallKey) {
-        if self.warm.len() == WARM_MAX {
-            self.warm.pop_front();
-        }
-        self.warm.push_back(key);
-    }
-
-    /// Gives a READ that is answered the buffer of the one submitted last, for its own: that was used just now, and this
-    /// one not since its READ was sent.
-    fn take_warm_buffer(&mut self, key: CallKey) {
-        let call = self.calls.0.get(key);
-        if !call.is_some_and(|call| matches!(call.body, Body::Read { target: Target::Memory(_), .. })) {
-            return;
-        }
-        while let Some(other) = self.warm.pop_back() {
-            if other == key {
-                return;
-            }
-            if let Some((call, other)) = self.calls.0.get2_mut(key, other)
-                && let (
-                    Body::Read { target: Target::Memory(buffer), .. },
-                    Body::Read { target: Target::Memory(warm), .. },
-                ) = (&mut call.body, &mut other.body)
-                && buffer.len() == warm.len()
-            {
-                std::mem::swap(buffer, warm);
-                return;
-            }
-        }
     }
 
     /// Gives a call an xid; false when the window of its class is full.

@@ -365,37 +365,3 @@ fn data_go_both_ways_by_workers_and_by_the_loop_where_nothing_waits() {
     assert_eq!((latch.waiting(), latch.done()), (0, 15), "only the create went past the latch");
     latch.open();
 }
-
-#[test]
-fn the_store_is_told_of_short_writes_that_come_next_and_of_nothing_else() {
-    let latch = Latch::default();
-    let start = Server::start_with(config(2, 1), |export| {
-        (export.path == OTHER).then(|| Latched::warm(&latch) as Box<dyn store::Store>)
-    });
-    let server = start.unwrap();
-    let mut peer = Peer::of_ours(server.addresses()[0], 8);
-    let directory = peer.mount(OTHER);
-    let file = create(&mut peer, directory, b"f");
-    let write = |offset, len: u32| {
-        let stable = proc::write::Stable::Unstable;
-        let head = proc::write::Args { file, offset, count: len, stable, data_len: len };
-        [encoded(&head), vec![7; len as usize]].concat()
-    };
-    let mut records = peer.record(1, nfs3::PROGRAM, Procedure::Write.number(), &write(0, 4096));
-    for (xid, procedure, args) in [
-        (2, Procedure::Write, write(4096, 8)),
-        (3, Procedure::GetAttr, getattr_args(file)),
-        (4, Procedure::Write, write(1 << 20, 400)),
-        (5, Procedure::Write, write(0, 32 << 10)),
-    ] {
-        records.extend(peer.record(xid, nfs3::PROGRAM, procedure.number(), &args));
-    }
-    // They come in few pieces, but how they are cut is the system's: again until all were seen behind another.
-    Deadline::wait_until("all that are short", SOON, || {
-        std::io::Write::write_all(&mut peer.stream, &records).unwrap();
-        (0..5).for_each(|_| drop(peer.receive()));
-        let foreseen = latch.foreseen();
-        [(4096, 8), (1 << 20, 400)].iter().all(|write| foreseen.contains(write)).then_some(())
-    });
-    assert!(latch.foreseen().iter().all(|(_, count)| [8, 400].contains(count)), "{:?}", latch.foreseen());
-}

@@ -362,9 +362,6 @@ pub trait Store: Send + Sync + 'static {
     /// `None` when the store has none to spare (then the bytes come as a slice). Never waits.
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer>;
 
-    /// A WRITE there is about to come: the store may fetch what it takes long to reach. Never waits, and changes nothing.
-    fn foresee_write(&self, _object: ObjectId, _offset: u64, _count: u32) {}
-
     /// WRITE of bytes that were received elsewhere.
     fn write(
         &self,

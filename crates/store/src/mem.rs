@@ -194,10 +194,6 @@ impl Store for MemStore {
         self.read_data(caller, object, offset, count, out)
     }
 
-    fn foresee_write(&self, object: ObjectId, offset: u64, count: u32) {
-        self.foresee_data(object, offset, count);
-    }
-
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {
         self.receive_buffer_for(offset, count).map(|pages| ReceiveBuffer(Place::Pages(pages)))
     }

@@ -137,29 +137,6 @@ fn small_writes_in_order_are_read_in_large_pieces() {
 }
 
 #[test]
-fn a_write_that_was_foreseen_and_one_that_never_comes_change_nothing() {
-    let store = new_store(MIB);
-    let object = file(&store, "file");
-    write(&store, object, 5 * PAGE, &pattern(PAGE, 1)).unwrap();
-    let before = store.attributes(object).unwrap();
-    let removed = file(&store, "removed");
-    store.remove(ANN, store.root(), b"removed").1.unwrap();
-    for object in [object, store.root(), removed] {
-        for offset in [0, 5 * PAGE + 7, 6 * PAGE - 1, 1 << 40, u64::MAX - 1, u64::MAX] {
-            for count in [0, 1, 4096, 1 << 20, u32::MAX] {
-                store.foresee_write(object, offset, count);
-            }
-        }
-    }
-    let after = store.attributes(object).unwrap();
-    assert_eq!((after.size, after.used, after.modified), (before.size, before.used, before.modified));
-    assert_eq!(read(&store, object, 5 * PAGE, PAGE), pattern(PAGE, 1));
-    store.foresee_write(object, 5 * PAGE, 10);
-    write(&store, object, 5 * PAGE, &pattern(10, 2)).unwrap();
-    assert_eq!(read(&store, object, 5 * PAGE, 10), pattern(10, 2));
-}
-
-#[test]
 fn partial_pages_are_merged_with_what_is_there() {
     let store = new_store(64 * MIB);
     let object = file(&store, "f");

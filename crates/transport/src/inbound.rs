@@ -389,9 +389,6 @@ impl<L: ReceiveBuffer> Inbound<L> {
         self.long_records |= len >= DIRECT_BYTES_MIN;
         if let Some((record, after)) = after.split_at_checked(len) {
             self.long_records = len >= DIRECT_BYTES_MIN;
-            if !self.long_records && !after.is_empty() {
-                sink.look_ahead(after);
-            }
             sink.record(record);
             return Ok(Some(after));
         }

@@ -114,10 +114,6 @@ pub trait Sink {
     /// More is about to be received. What comes until this is called again was received at once.
     fn receiving(&mut self) {}
 
-    /// Shows what lies behind the short record that comes next, mark first, as far as it was received: for whatever takes
-    /// long to fetch. It comes by [`Sink::record`] in its turn.
-    fn look_ahead(&mut self, _behind: &[u8]) {}
-
     /// Takes a whole record.
     fn record(&mut self, record: &[u8]);
 

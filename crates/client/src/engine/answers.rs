@@ -150,7 +150,6 @@ impl Sink for Answers<'_> {
         if len == 0 || len > target.len() || after > TAIL_BYTES_MAX {
             return None;
         }
-        self.core.take_warm_buffer(key);
         let Body::Read { target, .. } = &mut self.core.calls.0.get_mut(key)?.body else { return None };
         Some(Place { at, len, receive_buffer: ReadLanding { key, target: std::mem::take(target), len } })
     }
@@ -252,7 +251,6 @@ impl Core {
                 return Ok(());
             }
         };
-        self.take_warm_buffer(key);
         let Some(call) = self.calls.0.get_mut(key) else { return Ok(()) };
         let Body::Read { target, .. } = &mut call.body else { return Ok(()) };
         let buffer = target.memory();

@@ -5,10 +5,7 @@ use super::worker_pool::{InFlight, Task, WorkerPool};
 use crate::program::{CallHead, Handover, Landed, Mode};
 use crate::service::{Executor, Taken};
 use crate::statistics::Counters;
-use nfs3::proc::write::ArgsHead;
-use nfs3::{Procedure, Wire};
 use transport::{Place as PayloadPlace, Sink, SlicesMut};
-use xdr::Reader;
 
 /// A call whose payload is being received into memory of a store.
 pub(crate) struct Incoming {
@@ -74,25 +71,6 @@ impl CallSink<'_> {
         }
     }
 
-    /// Tells the store of a WRITE, if that is what a record with its mark holds. Whether it may be done is seen when it is.
-    #[inline]
-    fn foresee_write(&self, marked: &[u8]) -> Option<()> {
-        let mut reader = Reader::new(marked.get(rpc::record::MARK_BYTES..)?);
-        let header = rpc::call::decode(&mut reader).ok()?;
-        let is_write = header.procedure == Procedure::Write.number() && header.program == nfs3::PROGRAM;
-        if !is_write {
-            return None;
-        }
-        let args = ArgsHead::decode(&mut reader).ok()?;
-        let client = &*self.executor.client;
-        let (export, object) = client.exports.open(args.file.as_slice(), &client.admitted).ok()?;
-        // A longer one is received into a place of its own.
-        if (args.data_len as usize) < transport::DIRECT_BYTES_MIN {
-            export.store.foresee_write(object, args.offset, args.data_len);
-        }
-        Some(())
-    }
-
     /// Gives a call to a worker.
     #[cold]
     fn hand_over(&mut self, head: &CallHead, record: &[u8], handover: Handover, record_len: usize) {
@@ -137,12 +115,6 @@ impl Sink for CallSink<'_> {
         if let Some(moment) = self.moment {
             moment.renew();
         }
-    }
-
-    /// Where the next WRITE goes no cache holds as a rule: the store asks for it while this call is executed.
-    #[inline]
-    fn look_ahead(&mut self, behind: &[u8]) {
-        self.foresee_write(behind);
     }
 
     #[inline]

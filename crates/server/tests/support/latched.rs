@@ -17,7 +17,6 @@ struct State {
     closed: bool,
     waiting: usize,
     done: usize,
-    foreseen: Vec<(u64, u32)>,
 }
 
 /// What operations wait at. Clones are the same latch.
@@ -48,11 +47,6 @@ impl Latch {
     /// Operations that went past it.
     pub fn done(&self) -> usize {
         self.0.0.lock().unwrap().done
-    }
-
-    /// Offset and length of the WRITEs that were said to come next.
-    pub fn foreseen(&self) -> Vec<(u64, u32)> {
-        self.0.0.lock().unwrap().foreseen.clone()
     }
 
     fn pass(&self) {
@@ -150,10 +144,6 @@ impl Store for Latched {
         out: &mut SmallVec<[Segment; 1]>,
     ) -> Result<ReadEnd> {
         self.slow().read(caller, object, offset, count, out)
-    }
-
-    fn foresee_write(&self, _object: ObjectId, offset: u64, count: u32) {
-        self.latch.0.0.lock().unwrap().foreseen.push((offset, count));
     }
 
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer> {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::layout::{EXTENT_PAGES, PAGE_BYTES, place_of};
 use super::pool::{Freed, Fresh, FreshPages, Page, Pool, Wish};
-use super::segment::{foresee, gather};
+use super::segment::gather;
 use crate::interface::{Error, Result};
 use crate::payload::Segment;
 
@@ -23,10 +23,6 @@ const LEAF_PAGES_MIN: usize = 16;
 const LEAF_BYTES: u64 = 64;
 /// Bytes in a page, as file offsets are counted.
 const PAGE: u64 = PAGE_BYTES as u64;
-
-/// So much of a write's place is asked for, a call ahead, which leaves time for more than a read has. Of the whole page no
-/// more was gained.
-const FORESEEN_BYTES: usize = 1 << 10;
 
 /// See the module.
 #[derive(Default)]
@@ -116,16 +112,6 @@ impl Content {
             gather(pool, slots, from, count, out);
             at += count as u64;
             left -= count;
-        }
-    }
-
-    /// Asks the processor for where a write begins.
-    pub fn foresee(&self, pool: &Pool, offset: u64, len: usize) {
-        let range = Range::new(offset, len);
-        let leaf = self.leaves.get(&(range.first() / LEAF_PAGES));
-        let slot = leaf.and_then(|leaf| leaf.slots.get((range.first() % LEAF_PAGES) as usize));
-        if let Some(Some(page)) = slot {
-            foresee(pool.bytes(page).get(range.part(range.first())).unwrap_or_default(), FORESEEN_BYTES);
         }
     }
 

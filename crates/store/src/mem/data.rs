@@ -107,17 +107,6 @@ impl MemStore {
         (change, result)
     }
 
-    /// Asks the processor for where a write begins, unless somebody changes the file right now.
-    pub(super) fn foresee_data(&self, object: ObjectId, offset: u64, count: u32) {
-        if count > 0
-            && offset.checked_add(u64::from(count)).is_some()
-            && let Some(inode) = self.table.try_read(object)
-            && let Ok(content) = inode.content()
-        {
-            content.foresee(&self.pool, offset, count as usize);
-        }
-    }
-
     pub(super) fn receive_buffer_for(&self, offset: u64, count: u32) -> Option<Pages> {
         Pages::new(&self.pool, offset, count as usize)
     }

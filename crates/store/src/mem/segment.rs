@@ -23,12 +23,12 @@ const SMALL_BYTES: usize = 8 << 10;
 /// So much of a short segment is asked for; the processor foresees the rest by itself.
 const FORESEEN_BYTES: usize = 512;
 
-/// Asks the processor for the first so many bytes, without waiting for them.
+/// Asks the processor for the first bytes, without waiting for them.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn foresee(bytes: &[u8], bytes_max: usize) {
+fn foresee(bytes: &[u8]) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     const CACHE_LINE_BYTES: usize = 64;
-    for line in bytes.get(..bytes.len().min(bytes_max)).unwrap_or_default().chunks(CACHE_LINE_BYTES) {
+    for line in bytes.get(..bytes.len().min(FORESEEN_BYTES)).unwrap_or_default().chunks(CACHE_LINE_BYTES) {
         // SAFETY: a hint; nothing is read that could be seen, and the address is one of a borrow besides.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
@@ -36,7 +36,7 @@ pub(super) fn foresee(bytes: &[u8], bytes_max: usize) {
 
 /// There is no way to ask that stable Rust knows.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn foresee(_bytes: &[u8], _bytes_max: usize) {}
+fn foresee(_bytes: &[u8]) {}
 
 /// A view of the store's memory that stays as it is until dropped.
 ///
@@ -69,7 +69,7 @@ impl Pinned {
             arena.pin(extent);
         }
         if len <= SMALL_BYTES {
-            foresee(&segment, FORESEEN_BYTES);
+            foresee(&segment);
         }
         Some(segment)
     }

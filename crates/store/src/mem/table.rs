@@ -105,12 +105,6 @@ impl Table {
         }
     }
 
-    /// The same, unless somebody changes it right now or waits to.
-    pub fn try_read(&self, object: ObjectId) -> Option<Shared<'_>> {
-        let guard = self.slot(object).ok()?.0.try_read().ok()?;
-        guard.as_ref().is_some_and(|inode| inode.object == object).then(|| Held(guard))
-    }
-
     pub fn write(&self, object: ObjectId) -> Result<Exclusive<'_>> {
         let guard = self.slot(object)?.0.write().unwrap_or_else(PoisonError::into_inner);
         if guard.as_ref().is_some_and(|inode| inode.object == object) {

@@ -51,8 +51,6 @@ struct Collect {
     /// How many came to their end in a pipe.
     piped: usize,
     landed: usize,
-    /// How much lay behind the records that it was shown ahead.
-    behind: Vec<usize>,
     stop_after: Option<usize>,
 }
 
@@ -64,10 +62,6 @@ impl Sink for Collect {
         let pipe = self.by_pipe.then(|| Pipe::new().unwrap());
         let receive_buffer = Memory { bytes: vec![0; len], pipe };
         self.in_place.then(|| Place { at: record_len - len - 3, len, receive_buffer })
-    }
-
-    fn look_ahead(&mut self, behind: &[u8]) {
-        self.behind.push(behind.len());
     }
 
     fn record(&mut self, record: &[u8]) {
@@ -186,20 +180,6 @@ fn an_end_within_a_payload_that_goes_to_a_pipe_is_told() {
         }
     };
     assert!(matches!(error, Error::Truncated), "{error}");
-}
-
-#[test]
-fn what_lies_behind_a_short_record_is_shown_before_it() {
-    let (mut ours, mut stream) = receiver();
-    let bytes = [marked(b"first"), marked(b"second"), marked(b"third")].concat();
-    // The third is cut; when it is complete, nothing lies behind it.
-    ours.write_all(&bytes[..bytes.len() - 2]).unwrap();
-    let (mut sink, mut scratch) = (Collect::default(), Scratch::new());
-    stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
-    assert_eq!((sink.records.len(), &sink.behind[..]), (2, &[10 + 7, 7][..]));
-    ours.write_all(&bytes[bytes.len() - 2..]).unwrap();
-    stream.receive(&mut scratch, &mut sink, usize::MAX).unwrap();
-    assert_eq!((sink.records.len(), sink.behind.len()), (3, 2));
 }
 
 #[test]
