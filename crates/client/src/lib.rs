@@ -49,6 +49,7 @@ pub use transport::Pipe;
 pub use transport::descriptors::raise_limit as raise_descriptor_limit;
 pub use transport::rdma::Error as RdmaError;
 pub use verbs::Error as VerbsError;
+pub use walk::names_a_directory;
 
 /// A random number for identities, xids and seeds.
 ///

@@ -68,7 +68,28 @@ impl Mount {
     /// [`Error::Mount`] with what stands in the way.
     pub fn with_settings(settings: Settings) -> Result<Self> {
         let target = settings.target_name();
-        Self::try_settings(settings).map_err(|cause| Error::Mount { target, cause })
+        let refused = match Self::try_place(settings.clone(), Place::Export) {
+            Err(refused @ MountError::Refused { .. }) => refused,
+            other => return other.map_err(|cause| Error::Mount { target, cause }),
+        };
+        // A path through symbolic links or `..` is resolved here, as the other commands do; then MOUNT gives the directory.
+        let cause = match Self::real_export(&settings) {
+            Some(export) if export != settings.export => {
+                let settings = Settings { export, ..settings };
+                match Self::try_place(settings, Place::Export) {
+                    Ok(mount) => return Ok(mount),
+                    Err(cause) => cause,
+                }
+            }
+            _ => refused,
+        };
+        Err(Error::Mount { target, cause })
+    }
+
+    /// What directory a path leads to that is no export by itself.
+    fn real_export(settings: &Settings) -> Option<Vec<u8>> {
+        let (mount, below) = Self::with_settings_below(settings.clone()).ok()?;
+        mount.real_path(&below).ok()
     }
 
     /// Mounts the export that a path lies in, and gives what of the path is below it. Which export that is,
@@ -91,10 +112,6 @@ impl Mount {
             Self::try_place(settings, Place::Below).map_err(|cause| Error::Mount { target, cause })?;
         let below = mount.inner.root.below.clone();
         Ok((mount, below))
-    }
-
-    fn try_settings(settings: Settings) -> std::result::Result<Self, MountError> {
-        Self::try_place(settings, Place::Export)
     }
 
     fn try_place(mut settings: Settings, place: Place) -> std::result::Result<Self, MountError> {

@@ -30,6 +30,24 @@ impl Mount {
     /// # Errors
     /// As [`Mount::resolve`].
     pub fn resolve_trail(&self, path: &[u8], follow: bool) -> Result<(Vec<FileHandle>, Attributes)> {
+        let (walk, attributes) = self.walk(path, follow)?;
+        Ok((walk.trail, attributes))
+    }
+
+    /// The path of a directory from the root of the server, without symbolic links and `..`, as MOUNT takes it.
+    pub(crate) fn real_path(&self, path: &[u8]) -> Result<Vec<u8>> {
+        let (mut walk, attributes) = self.walk(path, true)?;
+        let last = walk.names.pop().unwrap_or_default();
+        if attributes.kind == FileKind::Directory {
+            Ok(walk.path_to(&last))
+        } else {
+            Err(walk.explain(&last, NOT_A_DIRECTORY))
+        }
+    }
+
+    fn walk(&self, path: &[u8], follow: bool) -> Result<(Walk<'_>, Attributes)> {
+        let is_directory = names_a_directory(path);
+        let follow = follow || is_directory;
         let mut links = 0;
         let mut todo: Vec<Vec<u8>> = components(path);
         let mut walk = Walk { mount: self, trail: vec![self.root()], names: Vec::new() };
@@ -45,7 +63,7 @@ impl Mount {
             }
             if todo.is_empty() && !follow {
                 walk.descend(handle, name);
-                return Ok((walk.trail, attributes));
+                return Ok((walk, attributes));
             }
             links += 1;
             if links > SYMLINKS_MAX {
@@ -60,8 +78,20 @@ impl Mount {
             todo.extend(components(&target));
         }
         let attributes = self.attributes(walk.here())?;
-        Ok((walk.trail, attributes))
+        if is_directory && attributes.kind != FileKind::Directory {
+            let name = walk.names.pop().unwrap_or_default();
+            return Err(walk.explain(&name, NOT_A_DIRECTORY));
+        }
+        Ok((walk, attributes))
     }
+}
+
+const NOT_A_DIRECTORY: Error = Error::Status { operation: "LOOKUP", status: Status::NotDirectory };
+
+/// Whether a path says by its end that it is a directory's, as path_resolution(7) has it.
+#[must_use]
+pub fn names_a_directory(path: &[u8]) -> bool {
+    path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"/..")
 }
 
 /// Where a walk is: each directory from the root down, and the names of all but the root.
@@ -110,7 +140,7 @@ impl Walk<'_> {
     /// The path of a name in the directory, as MOUNT takes it.
     fn path_to(&self, name: &[u8]) -> Vec<u8> {
         let mut path = self.mount.export().to_vec();
-        for name in self.names.iter().map(Vec::as_slice).chain([name]) {
+        for name in self.names.iter().map(Vec::as_slice).chain([name]).filter(|name| !name.is_empty()) {
             if path.last() != Some(&b'/') {
                 path.push(b'/');
             }

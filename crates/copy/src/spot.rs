@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use client::Mount;
+use client::{Mount, names_a_directory};
 use fs::{FileHandle, FileKind};
 
 use crate::backend::{Folder, Identity};
@@ -164,6 +164,8 @@ pub struct Destination {
     pub(crate) folder: Arc<dyn Folder>,
     /// What it will be called there; none where it keeps its name.
     pub(crate) name: Option<Vec<u8>>,
+    /// The name was written with a slash behind it: only a directory may have it.
+    directories_only: bool,
     /// The directories from the top down to `folder`.
     pub(crate) trail: Vec<Identity>,
 }
@@ -178,6 +180,9 @@ impl Destination {
     /// What a source will be called there.
     pub(crate) fn name_for(&self, from: &Origin) -> Result<Vec<u8>> {
         match &self.name {
+            Some(_) if self.directories_only && from.kind() != FileKind::Directory => {
+                Err(Error::Conflict("the place that it is copied to is not a directory".to_owned()))
+            }
             Some(name) => Ok(name.clone()),
             None if from.is_stream() && from.name.is_empty() => {
                 Err(Error::Conflict("it has no name, and neither was one given for the copy".to_owned()))
@@ -198,6 +203,7 @@ impl Destination {
         let at = |folder: &Path, name| Self {
             folder: Arc::new(LocalFolder::new(folder)),
             name,
+            directories_only: names_a_directory(path.as_os_str().as_bytes()),
             trail: Vec::new(),
         };
         if path.is_dir() {
@@ -223,7 +229,8 @@ impl Destination {
         let at = |trail: Vec<FileHandle>, place: &str, name| {
             let folder: Arc<dyn Folder> = Arc::new(RemoteFolder::new(mount, last(mount, &trail), place));
             let identity = |handle| Identity::Remote(mount.addresses(), mount.port(), handle);
-            Self { folder, name, trail: trail.into_iter().map(identity).collect() }
+            let trail = trail.into_iter().map(identity).collect();
+            Self { folder, name, directories_only: names_a_directory(path), trail }
         };
         match mount.resolve_trail(path, true) {
             Ok((trail, attributes)) if attributes.kind == FileKind::Directory => {
@@ -231,6 +238,8 @@ impl Destination {
             }
             Ok(_) => {}
             Err(error) if error.status() == Some(fs::Status::NotFound) => {}
+            // With a slash behind its name; what is copied there decides.
+            Err(error) if error.status() == Some(fs::Status::NotDirectory) && names_a_directory(path) => {}
             Err(error) => return Err(error.into()),
         }
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);

@@ -81,6 +81,46 @@ fn links_and_dots_below_a_closed_directory_lead_where_they_lead_elsewhere() {
 }
 
 #[test]
+fn what_leads_to_a_directory_for_ls_can_be_mounted() {
+    let Some(tree) = Tree::start("127.0.0.1:0") else { return };
+    for below in ["/link", "/link/inner/..", "/one/closed/open/../open/", "/one/closed/open/inner/../../open"]
+    {
+        let mounted = Mount::connect(&tree.url(below), "");
+        let names = mounted.and_then(|mount| mount.resolve(b"file")).map(|(_, found)| found.size);
+        assert_eq!(names.map_err(|error| error.to_string()), Ok(9), "{below}");
+    }
+    for (below, cause) in [("/one/beside", "NOTDIR"), ("/one/nothing", "no such export")] {
+        let error = Mount::connect(&tree.url(below), "").map(|_| ()).expect_err(below);
+        let text = format!("{error:?}");
+        assert!(text.contains(cause), "{below}: {text}");
+    }
+}
+
+#[test]
+fn a_slash_at_the_end_is_a_directory_s_alone() {
+    let Some(tree) = Tree::start("127.0.0.1:0") else { return };
+    let url = |below: &str| tree.url(below);
+    assert_eq!(prints(&["ls", &url("/one/")]), "beside\nclosed\n");
+    assert!(prints(&["stat", &url("/link/")]).contains("type          directory\n"));
+    let local = tree.place.path().join("local").display().to_string();
+    fs::write(&local, "local\n").unwrap();
+    for arguments in [
+        &["cat", &url("/one/beside/")][..],
+        &["ls", &url("/one/beside/")],
+        &["stat", &url("/one/beside/.")],
+        &["cp", &url("/one/beside/"), &local],
+        &["cp", &local, &url("/one/beside/")],
+        &["cp", &local, &url("/one/new/")],
+    ] {
+        let err = fails(arguments);
+        assert!(err.contains("not a directory") || err.contains("no such file"), "{arguments:?}: {err}");
+    }
+    assert_eq!(prints(&["cat", &url("/one/beside")]), "beside\n");
+    assert_eq!(prints(&["ls", &url("/one")]), "beside\nclosed\n");
+    assert_eq!(fs::read(&local).unwrap(), b"local\n");
+}
+
+#[test]
 fn a_name_that_leads_no_further_is_told_with_who_refused_it() {
     let Some(tree) = Tree::start("127.0.0.1:0") else { return };
     let err = fails(&["cat", &tree.url("/one/closed/hidden")]);
