@@ -77,6 +77,10 @@ impl Program for Nfs3 {
         &[Protocol::Tcp, Protocol::Rdma]
     }
 
+    fn serves_files(&self) -> bool {
+        true
+    }
+
     fn xid_class(&self, procedure: u32) -> XidClass {
         Procedure::try_from(procedure).map_or(XidClass::Repeatable, Procedure::xid_class)
     }
@@ -190,14 +194,14 @@ fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answere
         .current()
         .is_some_and(|identity| is_ours(identity, call.header.xid, call.class));
     let hash = if ours { 0 } else { hash_of_write(head, slice, in_place.as_mut(), len) };
-    let mut data = if in_place.is_some() { Data::Completion(in_place) } else { Data::Slice(slice) };
+    let mut data = if in_place.is_some() { Data::InPlace(in_place) } else { Data::Slice(slice) };
     let mut answered = call.once(
         || hash,
         |request, _, _| write_data::run(request, &args, &mut data),
         |request| write_data::replayed(request, &args),
         |success| success.count < args.count,
     );
-    if let (Ok(Answered::MustWait(handover)), Data::Completion(receive_buffer)) = (&mut answered, data) {
+    if let (Ok(Answered::MustWait(handover)), Data::InPlace(receive_buffer)) = (&mut answered, data) {
         let landed = |receive_buffer| Landed { receive_buffer, args: LandedArgs::Write3(args) };
         handover.landed = receive_buffer.map(landed).map(Box::new);
     }

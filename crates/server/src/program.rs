@@ -46,6 +46,11 @@ pub(crate) trait Program: Sync {
         true
     }
 
+    /// Whether its calls are what clients connect for: a connection that makes none does not count as load.
+    fn serves_files(&self) -> bool {
+        false
+    }
+
     /// Whether a call needs a credential that names its caller.
     fn needs_identity(&self) -> bool {
         true

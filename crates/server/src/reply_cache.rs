@@ -138,7 +138,7 @@ pub(crate) enum Verdict {
     Run,
     /// It ran: answer this.
     Replay(Stored),
-    /// Its answer will go to this connection, by whoever executes it.
+    /// Another connection or thread executes it, and its reply will go to this connection.
     Attached,
     /// It is running somewhere, or is yet to be told from a neighbour's: ask again in a moment.
     Later,
@@ -312,7 +312,7 @@ impl<'a> CacheEntry<'a> {
         }
     }
 
-    /// Leaves a call that was begun, and not executed, to whoever resumes it.
+    /// Leaves a call that was begun, and not executed, to a worker that resumes it.
     pub fn hand_over(mut self) {
         match &self.cache {
             Cache::SharedWindow(client, xid, _) if self.stage == Stage::Started => client.unstart(*xid),
@@ -324,8 +324,8 @@ impl<'a> CacheEntry<'a> {
         self.stage = Stage::Not;
     }
 
-    /// Ends a call that was begun and not executed: it may run when it comes again. Whoever waits for it must
-    /// send it again.
+    /// Ends a call that was begun and not executed: it may run when it comes again. A connection that waits for
+    /// its reply is ended.
     pub fn forget(mut self) {
         if let Some(waiter) = self.end(Outcome::Dropped).to {
             self.waiters.forsake(waiter);

@@ -28,6 +28,11 @@ const NULL: u32 = 0;
 pub(crate) static PROGRAMS: [&dyn Program; 3] =
     [&crate::nfs3::Nfs3, &crate::mount::Mount, &crate::portmap::PortMapper];
 
+/// Whether calls of the program with this number are what clients connect for.
+pub(crate) fn serves_files(number: u32) -> bool {
+    PROGRAMS.iter().any(|program| program.number() == number && program.serves_files())
+}
+
 /// What executes calls of one connection: on its loop, or in a worker.
 pub(crate) struct Executor<'a> {
     pub group: &'a Group,

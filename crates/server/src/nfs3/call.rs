@@ -89,18 +89,18 @@ impl<'r> Call<'_, 'r> {
         let unknown = || Outcome::Fail(Status::SERVERFAULT, F::default());
         self.once(
             || args_hash(bytes, bytes.len()),
-            |request, guard, start| {
+            |request, entry, start| {
                 if start == Start::InDoubt
-                    && let Some(settled) = args.settle(request, guard.seen())
+                    && let Some(settled) = args.settle(request, entry.seen())
                 {
                     return settled;
                 }
                 // What the first one saw is kept: what is there now may be its own doing.
-                if guard.looks_first()
-                    && (start == Start::Fresh || guard.seen().is_none())
+                if entry.looks_first()
+                    && (start == Start::Fresh || entry.seen().is_none())
                     && let Some(seen) = args.look(request)
                 {
-                    guard.note(seen);
+                    entry.note(seen);
                 }
                 run(request, &args)
             },
@@ -133,7 +133,7 @@ impl<'r> Call<'_, 'r> {
             return Ok(Answered::reply(true));
         }
         let (reply_cache, identity) = (&self.group.reply_cache, request.identity);
-        let guard = CacheEntry::new(
+        let entry = CacheEntry::new(
             reply_cache,
             self.waiters,
             &client.caller,
@@ -142,8 +142,8 @@ impl<'r> Call<'_, 'r> {
             args_hash,
             self.times,
         );
-        let (guard, start) = match pass(guard, self.mode, self.token) {
-            Passed::Run(guard, start) => (guard, start),
+        let (entry, start) = match pass(entry, self.mode, self.token) {
+            Passed::Run(entry, start) => (entry, start),
             Passed::Ran(stored) => {
                 let error = write_stored(self.out, xid, stored, || replayed(&request))?;
                 return Ok(Answered::Reply {
@@ -156,7 +156,7 @@ impl<'r> Call<'_, 'r> {
             Passed::Ended(end) => return end,
         };
         let mut short = false;
-        let status = match run(&request, &guard, start) {
+        let status = match run(&request, &entry, start) {
             Ok(outcome) => {
                 short = matches!(&outcome, Outcome::Ok(success) if cut_short(success));
                 write(self.out, xid, &outcome)
@@ -166,12 +166,12 @@ impl<'r> Call<'_, 'r> {
                 Status::ACCES
             }
             Err(Unanswered::MustWait) => {
-                guard.hand_over();
+                entry.hand_over();
                 return Ok(Answered::MustWait(Handover { begun: true, ..Handover::default() }));
             }
         };
         let reply = self.out.get(from..).unwrap_or_default();
-        let answer = guard.finish(status.0, short, reply.get(4..).unwrap_or_default());
+        let answer = entry.finish(status.0, short, reply.get(4..).unwrap_or_default());
         match answer.to {
             None => Ok(Answered::reply(status != Status::OK)),
             Some(newer) => {

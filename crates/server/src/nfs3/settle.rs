@@ -1,6 +1,6 @@
 //! What becomes of a call that a process of the group may have executed before it ended.
 //!
-//! Before a process executes such a call it notes what is under the name in question ([`Settle::look`]). Whoever finds
+//! Before a process executes such a call it notes what is under the name in question ([`Settle::look`]). A process that finds
 //! the call in doubt compares that with what is there now ([`Settle::settle`]): what was to go and is gone has gone by
 //! this call, what was not there and is there has come by it. So it is neither executed twice, nor answered as if it
 //! had met its own doing. Others may have changed the same name between the note and the end of that process, in which

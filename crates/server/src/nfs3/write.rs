@@ -11,7 +11,7 @@ pub enum Data<'a> {
     /// Received with the record.
     Slice(&'a [u8]),
     /// Received in place; still there after a store had to wait.
-    Completion(Option<ReceiveBuffer>),
+    InPlace(Option<ReceiveBuffer>),
 }
 
 const fn stability(stable: Stable) -> Stability {
@@ -39,7 +39,7 @@ pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Re
     let how = stability(args.stable);
     let (change, result) = match data {
         Data::Slice(bytes) => target.write(args.offset, bytes, how)?,
-        Data::Completion(receive_buffer) => target.write_landed(receive_buffer, how)?,
+        Data::InPlace(receive_buffer) => target.write_landed(receive_buffer, how)?,
     };
     let file = target.wcc(&change);
     Ok(match result {

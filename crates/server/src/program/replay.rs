@@ -22,26 +22,26 @@ pub(crate) enum Passed<'g> {
 
 /// Takes a call past the reply cache, and as far as "started" where other processes see that.
 #[inline]
-pub(crate) fn pass(mut guard: CacheEntry<'_>, mode: Mode, token: Token) -> Passed<'_> {
+pub(crate) fn pass(mut entry: CacheEntry<'_>, mode: Mode, token: Token) -> Passed<'_> {
     let wait = |handover| Passed::Ended(Ok(Answered::MustWait(handover)));
     let verdict = match mode {
-        Mode::Loop | Mode::Worker { begun: false } => guard.begin(token),
-        Mode::Worker { begun: true } => guard.resume(),
+        Mode::Loop | Mode::Worker { begun: false } => entry.begin(token),
+        Mode::Worker { begun: true } => entry.resume(),
         Mode::Discard => {
-            guard.resume();
-            guard.forget();
+            entry.resume();
+            entry.forget();
             return Passed::Ended(Ok(Answered::Elsewhere));
         }
     };
     match verdict {
-        Verdict::Run if mode == Mode::Loop && guard.looks_first() => {
-            guard.hand_over();
+        Verdict::Run if mode == Mode::Loop && entry.looks_first() => {
+            entry.hand_over();
             wait(Handover { begun: true, ..Handover::default() })
         }
-        Verdict::Run => match guard.start() {
+        Verdict::Run => match entry.start() {
             // Its client came to another process meanwhile, and that one has it.
             Start::Lost => wait(Handover { later: true, ..Handover::default() }),
-            start => Passed::Run(guard, start),
+            start => Passed::Run(entry, start),
         },
         Verdict::Replay(stored) => Passed::Ran(stored),
         Verdict::Attached => Passed::Ended(Ok(Answered::Elsewhere)),

@@ -17,7 +17,7 @@ use crate::group::Group;
 use crate::program::IO_BYTES_MAX;
 use crate::replies::{Payload, Replies};
 use crate::reply_cache::Times;
-use crate::service::Executor;
+use crate::service::{self, Executor};
 use crate::statistics::{ConnectionStatistics, Counters};
 use rpc::portmap::Protocol;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -278,8 +278,11 @@ impl Connection {
             return true;
         }
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-        let program = nfs3::PROGRAM.to_be_bytes();
-        rustix::net::recv(socket, &mut head, flags).is_ok() && head.ends_with(&program)
+        if rustix::net::recv(socket, &mut head, flags).is_err() {
+            return false;
+        }
+        let program = head.last_chunk().map(|number| u32::from_be_bytes(*number));
+        program.is_some_and(service::serves_files)
     }
 
     /// Counts its load over the time since that was done last; it is not busy any more if it was idle for long.
