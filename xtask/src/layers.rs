@@ -63,7 +63,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("testkit", Layer::Tool, &[], &[]),
     rule("verbs", Layer::Io, &[], &[]),
     rule("transport", Layer::Io, &["xdr", "rpc", "rpcrdma", "verbs"], &[]),
-    rule("store", Layer::Runtime, &[], &[]),
+    rule("store", Layer::Runtime, &["fs"], &[]),
     rule("server", Layer::Runtime, &["xdr", "rpc", "drc", "nfs3", "transport", "store"], &[]),
     // The client's tests run it against our own server; the client itself never knows it.
     rule(

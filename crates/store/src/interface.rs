@@ -4,16 +4,8 @@ mod object;
 
 use crate::payload::{ReceiveBuffer, Segment};
 
+pub use fs::{SetTime, Stability, Time};
 pub use object::{NAME_BYTES_MAX, ObjectId};
-
-/// Seconds and nanoseconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Time {
-    /// Seconds.
-    pub seconds: u32,
-    /// Nanoseconds, below 1,000,000,000.
-    pub nanoseconds: u32,
-}
 
 /// On whose behalf an operation runs.
 #[derive(Debug, Clone, Copy)]
@@ -92,18 +84,6 @@ pub struct Change {
     pub after: Option<Attributes>,
 }
 
-/// How to set one of the times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SetTime {
-    /// Leave it.
-    #[default]
-    Keep,
-    /// The server's clock.
-    Now,
-    /// This time.
-    To(Time),
-}
-
 /// Which attributes to set; absent ones stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttributes {
@@ -136,17 +116,6 @@ pub enum NewObject<'a> {
     Symlink(SetAttributes, &'a [u8]),
     /// A device, socket or named pipe.
     Special(SetAttributes, Kind),
-}
-
-/// How safe written data must be before the answer. RFC 1813 s3.3.7 (stable_how)
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stability {
-    /// In memory.
-    Unstable,
-    /// The data, and what is needed to find them.
-    DataSync,
-    /// Data and attributes.
-    FileSync,
 }
 
 /// What a write did.

@@ -8,8 +8,15 @@ use store::{Attributes, Change, Kind, SetAttributes, SetTime, Time, WeakAttribut
 const MODE_BITS: u32 = 0o7777;
 const NANOSECONDS: u32 = 1_000_000_000;
 
+/// Times before 1970 or after 2106 have no place in NFS version 3; the nearest stands in. RFC 1813 s2.6
 const fn time(time: Time) -> NfsTime {
-    NfsTime { seconds: time.seconds, nanoseconds: time.nanoseconds }
+    if time.seconds < 0 {
+        return NfsTime { seconds: 0, nanoseconds: 0 };
+    }
+    if time.seconds > u32::MAX as i64 {
+        return NfsTime { seconds: u32::MAX, nanoseconds: 0 };
+    }
+    NfsTime { seconds: time.seconds as u32, nanoseconds: time.nanoseconds }
 }
 
 /// A time from the wire; a nanosecond part of a second or more is no time.
@@ -17,7 +24,7 @@ pub(crate) const fn time_from_wire(time: NfsTime) -> Result<Time, Status> {
     if time.nanoseconds >= NANOSECONDS {
         return Err(Status::INVAL);
     }
-    Ok(Time { seconds: time.seconds, nanoseconds: time.nanoseconds })
+    Ok(Time { seconds: time.seconds as i64, nanoseconds: time.nanoseconds })
 }
 
 const fn file_type(kind: Kind) -> (FileType, SpecData) {
@@ -85,4 +92,22 @@ pub(crate) fn set_attributes(set: &Sattr3) -> Result<SetAttributes, Status> {
         accessed: set_time(set.atime)?,
         modified: set_time(set.mtime)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 1813 s2.6
+    #[test]
+    fn times_out_of_range_become_the_nearest() {
+        let on_the_wire = |seconds, nanoseconds| {
+            let NfsTime { seconds, nanoseconds } = time(Time { seconds, nanoseconds });
+            (seconds, nanoseconds)
+        };
+        assert_eq!(on_the_wire(-5, 7), (0, 0));
+        assert_eq!(on_the_wire(1 << 32, 7), (u32::MAX, 0));
+        assert_eq!(on_the_wire(0xffff_ffff, 7), (u32::MAX, 7));
+        assert_eq!(on_the_wire(951_782_400, 7), (951_782_400, 7));
+    }
 }

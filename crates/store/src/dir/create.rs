@@ -324,7 +324,7 @@ fn new_name(parent: &Node, name: &[u8]) -> Result<CString> {
 /// Kept in the seconds of the times, of which every file system here keeps 31 bits.
 fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
     let [a, b, c, d, e, f, g, h] = verifier;
-    let time = |bytes| SetTime::To(Time { seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff, nanoseconds: 0 });
+    let time = |bytes| SetTime::To(Time::from_seconds(i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff)));
     SetAttributes { accessed: time([a, b, c, d]), modified: time([e, f, g, h]), ..SetAttributes::default() }
 }
 

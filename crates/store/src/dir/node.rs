@@ -286,14 +286,8 @@ pub(super) fn kind(stat: &Stat) -> Kind {
     }
 }
 
-/// Times before 1970 or after 2106 have no place in NFS version 3; the nearest stands in. RFC 1813 s2.6
 fn time(seconds: i64, nanoseconds: u64) -> Time {
-    let nanoseconds = u32::try_from(nanoseconds).unwrap_or_default();
-    match u32::try_from(seconds) {
-        Ok(seconds) => Time { seconds, nanoseconds },
-        Err(_) if seconds < 0 => Time::default(),
-        Err(_) => Time { seconds: u32::MAX, nanoseconds: 0 },
-    }
+    Time { seconds, nanoseconds: u32::try_from(nanoseconds).unwrap_or_default() }
 }
 
 pub(super) fn attributes(object: ObjectId, stat: &Stat) -> Attributes {

@@ -133,7 +133,7 @@ pub(super) fn timestamps(set: &SetAttributes) -> Timestamps {
     let spec = |time: SetTime| match time {
         SetTime::Keep => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         SetTime::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-        SetTime::To(time) => Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nanoseconds.into() },
+        SetTime::To(time) => Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() },
     };
     Timestamps { last_access: spec(set.accessed), last_modification: spec(set.modified) }
 }

@@ -231,16 +231,19 @@ pub(super) fn in_group(caller: Caller<'_>, gid: u32) -> bool {
     caller.gid == gid || caller.gids.contains(&gid)
 }
 
-/// Nanoseconds as the interface has them. Seconds end in 2106.
+/// Nanoseconds as the interface has them.
 pub(super) fn to_time(nanos: u64) -> Time {
-    Time { seconds: u32::try_from(nanos / NANOS).unwrap_or(u32::MAX), nanoseconds: (nanos % NANOS) as u32 }
+    Time { seconds: (nanos / NANOS).cast_signed(), nanoseconds: (nanos % NANOS) as u32 }
 }
 
-/// The nanoseconds to set; `None` to keep what is there.
+/// The nanoseconds to set; `None` to keep what is there. Times before 1970 and after 2554 become the nearest.
 pub(super) fn from_set(set: SetTime, now: u64) -> Option<u64> {
     match set {
         SetTime::Keep => None,
         SetTime::Now => Some(now),
-        SetTime::To(time) => Some(u64::from(time.seconds) * NANOS + u64::from(time.nanoseconds)),
+        SetTime::To(time) => {
+            let nanos = u64::try_from(time.seconds).map(|seconds| seconds.saturating_mul(NANOS));
+            Some(nanos.map_or(0, |nanos| nanos.saturating_add(time.nanoseconds.into())))
+        }
     }
 }

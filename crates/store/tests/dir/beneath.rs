@@ -56,7 +56,7 @@ impl Sides {
             }
             8 => {
                 let size = (name % 2 == 0).then_some(u64::from(more));
-                let to = SetTime::To(Time { seconds: u32::from(more), nanoseconds: 5 });
+                let to = SetTime::To(Time { seconds: i64::from(more), nanoseconds: 5 });
                 let modified = if name % 3 == 0 { to } else { SetTime::Keep };
                 let set = SetAttributes { mode: Some(bits), size, modified, ..SetAttributes::default() };
                 let _ = store.set_attributes(ROOT, any, &set, None);
@@ -135,7 +135,7 @@ fn assert_same(found: &Attributes, meta: &std::fs::Metadata) {
         (found.object.fileid, found.size, found.mode, u64::from(found.links), found.uid, found.gid),
         (meta.ino(), meta.len(), meta.mode() & 0o7777, meta.nlink(), meta.uid(), meta.gid()),
     );
-    let modified = (i64::from(found.modified.seconds), i64::from(found.modified.nanoseconds));
+    let modified = (found.modified.seconds, i64::from(found.modified.nanoseconds));
     assert_eq!(modified, (meta.mtime(), meta.mtime_nsec()));
     assert_eq!(found.used, meta.blocks() * 512);
 }

@@ -68,6 +68,22 @@ fn what_was_before_and_after_is_told_and_a_guard_holds() {
 }
 
 #[test]
+fn a_time_before_1970_is_told_as_it_is() {
+    let name = "semantics::a_time_before_1970_is_told_as_it_is";
+    as_root_and_not(name, || {
+        let home = Home::in_place(std::env::temp_dir());
+        let store = home.open();
+        let made = file(&store, ROOT, store.root(), "f", 0o644);
+        // File systems end in different centuries, and all have these.
+        for to in [Time { seconds: -5, nanoseconds: 0 }, Time { seconds: 951_782_400, nanoseconds: 0 }] {
+            let times = SetAttributes { modified: SetTime::To(to), ..SetAttributes::default() };
+            store.set_attributes(ROOT, made, &times, None).1.unwrap();
+            assert_eq!(store.attributes(made).unwrap().modified, to);
+        }
+    });
+}
+
+#[test]
 fn what_is_no_file_is_not_read_and_an_existing_file_is_met() {
     as_root_and_not("semantics::what_is_no_file_is_not_read_and_an_existing_file_is_met", || {
         let home = Home::new();
