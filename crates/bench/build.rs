@@ -11,8 +11,8 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 fn main() {
     println!("cargo:rustc-env=TRUNKLINE_COMMIT={}", git(&["--short=12", "HEAD"]).unwrap_or_default());
-    // The log changes with each commit and checkout. It lies elsewhere in a linked work tree, and a file that is not
-    // there would mean building again each time.
+    // The log changes with each commit and checkout. It lies elsewhere in a linked work tree, and a
+    // file that is not there would mean building again each time.
     let log = git(&["--git-path", "logs/HEAD"]).filter(|log| std::path::Path::new(log).exists());
     println!("cargo:rerun-if-changed={}", log.as_deref().unwrap_or("build.rs"));
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: the table of figures, measured here and now.
 //!
-//! Builds what is measured, the load through libnfs too where a compiler and its headers are, and hands over to the
-//! example `figures` of crates/bench. What this machine lacks is noted in the record.
+//! Builds what is measured, the load through libnfs too where a compiler and its headers are, and
+//! hands over to the example `figures` of crates/bench. What this machine lacks is noted in the
+//! record.
 
 use crate::error::{Error, Result};
 use crate::workspace;
@@ -14,8 +15,9 @@ pub(crate) struct Options {
     /// The table alone, within three minutes once everything is built.
     #[arg(long)]
     quick: bool,
-    /// Another server: a name, and a shell command that serves $EXPORT by NFS version 3 on port $PORT of 127.0.0.1,
-    /// and MOUNT on $MOUNT_PORT, until it is ended. nfs-ganesha is measured wherever it is installed.
+    /// Another server: a name, and a shell command that serves $EXPORT by NFS version 3 on port
+    /// $PORT of 127.0.0.1, and MOUNT on $MOUNT_PORT, until it is ended. nfs-ganesha is measured
+    /// wherever it is installed.
     #[arg(long, value_name = "NAME=COMMAND", value_parser = peer)]
     peer: Vec<String>,
     /// Only this row, as the record names it; repeat for more.

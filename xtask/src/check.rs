@@ -85,8 +85,8 @@ impl Step {
     }
 }
 
-/// Clippy over everything. `--all-targets` leaves out the test programs that plain `cargo test` leaves out,
-/// even where they are named beside it, so they come second.
+/// Clippy over everything. `--all-targets` leaves out the test programs that plain `cargo test`
+/// leaves out, even where they are named beside it, so they come second.
 fn clippy() -> Result<Outcome> {
     if let Some(missing) = missing_component("clippy", "clippy")? {
         return program(Some(missing), cargo(), "");

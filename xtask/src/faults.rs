@@ -1,7 +1,7 @@
 //! `cargo xtask faults`: the fault campaign on an optimised build, its record and its page.
 //!
-//! The campaign is a test program (crates/trunkline/tests/faults.rs); it reads from its environment how often each fault
-//! is tried and where the record goes.
+//! The campaign is a test program (crates/trunkline/tests/faults.rs); it reads from its environment
+//! how often each fault is tried and where the record goes.
 
 use crate::error::{Error, Result};
 use crate::workspace::{cargo, root};
@@ -14,8 +14,8 @@ pub(crate) struct Options {
     /// How often each fault is tried.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
-    /// Only faults with this in their name, as "silent" or "reset"; repeat for more. Say where the record goes, too: the
-    /// default place is for whole ones.
+    /// Only faults with this in their name, as "silent" or "reset"; repeat for more. Say where the
+    /// record goes, too: the default place is for whole ones.
     #[arg(long, value_name = "PART", requires = "record")]
     only: Vec<String>,
     /// Write the record here, and a page for people beside it.

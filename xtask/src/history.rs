@@ -1,6 +1,8 @@
-//! `cargo xtask history`: concurrent reads and writes on an optimised build, for as long as one likes, each read checked.
+//! `cargo xtask history`: concurrent reads and writes on an optimised build, for as long as one
+//! likes, each read checked.
 //!
-//! It is a test program (crates/trunkline/tests/history.rs), which reads from its environment how long and from which seed.
+//! It is a test program (crates/trunkline/tests/history.rs), which reads from its environment how
+//! long and from which seed.
 
 use crate::error::{Error, Result};
 use crate::workspace::cargo;

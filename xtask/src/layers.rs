@@ -1,7 +1,8 @@
 //! Which crate may use which: the layers, mechanically.
 //!
-//! An arrow that is not in the table is not allowed, so a new one is a decision that shows in a diff. The
-//! table stands in the order of the layers, and a crate may only name crates above it: no arrow runs back up.
+//! An arrow that is not in the table is not allowed, so a new one is a decision that shows in a
+//! diff. The table stands in the order of the layers, and a crate may only name crates above it: no
+//! arrow runs back up.
 
 use crate::workspace::{Dependency, Metadata, Package};
 

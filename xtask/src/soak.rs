@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: random faults under load on an optimised build, for as long as one likes.
 //!
-//! The soak is a test program (crates/trunkline/tests/soak.rs); it reads from its environment how long and from which
-//! seed.
+//! The soak is a test program (crates/trunkline/tests/soak.rs); it reads from its environment how
+//! long and from which seed.
 
 use crate::error::{Error, Result};
 use crate::workspace::cargo;
@@ -12,7 +12,8 @@ pub(crate) struct Options {
     /// How long faults go on.
     #[arg(long, default_value = "10", value_parser = minutes)]
     minutes: f64,
-    /// The seed of the first round; each later round has the next one. A round that failed is repeated by its own seed.
+    /// The seed of the first round; each later round has the next one. A round that failed is
+    /// repeated by its own seed.
     #[arg(long)]
     seed: Option<u64>,
 }

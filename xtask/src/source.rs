@@ -1,8 +1,8 @@
-//! Enough of Rust's syntax to look at sources without a compiler: what is code, what is a test, how long a
-//! function is.
+//! Enough of Rust's syntax to look at sources without a compiler: what is code, what is a test, how
+//! long a function is.
 
-/// A source with comments and the inside of strings blanked out, so that what is left is code. Every line
-/// keeps its number and its length.
+/// A source with comments and the inside of strings blanked out, so that what is left is code.
+/// Every line keeps its number and its length.
 #[derive(Debug)]
 pub(crate) struct Code {
     bytes: Vec<u8>,
@@ -104,7 +104,8 @@ fn end_of_other(source: &[u8], at: usize) -> usize {
     match rest {
         [b'"', ..] => at + end_of_string(rest),
         [b'r', b'"' | b'#', ..] if !follows_a_word(source, at) => at + end_of_raw_string(rest),
-        // A character, as against a lifetime: an escape, or closed after one character of up to four bytes.
+        // A character, as against a lifetime: an escape, or closed after one character of up to
+        // four bytes.
         [b'\'', b'\\', _, tail @ ..] => {
             at + 3 + tail.iter().position(|byte| *byte == b'\'').map_or(0, |quote| quote + 1)
         }

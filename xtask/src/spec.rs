@@ -1,6 +1,7 @@
 //! `cargo xtask spec`: which sections of the standards the sources cite, and which no test cites.
 //!
-//! A tag reads `RFC nnnn sX.Y`. It is a report, not a check: some sections are cited to explain a name.
+//! A tag reads `RFC nnnn sX.Y`. It is a report, not a check: some sections are cited to explain a
+//! name.
 
 use crate::error::Result;
 use crate::source::Code;
@@ -8,7 +9,8 @@ use crate::tidy::is_test_file;
 use crate::workspace::{File, files};
 use std::collections::BTreeMap;
 
-/// A section of a standard, in the order of the documents: number of the RFC, then the section's parts.
+/// A section of a standard, in the order of the documents: number of the RFC, then the section's
+/// parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Section {
     rfc: u32,

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every suite this machine can run, and by name and reason what it could not.
 //!
-//! The last line is either `all suites ran` or `not run: NAME (reason); ...`. Under `CI=true` a suite that
-//! did not run is a failure: a suite never passes without having run.
+//! The last line is either `all suites ran` or `not run: NAME (reason); ...`. Under `CI=true` a
+//! suite that did not run is a failure: a suite never passes without having run.
 
 mod machine;
 mod packages;
@@ -36,7 +36,8 @@ pub(crate) struct Options {
     /// Only say what would run and what it needs.
     #[arg(long)]
     list: bool,
-    /// Where you have built the suites of others: an installed LTP, a built xfstests, or a directory with both.
+    /// Where you have built the suites of others: an installed LTP, a built xfstests, or a
+    /// directory with both.
     #[arg(long, value_name = "DIR")]
     suite_dir: Option<PathBuf>,
     /// Only these suites.
@@ -90,7 +91,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(conclude(&outcomes, ci))
 }
 
-/// The suites asked for, in the order of their tiers; none, with a word on why, for an unknown name.
+/// The suites asked for, in the order of their tiers; none, with a word on why, for an unknown
+/// name.
 fn choose(options: &Options) -> Option<Vec<&'static Suite>> {
     if let Some(unknown) = options.suites.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name))
     {
@@ -181,8 +183,9 @@ fn run_suite(suite: &Suite, suite_dir: Option<&Path>) -> Result<Outcome> {
     })
 }
 
-/// Waits so long at most; then ends the child with all its descendants, once the test program has said what it was at.
-/// They stay in our process group, so that an interrupt from the terminal reaches all.
+/// Waits so long at most; then ends the child with all its descendants, once the test program has
+/// said what it was at. They stay in our process group, so that an interrupt from the terminal
+/// reaches all.
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     while start.elapsed() < limit {
@@ -204,8 +207,8 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
     Ok(None)
 }
 
-/// Test programs that plain `cargo test` leaves out and no suite runs: they would never run at all. And
-/// suites whose program is not there.
+/// Test programs that plain `cargo test` leaves out and no suite runs: they would never run at all.
+/// And suites whose program is not there.
 pub(crate) fn unlisted(metadata: &Metadata) -> Vec<String> {
     let programs: Vec<_> = metadata.packages.iter().flat_map(|package| package.suites()).collect();
     let runs = |suite: &Suite, program: &str| {

@@ -1,5 +1,5 @@
-//! The project's own rules for files, each a function from files to findings. A finding is a line that names
-//! the place, what is wrong, and what to do.
+//! The project's own rules for files, each a function from files to findings. A finding is a line
+//! that names the place, what is wrong, and what to do.
 
 mod markdown;
 mod rust;

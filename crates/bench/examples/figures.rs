@@ -8,7 +8,8 @@ use std::time::Duration;
 use bench::figures::{self, Options, Peer, Scale};
 use clap::Parser;
 
-/// Measures our server and client beside the limit of the wire and beside others, and writes a record.
+/// Measures our server and client beside the limit of the wire and beside others, and writes a
+/// record.
 #[derive(Debug, Parser)]
 struct Args {
     /// The program `trunkline`.

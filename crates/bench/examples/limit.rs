@@ -1,4 +1,5 @@
-//! What TCP itself carries on loopback, mode by mode: the limit that `trunkline bench` holds its results against.
+//! What TCP itself carries on loopback, mode by mode: the limit that `trunkline bench` holds its
+//! results against.
 //!
 //! ```text
 //! cargo run --release -p bench --example limit -- --mode threads --block 1MiB --connections 2

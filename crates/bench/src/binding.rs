@@ -1,4 +1,5 @@
-//! What binds a result: the stage that was at its limit while the others had room, with its evidence.
+//! What binds a result: the stage that was at its limit while the others had room, with its
+//! evidence.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ const AT_LIMIT: f64 = 0.9;
 /// A processor this busy has nothing left to give.
 const CPU_FULL: f64 = 0.88;
 
-/// Others' use of the processors, in cores, that the evidence names. Part of it is the system's own work for us.
+/// Others' use of the processors, in cores, that the evidence names. Part of it is the system's own
+/// work for us.
 const OTHERS_SHOWN: f64 = 0.2;
 
 /// What is known about a cell besides its samples.

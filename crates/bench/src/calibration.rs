@@ -62,8 +62,8 @@ impl Limit {
 }
 
 impl Limits {
-    /// The limit of a workload on a route, in GB/s of both directions together: what TCP carries is none of RDMA, and
-    /// where both make up the route there is none that is known.
+    /// The limit of a workload on a route, in GB/s of both directions together: what TCP carries is
+    /// none of RDMA, and where both make up the route there is none that is known.
     #[must_use]
     pub fn of_route(&self, workload: usize, route: &Ready) -> Option<f64> {
         match (route.is_rdma(), route.mixes()) {
@@ -73,8 +73,8 @@ impl Limits {
         }
     }
 
-    /// Measures the best mode of a workload once more, so that a machine that has become faster meanwhile
-    /// does not seem to beat its limit.
+    /// Measures the best mode of a workload once more, so that a machine that has become faster
+    /// meanwhile does not seem to beat its limit.
     ///
     /// # Errors
     /// [`Error::Calibrate`].
@@ -176,8 +176,8 @@ pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) ->
     Ok(limits)
 }
 
-/// Measures the limit of a shape over RDMA. A device that cannot reach itself has none: whether it can be mounted over
-/// is found out later, and said there.
+/// Measures the limit of a shape over RDMA. A device that cannot reach itself has none: whether it
+/// can be mounted over is found out later, and said there.
 fn calibrate_rdma(
     shape: &Shape,
     addresses: &[IpAddr],

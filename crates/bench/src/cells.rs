@@ -151,8 +151,8 @@ fn bytes_per_s(sample: &Sample) -> f64 {
     speed(&sample.read) + speed(&sample.write)
 }
 
-/// One direction. `share` is its part of all that was moved: where both directions share the processors,
-/// they share the limit in the same way.
+/// One direction. `share` is its part of all that was moved: where both directions share the
+/// processors, they share the limit in the same way.
 fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize, share: f64) -> Cell {
     let mut latency = Latency::new();
     flows.iter().for_each(|flow| latency.merge(&flow.latency));
@@ -199,8 +199,8 @@ fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize,
     cell
 }
 
-/// The processors' time is that of reads and writes together, so it is held against the operations of both: nothing
-/// tells whose it was.
+/// The processors' time is that of reads and writes together, so it is held against the operations
+/// of both: nothing tells whose it was.
 fn set_cpu(cell: &mut Cell, workload: &WorkloadSpec, samples: &[Sample]) {
     let finished = |flow: &Option<Flow>| flow.as_ref().map_or(0, |flow| flow.finished);
     let ops = samples.iter().map(|sample| finished(&sample.read) + finished(&sample.write)).sum::<u64>();

@@ -1,4 +1,5 @@
-//! What is to be measured: routes, workloads, repeats. Built in for a first look, or from a TOML file.
+//! What is to be measured: routes, workloads, repeats. Built in for a first look, or from a TOML
+//! file.
 
 mod file;
 
@@ -56,8 +57,8 @@ pub struct WorkloadSpec {
     /// Bytes of each file: `"64MiB"`.
     #[serde(deserialize_with = "size")]
     pub file: u64,
-    /// Operations per second that all readers and writers together start, whether or not the last ones are done;
-    /// absent: each operation starts as soon as another is done.
+    /// Operations per second that all readers and writers together start, whether or not the last
+    /// ones are done; absent: each operation starts as soon as another is done.
     #[serde(default)]
     pub rate: Option<f64>,
 }
@@ -69,7 +70,8 @@ pub struct Links {
     pub node_bits_per_s: Option<u64>,
     /// Of the client's link.
     pub client_bits_per_s: Option<u64>,
-    /// The MTU of both, Ethernet's; with it limits are what headers leave for payload, else the whole line.
+    /// The MTU of both, Ethernet's; with it limits are what headers leave for payload, else the
+    /// whole line.
     pub mtu: Option<u32>,
 }
 
@@ -136,7 +138,8 @@ pub struct Experiment {
     pub warm: Duration,
     /// Pace of each node in the paced half, in bits per second; absent: no such half.
     pub pace_bits_per_s: Option<u64>,
-    /// Measured time of a paced repeat of large blocks; small ones need less, as a window holds more of them.
+    /// Measured time of a paced repeat of large blocks; small ones need less, as a window holds
+    /// more of them.
     pub paced_window: Duration,
     /// The links to somebody's server.
     pub links: Links,

@@ -1,11 +1,11 @@
-//! The table of figures: our server and client, the limit of the wire, and whatever else a user could take, measured by
-//! turns in one sitting.
+//! The table of figures: our server and client, the limit of the wire, and whatever else a user
+//! could take, measured by turns in one sitting.
 //!
-//! Each row is done by every contestant in each repetition, in alternating order: the calibrator ([`crate::limit`])
-//! in the best of its modes, our client on our server, our client on each peer, and libnfs on all servers where its
-//! load is at hand. Servers are processes of their own. Runs during which others used more than a tenth of the
-//! processors are kept in the record and do not count. All of it ends at its deadline, with as many repetitions as
-//! there was time for.
+//! Each row is done by every contestant in each repetition, in alternating order: the calibrator
+//! ([`crate::limit`]) in the best of its modes, our client on our server, our client on each peer,
+//! and libnfs on all servers where its load is at hand. Servers are processes of their own. Runs
+//! during which others used more than a tenth of the processors are kept in the record and do not
+//! count. All of it ends at its deadline, with as many repetitions as there was time for.
 
 mod beside;
 mod calls;
@@ -152,7 +152,8 @@ struct Sitting<'a> {
 /// Measures, and tells of each step by `progress`.
 ///
 /// # Errors
-/// Our own server does not start, a row is not known: in words. What others fail at is in the record.
+/// Our own server does not start, a row is not known: in words. What others fail at is in the
+/// record.
 pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Figures, String> {
     let began = Instant::now();
     let rows = choose(&options.rows)?;
@@ -204,8 +205,8 @@ impl Drop for Place {
     }
 }
 
-/// A new one with a name that nobody can foretell: in one that was there already, somebody else could have put links where
-/// servers write, which may be root's.
+/// A new one with a name that nobody can foretell: in one that was there already, somebody else
+/// could have put links where servers write, which may be root's.
 fn own_directory() -> Result<Place, String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| format!("no random numbers: {error}"))?;

@@ -63,7 +63,8 @@ impl Files {
         Ok(files)
     }
 
-    /// Reads every file whole and compares every byte; gives the bytes compared and those that are wrong.
+    /// Reads every file whole and compares every byte; gives the bytes compared and those that are
+    /// wrong.
     ///
     /// # Errors
     /// [`Error::Prepare`] when a file cannot be read.

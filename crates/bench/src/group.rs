@@ -1,5 +1,5 @@
-//! The embedded group: a server of several nodes on loopback addresses, in this process, and on RDMA devices where
-//! there are any.
+//! The embedded group: a server of several nodes on loopback addresses, in this process, and on
+//! RDMA devices where there are any.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
@@ -98,7 +98,8 @@ fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr])
     config.congestion = plan.congestion.map(str::to_owned);
     // Both ends share the processors here: a loop may wait for its turn, which is no stall.
     config.limits.stall_ms_max = 60_000;
-    // The only client is this process: of what the devices' addresses reach, nobody else is admitted.
+    // The only client is this process: of what the devices' addresses reach, nobody else is
+    // admitted.
     for export in &mut config.exports {
         export.allow.extend(plan.rdma.iter().map(|address| Network::host(*address)));
     }
@@ -117,8 +118,9 @@ fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr])
     config
 }
 
-/// An address and a port for each node: with fewer addresses than nodes, several ports of each. Ports for RDMA are not
-/// those of TCP, so the same numbers may be used. `None` where the numbers end.
+/// An address and a port for each node: with fewer addresses than nodes, several ports of each.
+/// Ports for RDMA are not those of TCP, so the same numbers may be used. `None` where the numbers
+/// end.
 fn rdma_ends(addresses: &[IpAddr], nodes: usize, port: u16) -> Option<Vec<SocketAddr>> {
     if addresses.is_empty() {
         return Some(Vec::new());

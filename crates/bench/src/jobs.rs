@@ -1,8 +1,8 @@
 //! The load: readers and writers as tasks on the mount's loops.
 //!
-//! Closed: each operation starts when another is done, so that a number of them is always in flight. Open: operations
-//! start at a rate, whether or not the last are done; one that finds no place is late, and its latency counts from
-//! when it was meant to start.
+//! Closed: each operation starts when another is done, so that a number of them is always in
+//! flight. Open: operations start at a rate, whether or not the last are done; one that finds no
+//! place is late, and its latency counts from when it was meant to start.
 
 mod tally;
 
@@ -16,8 +16,9 @@ use record::{Direction, Pattern};
 pub use self::tally::{Moments, Tally};
 use crate::stamps;
 
-/// A window in which each direction has finished less than it has in flight tells no speed: on a machine that is
-/// emulated or overloaded some tenths of a second may hold nothing. It is extended, up to so many times its length.
+/// A window in which each direction has finished less than it has in flight tells no speed: on a
+/// machine that is emulated or overloaded some tenths of a second may hold nothing. It is extended,
+/// up to so many times its length.
 const EXTENDED_WINDOWS_MAX: u32 = 50;
 /// A rate that is too high is given up when so many times the window have passed since the start.
 const LATE_WINDOWS_MAX: u32 = 2;
@@ -136,7 +137,8 @@ impl Running {
         block * self.job.block_bytes as u64
     }
 
-    /// When the next operation is meant to start, from the load's start on: of a job with a schedule, before the end.
+    /// When the next operation is meant to start, from the load's start on: of a job with a
+    /// schedule, before the end.
     fn due(&self, end: Duration) -> Option<Duration> {
         let schedule = self.job.schedule?;
         let seconds = schedule.first_s + self.started as f64 * schedule.interval_s;

@@ -1,10 +1,11 @@
-//! The limit: what TCP itself carries between given addresses in the shape of NFS traffic, with no protocol
-//! work.
+//! The limit: what TCP itself carries between given addresses in the shape of NFS traffic, with no
+//! protocol work.
 //!
-//! Each call is [`CALL_BYTES`] one way, each answer [`ANSWER_BYTES`] the other way, a number of calls in flight
-//! on each connection; a block goes with each answer (READ) or with each call (WRITE). The limit is the best
-//! of several modes and of the congestion controls on offer. A result above it means that this program, not
-//! the machine, was the limit. [`verbs`] has the same for RDMA.
+//! Each call is [`CALL_BYTES`] one way, each answer [`ANSWER_BYTES`] the other way, a number of
+//! calls in flight on each connection; a block goes with each answer (READ) or with each call
+//! (WRITE). The limit is the best of several modes and of the congestion controls on offer. A
+//! result above it means that this program, not the machine, was the limit. [`verbs`] has the same
+//! for RDMA.
 
 mod batched;
 pub mod ping;
@@ -30,10 +31,11 @@ pub const ANSWER_BYTES: usize = 128;
 const STORE_BYTES: usize = 256 << 20;
 /// Connections that a shape may have.
 const CONNECTIONS_MAX: usize = 1024;
-/// With more connections, a thread for each end is not tried: thousands of threads measure the scheduler.
+/// With more connections, a thread for each end is not tried: thousands of threads measure the
+/// scheduler.
 const THREADS_CONNECTIONS_MAX: usize = 64;
-/// Every connection has completed so many blocks before the measured time begins: buffers have grown, and memory is
-/// touched.
+/// Every connection has completed so many blocks before the measured time begins: buffers have
+/// grown, and memory is touched.
 const WARM_BLOCKS: u64 = 4;
 /// Blocks that take longer than this to move never will. An emulated processor is far from it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -86,7 +88,8 @@ pub enum Mode {
     Batched,
     /// The same, with a thread for each processor at each end.
     BatchedPerCpu,
-    /// A thread for each processor, with both ends of its connections: nobody waits for another thread to wake up.
+    /// A thread for each processor, with both ends of its connections: nobody waits for another
+    /// thread to wake up.
     BothEnds,
 }
 
@@ -121,7 +124,8 @@ pub struct Try {
     pub starved: bool,
     /// Processor time that both ends used for a block, in microseconds.
     pub cpu_us_per_block: f64,
-    /// What of it the serving end used; absent where a thread drives both ends, or the system does not say.
+    /// What of it the serving end used; absent where a thread drives both ends, or the system does
+    /// not say.
     pub serving_us_per_block: Option<f64>,
 }
 
@@ -222,8 +226,8 @@ const fn head<const N: usize>(writes: bool) -> [u8; N] {
     [writes as u8; N]
 }
 
-/// Tries one mode with one congestion control. It is measured for `time` once every connection moves blocks, and for
-/// longer when none was completed in that time.
+/// Tries one mode with one congestion control. It is measured for `time` once every connection
+/// moves blocks, and for longer when none was completed in that time.
 ///
 /// # Errors
 /// [`Error`].
@@ -285,7 +289,8 @@ fn measure(shape: &Shape, mode: Mode, ends: Ends, time: Duration) -> Result<Seen
         let seen = workers.map_err(Error::from).and_then(|workers| observe(shared, workers, time));
         shared.stop();
         for end in &all {
-            // Wakes whoever waits in a receive or a send; one that is closed already needs no waking.
+            // Wakes whoever waits in a receive or a send; one that is closed already needs no
+            // waking.
             let _ = end.shutdown(std::net::Shutdown::Both);
         }
         seen
@@ -325,8 +330,8 @@ fn wait(shared: &Shared, time: Duration, met: impl Fn() -> bool) -> Result<(), E
     Ok(())
 }
 
-/// Tries all modes with all congestion controls on offer; the best is the limit. A mode in which a connection starves is
-/// none that carries most, so it is left out.
+/// Tries all modes with all congestion controls on offer; the best is the limit. A mode in which a
+/// connection starves is none that carries most, so it is left out.
 ///
 /// # Errors
 /// [`Error`]; that a connection starves where it does so in every mode.

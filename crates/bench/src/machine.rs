@@ -63,7 +63,8 @@ pub fn own_cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The RDMA devices here that are software, by the kernel's names: rxe (RoCE) and siw (iWARP) are told by theirs.
+/// The RDMA devices here that are software, by the kernel's names: rxe (RoCE) and siw (iWARP) are
+/// told by theirs.
 fn software_rdma() -> Option<String> {
     let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -118,7 +119,8 @@ impl Busy {
     }
 }
 
-/// Time that all processors worked, and that they were taken away, since the boot. In ticks of 10 ms.
+/// Time that all processors worked, and that they were taken away, since the boot. In ticks of 10
+/// ms.
 fn processor_time() -> (Duration, Duration) {
     let stat = read("/proc/stat");
     let fields: Vec<u64> = stat

@@ -1,4 +1,5 @@
-//! One repeat: a workload on a mounted route for a while, and everything that was counted meanwhile.
+//! One repeat: a workload on a mounted route for a while, and everything that was counted
+//! meanwhile.
 
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use crate::jobs::{Job, Load, Moments, Outcome, Schedule, Tally, Window};
 use crate::machine::{Busy, BusyShare};
 use crate::rdma::Ports;
 
-/// An operation in flight may take this long after the end of its window; a paced queue drains in less.
+/// An operation in flight may take this long after the end of its window; a paced queue drains in
+/// less.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What one direction of one repeat did.
@@ -25,7 +27,8 @@ pub struct Flow {
     pub ops: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// All operations that finished before the window was to end: those that its processor time was used for.
+    /// All operations that finished before the window was to end: those that its processor time was
+    /// used for.
     pub finished: u64,
     /// First and last operation, from the start.
     pub span: Option<(Duration, Duration)>,
@@ -54,7 +57,8 @@ pub struct Sample {
     pub client_cpu: Duration,
     /// CPU time of the server's loops, when it runs here.
     pub server_cpu: Option<Duration>,
-    /// The time between the two looks at the processors' time: the window, on a machine that wakes threads in time.
+    /// The time between the two looks at the processors' time: the window, on a machine that wakes
+    /// threads in time.
     pub window: Duration,
     /// How busy the machine was during the window.
     pub busy: BusyShare,
@@ -62,7 +66,8 @@ pub struct Sample {
     pub ports: Vec<record::PortCounters>,
 }
 
-/// Runs a workload once. `server_cpu` tells what the server's threads have used so far, where that can be known.
+/// Runs a workload once. `server_cpu` tells what the server's threads have used so far, where that
+/// can be known.
 ///
 /// # Errors
 /// What went wrong, the first of it.
@@ -82,7 +87,8 @@ pub fn run(
         }
     }
     drop(sender);
-    // Until moments, not for so long: a busy machine that lets this thread sleep too long once must not move the rest.
+    // Until moments, not for so long: a busy machine that lets this thread sleep too long once must
+    // not move the rest.
     let sleep_until = |moment| std::thread::sleep((began + moment).saturating_duration_since(Instant::now()));
     sleep_until(window.warm);
     let busy = Busy::start();
@@ -108,14 +114,15 @@ pub fn run(
     })
 }
 
-/// Processor time of threads. They are not asked: under load a loop answers when it comes to it, and time would be counted
-/// that lies outside the window.
+/// Processor time of threads. They are not asked: under load a loop answers when it comes to it,
+/// and time would be counted that lies outside the window.
 pub(crate) fn cpu(threads: &[u32]) -> Duration {
     threads.iter().filter_map(|thread| transport::threads::cpu(*thread)).sum()
 }
 
-/// Deals the work out over the loops: every loop works on every file, as every connection of a route may carry every
-/// file. With a rate, the operations of all are meant to start one after the other at equal distances.
+/// Deals the work out over the loops: every loop works on every file, as every connection of a
+/// route may carry every file. With a rate, the operations of all are meant to start one after the
+/// other at equal distances.
 fn deal(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<Vec<Job>> {
     let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); loops];
     let blocks = workload.file / workload.block.max(1);

@@ -1,4 +1,5 @@
-//! RDMA on this machine: the addresses that a group can be reached at, and what the ports of its devices count.
+//! RDMA on this machine: the addresses that a group can be reached at, and what the ports of its
+//! devices count.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -124,7 +125,8 @@ impl Ports {
     }
 }
 
-/// A port's counters by their meaning; of the others those that count at all, by the kernel's names.
+/// A port's counters by their meaning; of the others those that count at all, by the kernel's
+/// names.
 fn counters(port: &str, mut by_name: BTreeMap<String, u64>) -> PortCounters {
     let mut first = |names: &[&str]| {
         // All are taken, so that none is told twice.

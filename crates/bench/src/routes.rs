@@ -12,8 +12,8 @@ use crate::group::Group;
 
 /// A route that can be mounted.
 ///
-/// It is mounted for each repeat anew: a node paces what it sends over all its connections, so those of a route
-/// that does not run must not be there.
+/// It is mounted for each repeat anew: a node paces what it sends over all its connections, so
+/// those of a route that does not run must not be there.
 #[derive(Debug)]
 pub struct Ready {
     /// Its name.
@@ -61,8 +61,8 @@ impl Ready {
     }
 }
 
-/// Adds what a mount's paths have counted. The port of an embedded group, another one in each half, is left out of
-/// their names.
+/// Adds what a mount's paths have counted. The port of an embedded group, another one in each half,
+/// is left out of their names.
 pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&Group>) {
     let port = group.map(|group| format!(":{}", group.port)).unwrap_or_default();
     let paths = mount.statistics().paths;
@@ -91,7 +91,8 @@ pub fn is_rdma(options: &str) -> bool {
     options.split(',').map(str::trim).any(names)
 }
 
-/// Whether the RDMA devices of this machine are on Ethernet. With both kinds, the less favourable one is reckoned with.
+/// Whether the RDMA devices of this machine are on Ethernet. With both kinds, the less favourable
+/// one is reckoned with.
 fn speaks_ethernet() -> bool {
     let devices = verbs::devices().unwrap_or_default();
     devices.iter().flat_map(|device| &device.ports).any(|port| port.active && port.ethernet)
@@ -151,7 +152,8 @@ pub fn ready(
             let all = group.map_or_else(|| nodes_named(&settings), |group| group.addresses.clone());
             // The paths of a mount: each local address to each remote one.
             let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
-            // Connection i goes to remote i mod R: with fewer connections than remotes some are left out.
+            // Connection i goes to remote i mod R: with fewer connections than remotes some are
+            // left out.
             let used = of_remotes.iter().collect::<std::collections::BTreeSet<_>>().len();
             let nodes = used.min(usize::from(settings.nconnect)).max(1);
             let node_names = all.iter().map(ToString::to_string).collect();

@@ -231,8 +231,8 @@ fn runnable<'a>(
     specs
 }
 
-/// Whether the embedded group can be mounted over RDMA, where a route goes there: a device that is here need not reach
-/// itself. Why not stands in the record.
+/// Whether the embedded group can be mounted over RDMA, where a route goes there: a device that is
+/// here need not reach itself. Why not stands in the record.
 fn reaches(route: &Ready, record: &mut Record) -> bool {
     if !route.is_rdma() {
         return true;
@@ -246,8 +246,8 @@ fn reaches(route: &Ready, record: &mut Record) -> bool {
     false
 }
 
-/// Whether the last rounds show neither excursion nor slope in any direction (SNIA PTS: five rounds, data within 20 %,
-/// slope within 10 % of the mean).
+/// Whether the last rounds show neither excursion nor slope in any direction (SNIA PTS: five
+/// rounds, data within 20 %, slope within 10 % of the mean).
 fn is_steady(samples: &[Sample]) -> bool {
     let directions: [fn(&Sample) -> Option<&Flow>; 2] = [|it| it.read.as_ref(), |it| it.write.as_ref()];
     directions.into_iter().all(|of| {
@@ -270,14 +270,15 @@ struct HalfContext<'a> {
 }
 
 impl HalfContext<'_> {
-    /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a machine that drifts
-    /// hurts all alike. Samples by route.
+    /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a machine that
+    /// drifts hurts all alike. Samples by route.
     fn workload(&self, workload: &WorkloadSpec, files: &Files, index: usize) -> Result<Vec<RouteSamples>> {
         let prepared = files.by_workload.get(index).map(Vec::as_slice).unwrap_or_default();
         let mut done: Vec<RouteSamples> = vec![Default::default(); self.ready.len()];
         let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
         let repeats = self.experiment.repeats;
-        // The thorough procedure goes on until every route is steady, the others take a fixed number.
+        // The thorough procedure goes on until every route is steady, the others take a fixed
+        // number.
         let most = if self.experiment.procedure == Procedure::Thorough { repeats * 3 } else { repeats };
         self.progress.stage(&format!("{name}: {}", workload.name), u64::from(most) * self.ready.len() as u64);
         for repeat in 0..most {
@@ -320,8 +321,8 @@ impl HalfContext<'_> {
         Ok(done)
     }
 
-    /// At a pace, the first blocks leave as a burst, and a large one takes many milliseconds on its connection:
-    /// it warms up for longer, and is measured for longer.
+    /// At a pace, the first blocks leave as a burst, and a large one takes many milliseconds on its
+    /// connection: it warms up for longer, and is measured for longer.
     fn window(&self, block_bytes: u64) -> Window {
         let experiment = self.experiment;
         let (warm, measured) = match self.pace_bits_per_s {

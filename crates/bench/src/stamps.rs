@@ -1,8 +1,9 @@
 //! What the files of an experiment hold, so that a wrong block is found.
 //!
-//! Each 4 KiB of a file begins with a 16-byte stamp of its own: the file's number and the page's place in
-//! it. The rest is one fixed noise. Every timed read checks the stamps of what it got; the whole payload is
-//! compared in an untimed pass, because summing it all while timing costs more than a tenth of the speed.
+//! Each 4 KiB of a file begins with a 16-byte stamp of its own: the file's number and the page's
+//! place in it. The rest is one fixed noise. Every timed read checks the stamps of what it got; the
+//! whole payload is compared in an untimed pass, because summing it all while timing costs more
+//! than a tenth of the speed.
 
 /// Each of these has a stamp.
 pub const PAGE_BYTES: usize = 4096;

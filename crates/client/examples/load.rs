@@ -1,13 +1,15 @@
-//! A load through our client, the twin of `crates/trunkline/tests/peers/load.c`, which goes through libnfs: same
-//! arguments, same files, same line of output; `OPTIONS` are mount options beside. docs/results compares the two.
+//! A load through our client, the twin of `crates/trunkline/tests/peers/load.c`, which goes through
+//! libnfs: same arguments, same files, same line of output; `OPTIONS` are mount options beside.
+//! docs/results compares the two.
 //!
 //! ```text
 //! load HOST PORT MOUNT_PORT EXPORT MODE BLOCK_BYTES DEPTH CONNECTIONS SECONDS FILE_MIB [OPTIONS]
 //! ```
 //!
-//! `CONNECTIONS` files, `load.0` and so on, each with `DEPTH` requests in flight, over one mount with as many
-//! connections. `MODE` is `fill`, `read`, `write`, `randread`, `randwrite` or `check`. Every read checks the
-//! 16-byte stamp of each 4 KiB. Unlike libnfs's, a write counts only when its data are stable.
+//! `CONNECTIONS` files, `load.0` and so on, each with `DEPTH` requests in flight, over one mount
+//! with as many connections. `MODE` is `fill`, `read`, `write`, `randread`, `randwrite` or `check`.
+//! Every read checks the 16-byte stamp of each 4 KiB. Unlike libnfs's, a write counts only when its
+//! data are stable.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};

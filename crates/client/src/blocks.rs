@@ -28,7 +28,8 @@ impl Block {
     }
 }
 
-/// See the module's documentation. READs that are in flight when it is dropped go on and are forgotten.
+/// See the module's documentation. READs that are in flight when it is dropped go on and are
+/// forgotten.
 #[derive(Debug)]
 pub struct Blocks {
     mount: Mount,
@@ -47,8 +48,9 @@ pub struct Blocks {
 }
 
 impl Mount {
-    /// Reads a file over all paths from `start` to `end` or its own end, which is taken to be at `size`, with
-    /// `depth` READs of `block_bytes` in flight; both are bounded to what the server takes and at least 1.
+    /// Reads a file over all paths from `start` to `end` or its own end, which is taken to be at
+    /// `size`, with `depth` READs of `block_bytes` in flight; both are bounded to what the server
+    /// takes and at least 1.
     #[must_use]
     pub fn blocks(
         &self,

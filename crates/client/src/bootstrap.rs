@@ -1,9 +1,11 @@
-//! The first calls of a mount: MNT, then GETATTR and FSINFO of the root. They block, each with a deadline.
+//! The first calls of a mount: MNT, then GETATTR and FSINFO of the root. They block, each with a
+//! deadline.
 //!
-//! A path that may go on below the export (`nfs://host/export/file`) is divided here: of the exports that the
-//! server lists, the longest that the path begins with; where none does or no list is given, the longest
-//! beginning of the path that the server mounts. A directory that the caller may not reach by LOOKUP is asked
-//! for here too ([`directory`]), so that whatever can be mounted can be walked to.
+//! A path that may go on below the export (`nfs://host/export/file`) is divided here: of the
+//! exports that the server lists, the longest that the path begins with; where none does or no list
+//! is given, the longest beginning of the path that the server mounts. A directory that the caller
+//! may not reach by LOOKUP is asked for here too ([`directory`]), so that whatever can be mounted
+//! can be walked to.
 
 use std::net::SocketAddr;
 
@@ -95,8 +97,8 @@ struct Found {
     handle: FileHandle,
 }
 
-/// Finds the MOUNT program and asks it. Our server answers it at the port of NFS; others say through rpcbind
-/// where it is. RFC 1813 s5.1
+/// Finds the MOUNT program and asks it. Our server answers it at the port of NFS; others say
+/// through rpcbind where it is. RFC 1813 s5.1
 fn at_mount<T>(
     settings: &Settings,
     remote: &Remote,
@@ -109,7 +111,8 @@ fn at_mount<T>(
         let answer = ask(&mut caller)?;
         Ok((caller, answer))
     };
-    // Over RDMA the port of NFS says nothing of TCP: where nobody is at the usual one, rpcbind knows more.
+    // Over RDMA the port of NFS says nothing of TCP: where nobody is at the usual one, rpcbind
+    // knows more.
     let elsewhere = |error: &MountError| match error {
         MountError::Protocol { .. } | MountError::Silent { .. } => true,
         MountError::Connect { .. } => settings.uses_rdma(),
@@ -145,7 +148,8 @@ fn find(
         };
     }
     let listed = match exports(caller) {
-        // Whoever does not say what it exports may mount all the same; a connection need not outlive the refusal.
+        // Whoever does not say what it exports may mount all the same; a connection need not
+        // outlive the refusal.
         Err(MountError::Protocol { .. }) => {
             *caller = Caller::connect(caller.address(), credential, settings.reserved_port)?;
             Vec::new()
@@ -153,7 +157,8 @@ fn find(
         other => other?,
     };
     let is_listed = |length: &usize| path.get(..*length).is_some_and(|start| lists(&listed, start));
-    // Those that the server lists first: links and `..` on the way are then seen from the export's root.
+    // Those that the server lists first: links and `..` on the way are then seen from the export's
+    // root.
     let (mut tried, others): (Vec<usize>, Vec<usize>) = beginnings(path).into_iter().partition(is_listed);
     let listed_count = tried.len();
     tried.extend(others.into_iter().take(BEGINNINGS_MAX));
@@ -164,7 +169,8 @@ fn find(
         match mnt(caller, start)? {
             Ok(handle) => return Ok(Found { export: start.to_vec(), below: below.to_vec(), handle }),
             Err(Status::NotFound | Status::NotDirectory | Status::Invalid) => {}
-            // A server that lists what it exports has no reason to call another beginning of the path forbidden.
+            // A server that lists what it exports has no reason to call another beginning of the
+            // path forbidden.
             Err(status) if at < listed_count || listed.is_empty() => {
                 denied.get_or_insert_with(|| refused(caller, start, status));
             }

@@ -38,8 +38,9 @@ pub enum Op {
         /// Where to.
         buffer: Vec<u8>,
     },
-    /// READ of `len` bytes that shall not pass through memory: they come as [`Answer::Piped`], where that can be (over TCP, if
-    /// they fit the pipe), or as [`Answer::Read`] with a buffer that was not asked for.
+    /// READ of `len` bytes that shall not pass through memory: they come as [`Answer::Piped`],
+    /// where that can be (over TCP, if they fit the pipe), or as [`Answer::Read`] with a buffer
+    /// that was not asked for.
     ReadToPipe {
         /// Which file.
         file: FileRef,
@@ -117,7 +118,8 @@ pub enum Answer {
 pub struct Done {
     /// How it ended.
     pub result: Result<Answer>,
-    /// The caller's buffer, for reads and writes; see [`Op`]. Of a READ to a pipe that came by memory, that.
+    /// The caller's buffer, for reads and writes; see [`Op`]. Of a READ to a pipe that came by
+    /// memory, that.
     pub buffer: Vec<u8>,
     /// From the submission to now.
     pub latency: Duration,
@@ -235,7 +237,8 @@ pub(crate) struct Call {
     pub connection: Option<ConnId>,
     /// The path it was last sent on, under this xid.
     pub sent_on: Option<PathId>,
-    /// It was sent more than once, under this xid: what answers it may have been done by its original.
+    /// It was sent more than once, under this xid: what answers it may have been done by its
+    /// original.
     pub sent_again: bool,
     pub submitted_at: Duration,
     pub sent_at: Duration,

@@ -1,4 +1,5 @@
-//! One blocking connection that makes one call at a time: what a mount begins with, before it has paths.
+//! One blocking connection that makes one call at a time: what a mount begins with, before it has
+//! paths.
 
 mod rdma;
 
@@ -46,8 +47,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Connects, from a reserved port where `reserved` wants one or leaves the choice to us and it is allowed:
-    /// mountd refuses others as NFS does.
+    /// Connects, from a reserved port where `reserved` wants one or leaves the choice to us and it
+    /// is allowed: mountd refuses others as NFS does.
     pub(crate) fn connect(
         address: SocketAddr,
         credential: &[u8],

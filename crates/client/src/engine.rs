@@ -1,11 +1,11 @@
 //! One loop's share of a mount: its connections, its calls, and the path table that it pumps.
 //!
 //! The engine is driven by its loop ([`crate::shard`]): submissions and readiness come in, finished
-//! operations go out through [`Engine::take_finished`]. Which connection takes a call, and what happens
-//! when one breaks, is decided by [`paths::Table`]; this file does what it says.
+//! operations go out through [`Engine::take_finished`]. Which connection takes a call, and what
+//! happens when one breaks, is decided by [`paths::Table`]; this file does what it says.
 //!
-//! Invariants: a call has one xid from its first to its last transmission; it is outstanding on at most one
-//! connection, and that connection is reset before it is sent on another.
+//! Invariants: a call has one xid from its first to its last transmission; it is outstanding on at
+//! most one connection, and that connection is reset before it is sent on another.
 
 mod answers;
 mod connections;
@@ -46,7 +46,8 @@ use stable::Groups;
 
 /// How often connections are looked at for silence and soft mounts for their time.
 const TICK: Duration = Duration::from_millis(50);
-/// A mount without a path for this long says so. What is shorter is a reset and a new connection, or a busy machine.
+/// A mount without a path for this long says so. What is shorter is a reset and a new connection,
+/// or a busy machine.
 const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
 /// [`Status::Later`] asks for patience; Linux waits as long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
@@ -69,7 +70,8 @@ impl Hasher for XidHasher {
     }
 }
 
-/// What an engine is made from; the same for all loops of a mount but for the table and the credential.
+/// What an engine is made from; the same for all loops of a mount but for the table and the
+/// credential.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub route: Arc<Route>,
@@ -202,7 +204,8 @@ impl Engine {
         self.core.now
     }
 
-    /// Takes an operation; it is queued by the next [`Engine::settle`] and sent by the next [`Engine::flush`].
+    /// Takes an operation; it is queued by the next [`Engine::settle`] and sent by the next
+    /// [`Engine::flush`].
     pub(crate) fn submit(&mut self, op: Op, caller: Option<Arc<Caller>>, owner: Owner) {
         if let Some(error) = self.refusal(&op) {
             let (buffer, latency) = (op.into_buffer(), Duration::ZERO);
@@ -236,7 +239,8 @@ impl Engine {
         if self.setup.read_only && op.procedure().changes() {
             return Some(Error::Status { operation, status: Status::ReadOnly });
         }
-        // A longer record, or the answer with it, would cost one connection after another, for ever.
+        // A longer record, or the answer with it, would cost one connection after another, for
+        // ever.
         let (len, max) = (op.len(), SIZE_MAX as usize);
         if len > max {
             return Some(Error::Misuse(format!("{operation} of {len} bytes; one call moves {max} at most")));
@@ -304,8 +308,8 @@ impl Engine {
         self.mark_dirty(conn);
     }
 
-    /// Does all that the inputs of this round have led to. What it queues is sent by [`Engine::flush`], together with
-    /// what the owners of finished operations submit meanwhile.
+    /// Does all that the inputs of this round have led to. What it queues is sent by
+    /// [`Engine::flush`], together with what the owners of finished operations submit meanwhile.
     pub(crate) fn settle(&mut self) {
         loop {
             let mut worked = false;
@@ -444,8 +448,8 @@ impl Engine {
         while let Some(output) = self.core.table.poll_output() {
             self.obey(output);
         }
-        // In the order of the slab, which is that of their keys. No list may name a call that has ended: its key
-        // will soon be another's.
+        // In the order of the slab, which is that of their keys. No list may name a call that has
+        // ended: its key will soon be another's.
         let stays = |key: &CallKey| expired.binary_search(key).is_err();
         self.waiting.retain(stays);
         self.starved.iter_mut().for_each(|starved| starved.retain(stays));
@@ -475,7 +479,8 @@ impl Engine {
 
     /// Sends the calls of a connection that is gone again, elsewhere.
     fn move_calls(&mut self, conn: ConnId) {
-        // A connection that broke by itself is reset here, before any of its calls is sent elsewhere.
+        // A connection that broke by itself is reset here, before any of its calls is sent
+        // elsewhere.
         self.close(conn);
         let keys: Vec<CallKey> = self
             .core
@@ -580,7 +585,8 @@ impl Core {
             Body::Write { file, buffer, change: told, .. } => {
                 change = told;
                 self.groups.finished(&file);
-                // Writes that are held wait for those in flight; this may have been the last of them.
+                // Writes that are held wait for those in flight; this may have been the last of
+                // them.
                 self.groups.touch(&file);
                 buffer
             }
@@ -593,7 +599,8 @@ impl Core {
     }
 }
 
-/// Writes a credential with the mark by which our server knows its own clients: flavour, length and body.
+/// Writes a credential with the mark by which our server knows its own clients: flavour, length and
+/// body.
 pub(crate) fn encode_credential(into: &mut Vec<u8>, identity: u64, caller: &Caller) {
     let machine = drc::machine_name(identity);
     let sys = AuthSys {

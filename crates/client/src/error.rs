@@ -220,8 +220,8 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// Whether the same mount may succeed later: the server is not up yet, or not within reach. What a server said
-    /// stays said.
+    /// Whether the same mount may succeed later: the server is not up yet, or not within reach.
+    /// What a server said stays said.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         use transport::rdma::Error as Rdma;
@@ -258,8 +258,8 @@ fn is_away(error: &std::io::Error) -> bool {
     )
 }
 
-/// Whether no name server answered (EAI_AGAIN), rather than said that there is no such name. The standard library keeps
-/// the resolver's words alone: glibc's, then musl's.
+/// Whether no name server answered (EAI_AGAIN), rather than said that there is no such name. The
+/// standard library keeps the resolver's words alone: glibc's, then musl's.
 fn is_for_now(error: &std::io::Error) -> bool {
     let said = error.to_string();
     ["Temporary failure in name resolution", "Try again"].iter().any(|words| said.contains(words))

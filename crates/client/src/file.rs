@@ -69,12 +69,14 @@ impl File {
         self.mount.attributes(self.file.handle)
     }
 
-    /// One READ of `buffer.len()` bytes, at most `rsize`. A buffer of this length comes back with the outcome, see [`Op`].
+    /// One READ of `buffer.len()` bytes, at most `rsize`. A buffer of this length comes back with
+    /// the outcome, see [`Op`].
     pub fn read_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
         self.mount.submit(Op::Read { file: self.file, offset, buffer })
     }
 
-    /// One WRITE of the whole of `buffer`, which comes back when the data are stable; at most `wsize` bytes.
+    /// One WRITE of the whole of `buffer`, which comes back when the data are stable; at most
+    /// `wsize` bytes.
     pub fn write_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
         self.mount.submit(Op::Write { file: self.file, offset, buffer })
     }
@@ -129,7 +131,8 @@ impl File {
         Ok(done)
     }
 
-    /// Writes all of `data`; blocking, in pieces of `wsize` over all paths. On return they are stable.
+    /// Writes all of `data`; blocking, in pieces of `wsize` over all paths. On return they are
+    /// stable.
     ///
     /// # Errors
     /// The first that a piece met; then some of the data may be written and some not.

@@ -1,13 +1,15 @@
 //! An NFS client in user space that uses every path at once.
 //!
-//! A [`Mount`] comes from a target and mount options; a [`File`] from a path; reads and writes are at an
-//! offset, blocking, or as futures that own a buffer and give one back. Every error says whose fault it
-//! is and whether a retry can help. Work that wants no change of threads runs on a loop as a [`Task`].
+//! A [`Mount`] comes from a target and mount options; a [`File`] from a path; reads and writes are
+//! at an offset, blocking, or as futures that own a buffer and give one back. Every error says
+//! whose fault it is and whether a retry can help. Work that wants no change of threads runs on a
+//! loop as a [`Task`].
 //!
-//! Invariants: each loop is a thread that shares nothing with the others but the placement of files; a
-//! caller's buffer goes back only when nothing can read or write it any more, and after a write only when
-//! its data are stable. What this crate must not know: how a path is chosen (that is `paths`), how records
-//! are carried (that is `transport`), nor, outside of `protocol`, what a file protocol looks like: its language is `fs`.
+//! Invariants: each loop is a thread that shares nothing with the others but the placement of
+//! files; a caller's buffer goes back only when nothing can read or write it any more, and after a
+//! write only when its data are stable. What this crate must not know: how a path is chosen (that
+//! is `paths`), how records are carried (that is `transport`), nor, outside of `protocol`, what a
+//! file protocol looks like: its language is `fs`.
 
 mod blocks;
 mod bootstrap;

@@ -1,7 +1,9 @@
-//! Directories of a mount, page by page: however many names one has, a page is held, and of those before it what it
-//! takes to know them again. From the second on the next one is on its way while a page is read. RFC 1813 s3.3.17
+//! Directories of a mount, page by page: however many names one has, a page is held, and of those
+//! before it what it takes to know them again. From the second on the next one is on its way while
+//! a page is read. RFC 1813 s3.3.17
 //!
-//! Where the server refuses a cookie of its own the listing begins anew, and leaves out what it gave before.
+//! Where the server refuses a cookie of its own the listing begins anew, and leaves out what it
+//! gave before.
 
 use fs::{DirectoryEntry, DirectoryPage, DirectoryPosition, FileHandle, Status};
 
@@ -28,8 +30,8 @@ impl Asked {
     }
 }
 
-/// A directory that is being listed: an iterator over pages of names, without `.` and `..`, of which some may be
-/// empty. No name comes twice. It ends after the first error.
+/// A directory that is being listed: an iterator over pages of names, without `.` and `..`, of
+/// which some may be empty. No name comes twice. It ends after the first error.
 #[derive(Debug)]
 pub struct Pages {
     mount: Mount,

@@ -27,7 +27,8 @@ const SIZE_TOLD_MIN: u32 = 1024;
 
 /// A mount waits this long for all of its paths; those that come later are used when they do.
 const PATHS_PATIENCE: Duration = Duration::from_millis(1500);
-/// One path must come, and a mount waits longer for that: its server has answered, and whoever is busy takes time.
+/// One path must come, and a mount waits longer for that: its server has answered, and whoever is
+/// busy takes time.
 const FIRST_PATH_PATIENCE: Duration = Duration::from_secs(20);
 /// Over RDMA connections take longer to make: addresses, ways and queue pairs on both sides.
 const RDMA_PATHS_PATIENCE: Duration = Duration::from_secs(10);
@@ -62,7 +63,8 @@ impl Mount {
         Self::with_settings(Settings::from_options(target, options)?)
     }
 
-    /// Mounts with everything spelled out; [`Mount::connect`] does it from a target and mount options.
+    /// Mounts with everything spelled out; [`Mount::connect`] does it from a target and mount
+    /// options.
     ///
     /// # Errors
     /// [`Error::Mount`] with what stands in the way.
@@ -72,7 +74,8 @@ impl Mount {
             Err(refused @ MountError::Refused { .. }) => refused,
             other => return other.map_err(|cause| Error::Mount { target, cause }),
         };
-        // A path through symbolic links or `..` is resolved here, as the other commands do; then MOUNT gives the directory.
+        // A path through symbolic links or `..` is resolved here, as the other commands do; then
+        // MOUNT gives the directory.
         let cause = match Self::real_export(&settings) {
             Some(export) if export != settings.export => {
                 let settings = Settings { export, ..settings };
@@ -92,9 +95,9 @@ impl Mount {
         mount.real_path(&below).ok()
     }
 
-    /// Mounts the export that a path lies in, and gives what of the path is below it. Which export that is,
-    /// the server says: of those that it lists, the longest that the path begins with; where none does, the
-    /// longest beginning of the path that it mounts.
+    /// Mounts the export that a path lies in, and gives what of the path is below it. Which export
+    /// that is, the server says: of those that it lists, the longest that the path begins with;
+    /// where none does, the longest beginning of the path that it mounts.
     ///
     /// # Errors
     /// As [`Mount::connect`], and [`MountError::NoExport`].
@@ -135,7 +138,8 @@ impl Mount {
         let used: Vec<PathId> = by_loop.iter().flatten().map(|connection| connection.path).collect();
         let mut shards = Vec::new();
         for (index, connections) in by_loop.into_iter().enumerate() {
-            // Each loop is a client of its own to the server's reply cache: it has an xid space of its own.
+            // Each loop is a client of its own to the server's reply cache: it has an xid space of
+            // its own.
             let identity = crate::random_u64();
             let setup = Setup {
                 table: paths::Config {
@@ -172,8 +176,8 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Waits for the paths to prove where they lead: a wrong one fails the mount, a late one does not.
-    /// Paths without a connection of their own, which others fall back to, are not waited for.
+    /// Waits for the paths to prove where they lead: a wrong one fails the mount, a late one does
+    /// not. Paths without a connection of their own, which others fall back to, are not waited for.
     fn await_paths(&self, used: &[PathId]) -> std::result::Result<(), MountError> {
         let patience = if self.inner.settings.uses_rdma() { RDMA_PATHS_PATIENCE } else { PATHS_PATIENCE };
         let validations = self.inner.route.validations.wait(used, patience, FIRST_PATH_PATIENCE);
@@ -206,7 +210,8 @@ impl Mount {
         &self.inner.settings.export
     }
 
-    /// The directory that MOUNT gives for a path; none where it refuses, or cannot be asked any more.
+    /// The directory that MOUNT gives for a path; none where it refuses, or cannot be asked any
+    /// more.
     pub(crate) fn directory_by_mount(&self, path: &[u8]) -> Option<FileHandle> {
         let settings = &self.inner.settings;
         let credential = credential(settings, crate::random_u64());
@@ -285,7 +290,8 @@ impl Mount {
         }
     }
 
-    /// Lets a thread that waits for a descriptor to become readable drive the first loop meanwhile; one thread at a time.
+    /// Lets a thread that waits for a descriptor to become readable drive the first loop meanwhile;
+    /// one thread at a time.
     ///
     /// # Errors
     /// When the loop has ended, or the system refuses.
@@ -313,8 +319,9 @@ impl Mount {
         self.submit_to(turn, op, caller)
     }
 
-    /// The same, to the loop that an attendant drives: it costs no change of threads there, but the loop does what
-    /// others could have done beside it. Where nobody has ever attended, this is [`Mount::submit_as`].
+    /// The same, to the loop that an attendant drives: it costs no change of threads there, but the
+    /// loop does what others could have done beside it. Where nobody has ever attended, this is
+    /// [`Mount::submit_as`].
     pub fn submit_to_driver(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         if self.inner.externally_driven.load(Ordering::Relaxed) {
             self.submit_to(0, op, caller)
@@ -323,7 +330,8 @@ impl Mount {
         }
     }
 
-    /// Which loop's turn it is. What is written to a file goes to one loop as a rule, so that one COMMIT can speak for all of it.
+    /// Which loop's turn it is. What is written to a file goes to one loop as a rule, so that one
+    /// COMMIT can speak for all of it.
     fn turn_of(&self, op: &Op) -> u64 {
         match op {
             Op::Read { .. } | Op::ReadToPipe { .. } | Op::Call(_) => {
@@ -437,7 +445,8 @@ fn bootstrap_any(
     Err(first_error.unwrap_or(MountError::NoPath(PATHS_PATIENCE)))
 }
 
-/// The remotes, those at the address that the user named first; it is asked too where it is none of them.
+/// The remotes, those at the address that the user named first; it is asked too where it is none of
+/// them.
 fn first_asked(settings: &Settings) -> Vec<Remote> {
     let is_named = |remote: &Remote| remote.address == settings.server;
     let (mut first, others): (Vec<Remote>, Vec<Remote>) =
@@ -482,14 +491,16 @@ fn path_ends(settings: &Settings) -> Vec<PathEnd> {
         .collect()
 }
 
-/// What one call moves: what was wished for, or less if the server says so. What it says below [`SIZE_TOLD_MIN`] does not count:
-/// nothing could be moved in pieces of a byte or none. RFC 1813 s3.3.19
+/// What one call moves: what was wished for, or less if the server says so. What it says below
+/// [`SIZE_TOLD_MIN`] does not count: nothing could be moved in pieces of a byte or none. RFC 1813
+/// s3.3.19
 fn transfer_size(wished: u32, told: u32) -> u32 {
     if told < SIZE_TOLD_MIN { wished } else { wished.min(told) }
 }
 
-/// Which connections each loop owns. Connection i goes to remote i mod R from local (i div R) mod L; whole
-/// rounds over the remotes go to one loop, so that each loop reaches every node where there are enough.
+/// Which connections each loop owns. Connection i goes to remote i mod R from local (i div R) mod
+/// L; whole rounds over the remotes go to one loop, so that each loop reaches every node where
+/// there are enough.
 fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
     let remotes = u16::try_from(settings.remotes.len().max(1)).unwrap_or(u16::MAX);
     let locals = u16::try_from(settings.locals.len().max(1)).unwrap_or(u16::MAX);

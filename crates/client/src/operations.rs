@@ -1,7 +1,7 @@
 //! Operations on the tree of a mount, as futures: names, attributes, creation and removal.
 //!
-//! Most are one call each. What takes several calls in the mount's protocol is done here: a server need not give the
-//! handle or the attributes of what it has found or made.
+//! Most are one call each. What takes several calls in the mount's protocol is done here: a server
+//! need not give the handle or the attributes of what it has found or made.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub struct Operations<'a> {
 }
 
 impl Mount {
-    /// The operations for `caller`, where that is not the mount's own user. The loop that an external driver drives makes
-    /// their calls, if there is one.
+    /// The operations for `caller`, where that is not the mount's own user. The loop that an
+    /// external driver drives makes their calls, if there is one.
     #[must_use]
     pub const fn operations(&self, caller: Option<Arc<Caller>>) -> Operations<'_> {
         Operations { mount: self, caller }
@@ -47,7 +47,8 @@ impl Operations<'_> {
         self.run(self.protocol().getattr(object)).await
     }
 
-    /// Sets attributes; `guard` is the ctime that the object must still have. Gives the attributes afterwards, if told.
+    /// Sets attributes; `guard` is the ctime that the object must still have. Gives the attributes
+    /// afterwards, if told.
     pub async fn setattr(
         &self,
         object: FileHandle,
@@ -103,8 +104,9 @@ impl Operations<'_> {
         self.made(at, found).await
     }
 
-    /// Makes a regular file exactly once, however often the call is sent, or fails. The verifier stands in the file's times
-    /// until they are set, and nobody else may use the same one. RFC 1813 s3.3.8
+    /// Makes a regular file exactly once, however often the call is sent, or fails. The verifier
+    /// stands in the file's times until they are set, and nobody else may use the same one. RFC
+    /// 1813 s3.3.8
     pub async fn create_exclusive(
         &self,
         at: (FileHandle, &[u8]),

@@ -1,9 +1,10 @@
 //! Mount options, as the kernel and the vendors' multipath drivers write them.
 //!
-//! One table ([`OPTIONS`]) has the name, kind, default, meaning and effect of each; parsing, writing back,
-//! `docs/MOUNT-OPTIONS.md` and the tests come from it. Options stand in any order; of the same one given
-//! twice, and of pairs such as `hard` and `soft`, the last wins, as mount(8) and the kernel have it; what
-//! cannot hold together is refused. What it must not know: names (resolving is the mount's), sockets.
+//! One table ([`OPTIONS`]) has the name, kind, default, meaning and effect of each; parsing,
+//! writing back, `docs/MOUNT-OPTIONS.md` and the tests come from it. Options stand in any order; of
+//! the same one given twice, and of pairs such as `hard` and `soft`, the last wins, as mount(8) and
+//! the kernel have it; what cannot hold together is refused. What it must not know: names
+//! (resolving is the mount's), sockets.
 
 mod addresses;
 pub mod document;
@@ -35,8 +36,8 @@ use transport::busy::BUSY_POLL_DEFAULT;
 pub const PORT_TCP: u16 = 2049;
 /// NFS over RDMA: IANA's service nfsrdma.
 pub const PORT_RDMA: u16 = 20049;
-/// `nconnect` and `mdconnect` together; also the most that one loop may own. More than the nodes of the largest clusters, and
-/// fewer than the reserved ports that there are to one address.
+/// `nconnect` and `mdconnect` together; also the most that one loop may own. More than the nodes of
+/// the largest clusters, and fewer than the reserved ports that there are to one address.
 pub const CONNECTIONS_MAX: u16 = paths::CONNECTIONS_MAX as u16;
 /// Largest and default `rsize` and `wsize`.
 pub const SIZE_MAX: u32 = 1 << 20;
@@ -108,8 +109,8 @@ impl Default for AttributeCache {
     }
 }
 
-/// Parsed mount options, defaults filled in. `Display` writes those that differ from the default, in the
-/// table's order, and parsing that gives the same again.
+/// Parsed mount options, defaults filled in. `Display` writes those that differ from the default,
+/// in the table's order, and parsing that gives the same again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountOptions {
     /// `proto`, `tcp`, `rdma`.
@@ -164,8 +165,8 @@ pub struct MountOptions {
     pub retry_minutes: Option<u32>,
     /// `bg`: a mount that does not succeed at once is tried in the background.
     pub background: bool,
-    /// Options that are kept as they were given, with their values, by name: those of a mounted directory, and those
-    /// without any effect. Of opposites it has the last.
+    /// Options that are kept as they were given, with their values, by name: those of a mounted
+    /// directory, and those without any effect. Of opposites it has the last.
     pub noted: BTreeMap<String, Option<String>>,
 }
 
@@ -219,8 +220,8 @@ impl MountOptions {
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong with it. That version 4 is asked for comes last of all, so that a line
-    /// refused for it alone has nothing else against it.
+    /// The first thing that is wrong with it. That version 4 is asked for comes last of all, so
+    /// that a line refused for it alone has nothing else against it.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
         let mut draft = Draft::default();
         for given in text.split(',').map(str::trim).filter(|given| !given.is_empty()) {
@@ -235,16 +236,16 @@ impl MountOptions {
         self.port.unwrap_or(self.proto.usual_port())
     }
 
-    /// The port of MOUNT: `mountport`, or the port of NFS over TCP, where our own server answers it.
-    /// Where it is not answered there, and `mountport` was not given, the mount asks rpcbind.
+    /// The port of MOUNT: `mountport`, or the port of NFS over TCP, where our own server answers
+    /// it. Where it is not answered there, and `mountport` was not given, the mount asks rpcbind.
     #[must_use]
     pub fn mount_port(&self) -> u16 {
         let nfs_over_tcp = if self.proto == Proto::Tcp { self.nfs_port() } else { PORT_TCP };
         self.mountport.unwrap_or(nfs_over_tcp)
     }
 
-    /// The options that were given, in order of their names, and change nothing: neither do they do anything here, nor does
-    /// what they ask for hold anyway.
+    /// The options that were given, in order of their names, and change nothing: neither do they do
+    /// anything here, nor does what they ask for hold anyway.
     #[must_use]
     pub fn without_effect(&self) -> Vec<&str> {
         let is_idle =
@@ -252,8 +253,8 @@ impl MountOptions {
         self.noted.keys().map(String::as_str).filter(is_idle).collect()
     }
 
-    /// Connections for reads and writes when there are so many remote addresses: `nconnect`, or else one for
-    /// each of them, as far as `mdconnect` leaves room.
+    /// Connections for reads and writes when there are so many remote addresses: `nconnect`, or
+    /// else one for each of them, as far as `mdconnect` leaves room.
     #[must_use]
     pub fn bulk_connections(&self, remotes: usize) -> u16 {
         let room = CONNECTIONS_MAX - self.mdconnect;
@@ -354,7 +355,8 @@ impl Draft {
 }
 
 impl Draft {
-    /// A transport that was asked for has an address at least; where none was, it is that of the addresses.
+    /// A transport that was asked for has an address at least; where none was, it is that of the
+    /// addresses.
     fn settle_transports(&mut self) -> Result<(), OptionError> {
         let Remotes::List(remotes) = &self.options.remotes else { return Ok(()) };
         let proto = self.options.proto;

@@ -1,8 +1,9 @@
 //! What the loops of a mount tell one another: on which paths connections broke.
 //!
-//! Each loop has connections of its own, and hears only of those. Where a path answers everything by a reset, one
-//! loop's connection may learn of it at once and another's only when TCP sends again, a fifth of a second later. So who
-//! hears of a break tells the others, which then ask the path.
+//! Each loop has connections of its own, and hears only of those. Where a path answers everything
+//! by a reset, one loop's connection may learn of it at once and another's only when TCP sends
+//! again, a fifth of a second later. So who hears of a break tells the others, which then ask the
+//! path.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,7 +45,8 @@ impl PathFailures {
         }
     }
 
-    /// A path on which another loop's connection broke since this was asked last; ask until there is none.
+    /// A path on which another loop's connection broke since this was asked last; ask until there
+    /// is none.
     pub(crate) fn hear(&self, seen_failures: &mut SeenFailures) -> Option<PathId> {
         let all = self.all.load(Ordering::Acquire);
         if all == seen_failures.all {

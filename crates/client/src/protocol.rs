@@ -1,11 +1,11 @@
 //! The file protocol of a mount: how operations are encoded, and what their results say.
 //!
-//! This is the border of the client's knowledge of a wire format: everything outside of this module speaks in the types
-//! of [`fs`]. The engine asks here for what depends on the protocol: the bytes of a call, what a reply says, how often a
-//! procedure may run, how long its reply may be.
+//! This is the border of the client's knowledge of a wire format: everything outside of this module
+//! speaks in the types of [`fs`]. The engine asks here for what depends on the protocol: the bytes
+//! of a call, what a reply says, how often a procedure may run, how long its reply may be.
 //!
-//! There is one protocol, NFS version 3. Another one becomes a module beside [`nfs3`], and [`Protocol`] a choice between
-//! the two.
+//! There is one protocol, NFS version 3. Another one becomes a module beside [`nfs3`], and
+//! [`Protocol`] a choice between the two.
 
 mod nfs3;
 

@@ -42,7 +42,8 @@ pub(crate) struct Route {
     pub stranded: Stranded,
 }
 
-/// How many loops of the mount have had no path for their calls for so long that it is worth saying.
+/// How many loops of the mount have had no path for their calls for so long that it is worth
+/// saying.
 #[derive(Debug, Default)]
 pub(crate) struct Stranded(AtomicUsize);
 
@@ -92,7 +93,8 @@ impl PathValidations {
         self.changed.notify_all();
     }
 
-    /// Waits until each of these paths is proved or refused, or the time is over; `for_the_first` while none is yet.
+    /// Waits until each of these paths is proved or refused, or the time is over; `for_the_first`
+    /// while none is yet.
     pub(crate) fn wait(
         &self,
         used: &[PathId],

@@ -1,5 +1,5 @@
-//! Asks a host's rpcbind where MOUNT is: version 2 (GETPORT) over IPv4, by TCP and then UDP; version 4
-//! (GETADDR) over IPv6, which version 2 does not know. RFC 1833 s2.2.1, s3.2
+//! Asks a host's rpcbind where MOUNT is: version 2 (GETPORT) over IPv4, by TCP and then UDP;
+//! version 4 (GETADDR) over IPv6, which version 2 does not know. RFC 1833 s2.2.1, s3.2
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;

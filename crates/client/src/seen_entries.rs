@@ -1,20 +1,22 @@
-//! The names that a listing has given, so that one which has to begin anew gives none of them twice.
+//! The names that a listing has given, so that one which has to begin anew gives none of them
+//! twice.
 //!
-//! A server may refuse a cookie that it gave (NFS3ERR_BAD_COOKIE): its directory has changed, or it is another process
-//! with a numbering of its own. Then there is no going on, but from the beginning and past what is known.
-//! RFC 1813 s3.3.16
+//! A server may refuse a cookie that it gave (NFS3ERR_BAD_COOKIE): its directory has changed, or it
+//! is another process with a numbering of its own. Then there is no going on, but from the
+//! beginning and past what is known. RFC 1813 s3.3.16
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Names remembered of a directory at most, 32 MiB or so of them. In a larger one a bad cookie is an error.
+/// Names remembered of a directory at most, 32 MiB or so of them. In a larger one a bad cookie is
+/// an error.
 pub const GIVEN_NAMES_MAX: usize = 1 << 20;
-/// How often a listing begins anew without finding a name that is new. A server that refuses each cookie is told from
-/// one that refuses some by that.
+/// How often a listing begins anew without finding a name that is new. A server that refuses each
+/// cookie is told from one that refuses some by that.
 pub const LISTINGS_ANEW_MAX: u32 = 8;
 
-/// A name as 128 bits with keys of our own: a server cannot choose names that look alike, and by chance two of a million
-/// do once in 10^26 listings.
+/// A name as 128 bits with keys of our own: a server cannot choose names that look alike, and by
+/// chance two of a million do once in 10^26 listings.
 #[derive(Debug, Clone, Default)]
 pub struct NameMarks([RandomState; 2]);
 

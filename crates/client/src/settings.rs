@@ -114,7 +114,8 @@ impl Settings {
         }
     }
 
-    /// Time after which a soft mount gives a call up: that of the call and of each retransmission, `timeo` each.
+    /// Time after which a soft mount gives a call up: that of the call and of each retransmission,
+    /// `timeo` each.
     #[must_use]
     pub fn soft_patience(&self) -> Option<Duration> {
         self.soft.then(|| self.timeo.saturating_mul(self.retrans + 1).max(Duration::from_millis(100)))
@@ -133,7 +134,8 @@ impl Settings {
         remote.proto.unwrap_or(self.proto)
     }
 
-    /// Where NFS is asked for at a remote. `port` is that of `proto`, so another transport has its usual one.
+    /// Where NFS is asked for at a remote. `port` is that of `proto`, so another transport has its
+    /// usual one.
     #[must_use]
     pub fn address_of(&self, remote: &Remote) -> SocketAddr {
         let proto = self.proto_of(remote);
@@ -153,8 +155,8 @@ impl Settings {
         self.remotes.iter().any(|remote| self.proto_of(remote) != self.proto)
     }
 
-    /// The node of each remote, numbered from 0 on. An address that is named once for each transport is one node,
-    /// one that is named again for the same transport is another.
+    /// The node of each remote, numbered from 0 on. An address that is named once for each
+    /// transport is one node, one that is named again for the same transport is another.
     #[must_use]
     pub fn nodes_of_remotes(&self) -> Vec<u16> {
         let mut nodes: Vec<(IpAddr, usize)> = Vec::new();
@@ -175,12 +177,12 @@ impl Settings {
 }
 
 impl Settings {
-    /// Resolves a target, `HOST:/EXPORT` or `nfs://HOST/EXPORT?OPTIONS`, and mount options as `mount -o` takes
-    /// them.
+    /// Resolves a target, `HOST:/EXPORT` or `nfs://HOST/EXPORT?OPTIONS`, and mount options as
+    /// `mount -o` takes them.
     ///
     /// # Errors
-    /// [`Error::Options`] and [`Error::Target`] for what cannot be understood, [`Error::Mount`] for names without
-    /// an address.
+    /// [`Error::Options`] and [`Error::Target`] for what cannot be understood, [`Error::Mount`] for
+    /// names without an address.
     pub fn from_options(target: &str, options: &str) -> Result<Self> {
         let parsed = Target::parse(target)?;
         let options = parsed.mount_options(options)?;
@@ -266,10 +268,12 @@ fn resolve_host(
     if addresses.is_empty() { Err(no_address(target)) } else { Ok(addresses) }
 }
 
-/// Some resolvers give one address of many each time, in no order: after so many answers with nothing new there is no more.
+/// Some resolvers give one address of many each time, in no order: after so many answers with
+/// nothing new there is no more.
 const VAIN_MAX: u32 = 32;
 
-/// Asks the resolver until it has given as many addresses as there are connections, or nothing new for long.
+/// Asks the resolver until it has given as many addresses as there are connections, or nothing new
+/// for long.
 fn resolve_often(
     resolver: &mut Resolver<'_>,
     target: &Target,
@@ -315,8 +319,8 @@ fn resolve_locals(locals: &[Local], ipv6: bool) -> std::result::Result<Vec<IpAdd
     Ok(all)
 }
 
-/// The congestion control for a mount that names none: on loopback one that does not pace, elsewhere the
-/// system's own choice.
+/// The congestion control for a mount that names none: on loopback one that does not pace,
+/// elsewhere the system's own choice.
 fn default_congestion(remotes: &[Remote]) -> Option<String> {
     if !remotes.iter().all(|remote| remote.address.is_loopback()) {
         return None;

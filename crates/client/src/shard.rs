@@ -1,4 +1,5 @@
-//! A loop of a mount: a thread that drives one [`Engine`], and the door through which other threads reach it.
+//! A loop of a mount: a thread that drives one [`Engine`], and the door through which other threads
+//! reach it.
 //!
 //! Another thread may drive it for a time: [`loop_driver`].
 
@@ -25,13 +26,15 @@ use loop_driver::LoopDriver;
 
 const WAKER_TOKEN: u64 = 0;
 const _: () = assert!(WAKER_TOKEN < FIRST_CONNECTION_TOKEN);
-/// What an attendant waits for. No connection or probe ever has this one: they count up from [`FIRST_CONNECTION_TOKEN`].
+/// What an attendant waits for. No connection or probe ever has this one: they count up from
+/// [`FIRST_CONNECTION_TOKEN`].
 const EXTERNAL_DRIVER_TOKEN: u64 = u64::MAX;
-/// Bytes that connections which were paused bring in one round, or little more, before calls are sent.
+/// Bytes that connections which were paused bring in one round, or little more, before calls are
+/// sent.
 const RESUMED_BYTES_MAX: usize = 4 << 20;
 
-/// Work that runs on a loop itself: it submits operations and is called as they finish, without a change of
-/// threads. Its methods must not block.
+/// Work that runs on a loop itself: it submits operations and is called as they finish, without a
+/// change of threads. Its methods must not block.
 pub trait Task: Send {
     /// Called once, on the loop.
     fn start(&mut self, io: &mut Io<'_>);
@@ -39,8 +42,8 @@ pub trait Task: Send {
     /// One of its operations finished.
     fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done);
 
-    /// When it wants [`Task::woken`] to be called, in the time of [`Io::now`]. Asked for in each round, so that the
-    /// answer should be at hand; `None`: only what it submitted wakes it.
+    /// When it wants [`Task::woken`] to be called, in the time of [`Io::now`]. Asked for in each
+    /// round, so that the answer should be at hand; `None`: only what it submitted wakes it.
     fn wakes_at(&self) -> Option<Duration> {
         None
     }
@@ -92,7 +95,8 @@ enum Message {
 }
 
 impl Message {
-    /// The loop has ended: whoever waits for an answer is told. What is dropped tells its owner itself.
+    /// The loop has ended: whoever waits for an answer is told. What is dropped tells its owner
+    /// itself.
     fn refuse(self) {
         if let Self::Submit(op, _, promise) = self {
             promise.refuse(op.into_buffer());
@@ -132,8 +136,8 @@ impl Inbox {
         messages.waiting.push(message);
         self.filled.store(true, Ordering::Release);
         drop(messages);
-        // The loop sets `asleep` before it looks into the inbox for the last time, so one of the two sees
-        // the other.
+        // The loop sets `asleep` before it looks into the inbox for the last time, so one of the
+        // two sees the other.
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
@@ -182,7 +186,8 @@ impl Shard {
         Ok(Self { inbox, loop_driver, thread: Some(thread) })
     }
 
-    /// Lets a thread drive the loop while it waits for a descriptor to become readable; one at a time.
+    /// Lets a thread drive the loop while it waits for a descriptor to become readable; one at a
+    /// time.
     pub(crate) fn external_driver(&self, waits_for: OwnedFd) -> std::io::Result<ExternalDriver> {
         let stand_in = self.thread.as_ref().map(|thread| thread.thread().clone());
         ExternalDriver::new(Arc::clone(&self.loop_driver), waits_for, stand_in)
@@ -294,7 +299,8 @@ impl Driver {
         found
     }
 
-    /// Waits for what is to be done next: looks for it first, while that pays, then sleeps. False if it cannot.
+    /// Waits for what is to be done next: looks for it first, while that pays, then sleeps. False
+    /// if it cannot.
     fn wait(&mut self) -> bool {
         self.try_wait().map_or_else(|error| Self::cannot_wait(&error), |()| true)
     }
@@ -337,10 +343,11 @@ impl Driver {
         });
     }
 
-    /// Settles what the inputs have led to, hands out what has finished, and sends, until nothing is left to do.
+    /// Settles what the inputs have led to, hands out what has finished, and sends, until nothing
+    /// is left to do.
     ///
-    /// Sending comes last: the calls that follow finished ones leave with the COMMITs that the same answers have led
-    /// to, and both ends are spared a send, a wake-up and a receive.
+    /// Sending comes last: the calls that follow finished ones leave with the COMMITs that the same
+    /// answers have led to, and both ends are spared a send, a wake-up and a receive.
     fn work(&mut self) {
         let mut resumable = RESUMED_BYTES_MAX;
         loop {

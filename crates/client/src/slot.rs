@@ -45,8 +45,8 @@ impl Slot {
     }
 }
 
-/// The loop's end of an operation. Whoever waits is told even when the loop ends in a way nobody foresaw: a
-/// promise that is dropped says that the mount is closed.
+/// The loop's end of an operation. Whoever waits is told even when the loop ends in a way nobody
+/// foresaw: a promise that is dropped says that the mount is closed.
 #[derive(Debug)]
 pub(crate) struct Promise(Option<Arc<Slot>>);
 
@@ -72,7 +72,8 @@ impl Drop for Promise {
     }
 }
 
-/// An operation under way. It owns the caller's buffer until it ends, and goes on when it is dropped.
+/// An operation under way. It owns the caller's buffer until it ends, and goes on when it is
+/// dropped.
 #[derive(Debug)]
 #[must_use = "an operation's outcome is lost unless it is waited for"]
 pub struct Pending {

@@ -88,17 +88,19 @@ pub struct PathStatistics {
     pub status: Vec<PathStatus>,
 }
 
-/// Answers to calls that had to be sent again, where the server may not have known that it had done them: it has
-/// started anew, or is one of several that share no reply cache.
+/// Answers to calls that had to be sent again, where the server may not have known that it had done
+/// them: it has started anew, or is one of several that share no reply cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Replays {
     /// A name was to be removed and is not there: taken for done.
     pub reconciled: u64,
-    /// A name was to be made and is there already, or was to be renamed and is not there: that may have been our own
-    /// doing or another's, and the error stands. Where servers keep a reply cache such an error is true.
+    /// A name was to be made and is there already, or was to be renamed and is not there: that may
+    /// have been our own doing or another's, and the error stands. Where servers keep a reply cache
+    /// such an error is true.
     pub undecided: u64,
-    /// WRITEs and SETATTRs that were sent elsewhere while their old connection was silent: it was reset, but who knows whether
-    /// that arrived. A server that does not know our calls by their numbers may do the original late, after what came then.
+    /// WRITEs and SETATTRs that were sent elsewhere while their old connection was silent: it was
+    /// reset, but who knows whether that arrived. A server that does not know our calls by their
+    /// numbers may do the original late, after what came then.
     pub unfenced: u64,
 }
 
@@ -121,7 +123,7 @@ pub struct Statistics {
     pub rdma: transport::rdma::Counters,
     /// CPU time of the mount's loops.
     pub cpu: Duration,
-    /// Their threads, by the system's numbers: what each uses can be had without asking the loops, which answer when they
-    /// come to it (`transport::threads`).
+    /// Their threads, by the system's numbers: what each uses can be had without asking the loops,
+    /// which answer when they come to it (`transport::threads`).
     pub threads: Vec<u32>,
 }

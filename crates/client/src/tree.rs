@@ -1,4 +1,5 @@
-//! The operations on the tree of a mount, for a thread that blocks: [`crate::Operations`] for the mount's own user.
+//! The operations on the tree of a mount, for a thread that blocks: [`crate::Operations`] for the
+//! mount's own user.
 
 use fs::{Attributes, CreateMode, FileHandle, Limits, SetAttributes, Space, Special, Time};
 

@@ -1,9 +1,10 @@
 //! From a path to an object, and to all directories on the way.
 //!
-//! Each name is asked for by LOOKUP. In a directory that the caller may not search, MOUNT is asked for the path up to
-//! that name instead: it hands out directories below an export as it does exports (RFC 1813 s5.2.1), so that what can
-//! be mounted can also be reached by its path. Links are followed here and stay within the mount, which is why
-//! MOUNT, which may follow them to anywhere, is asked only where LOOKUP does not help.
+//! Each name is asked for by LOOKUP. In a directory that the caller may not search, MOUNT is asked
+//! for the path up to that name instead: it hands out directories below an export as it does
+//! exports (RFC 1813 s5.2.1), so that what can be mounted can also be reached by its path. Links
+//! are followed here and stay within the mount, which is why MOUNT, which may follow them to
+//! anywhere, is asked only where LOOKUP does not help.
 
 use fs::{Attributes, FileHandle, FileKind, Status};
 
@@ -17,15 +18,15 @@ impl Mount {
     /// Walks a path from the root of the mount, through symbolic links that stay within it.
     ///
     /// # Errors
-    /// [`Error::Step`] with what the server said of a name; a chain of links without an end is ELOOP's equivalent,
-    /// `INVAL`.
+    /// [`Error::Step`] with what the server said of a name; a chain of links without an end is
+    /// ELOOP's equivalent, `INVAL`.
     pub fn resolve(&self, path: &[u8]) -> Result<(FileHandle, Attributes)> {
         let (trail, attributes) = self.resolve_trail(path, true)?;
         Ok((trail.last().copied().unwrap_or_else(|| self.root()), attributes))
     }
 
-    /// As [`Mount::resolve`], but with all directories from the root down to the object, which is the last;
-    /// without `follow` the object itself may be a symbolic link.
+    /// As [`Mount::resolve`], but with all directories from the root down to the object, which is
+    /// the last; without `follow` the object itself may be a symbolic link.
     ///
     /// # Errors
     /// As [`Mount::resolve`].
@@ -34,7 +35,8 @@ impl Mount {
         Ok((walk.trail, attributes))
     }
 
-    /// The path of a directory from the root of the server, without symbolic links and `..`, as MOUNT takes it.
+    /// The path of a directory from the root of the server, without symbolic links and `..`, as
+    /// MOUNT takes it.
     pub(crate) fn real_path(&self, path: &[u8]) -> Result<Vec<u8>> {
         let (mut walk, attributes) = self.walk(path, true)?;
         let last = walk.names.pop().unwrap_or_default();

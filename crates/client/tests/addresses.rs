@@ -1,4 +1,5 @@
-//! Where a mount goes and where it comes from: rpcbind, IPv6, reserved ports, and paths below an export.
+//! Where a mount goes and where it comes from: rpcbind, IPv6, reserved ports, and paths below an
+//! export.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,8 +19,9 @@ fn serve(address: IpAddr) -> (Server, u16) {
     (server, port)
 }
 
-/// A service that answers each call with `answer`, which makes the words behind the xid from the program and
-/// version; it says from which port each connection came. It ends with the test program.
+/// A service that answers each call with `answer`, which makes the words behind the xid from the
+/// program and version; it says from which port each connection came. It ends with the test
+/// program.
 fn service(address: IpAddr, answer: fn(u32, u32, u16) -> Vec<u8>, word: u16) -> (u16, Receiver<u16>) {
     let listener = TcpListener::bind((address, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

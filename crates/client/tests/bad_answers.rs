@@ -1,5 +1,5 @@
-//! A server whose answers make no sense: the call in question fails or is made again, the connection is reset,
-//! and all other calls are fine.
+//! A server whose answers make no sense: the call in question fails or is made again, the
+//! connection is reset, and all other calls are fine.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -13,8 +13,8 @@ fn read(mount: &Mount, len: usize) -> Pending {
     mount.submit(Op::Read { file: file(mount), offset: 0, buffer: vec![0; len] })
 }
 
-/// Two reads under way, of which the first is answered badly. Whatever comes again is answered well. Gives the
-/// outcome of the first; the second must be right.
+/// Two reads under way, of which the first is answered badly. Whatever comes again is answered
+/// well. Gives the outcome of the first; the second must be right.
 fn two_reads(len: usize, bad: impl Fn(&Request)) -> client::Result<Answer> {
     let fake = Fake::start(1);
     let mount = fake.mount();
@@ -156,7 +156,8 @@ fn an_answer_to_a_call_before_it_was_sent_costs_the_connection() {
     let mut pending: Vec<Pending> =
         (0..CALLS).map(|block| mount.submit(block_write(file, block, LEN))).collect();
     let first = fake.next();
-    // No system buffers 24 MiB on one connection here, and xids of writes are counted up: this one is still queued.
+    // No system buffers 24 MiB on one connection here, and xids of writes are counted up: this one
+    // is still queued.
     let forged = first.xid + u32::try_from(CALLS).unwrap() - 1;
     let success = nfs3::proc::write::Success {
         file: nfs3::WccData::default(),
@@ -165,9 +166,10 @@ fn an_answer_to_a_call_before_it_was_sent_costs_the_connection() {
         verifier: [1; 8],
     };
     let forged = reply_record(forged, &fake::encoded(&nfs3::proc::write::Reply::Ok(success)));
-    // A call that the mount has not taken up yet is unknown to it, and an answer to it is dropped: it is said again.
-    // Everything then comes on another connection, the forged call too. That is the sign, and not a reset: the system
-    // drops a reset that it receives outside of its window, which is closed while nobody reads.
+    // A call that the mount has not taken up yet is unknown to it, and an answer to it is dropped:
+    // it is said again. Everything then comes on another connection, the forged call too. That is
+    // the sign, and not a reset: the system drops a reset that it receives outside of its window,
+    // which is closed while nobody reads.
     let next = (0..6_000).find_map(|_| {
         first.raw(&forged);
         fake.next_within(Duration::from_millis(20))

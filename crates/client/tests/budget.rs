@@ -1,5 +1,5 @@
-//! What a warm operation takes from the heap, on the client's loop and on the server's: nothing at depth 1,
-//! next to nothing at depth 32. docs/PERFORMANCE.md has the table. Counts, not times.
+//! What a warm operation takes from the heap, on the client's loop and on the server's: nothing at
+//! depth 1, next to nothing at depth 32. docs/PERFORMANCE.md has the table. Counts, not times.
 //!
 //! Allocations are counted by thread, so this file has one test.
 
@@ -97,12 +97,13 @@ fn warm_operations_take_nothing_from_the_heap() {
         Work::GetAttr,
     ] {
         for depth in [1, 32] {
-            // At depth 32 a list or a queue may still grow to its final length. The server gathers replies of
-            // 1 MiB from more pieces than its send has room for without the heap, once for a few replies.
+            // At depth 32 a list or a queue may still grow to its final length. The server gathers
+            // replies of 1 MiB from more pieces than its send has room for without the heap, once
+            // for a few replies.
             let client_bound = if depth == 1 { 0 } else { COUNTED / 20 };
             let server_bound = if work == Work::Read(1 << 20) && depth > 1 { COUNTED } else { client_bound };
-            // On a busy machine a path may seem silent meanwhile and be probed, which takes something once. What an
-            // operation takes each time is taken in each count.
+            // On a busy machine a path may seem silent meanwhile and be probed, which takes
+            // something once. What an operation takes each time is taken in each count.
             let mut counts = Vec::new();
             let within = (0..COUNTS_MAX).any(|_| {
                 bench.run(work, depth, 500, COUNTED, (begin, end));

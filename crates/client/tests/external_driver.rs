@@ -1,4 +1,5 @@
-//! A thread of the program that drives a loop between requests of its own: calls are answered whether it is there or not.
+//! A thread of the program that drives a loop between requests of its own: calls are answered
+//! whether it is there or not.
 
 #[path = "support/fake.rs"]
 mod fake;

@@ -1,5 +1,6 @@
-//! Paths that fall silent, break, slow down, flap and come back under a running load: every call is answered
-//! once, the data are right, and what must happen once happens once. Gaps are printed, not asserted on.
+//! Paths that fall silent, break, slow down, flap and come back under a running load: every call is
+//! answered once, the data are right, and what must happen once happens once. Gaps are printed, not
+//! asserted on.
 
 #[path = "support/load.rs"]
 mod load;
@@ -83,7 +84,8 @@ fn a_node_that_stops_and_starts_again_costs_nothing() {
     println!("node stopped: longest wait for an answer {} ms", gap.as_millis());
 }
 
-/// Whether a path whose answers come so much later is used, less than half as much as the others, and never left.
+/// Whether a path whose answers come so much later is used, less than half as much as the others,
+/// and never left.
 fn is_used_less_and_not_cut(later: Duration) -> bool {
     let group = Proxied::start(4);
     let spread = Settings { spread_reads: true, spread_writes: true, ..settings(&group, 8) };
@@ -110,7 +112,8 @@ fn is_used_less_and_not_cut(later: Duration) -> bool {
 
 #[test]
 fn a_slow_path_is_used_less_and_not_cut() {
-    // On a busy machine all paths are slow, and any may fall silent for a while: then this one must stand out more.
+    // On a busy machine all paths are slow, and any may fall silent for a while: then this one must
+    // stand out more.
     let mut tries = [10, 20, 40, 80, 80, 80].map(Duration::from_millis).into_iter();
     assert!(tries.any(is_used_less_and_not_cut));
 }

@@ -1,5 +1,5 @@
-//! Files through a mount of our own server: written over every path, read back, and still there when a node
-//! goes away.
+//! Files through a mount of our own server: written over every path, read back, and still there
+//! when a node goes away.
 
 use std::net::{IpAddr, SocketAddr};
 

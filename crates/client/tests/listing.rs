@@ -143,7 +143,8 @@ fn from_the_second_page_on_the_next_is_on_its_way_while_one_is_read() {
     let mount = fake.mount();
     let mut pages = mount.pages(mount.root());
     read_page(&fake, &mut pages, (b"a", 0, 11));
-    // Many look at the first page only. Calls come in order: one for the next page would have come before this answer.
+    // Many look at the first page only. Calls come in order: one for the next page would have come
+    // before this answer.
     assert!(mount.attributes(mount.root()).is_ok());
     fake.nothing_more();
     read_page(&fake, &mut pages, (b"b", 11, 12));

@@ -1,4 +1,5 @@
-//! Mount lines from articles parse to what they mean; those of version 4 are refused for that alone.
+//! Mount lines from articles parse to what they mean; those of version 4 are refused for that
+//! alone.
 
 use client::options::FstabLine;
 

@@ -1,4 +1,5 @@
-//! READs whose bytes stay in the kernel: what the pipe has in the end, whatever became of the connections meanwhile.
+//! READs whose bytes stay in the kernel: what the pipe has in the end, whatever became of the
+//! connections meanwhile.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -12,7 +13,8 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 13 % 251) as u8).collect()
 }
 
-/// Makes a READ, lets `answer` answer it, and gives what came, whether it came by the pipe, and whether the file ends there.
+/// Makes a READ, lets `answer` answer it, and gives what came, whether it came by the pipe, and
+/// whether the file ends there.
 fn read(mount: &Mount, answer: impl FnOnce()) -> (Vec<u8>, bool, bool) {
     let (file, pipe) = (file(mount), Pipe::new().unwrap());
     let pending = mount.submit(Op::ReadToPipe { file, offset: 0, len: LEN, pipe });

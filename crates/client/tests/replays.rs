@@ -9,7 +9,8 @@ use fs::SetAttributes;
 use nfs3::{Procedure, Status};
 use std::collections::{HashMap, HashSet};
 
-/// The outcome of a change whose first answer is lost with its connection, and whose second is this status.
+/// The outcome of a change whose first answer is lost with its connection, and whose second is this
+/// status.
 fn after_a_cut(
     status: Status,
     change: impl FnOnce(&Mount) -> client::Result<()> + Send,
@@ -70,7 +71,8 @@ fn no_two_loops_share_an_identity_nor_the_part_of_it_that_names_a_mount_to_older
     let mut by_identity: HashMap<u64, Vec<fake::Request>> = HashMap::new();
     for mount in &mounts {
         let file = file(mount);
-        // READs go to one loop after the other, and on a loop to the connection with the least under way.
+        // READs go to one loop after the other, and on a loop to the connection with the least
+        // under way.
         let pending =
             [(); 2 * LOOPS].map(|()| mount.submit(Op::Read { file, offset: 0, buffer: vec![0; 8] }));
         for _ in &pending {

@@ -1,5 +1,5 @@
-//! Writes against a server that a test plays by hand: a caller gets its buffer back when its data are stable,
-//! not before, and whatever the server does in between.
+//! Writes against a server that a test plays by hand: a caller gets its buffer back when its data
+//! are stable, not before, and whatever the server does in between.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -18,8 +18,8 @@ use testkit::Deadline;
 const BLOCK: usize = 4096;
 const COUNT: u32 = BLOCK as u32;
 
-/// Submits writes of so many blocks at once and takes the calls: the first asks for FILE_SYNC, the others for
-/// UNSTABLE.
+/// Submits writes of so many blocks at once and takes the calls: the first asks for FILE_SYNC, the
+/// others for UNSTABLE.
 fn pipelined(fake: &Fake, mount: &Mount, blocks: u64) -> (Vec<Pending>, Vec<Request>) {
     let file = file(mount);
     let pending = (0..blocks).map(|block| mount.submit(block_write(file, block, BLOCK))).collect();
@@ -113,7 +113,8 @@ fn unstable_writes_in_their_thousands_do_not_keep_each_other_from_their_numbers(
     let fake = Fake::start(1);
     let mount = fake.mount();
     let file = file(&mount);
-    // Those that are held would be half as many as are in flight only once more than a client may run ahead by were answered.
+    // Those that are held would be half as many as are in flight only once more than a client may
+    // run ahead by were answered.
     let blocks = 4 * u64::from(drc::AHEAD_DONE_MAX);
     let mut pending: Vec<Pending> =
         (0..blocks).map(|block| mount.submit(block_write(file, block, BYTES))).collect();
@@ -172,7 +173,8 @@ fn a_commit_under_way_speaks_only_for_the_verifier_of_its_writes() {
     let (pending, calls) = pipelined(&fake, &mount, 3);
     calls[1].written_as_asked(1);
     let commit = fake.next();
-    // The server restarts: it answers the next write and the COMMIT in its new life, and has lost block 1.
+    // The server restarts: it answers the next write and the COMMIT in its new life, and has lost
+    // block 1.
     calls[2].written_as_asked(2);
     commit.committed(2);
     let mut both = [fake.next(), fake.next()];
@@ -307,8 +309,8 @@ fn patience_that_the_server_asks_for_is_given_and_the_call_is_a_new_one() {
     all_written(pending);
 }
 
-/// A write whose COMMIT stays unanswered past this patience, and writes after it. False when the patience was over before
-/// everything had taken its turn.
+/// A write whose COMMIT stays unanswered past this patience, and writes after it. False when the
+/// patience was over before everything had taken its turn.
 fn given_up_after(timeo: Duration) -> bool {
     let fake = Fake::start(1);
     let soft = Settings { soft: true, timeo, retrans: 0, ..fake.settings(1) };
@@ -331,7 +333,8 @@ fn given_up_after(timeo: Duration) -> bool {
     commit.committed(1);
     let written = || {
         let pending = submit(0);
-        // The silent COMMIT has cost the connection, and is not sent again: it would speak for nothing.
+        // The silent COMMIT has cost the connection, and is not sent again: it would speak for
+        // nothing.
         if let Some(call) = fake.next_within(timeo) {
             assert_eq!(call.procedure, Procedure::Write);
             call.written_as_asked(1);

@@ -1,8 +1,10 @@
-//! How many system calls a warm operation costs, on the client's loop and on the server's, and how many of its
-//! bytes pass through memory of the loop before they are where they belong. docs/PERFORMANCE.md has the table.
+//! How many system calls a warm operation costs, on the client's loop and on the server's, and how
+//! many of its bytes pass through memory of the loop before they are where they belong.
+//! docs/PERFORMANCE.md has the table.
 //!
-//! The load runs in a child under `strace`, which tells threads apart by their names; `getppid`, which nothing
-//! else calls, marks where the count begins and ends. Needs `strace`; the suite is `budget`.
+//! The load runs in a child under `strace`, which tells threads apart by their names; `getppid`,
+//! which nothing else calls, marks where the count begins and ends. Needs `strace`; the suite is
+//! `budget`.
 //!
 //! The program is the load and the test: the environment says which, so it has a `main` of its own.
 
@@ -31,7 +33,8 @@ impl Side {
         self.calls.get(call).copied().unwrap_or(0)
     }
 
-    /// Without the clock of the client: the slower the machine, the more often it ticks within an operation.
+    /// Without the clock of the client: the slower the machine, the more often it ticks within an
+    /// operation.
     fn per_op(&self) -> f64 {
         let ticks = self.count("getsockopt");
         let of_the_clock = ticks + ticks.min(self.count("epoll_pwait"));
@@ -69,7 +72,8 @@ fn load(wanted: &str) {
     let mark: repeat::Mark = || {
         let _ = rustix::process::getppid();
     };
-    // On one processor the two loops take turns, so that the counts say nothing about who was quicker.
+    // On one processor the two loops take turns, so that the counts say nothing about who was
+    // quicker.
     testkit::stay_on_one_cpu();
     Bench::start().run(work, depth.parse().unwrap(), 300, COUNTED, (mark, mark));
 }
@@ -127,8 +131,8 @@ fn count(side: &mut Side, call: &str) {
     *side.calls.entry(name.to_owned()).or_default() += 1;
 }
 
-/// Bytes of a receive that are copied on: all of a `read`, and of a `readv` what went into its last piece,
-/// which takes along what follows the payload.
+/// Bytes of a receive that are copied on: all of a `read`, and of a `readv` what went into its last
+/// piece, which takes along what follows the payload.
 fn copied(call: &str) -> u64 {
     let got =
         call.rsplit_once("= ").and_then(|(_, got)| got.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
@@ -168,9 +172,9 @@ fn a_warm_operation_costs_few_system_calls_and_copies() {
     }
 }
 
-/// The budget. At depth 1 a small operation is one wait, one receive and one send on each side, and a tick of
-/// the client's clock now and then. What receives 1 MiB does so in as many pieces as the system hands it over:
-/// 17 of 64 KiB at the worst, each with a wait.
+/// The budget. At depth 1 a small operation is one wait, one receive and one send on each side, and
+/// a tick of the client's clock now and then. What receives 1 MiB does so in as many pieces as the
+/// system hands it over: 17 of 64 KiB at the worst, each with a wait.
 fn hold(name: &str, depth: u64, at: &str, side: &Side) {
     let large = name.ends_with("MiB");
     let receives_payload = (at == "client") == name.starts_with("READ");
@@ -192,11 +196,13 @@ fn hold(name: &str, depth: u64, at: &str, side: &Side) {
         }
     }
     if depth > 1 && !large {
-        // What a receive leads to leaves in one send: the COMMIT of answered writes too, with those that follow them.
+        // What a receive leads to leaves in one send: the COMMIT of answered writes too, with those
+        // that follow them.
         let (received, sent) = (side.count("read"), side.count("sendmsg"));
         assert!(sent <= received + received / 2, "{name} depth {depth}, {at}: {:?}", side.calls);
     }
-    // Of a long payload only what came with its head is copied; a short one is copied once, with its head.
+    // Of a long payload only what came with its head is copied; a short one is copied once, with
+    // its head.
     let copied_max = if !receives_payload || name == "GETATTR" {
         256
     } else if large {

@@ -109,8 +109,8 @@ pub trait Folder: Debug + Send + Sync {
     /// # Errors
     /// What the side says.
     fn create(&self, name: &[u8], shape: Shape) -> Result<Box<dyn Sink>>;
-    /// Opens a file that an earlier copy made by [`Folder::create`], with the bytes that it has; none where
-    /// the name is free or names something else.
+    /// Opens a file that an earlier copy made by [`Folder::create`], with the bytes that it has;
+    /// none where the name is free or names something else.
     ///
     /// # Errors
     /// What the side says.

@@ -1,7 +1,9 @@
-//! A hash of a file that does not depend on how it was cut into blocks, nor on whether zeros were holes.
+//! A hash of a file that does not depend on how it was cut into blocks, nor on whether zeros were
+//! holes.
 //!
-//! The file is cut into chunks at fixed places. A chunk's hash has its number for a seed, a chunk of zeros
-//! counts nothing, and the sum of all is the file's; so a hole need not be read to be hashed.
+//! The file is cut into chunks at fixed places. A chunk's hash has its number for a seed, a chunk
+//! of zeros counts nothing, and the sum of all is the file's; so a hole need not be read to be
+//! hashed.
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 

@@ -16,7 +16,8 @@ pub(crate) const fn words(kind: FileKind) -> &'static str {
     }
 }
 
-/// Whether a file that is copied may take the name: what has no content of its own is not a file's older state.
+/// Whether a file that is copied may take the name: what has no content of its own is not a file's
+/// older state.
 pub(crate) const fn gives_way_to_a_file(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Symlink)
 }

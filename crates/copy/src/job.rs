@@ -19,7 +19,8 @@ use fs::{Attributes, FileKind};
 pub(crate) const FLIGHT_BYTES: usize = 16 << 20;
 /// Blocks in flight, however small they are.
 pub(crate) const DEPTH_MAX: usize = 128;
-/// Files of more blocks than these are read and written over all paths at once; smaller ones are spread by file.
+/// Files of more blocks than these are read and written over all paths at once; smaller ones are
+/// spread by file.
 const BLOCKS_TO_SPREAD: u64 = 4;
 
 /// An object to be copied.
@@ -242,7 +243,8 @@ impl Context<'_> {
             return Ok((from, sink));
         }
         match folder.create(temporary, shape) {
-            // Left by a copy that is not to be taken up, or made by our own call that was sent twice.
+            // Left by a copy that is not to be taken up, or made by our own call that was sent
+            // twice.
             Err(error) if error.exists() => {
                 folder.remove(temporary)?;
                 Ok((0, folder.create(temporary, shape)?))
@@ -295,15 +297,15 @@ const fn mode_of(options: &Options, of: &Attributes) -> u32 {
     match of.kind {
         _ if !options.mode => of.mode & 0o777 & !options.umask,
         _ if options.owner => of.mode,
-        // Taken over without their owner, another's program would run with this user's rights, and another's
-        // device would be everybody's.
+        // Taken over without their owner, another's program would run with this user's rights, and
+        // another's device would be everybody's.
         FileKind::CharacterDevice | FileKind::BlockDevice => of.mode & 0o600,
         _ => of.mode & 0o1777,
     }
 }
 
-/// Whether a file that is there already is a whole copy, made by an earlier run that preserved times: it got its
-/// name when it was complete.
+/// Whether a file that is there already is a whole copy, made by an earlier run that preserved
+/// times: it got its name when it was complete.
 fn is_whole(source: &Attributes, copy: &Attributes) -> bool {
     copy.kind == FileKind::Regular && copy.size == source.size && agree(copy.mtime, source.mtime)
 }

@@ -1,14 +1,16 @@
 //! Copies files and trees between this machine and NFS servers, or between two of them.
 //!
-//! The two sides stand behind one interface ([`Folder`], [`Source`], [`Sink`]); `local` and `remote` are its
-//! two kinds. A walker streams the tree, workers copy files, and each file has many blocks in flight.
+//! The two sides stand behind one interface ([`Folder`], [`Source`], [`Sink`]); `local` and
+//! `remote` are its two kinds. A walker streams the tree, workers copy files, and each file has
+//! many blocks in flight.
 //!
-//! Invariants: no partial file is ever taken for whole: content goes into a temporary name, is made stable, and
-//! only then gets its own name by a rename. What is no file (a pipe, a device) is read and written as it is, in order, and
-//! never replaced by one ([`Stream`]). Memory is bounded whatever the tree: blocks by `budget`, names by
-//! a page and a bounded queue (hard links alone are remembered, until all names of a file were seen). No tree is
-//! left: a directory of this machine is opened beneath the one above it, and never by way of a link. What
-//! fails is reported and does not stop the rest. What this crate must not know: terminals and command lines.
+//! Invariants: no partial file is ever taken for whole: content goes into a temporary name, is made
+//! stable, and only then gets its own name by a rename. What is no file (a pipe, a device) is read
+//! and written as it is, in order, and never replaced by one ([`Stream`]). Memory is bounded
+//! whatever the tree: blocks by `budget`, names by a page and a bounded queue (hard links alone are
+//! remembered, until all names of a file were seen). No tree is left: a directory of this machine
+//! is opened beneath the one above it, and never by way of a link. What fails is reported and does
+//! not stop the rest. What this crate must not know: terminals and command lines.
 
 mod backend;
 mod budget;
@@ -44,7 +46,8 @@ pub use stream::Stream;
 pub struct Options {
     /// Directories with all that is in them; without it they are refused.
     pub recursive: bool,
-    /// Set permissions as the source has them; else they are the source's without what `umask` forbids.
+    /// Set permissions as the source has them; else they are the source's without what `umask`
+    /// forbids.
     pub mode: bool,
     /// The bits that new files don't get where permissions are not preserved.
     pub umask: u32,

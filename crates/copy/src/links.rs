@@ -1,7 +1,7 @@
 //! Names of one file: the first that is met is copied, the others are linked to it.
 //!
-//! A file is remembered until all of its names were seen, so the table holds only files with names outside of
-//! what has been copied so far.
+//! A file is remembered until all of its names were seen, so the table holds only files with names
+//! outside of what has been copied so far.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -73,8 +73,8 @@ impl Links {
         }
     }
 
-    /// The first name is copied, or has failed without an anchor; gives the names that waited. After a failure
-    /// the next name that comes is the first again.
+    /// The first name is copied, or has failed without an anchor; gives the names that waited.
+    /// After a failure the next name that comes is the first again.
     pub(crate) fn copied(&self, job: &Job, anchor: Option<Anchor>) -> Vec<Job> {
         let key = Self::key(job);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

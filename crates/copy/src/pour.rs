@@ -1,5 +1,6 @@
-//! Copies that begin or end at a stream: in order, with a length that nobody knows before the end, into or out of one
-//! file. What ends at a file has a temporary name until it is whole, as all copies have.
+//! Copies that begin or end at a stream: in order, with a length that nobody knows before the end,
+//! into or out of one file. What ends at a file has a temporary name until it is whole, as all
+//! copies have.
 
 use client::Block;
 
@@ -20,8 +21,8 @@ use fs::{Attributes, FileKind};
 /// What is read from a stream gets what a program that makes a file asks for, less the umask.
 const MODE: u32 = 0o666;
 
-/// Copies one file into a stream, as [`crate::copy`] copies into a directory. Neither length nor attributes of what
-/// is there change, and nothing can be verified or taken up again.
+/// Copies one file into a stream, as [`crate::copy`] copies into a directory. Neither length nor
+/// attributes of what is there change, and nothing can be verified or taken up again.
 ///
 /// # Errors
 /// When what is asked for cannot be had of a stream.

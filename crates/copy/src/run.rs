@@ -28,8 +28,9 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Copies each source onto a place. What fails is left out and reported in `progress`; with `counted` all is counted
-/// first beside the copy. With [`Options::dry_run`] each pair of places goes to `planned` and nothing changes.
+/// Copies each source onto a place. What fails is left out and reported in `progress`; with
+/// `counted` all is counted first beside the copy. With [`Options::dry_run`] each pair of places
+/// goes to `planned` and nothing changes.
 ///
 /// # Errors
 /// When nothing can be copied at all: several sources onto one name, or no threads.
@@ -47,7 +48,8 @@ pub fn copy(
     if options.dry_run {
         return plan(sources, onto, options, progress, planned);
     }
-    // A tree of this machine is walked with its directories open, level above level: four descriptors for each.
+    // A tree of this machine is walked with its directories open, level above level: four
+    // descriptors for each.
     client::raise_descriptor_limit();
     let context = Context { options, progress, budget: Budget::new(), links: Links::default() };
     let (sender, receiver) = sync_channel(QUEUE_MAX);

@@ -20,7 +20,8 @@ use crate::stream::Stream;
 pub struct Origin {
     pub(crate) folder: Arc<dyn Folder>,
     pub(crate) entry: Entry,
-    /// What it is called in a directory that it is copied into; empty where its contents go there themselves.
+    /// What it is called in a directory that it is copied into; empty where its contents go there
+    /// themselves.
     pub(crate) name: Vec<u8>,
     pub(crate) place: String,
     /// What it is read from where that is no file; then `entry` stands for what is not known of it.
@@ -40,8 +41,8 @@ impl Origin {
         }
     }
 
-    /// One of this machine; with `follow` a symbolic link stands for what it points to, and a pipe or a device for what
-    /// can be read from it.
+    /// One of this machine; with `follow` a symbolic link stands for what it points to, and a pipe
+    /// or a device for what can be read from it.
     ///
     /// # Errors
     /// What the system says.

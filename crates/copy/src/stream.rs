@@ -1,8 +1,9 @@
-//! What of this machine is neither a regular file nor a directory, and is read or written in order: named pipes,
-//! devices, and descriptors that this process was started with (`/dev/stdout`, `/dev/fd/63`, `-`).
+//! What of this machine is neither a regular file nor a directory, and is read or written in order:
+//! named pipes, devices, and descriptors that this process was started with (`/dev/stdout`,
+//! `/dev/fd/63`, `-`).
 //!
-//! Nothing gets a temporary name here, no length is known before the end, and nothing can be read back. A wait for
-//! the other end of a pipe ends when the copy is stopped.
+//! Nothing gets a temporary name here, no length is known before the end, and nothing can be read
+//! back. A wait for the other end of a pipe ends when the copy is stopped.
 
 mod ends;
 
@@ -59,7 +60,8 @@ impl Stream {
         Self { what: What::Descriptor(1), place: "standard output".to_owned() }
     }
 
-    /// What a path names, links followed; none where that is a regular file, a directory or nothing.
+    /// What a path names, links followed; none where that is a regular file, a directory or
+    /// nothing.
     #[must_use]
     pub fn named(path: &Path) -> Option<Self> {
         let kind = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
@@ -72,8 +74,8 @@ impl Stream {
         Some(Self { what, place: path.display().to_string() })
     }
 
-    /// As [`Stream::named`], for what is read: files that say that they are empty and are not, as those of `/proc`,
-    /// and those of `/sys` are streams too.
+    /// As [`Stream::named`], for what is read: files that say that they are empty and are not, as
+    /// those of `/proc`, and those of `/sys` are streams too.
     #[must_use]
     pub fn named_source(path: &Path) -> Option<Self> {
         Self::named(path).or_else(|| {
@@ -158,9 +160,9 @@ fn descriptor(path: &Path) -> Option<i32> {
     None
 }
 
-/// A descriptor of this process, once more, where it was open when the process started: then it is not closed on exec,
-/// as all of ours are. A pipe is opened anew where that is allowed, so that waiting for it can be stopped without
-/// a change for those who share it.
+/// A descriptor of this process, once more, where it was open when the process started: then it is
+/// not closed on exec, as all of ours are. A pipe is opened anew where that is allowed, so that
+/// waiting for it can be stopped without a change for those who share it.
 fn own(number: i32, flags: OFlags) -> io::Result<OwnedFd> {
     let closed = || io::Error::from(Errno::BADF);
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).map_err(|_| closed())?;

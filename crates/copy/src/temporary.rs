@@ -1,11 +1,12 @@
 //! Names that files have while they are copied.
 //!
-//! A file that is worth taking up again has a name made from what its source is: file system, number, length and
-//! times, and the name that it will have. So a partial file that is found under that name is of the same source,
-//! unchanged. How much of it is good follows from its length: writes are never further apart than a window, so
-//! all that lies further before the end than that is written and stable. Where a crash of this machine could
-//! have lost data of a file that kept its length, the name has the boot's identity too.
-//! A file that is not worth it has a random name, so that two copies at once never meet.
+//! A file that is worth taking up again has a name made from what its source is: file system,
+//! number, length and times, and the name that it will have. So a partial file that is found under
+//! that name is of the same source, unchanged. How much of it is good follows from its length:
+//! writes are never further apart than a window, so all that lies further before the end than that
+//! is written and stable. Where a crash of this machine could have lost data of a file that kept
+//! its length, the name has the boot's identity too. A file that is not worth it has a random name,
+//! so that two copies at once never meet.
 
 use crate::entry::Entry;
 use fs::Attributes;

@@ -1,4 +1,5 @@
-//! Directories that are being filled. One gets its times and permissions when all that belongs into it is there.
+//! Directories that are being filled. One gets its times and permissions when all that belongs into
+//! it is there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +43,8 @@ impl Target {
     pub(crate) fn end(self: &Arc<Self>, progress: &Progress) {
         let mut at = Arc::clone(self);
         while at.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            // What is not whole keeps the times of today, and is finished by the copy that takes it up.
+            // What is not whole keeps the times of today, and is finished by the copy that takes it
+            // up.
             if !at.new.is_empty()
                 && !progress.is_stopped()
                 && let Err(error) = at.folder.set(None, at.new)

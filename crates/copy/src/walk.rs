@@ -1,5 +1,5 @@
-//! Walks the source: makes its directories, and hands everything else to the workers. One page of names is held
-//! for each level of the tree, and of a directory on a server the next one may be.
+//! Walks the source: makes its directories, and hands everything else to the workers. One page of
+//! names is held for each level of the tree, and of a directory on a server the next one may be.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,23 +1,26 @@
 //! Classes of xids, their counters and their windows.
 //!
-//! An xid of our client is a class in the top 2 bits and a counter of that class in the low 30. Counters wrap
-//! and are compared as serial numbers: the one less than half the circle ahead is the newer.
+//! An xid of our client is a class in the top 2 bits and a counter of that class in the low 30.
+//! Counters wrap and are compared as serial numbers: the one less than half the circle ahead is the
+//! newer.
 
 use rpc::Xid;
 
-/// Calls of [`XidClass::DoneBit`] that a server remembers for each client: 64 KiB of entries. Half of it is how
-/// far a client may run ahead of its oldest outstanding call: 8,192 writes, at 1 MiB each 8 GiB in flight.
+/// Calls of [`XidClass::DoneBit`] that a server remembers for each client: 64 KiB of entries. Half
+/// of it is how far a client may run ahead of its oldest outstanding call: 8,192 writes, at 1 MiB
+/// each 8 GiB in flight.
 pub const WINDOW_DONE: u32 = 16_384;
 
-/// Calls of [`XidClass::WholeReply`] that a server remembers for each client, with their replies of about 300
-/// bytes. Half of it, 512, is how many creations and removals one mount has in flight.
+/// Calls of [`XidClass::WholeReply`] that a server remembers for each client, with their replies of
+/// about 300 bytes. Half of it, 512, is how many creations and removals one mount has in flight.
 pub const WINDOW_REPLY: u32 = 1_024;
 
 pub(super) const COUNTER_BITS: u32 = 30;
 const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
 
-/// What a server keeps of a call, told by the top 2 bits of our clients' xids. Which class a procedure needs is a
-/// matter of its program, the same at both ends; a call whose xid names another is served as one of a foreign client.
+/// What a server keeps of a call, told by the top 2 bits of our clients' xids. Which class a
+/// procedure needs is a matter of its program, the same at both ends; a call whose xid names
+/// another is served as one of a foreign client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum XidClass {
     /// Nothing: doing it twice is doing it once, and it changes nothing.
@@ -85,7 +88,8 @@ impl Counter {
     }
 }
 
-// Rings close on the circle of counters, and a window is a vanishing part of the half that counts as older.
+// Rings close on the circle of counters, and a window is a vanishing part of the half that counts
+// as older.
 const _: () = assert!(WINDOW_DONE.is_power_of_two() && WINDOW_REPLY.is_power_of_two());
 const _: () = assert!(WINDOW_DONE <= 1 << (COUNTER_BITS - 10) && WINDOW_REPLY <= WINDOW_DONE);
 

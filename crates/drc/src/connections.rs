@@ -1,13 +1,16 @@
-//! The connections on which other clients' calls came, and what tells a retry of a call from a neighbour's call.
+//! The connections on which other clients' calls came, and what tells a retry of a call from a
+//! neighbour's call.
 //!
-//! Two clients at one address may send the same call under the same number: embedded clients count from 0. RFC 1813
-//! s4.5 has a retry answered from the cache; a neighbour's call must be executed. What tells them apart is the state of
-//! the connection on which the known call came ([`Relation`]). The owner of a connection writes that state into words
-//! that all who ask can read, in one process or in several.
+//! Two clients at one address may send the same call under the same number: embedded clients count
+//! from 0. RFC 1813 s4.5 has a retry answered from the cache; a neighbour's call must be executed.
+//! What tells them apart is the state of the connection on which the known call came
+//! ([`Relation`]). The owner of a connection writes that state into words that all who ask can
+//! read, in one process or in several.
 //!
-//! Invariants: a connection counts as open while its process lives and has not ended it; a question is answered only
-//! by a look that the owner took after the question was asked; a connection of which nothing is known any more counts
-//! as lost, so that a copy of a call is answered and not executed.
+//! Invariants: a connection counts as open while its process lives and has not ended it; a question
+//! is answered only by a look that the owner took after the question was asked; a connection of
+//! which nothing is known any more counts as lost, so that a copy of a call is answered and not
+//! executed.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -20,11 +23,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::CallKey;
 use super::shared::{GENERATION_BITS, Host, Owner, exchange, load, store};
 
-/// Connections that are remembered. One that has ended is forgotten once so many came after it: with calls kept for
-/// 120 seconds, at 270 new connections a second, each of which changes something.
+/// Connections that are remembered. One that has ended is forgotten once so many came after it:
+/// with calls kept for 120 seconds, at 270 new connections a second, each of which changes
+/// something.
 pub const CONNECTIONS_MAX: usize = 32_768;
 
-/// How long an owner may take to answer a question, before its connection counts as lost: it is stopped, or wedged.
+/// How long an owner may take to answer a question, before its connection counts as lost: it is
+/// stopped, or wedged.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Places looked at to find a free one. Connections stay open for long where few come and go.
@@ -35,7 +40,8 @@ const PLACE_WORDS: usize = 4;
 const STATE: usize = 0;
 const ASKED: usize = 1;
 const ANSWERED: usize = 2;
-/// Words of the table, 1 MiB: the number that was given last, then the places. All zero, it is empty.
+/// Words of the table, 1 MiB: the number that was given last, then the places. All zero, it is
+/// empty.
 pub const CONNECTIONS_WORDS: usize = PLACE_WORDS * (1 + CONNECTIONS_MAX);
 
 const FATE_BITS: u32 = 2;
@@ -78,8 +84,8 @@ impl ConnectionId {
 pub struct Origin {
     /// The connection.
     pub connection: ConnectionId,
-    /// Addresses and ports of both ends ([`path_of`]). A connection that replaces another between the same ends is
-    /// the same client's: two of them cannot exist at once.
+    /// Addresses and ports of both ends ([`path_of`]). A connection that replaces another between
+    /// the same ends is the same client's: two of them cannot exist at once.
     pub path: u64,
 }
 
@@ -185,7 +191,8 @@ impl<'m> ConnectionTable<'m> {
         self.word(id, word).map_or(0, load)
     }
 
-    /// Remembers a new connection of this process. [`ConnectionId::NONE`] when all places are taken by open ones.
+    /// Remembers a new connection of this process. [`ConnectionId::NONE`] when all places are taken
+    /// by open ones.
     #[must_use]
     pub fn open(&self) -> ConnectionId {
         let Some(last) = self.words.first() else { return ConnectionId::NONE };
@@ -215,7 +222,8 @@ impl<'m> ConnectionTable<'m> {
         ConnectionId::NONE
     }
 
-    /// Notes that a connection of this process has ended: in order if the client closed it and has every reply.
+    /// Notes that a connection of this process has ended: in order if the client closed it and has
+    /// every reply.
     pub fn end(&self, id: ConnectionId, in_order: bool) {
         let open = state(id, self.host.me(), OPEN);
         let ended = state(id, self.host.me(), if in_order { IN_ORDER } else { LOST });
@@ -231,8 +239,9 @@ impl<'m> ConnectionTable<'m> {
         id != ConnectionId::NONE && self.get(id, ASKED) > self.get(id, ANSWERED) >> 1
     }
 
-    /// The owner's answer: `acknowledged` says that the client has every reply to a call that was received, and has
-    /// ended, before `since`, and that the connection was open after that. Otherwise it was silent for too long.
+    /// The owner's answer: `acknowledged` says that the client has every reply to a call that was
+    /// received, and has ended, before `since`, and that the connection was open after that.
+    /// Otherwise it was silent for too long.
     pub fn answer(&self, id: ConnectionId, since: Duration, acknowledged: bool) {
         if let Some(word) = self.word(id, ANSWERED).filter(|_| id != ConnectionId::NONE) {
             store(word, nanoseconds(since) << 1 | u64::from(!acknowledged));
@@ -261,13 +270,14 @@ impl<'m> ConnectionTable<'m> {
         }
     }
 
-    /// What a call that has come is to a known one, whose connection is `of` and which ended at `ended`, if it has.
-    /// Asks the owner of that connection where nothing else tells.
+    /// What a call that has come is to a known one, whose connection is `of` and which ended at
+    /// `ended`, if it has. Asks the owner of that connection where nothing else tells.
     fn relation(&self, of: ConnectionId, ended: Option<Duration>, asker: &Asker<'_>) -> Relation {
         match (self.fate(of), ended) {
             (Fate::InOrder, _) => Relation::Neighbour,
             (Fate::Lost, _) => Relation::Retry,
-            // Its client waits for the reply still. Once it has ended, the client has the reply or has not.
+            // Its client waits for the reply still. Once it has ended, the client has the reply or
+            // has not.
             (Fate::Open, None) => Relation::Undecided,
             (Fate::Open, Some(ended)) => {
                 let from = ended.max(asker.came).min(asker.now);
@@ -328,7 +338,8 @@ pub(super) fn choose<T: Copy>(candidates: &[Candidate<T>], origin: Origin, asker
     let own_path = |of: Origin| of.path == origin.path;
     let known = candidates.iter().find(|candidate| is_from(candidate, &own));
     let known = known.or_else(|| candidates.iter().find(|candidate| is_from(candidate, &own_path)));
-    // A call that waited here while its connection ended is not executed where it may have been on another one.
+    // A call that waited here while its connection ended is not executed where it may have been on
+    // another one.
     let ended = asker.connections.fate(origin.connection) != Fate::Open;
     let known = known.or_else(|| candidates.first().filter(|_| ended));
     if let Some(known) = known {

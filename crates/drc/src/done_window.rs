@@ -1,12 +1,13 @@
 //! The window over WRITE and SETATTR: one word for each call, without locks.
 //!
-//! An entry's place in the ring is the low 14 bits of the call's counter; the entry holds the upper 16 (its
-//! lap), a state, and the status with which the call ended. Several threads begin and finish calls of one
-//! client at once; every change of an entry is one compare-and-exchange from what was seen.
+//! An entry's place in the ring is the low 14 bits of the call's counter; the entry holds the upper
+//! 16 (its lap), a state, and the status with which the call ended. Several threads begin and
+//! finish calls of one client at once; every change of an entry is one compare-and-exchange from
+//! what was seen.
 //!
-//! Invariants: an entry only ever moves to a newer lap, so a counter that was overtaken cannot be claimed
-//! again; [`Phase::Ended`] is final within its lap; only the thread that moved an entry to [`Phase::Running`]
-//! executes the call.
+//! Invariants: an entry only ever moves to a newer lap, so a counter that was overtaken cannot be
+//! claimed again; [`Phase::Ended`] is final within its lap; only the thread that moved an entry to
+//! [`Phase::Running`] executes the call.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -20,7 +21,8 @@ const STATUS_BITS: u32 = 14;
 const LAP_BITS: u32 = COUNTER_BITS - WINDOW_DONE.trailing_zeros();
 const LAP_SHIFT: u32 = STATE_BITS + STATUS_BITS;
 
-/// The largest status that an entry holds; larger ones are kept as this. Those of NFS version 3 end at 10,008.
+/// The largest status that an entry holds; larger ones are kept as this. Those of NFS version 3 end
+/// at 10,008.
 pub const STATUS_MAX: u32 = (1 << STATUS_BITS) - 1;
 
 // An entry is lap, status and state, and nothing else fits.
@@ -100,7 +102,8 @@ impl DoneWindow {
                 }
                 Phase::Ended(0) if behind == 0 => return Begin::Replay(Stored::Done),
                 Phase::Ended(status) if behind == 0 => return Begin::Replay(Stored::Failed(status)),
-                // Overtaken since the test above: another thread moved the window and took the place.
+                // Overtaken since the test above: another thread moved the window and took the
+                // place.
                 Phase::Running | Phase::Ended(_) | Phase::Dropped if behind >= 1 << (LAP_BITS - 1) => {
                     return Begin::Refused(Refusal::BelowWindow);
                 }
@@ -116,14 +119,16 @@ impl DoneWindow {
 
     /// Ends a call with its status.
     pub fn finish(&self, counter: Counter, status: u32) -> Answer {
-        // When the window moved past the call meanwhile, its entry is gone, and copies of it are refused.
+        // When the window moved past the call meanwhile, its entry is gone, and copies of it are
+        // refused.
         let _overtaken = self.slot(counter).compare_exchange(
             entry(counter, Phase::Running),
             entry(counter, Phase::Ended(status)),
             Ordering::SeqCst,
             Ordering::SeqCst,
         );
-        // Sequentially consistent, as in `attach`: either this load sees the waiter, or the waiter sees the end.
+        // Sequentially consistent, as in `attach`: either this load sees the waiter, or the waiter
+        // sees the end.
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return Answer::ORIGINAL;
         }
@@ -132,7 +137,8 @@ impl DoneWindow {
 
     /// Gives a call back that was neither executed nor answered.
     pub fn drop_call(&self, counter: Counter) -> Answer {
-        // Under the lock, so that a waiter of the next run of this call is not taken for one of this.
+        // Under the lock, so that a waiter of the next run of this call is not taken for one of
+        // this.
         let mut waiters = self.waiters();
         let _overtaken = self.slot(counter).compare_exchange(
             entry(counter, Phase::Running),
@@ -151,8 +157,8 @@ impl DoneWindow {
         if slot.load(Ordering::SeqCst) == entry(counter, Phase::Running) {
             return true;
         }
-        // It ended meanwhile. A former waiter is still owed the answer by the thread that ended the call, which
-        // waits for this lock; without one, that thread may have seen nobody.
+        // It ended meanwhile. A former waiter is still owed the answer by the thread that ended the
+        // call, which waits for this lock; without one, that thread may have seen nobody.
         match former {
             Some(former) => waiters.insert(counter.value(), former),
             None => waiters.remove(&counter.value()),

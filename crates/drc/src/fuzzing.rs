@@ -1,4 +1,5 @@
-//! The body that a property test and a fuzz target share: it takes arbitrary bytes and asserts what must hold of them.
+//! The body that a property test and a fuzz target share: it takes arbitrary bytes and asserts what
+//! must hold of them.
 
 use crate::{client_id, client_id_of_credential};
 use rpc::auth::Credential;

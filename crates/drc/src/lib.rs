@@ -1,17 +1,21 @@
 //! Which calls ran already, so that a call sent twice is done once.
 //!
-//! A client whose path died sends its calls again elsewhere; the originals may have run, may be running, or
-//! may yet arrive. The server asks here before it executes anything that changes something ([`Begin`] is the
-//! verdict) and reports how it ended ([`Outcome`] in, [`Answer`] out). Two parts share these words:
+//! A client whose path died sends its calls again elsewhere; the originals may have run, may be
+//! running, or may yet arrive. The server asks here before it executes anything that changes
+//! something ([`Begin`] is the verdict) and reports how it ended ([`Outcome`] in, [`Answer`] out).
+//! Two parts share these words:
 //!
-//! - [`ClientWindow`] for our own clients, known by a mark in their credential ([`client_id`]): sliding windows
-//!   over the counters in their xids, so that no time and no key is stored. [`XidSpace`] is the client's half.
-//! - [`Table`] for all other clients: keyed by address, xid, procedure, credential and a hash of the call; bounded by
-//!   count and age. [`ConnectionTable`] tells a retry from the same call of a neighbour at the same address.
+//! - [`ClientWindow`] for our own clients, known by a mark in their credential ([`client_id`]):
+//!   sliding windows over the counters in their xids, so that no time and no key is stored.
+//!   [`XidSpace`] is the client's half.
+//! - [`Table`] for all other clients: keyed by address, xid, procedure, credential and a hash of
+//!   the call; bounded by count and age. [`ConnectionTable`] tells a retry from the same call of a
+//!   neighbour at the same address.
 //!
-//! Invariants: a call is begun ([`Begin::Run`]) at most once while the window or table knows it; a call below
-//! its window is refused unexecuted; a waiter that was attached is named by exactly one [`Answer`], unless a
-//! newer one took its place. `docs/decisions/0004-reply-cache.md` has the sizes and the argument.
+//! Invariants: a call is begun ([`Begin::Run`]) at most once while the window or table knows it; a
+//! call below its window is refused unexecuted; a waiter that was attached is named by exactly one
+//! [`Answer`], unless a newer one took its place. `docs/decisions/0004-reply-cache.md` has the
+//! sizes and the argument.
 //!
 //! [`shared`] has the same in memory that several processes share. Left out: persistence.
 #![forbid(unsafe_code)]
@@ -40,8 +44,8 @@ pub use table::{CallKey, HASHED_PAYLOAD_BYTES, TABLE_AGE_MAX, TABLE_ENTRIES_MAX,
 pub use window::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, ClientWindow, WINDOW_IDLE_MIN, Windows};
 pub use xid_space::{AHEAD_DONE_MAX, AHEAD_REPLY_MAX, XidSpace};
 
-/// A connection of the server's, in numbers of its own. A higher number is not a newer connection: newest is
-/// the one on which a replay came last.
+/// A connection of the server's, in numbers of its own. A higher number is not a newer connection:
+/// newest is the one on which a replay came last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
@@ -63,13 +67,13 @@ pub enum Begin {
 /// Why a call must not be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is older than the window: it may have run long ago. No well-behaved client waits for it. Answer
-    /// SYSTEM_ERR or nothing, never a status that makes a client try again under a new xid.
+    /// It is older than the window: it may have run long ago. No well-behaved client waits for it.
+    /// Answer SYSTEM_ERR or nothing, never a status that makes a client try again under a new xid.
     BelowWindow,
     /// Its xid has a class that does not exist: treat the call as one of a foreign client.
     UnknownClass,
-    /// The table is full of running calls. It did not run: JUKEBOX, which has the client try again under a
-    /// new xid, is the right answer.
+    /// The table is full of running calls. It did not run: JUKEBOX, which has the client try again
+    /// under a new xid, is the right answer.
     TableFull,
 }
 
@@ -78,9 +82,9 @@ pub enum Refusal {
 pub enum Stored {
     /// The whole reply behind its xid.
     Reply(Box<[u8]>),
-    /// Only that it succeeded: build the reply from the call. The reply to an UNSTABLE WRITE built so must
-    /// not claim the verifier of now, which may be newer than the write: give one that no COMMIT returns, and
-    /// the client writes that range again.
+    /// Only that it succeeded: build the reply from the call. The reply to an UNSTABLE WRITE built
+    /// so must not claim the verifier of now, which may be newer than the write: give one that no
+    /// COMMIT returns, and the client writes that range again.
     Done,
     /// Only that it failed with this status: build the reply without attributes.
     Failed(u32),
@@ -89,23 +93,26 @@ pub enum Stored {
 /// How a call that was begun ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// It did all that it was asked for, and that much is worth keeping: WRITE and SETATTR. A WRITE that wrote a
-    /// part is none of these, for the reply is built from the call; keep it as a failure.
+    /// It did all that it was asked for, and that much is worth keeping: WRITE and SETATTR. A WRITE
+    /// that wrote a part is none of these, for the reply is built from the call; keep it as a
+    /// failure.
     Done,
     /// It failed with this status of its program, and no more is worth keeping: WRITE and SETATTR.
     Failed(u32),
     /// It ended in this reply, behind the xid.
     Reply(&'a [u8]),
-    /// It did not run *and no answer is sent*: it may run when it comes again. A call that is answered in any
-    /// way, "try later" too, is none of these: its client may go on, and a late copy must not run then.
+    /// It did not run *and no answer is sent*: it may run when it comes again. A call that is
+    /// answered in any way, "try later" too, is none of these: its client may go on, and a late
+    /// copy must not run then.
     Dropped,
 }
 
 /// Where the answer to a call goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// The connection on which the newest replay came, or none: the original's. After [`Outcome::Dropped`]
-    /// that connection waits for nothing and is to be closed, so that its client sends the call again.
+    /// The connection on which the newest replay came, or none: the original's. After
+    /// [`Outcome::Dropped`] that connection waits for nothing and is to be closed, so that its
+    /// client sends the call again.
     pub to: Option<Token>,
 }
 

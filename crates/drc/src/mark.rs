@@ -1,9 +1,11 @@
 //! How a server knows our own clients.
 //!
-//! Each loop of our client has an identity of its own, 64 random bits, because it has an xid space of its own. It shows them
-//! in AUTH_SYS: in hexadecimal in the machine name, and the lower half once more as the stamp. Older clients number the loops
-//! of a mount by the last 8 bits and have the other 56 in common: an identity is compared whole. A foreign client whose machine is named like that by accident fails the second test. This is a
-//! mark, not a proof: AUTH_SYS proves nothing, so a server looks for it only after the export let the caller's address in.
+//! Each loop of our client has an identity of its own, 64 random bits, because it has an xid space
+//! of its own. It shows them in AUTH_SYS: in hexadecimal in the machine name, and the lower half
+//! once more as the stamp. Older clients number the loops of a mount by the last 8 bits and have
+//! the other 56 in common: an identity is compared whole. A foreign client whose machine is named
+//! like that by accident fails the second test. This is a mark, not a proof: AUTH_SYS proves
+//! nothing, so a server looks for it only after the export let the caller's address in.
 
 use xdr::Reader;
 
@@ -34,8 +36,8 @@ pub fn client_id(sys: &AuthSys<'_>) -> Option<u64> {
     id_of(sys.stamp, sys.machine)
 }
 
-/// The same from a credential that was not parsed, for each call: reads the stamp and the name, not the
-/// groups.
+/// The same from a credential that was not parsed, for each call: reads the stamp and the name, not
+/// the groups.
 #[must_use]
 pub fn client_id_of_credential(flavor: u32, body: &[u8]) -> Option<u64> {
     if flavor != AUTH_SYS {

@@ -1,7 +1,8 @@
-//! The window over calls whose second execution would answer otherwise: CREATE, REMOVE and the like.
+//! The window over calls whose second execution would answer otherwise: CREATE, REMOVE and the
+//! like.
 //!
-//! Plain data with one owner at a time. It keeps whole replies; these calls are rare beside reads and writes
-//! and their replies small.
+//! Plain data with one owner at a time. It keeps whole replies; these calls are rare beside reads
+//! and writes and their replies small.
 
 use super::class::{Counter, WINDOW_REPLY};
 use super::{Answer, Begin, Refusal, Stored, Token};
@@ -50,7 +51,8 @@ impl ReplyWindow {
                 Phase::Ended(stored) => return Begin::Replay(stored.clone()),
                 Phase::Dropped => {}
             },
-            // Anything else in the place of a call within the window is older than it by whole laps.
+            // Anything else in the place of a call within the window is older than it by whole
+            // laps.
             Some(_) | None => {}
         }
         *slot = Some(Entry { counter, phase: Phase::Running(None) });

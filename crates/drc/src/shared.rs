@@ -1,15 +1,17 @@
-//! The reply cache in memory that several processes share: the same windows and the same table as within one process,
-//! laid out in words that each process changes with single atomic steps.
+//! The reply cache in memory that several processes share: the same windows and the same table as
+//! within one process, laid out in words that each process changes with single atomic steps.
 //!
-//! Whoever has the memory mapped may end between any two of its instructions, and may be stopped there for long. So
-//! nothing here is guarded by a lock that others must wait for: an entry says in one word what became of a call and
-//! which process has it (`entry`), and everybody can go on from every such word. Only the search of a bucket of the
-//! table has a lock; that of a process that has ended is taken over, and that of one that was stopped is not waited for.
+//! Whoever has the memory mapped may end between any two of its instructions, and may be stopped
+//! there for long. So nothing here is guarded by a lock that others must wait for: an entry says in
+//! one word what became of a call and which process has it (`entry`), and everybody can go on from
+//! every such word. Only the search of a bucket of the table has a lock; that of a process that has
+//! ended is taken over, and that of one that was stopped is not waited for.
 //!
-//! Invariants: only the process that an entry names executes its call, and only after it has moved the entry from
-//! "begun" to "started"; a call that is started by a process that lives is begun by nobody else; one whose process has
-//! ended is begun *in doubt*, because it may have been executed. What is read is never trusted: any value of any word
-//! leads to an answer or to doubt, never out of bounds.
+//! Invariants: only the process that an entry names executes its call, and only after it has moved
+//! the entry from "begun" to "started"; a call that is started by a process that lives is begun by
+//! nobody else; one whose process has ended is begun *in doubt*, because it may have been executed.
+//! What is read is never trusted: any value of any word leads to an answer or to doubt, never out
+//! of bounds.
 //!
 //! `docs/decisions/0008-group.md` has the layout, and the argument.
 
@@ -49,12 +51,12 @@ pub trait Host {
     /// This process.
     fn me(&self) -> Owner;
 
-    /// Whether a process still runs, or may do so. Once this says no, nothing that the process began may take effect
-    /// any more.
+    /// Whether a process still runs, or may do so. Once this says no, nothing that the process
+    /// began may take effect any more.
     fn is_alive(&self, owner: Owner) -> bool;
 
-    /// Lets others run for a moment, because one of them holds what is wanted; `round` counts from 0. False: it was
-    /// long enough, give up.
+    /// Lets others run for a moment, because one of them holds what is wanted; `round` counts from
+    /// 0. False: it was long enough, give up.
     fn pause(&self, round: u32) -> bool;
 }
 
@@ -83,7 +85,8 @@ pub enum SharedBegin {
     Run,
     /// It ran: answer this and do not execute it.
     Replay(Stored),
-    /// It is running, here or in another process, or is yet to be told from a neighbour's: ask again in a moment.
+    /// It is running, here or in another process, or is yet to be told from a neighbour's: ask
+    /// again in a moment.
     Running,
     /// Do not execute it.
     Refused(Refusal),
@@ -100,7 +103,8 @@ pub enum Start {
     Lost,
 }
 
-// Every step on shared memory goes through these, so that tests can end a process before any of them.
+// Every step on shared memory goes through these, so that tests can end a process before any of
+// them.
 
 pub(super) fn load(word: &AtomicU64) -> u64 {
     #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The reply table for clients that are not ours.
 //!
-//! The key is what a retry of a call has in common with it: the client's address, xid, program, version, procedure, the
-//! whole credential, and a hash of the arguments. A neighbour of the client may agree in all of that; which of the two a
-//! call is [`super::connections`] finds, so a key may have several entries. Entries go when they are [`TABLE_AGE_MAX`]
-//! old or when newer ones need their place, the oldest first; a running call is never dropped. Plain data with one owner
-//! at a time: a server makes several and picks one by [`CallKey::shard`].
+//! The key is what a retry of a call has in common with it: the client's address, xid, program,
+//! version, procedure, the whole credential, and a hash of the arguments. A neighbour of the client
+//! may agree in all of that; which of the two a call is [`super::connections`] finds, so a key may
+//! have several entries. Entries go when they are [`TABLE_AGE_MAX`] old or when newer ones need
+//! their place, the oldest first; a running call is never dropped. Plain data with one owner at a
+//! time: a server makes several and picks one by [`CallKey::shard`].
 //!
-//! Only for procedures that change something. What slips through is what slips through the kernel's: a copy
-//! that comes after its entry went is executed again.
+//! Only for procedures that change something. What slips through is what slips through the
+//! kernel's: a copy that comes after its entry went is executed again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -22,16 +23,17 @@ use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
 use rpc::Xid;
 use rpc::call::CallHeader;
 
-/// Entries over all tables of a server, divided by their number: far more calls than its clients have outstanding,
-/// for 22 MiB with replies of 280 bytes. Under load the count binds long before the age does.
+/// Entries over all tables of a server, divided by their number: far more calls than its clients
+/// have outstanding, for 22 MiB with replies of 280 bytes. Under load the count binds long before
+/// the age does.
 pub const TABLE_ENTRIES_MAX: usize = 65_536;
 
-/// How long the outcome of a call is kept, as long as the kernel's server keeps it. A client that sends its
-/// calls again within its first two timeouts of a minute finds them.
+/// How long the outcome of a call is kept, as long as the kernel's server keeps it. A client that
+/// sends its calls again within its first two timeouts of a minute finds them.
 pub const TABLE_AGE_MAX: Duration = Duration::from_secs(120);
 
-/// Payload bytes of a WRITE to be hashed, as many as the kernel's server takes. Two WRITEs that agree in xid,
-/// credential, file, offset, length and these bytes count as one call.
+/// Payload bytes of a WRITE to be hashed, as many as the kernel's server takes. Two WRITEs that
+/// agree in xid, credential, file, offset, length and these bytes count as one call.
 pub const HASHED_PAYLOAD_BYTES: usize = 256;
 
 /// Entries looked at to find one that may go. More would let running calls make every new one slow.
@@ -40,11 +42,13 @@ const EVICTION_STEPS_MAX: usize = 64;
 /// Aged entries dropped for each call begun: more than one, so that a table past its peak shrinks.
 const AGED_STEPS: usize = 2;
 
-/// Entries of one key: calls of neighbours that agree in everything. More of them at once make the oldest go.
+/// Entries of one key: calls of neighbours that agree in everything. More of them at once make the
+/// oldest go.
 const TWINS_MAX: usize = 16;
 
-/// Hashes arguments for [`CallKey`]. `args` are all of them where they are small; of a WRITE, what precedes the
-/// payload and its first [`HASHED_PAYLOAD_BYTES`]. `args_len` is the length of all arguments.
+/// Hashes arguments for [`CallKey`]. `args` are all of them where they are small; of a WRITE, what
+/// precedes the payload and its first [`HASHED_PAYLOAD_BYTES`]. `args_len` is the length of all
+/// arguments.
 #[must_use]
 pub fn args_hash(args: &[u8], args_len: usize) -> u64 {
     xxh3_64_with_seed(args, args_len as u64)
@@ -65,7 +69,8 @@ pub struct CallKey {
 }
 
 impl CallKey {
-    /// The key of a call that came from `address` and whose arguments hash to `args_hash` ([`args_hash`]).
+    /// The key of a call that came from `address` and whose arguments hash to `args_hash`
+    /// ([`args_hash`]).
     #[must_use]
     pub fn new(header: &CallHeader<'_>, args_hash: u64, address: IpAddr) -> Self {
         Self {
@@ -152,7 +157,8 @@ impl Entry {
     }
 }
 
-/// A key hashed once, keyed at random for each table, so that no client can choose keys that collide.
+/// A key hashed once, keyed at random for each table, so that no client can choose keys that
+/// collide.
 type Digest = u64;
 
 /// Passes a [`Digest`] on as the hash that it is.
@@ -173,7 +179,8 @@ impl Hasher for DigestHasher {
     }
 }
 
-/// Entries of one key, the oldest first; nearly always one. Boxed, so that the spare places of the map cost little.
+/// Entries of one key, the oldest first; nearly always one. Boxed, so that the spare places of the
+/// map cost little.
 type Twins = SmallVec<[Box<Entry>; 1]>;
 
 /// One table.
@@ -207,8 +214,8 @@ impl Table {
         let digest = self.hasher.hash_one(&call.key);
         if let Some(twins) = self.entries.get_mut(&digest) {
             twins.retain(|entry| !entry.is_aged(now));
-            // Two keys of one digest do not happen in practice; if they do, the second must not be taken for the
-            // first, and there is no place for both.
+            // Two keys of one digest do not happen in practice; if they do, the second must not be
+            // taken for the first, and there is no place for both.
             if twins.iter().any(|entry| entry.key != call.key) {
                 return Begin::Refused(Refusal::TableFull);
             }
@@ -279,8 +286,8 @@ impl Table {
         self.len() == 0
     }
 
-    /// The entry whose turn it is to go, or the inner `None` when that place is empty by now; the outer one
-    /// when there is no place.
+    /// The entry whose turn it is to go, or the inner `None` when that place is empty by now; the
+    /// outer one when there is no place.
     fn oldest(&self) -> Option<Option<&Entry>> {
         let (serial, digest) = self.queue.front()?;
         let twins = self.entries.get(digest);

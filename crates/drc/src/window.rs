@@ -1,7 +1,7 @@
 //! The windows of our own clients, and the bounded set of them that a server keeps.
 //!
-//! A server asks [`Windows`] once for each connection, after the export let the caller in, and keeps the
-//! [`Arc`]. All connections of a client, on all nodes of the group, share its one window.
+//! A server asks [`Windows`] once for each connection, after the export let the caller in, and
+//! keeps the [`Arc`]. All connections of a client, on all nodes of the group, share its one window.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,16 +15,17 @@ use super::reply_window::ReplyWindow;
 use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
 use rpc::Xid;
 
-/// Clients whose windows a server keeps. One that only reads costs under a KiB; one that has written its ring
-/// full and filled its replies costs about 400 KiB, so all of them at worst 400 MiB.
+/// Clients whose windows a server keeps. One that only reads costs under a KiB; one that has
+/// written its ring full and filled its replies costs about 400 KiB, so all of them at worst 400
+/// MiB.
 pub const CLIENT_WINDOWS_MAX: usize = 1_024;
 
-/// Clients from one address whose windows a server keeps: more mounts than a host has, and a quarter of all, so that no
-/// address alone can have the others turned away.
+/// Clients from one address whose windows a server keeps: more mounts than a host has, and a
+/// quarter of all, so that no address alone can have the others turned away.
 pub const ADDRESS_WINDOWS_MAX: usize = 256;
-/// How long a window is kept after its last call, though no connection holds it: as long as a client may be cut
-/// off and come back to find its calls remembered, whatever others do. The table of foreign clients keeps its
-/// entries as long.
+/// How long a window is kept after its last call, though no connection holds it: as long as a
+/// client may be cut off and come back to find its calls remembered, whatever others do. The table
+/// of foreign clients keeps its entries as long.
 pub const WINDOW_IDLE_MIN: Duration = super::TABLE_AGE_MAX;
 
 /// What one of our clients has sent. Shared by all its connections; every method takes `&self`.
@@ -35,7 +36,8 @@ pub struct ClientWindow {
     address: IpAddr,
     done: DoneWindow,
     replies: Mutex<ReplyWindow>,
-    /// When the last call came, in whole seconds, so that the word is written once a second and not per call.
+    /// When the last call came, in whole seconds, so that the word is written once a second and not
+    /// per call.
     used_s: AtomicU64,
 }
 
@@ -58,8 +60,8 @@ impl ClientWindow {
         self.id
     }
 
-    /// Asks before a call is executed, after its arguments were found sound and its xid's class to be the one
-    /// its procedure needs. A [`XidClass::Repeatable`] one always runs.
+    /// Asks before a call is executed, after its arguments were found sound and its xid's class to
+    /// be the one its procedure needs. A [`XidClass::Repeatable`] one always runs.
     pub fn begin(&self, xid: Xid, token: Token, now: Duration) -> Begin {
         let now_s = now.as_secs();
         if self.used_s.load(Ordering::Relaxed) != now_s {
@@ -76,14 +78,16 @@ impl ClientWindow {
     /// Ends a call that [`begin`](Self::begin) had run, and says where its answer goes.
     ///
     /// # Panics
-    /// In debug builds, when a [`XidClass::DoneBit`] call ends in [`Outcome::Reply`], which has no place there.
+    /// In debug builds, when a [`XidClass::DoneBit`] call ends in [`Outcome::Reply`], which has no
+    /// place there.
     pub fn finish(&self, xid: Xid, outcome: Outcome<'_>, _now: Duration) -> Answer {
         let counter = Counter::of(xid);
         match XidClass::of(xid) {
             Some(XidClass::Repeatable) | None => Answer::ORIGINAL,
             Some(XidClass::DoneBit) => match outcome {
                 Outcome::Done => self.done.finish(counter, 0),
-                // 0 is success; a failure of that number is the caller's mistake and stays a failure.
+                // 0 is success; a failure of that number is the caller's mistake and stays a
+                // failure.
                 Outcome::Failed(status) => self.done.finish(counter, status.clamp(1, STATUS_MAX)),
                 Outcome::Reply(_) => {
                     debug_assert!(false, "a call of {xid} keeps its status, not its reply");
@@ -131,15 +135,17 @@ impl Windows {
         Self { clients: HashMap::new(), clients_max }
     }
 
-    /// The window of the client `id`, which comes from `address`, made if need be. At the bound the least recently used
-    /// one is dropped, but none that is held outside (by a connection or by a running call) and none used within
-    /// [`WINDOW_IDLE_MIN`]. An address at its own bound ([`ADDRESS_WINDOWS_MAX`]), or one that has the most where all
-    /// are in use, loses the least recently used of its own that is not held, however lately that was: who makes many
-    /// clients costs itself their memory, not others.
+    /// The window of the client `id`, which comes from `address`, made if need be. At the bound the
+    /// least recently used one is dropped, but none that is held outside (by a connection or by a
+    /// running call) and none used within [`WINDOW_IDLE_MIN`]. An address at its own bound
+    /// ([`ADDRESS_WINDOWS_MAX`]), or one that has the most where all are in use, loses the least
+    /// recently used of its own that is not held, however lately that was: who makes many clients
+    /// costs itself their memory, not others.
     ///
-    /// `None`: nothing may be dropped. The client is turned away until something may, with SYSTEM_ERR or by
-    /// closing its connection. Serving it from the [`Table`](super::Table) meanwhile would be wrong: a call that
-    /// ran there would run again when its copy comes after the client got a window.
+    /// `None`: nothing may be dropped. The client is turned away until something may, with
+    /// SYSTEM_ERR or by closing its connection. Serving it from the [`Table`](super::Table)
+    /// meanwhile would be wrong: a call that ran there would run again when its copy comes after
+    /// the client got a window.
     pub fn window(&mut self, id: u64, address: IpAddr, now: Duration) -> Option<Arc<ClientWindow>> {
         if let Some(window) = self.clients.get(&id) {
             return Some(Arc::clone(window));
@@ -164,8 +170,8 @@ impl Windows {
         self.clients.values().filter(|window| window.address == address).count()
     }
 
-    /// The least recently used window of the address that has the most, unless `address` would have the most then: its
-    /// own makes room in that case.
+    /// The least recently used window of the address that has the most, unless `address` would have
+    /// the most then: its own makes room in that case.
     fn of_the_greediest(&self, address: IpAddr, own: usize) -> Option<u64> {
         let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
         for window in self.clients.values() {

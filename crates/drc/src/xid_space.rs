@@ -1,8 +1,8 @@
 //! The client's half of the window: one per mount, for all its connections.
 //!
-//! A call keeps its xid however often and wherever it is sent again. The client never runs further ahead of its
-//! oldest outstanding call of a class than half that class's window, so no call that somebody still waits for
-//! is ever below the server's window.
+//! A call keeps its xid however often and wherever it is sent again. The client never runs further
+//! ahead of its oldest outstanding call of a class than half that class's window, so no call that
+//! somebody still waits for is ever below the server's window.
 
 use super::class::{Counter, WINDOW_DONE, WINDOW_REPLY, XidClass};
 use rpc::Xid;
@@ -13,8 +13,8 @@ pub const AHEAD_DONE_MAX: u32 = WINDOW_DONE / 2;
 /// Counters from the oldest outstanding call of [`XidClass::WholeReply`] to the next, at most.
 pub const AHEAD_REPLY_MAX: u32 = WINDOW_REPLY / 2;
 
-// The promise that the server's refusal below its window rests on, with room for a server that has seen a
-// newer call than the client's oldest by a whole half window.
+// The promise that the server's refusal below its window rests on, with room for a server that has
+// seen a newer call than the client's oldest by a whole half window.
 const _: () = assert!(2 * AHEAD_DONE_MAX <= WINDOW_DONE && 2 * AHEAD_REPLY_MAX <= WINDOW_REPLY);
 const _: () = assert!(AHEAD_DONE_MAX.is_multiple_of(64) && AHEAD_REPLY_MAX.is_multiple_of(64));
 
@@ -27,8 +27,9 @@ pub struct XidSpace {
 }
 
 impl XidSpace {
-    /// Starts all counters at `start`, which must be random: a server of another make keys its cache by xid and
-    /// address, and would take the first calls of a second mount for replays of the first one's.
+    /// Starts all counters at `start`, which must be random: a server of another make keys its
+    /// cache by xid and address, and would take the first calls of a second mount for replays of
+    /// the first one's.
     #[must_use]
     pub fn new(start: u32) -> Self {
         let start = Counter::new(start);
@@ -41,8 +42,8 @@ impl XidSpace {
 
     /// An xid for a new call, or none: too far ahead of the oldest outstanding one, so wait for it.
     ///
-    /// [`XidClass::Repeatable`] never refuses. Its counter returns after 2^30 calls, 18 minutes at a million
-    /// per second; a client that still waits for a call of that number draws again.
+    /// [`XidClass::Repeatable`] never refuses. Its counter returns after 2^30 calls, 18 minutes at
+    /// a million per second; a client that still waits for a call of that number draws again.
     #[must_use]
     pub fn next(&mut self, class: XidClass) -> Option<Xid> {
         let counter = match class {
@@ -57,8 +58,8 @@ impl XidSpace {
         Some(class.xid(counter))
     }
 
-    /// Marks a call as no longer outstanding: answered, or given up and not to be sent again. An xid that is
-    /// not outstanding changes nothing.
+    /// Marks a call as no longer outstanding: answered, or given up and not to be sent again. An
+    /// xid that is not outstanding changes nothing.
     pub fn complete(&mut self, xid: Xid) {
         match XidClass::of(xid) {
             Some(XidClass::DoneBit) => self.done.complete(Counter::of(xid)),

@@ -1,9 +1,10 @@
-//! A client, a network that duplicates, delays, reorders and loses, and a server, over several connections.
+//! A client, a network that duplicates, delays, reorders and loses, and a server, over several
+//! connections.
 //!
-//! The client is our own ([`XidSpace`], moves calls between connections, sometimes gives one up); the server
-//! asks the reply cache before it executes. Whatever the seed: no call is executed twice, every answer is that
-//! of the one execution and goes to the connection on which the call came last, no call that the client waits
-//! for is refused, and in the end every call is answered.
+//! The client is our own ([`XidSpace`], moves calls between connections, sometimes gives one up);
+//! the server asks the reply cache before it executes. Whatever the seed: no call is executed
+//! twice, every answer is that of the one execution and goes to the connection on which the call
+//! came last, no call that the client waits for is refused, and in the end every call is answered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -67,7 +68,8 @@ impl Cache {
     }
 }
 
-/// The client is alone at its address, and of its connections nothing is known: every copy is a retry.
+/// The client is alone at its address, and of its connections nothing is known: every copy is a
+/// retry.
 fn call(xid: Xid) -> ForeignCall {
     let header = CallHeader {
         xid,

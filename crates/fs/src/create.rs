@@ -39,7 +39,8 @@ impl Special {
     }
 }
 
-/// How safe written data are when a write is answered. RFC 1813 s3.3.7, RFC 8881 s18.32 (stable_how)
+/// How safe written data are when a write is answered. RFC 1813 s3.3.7, RFC 8881 s18.32
+/// (stable_how)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stability {
     /// The data may be lost until they are committed.

@@ -4,8 +4,8 @@ use std::fmt;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)+) => {
-        /// Why a server refused an operation. A number that no standard has survives, because a client can only hand the
-        /// number on.
+        /// Why a server refused an operation. A number that no standard has survives, because a
+        /// client can only hand the number on.
         #[derive(Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Status {
             $($(#[$doc])* $variant,)+

@@ -6,16 +6,17 @@
 //!     n2  10.77.2.1  fd77:2::1  ======== 1 Gbit/s ========  n2  10.77.2.2  fd77:2::2
 //! ```
 //!
-//! Each link is a pair of virtual Ethernet devices, shaped at both ends by a token bucket, so that a rate
-//! holds in both directions. A link is known by its name, `n1` and so on, and can be
+//! Each link is a pair of virtual Ethernet devices, shaped at both ends by a token bucket, so that
+//! a rate holds in both directions. A link is known by its name, `n1` and so on, and can be
 //!
 //! - cut: both ends lose their carrier, as when a cable is pulled;
-//! - made silent: packets leave both ends and nobody receives them, as when a switch in between dies. No
-//!   packet filter is needed for that: each end is told a hardware address of the other that nobody has;
+//! - made silent: packets leave both ends and nobody receives them, as when a switch in between
+//!   dies. No packet filter is needed for that: each end is told a hardware address of the other
+//!   that nobody has;
 //! - restored from either.
 //!
-//! Needs root, and the programs `ip` and `tc` (Debian: iproute2). The kernel needs veth and sch_tbf, and
-//! sch_netem only where a delay is asked for.
+//! Needs root, and the programs `ip` and `tc` (Debian: iproute2). The kernel needs veth and
+//! sch_tbf, and sch_netem only where a delay is asked for.
 
 mod error;
 mod leftovers;
@@ -46,8 +47,8 @@ impl Net {
     /// Builds the namespaces and links; first collects what killed labs left.
     ///
     /// # Errors
-    /// Not root, programs missing, a kernel without what is asked for, or the system's own refusal. Nothing
-    /// of the lab is left then.
+    /// Not root, programs missing, a kernel without what is asked for, or the system's own refusal.
+    /// Nothing of the lab is left then.
     pub fn start(spec: &Spec) -> Result<Self, Error> {
         system::require_root()?;
         system::require_programs()?;
@@ -107,8 +108,8 @@ impl Net {
         self.state.restore(link)
     }
 
-    /// The same command, run in a namespace of this lab: `client`, `nodes`, or `node1` and so on where each
-    /// node has its own.
+    /// The same command, run in a namespace of this lab: `client`, `nodes`, or `node1` and so on
+    /// where each node has its own.
     ///
     /// # Errors
     /// No such namespace.

@@ -7,12 +7,14 @@
 //!     n4  10.77.4.1  fd77:4::1  rxe4 ============ n4  10.77.4.2  fd77:4::2  rxe4
 //! ```
 //!
-//! A guest sees the files of this machine read-only beneath an overlay in its memory: it may change everything and
-//! nothing lasts, but for directories that were named as writable. Commands run in it as root. QEMU emulates the
-//! processor where KVM doesn't work, so neither hardware nor root is needed.
+//! A guest sees the files of this machine read-only beneath an overlay in its memory: it may change
+//! everything and nothing lasts, but for directories that were named as writable. Commands run in
+//! it as root. QEMU emulates the processor where KVM doesn't work, so neither hardware nor root is
+//! needed.
 //!
-//! Nothing is left behind: QEMU ends when the lab is dropped and also when its owner is killed, and it has no files
-//! but in memory. The kernel is a package of the distribution, kept in the user's cache directory.
+//! Nothing is left behind: QEMU ends when the lab is dropped and also when its owner is killed, and
+//! it has no files but in memory. The kernel is a package of the distribution, kept in the user's
+//! cache directory.
 //!
 //! Needs Debian's qemu-system-x86, busybox-static, kmod, iproute2; and apt to fetch a kernel.
 
@@ -148,8 +150,8 @@ impl Vm {
     }
 }
 
-/// Whether there is anything to try. A device without a processor that virtualizes is another hypervisor's stand-in,
-/// on which guests were seen to hang.
+/// Whether there is anything to try. A device without a processor that virtualizes is another
+/// hypervisor's stand-in, on which guests were seen to hang.
 fn has_kvm() -> bool {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = processor.lines().find(|line| line.starts_with("flags")).unwrap_or_default();

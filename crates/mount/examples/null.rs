@@ -1,12 +1,14 @@
-//! A FUSE file system that does nothing, with what the mount asks of the kernel: what FUSE itself costs here.
+//! A FUSE file system that does nothing, with what the mount asks of the kernel: what FUSE itself
+//! costs here.
 //!
 //! ```text
 //! null DIRECTORY MIB [write-back]
 //! ```
 //!
-//! With `write-back` the kernel holds writes back, which the mount does not let it do (docs/decisions/0007-fuse.md).
-//! Ten files, `load.0` to `load.9`, of so many MiB each: reads give memory that is always the same, writes are forgotten.
-//! It ends when the directory is unmounted. `docs/results/fuse-speed.py` measures it beside the mount.
+//! With `write-back` the kernel holds writes back, which the mount does not let it do
+//! (docs/decisions/0007-fuse.md). Ten files, `load.0` to `load.9`, of so many MiB each: reads give
+//! memory that is always the same, writes are forgotten. It ends when the directory is unmounted.
+//! `docs/results/fuse-speed.py` measures it beside the mount.
 
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,7 +1,7 @@
 //! Mounting: root by the kernel's own calls, anybody else by fusermount3.
 //!
-//! The FUSE crate could mount too. It would unmount by path when it is done, and take away what others have mounted there
-//! meanwhile; and it does not say which mount it made. See `own_mount`.
+//! The FUSE crate could mount too. It would unmount by path when it is done, and take away what
+//! others have mounted there meanwhile; and it does not say which mount it made. See `own_mount`.
 
 use crate::fusermount;
 use crate::mount_table::{FILE_SYSTEM, place_of};
@@ -39,7 +39,8 @@ pub fn hold_mount_point(directory: &Path) -> io::Result<PathBuf> {
     // What was removed, such as a shell's working directory, has no name any more.
     let absolute = std::path::absolute(directory)?;
     let kind = rustix::fs::openat(CWD, &absolute, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    // The kind alone, and no question to whoever serves it: what is mounted there may have no server any more.
+    // The kind alone, and no question to whoever serves it: what is mounted there may have no
+    // server any more.
     let kind = rustix::fs::statx(&kind, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
     let is_other =
         kind.is_ok_and(|kind| FileType::from_raw_mode(kind.stx_mode.into()) != FileType::Directory);
@@ -114,8 +115,8 @@ fn make(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
     fsmount(system.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(request))
 }
 
-/// Puts a mount on a directory. Where a dead mount is to be replaced, the new one goes beneath it first, so that no program
-/// finds the directory itself. Kernels of before 6.5 cannot do that.
+/// Puts a mount on a directory. Where a dead mount is to be replaced, the new one goes beneath it
+/// first, so that no program finds the directory itself. Kernels of before 6.5 cannot do that.
 fn place(tree: &OwnedFd, directory: &Path, dead: Option<Dead>) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     let put = |flags| move_mount(tree.as_fd(), "", CWD, directory, flags).map_err(io::Error::from);
@@ -153,8 +154,8 @@ fn attributes(request: &Request) -> MountAttrFlags {
         .fold(MountAttrFlags::empty(), |all, (_, flag)| all | flag)
 }
 
-/// The same for fusermount3, which takes one text. It refuses `allow_other` where the administrator has not allowed it, and
-/// never lets those who are not root have devices or set-uid programs.
+/// The same for fusermount3, which takes one text. It refuses `allow_other` where the administrator
+/// has not allowed it, and never lets those who are not root have devices or set-uid programs.
 fn helper_options(request: &Request, is_root: bool) -> String {
     let given = |name: &str| request.options.noted.contains_key(name);
     // A comma would end the name.

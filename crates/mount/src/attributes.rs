@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The longest file that Linux has.
 pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// Attributes that the kernel would take. What it refuses it does not forget either, and a size beyond its own would be
-/// counted on here.
+/// Attributes that the kernel would take. What it refuses it does not forget either, and a size
+/// beyond its own would be counted on here.
 pub(crate) fn usable(attributes: Attributes) -> Result<Attributes, Errno> {
     if attributes.size > FILE_BYTES_MAX {
         tracing::warn!(

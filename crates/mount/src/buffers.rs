@@ -1,5 +1,5 @@
-//! Memory for READs and WRITEs, used again: fresh memory would have to be mapped and zeroed for each long one, and to be
-//! found and zeroed for each short one.
+//! Memory for READs and WRITEs, used again: fresh memory would have to be mapped and zeroed for
+//! each long one, and to be found and zeroed for each short one.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,9 @@
-//! For whom a request is made: the user, the group, and the supplementary groups, which FUSE does not carry.
+//! For whom a request is made: the user, the group, and the supplementary groups, which FUSE does
+//! not carry.
 //!
-//! A mount made by root acts for each caller with that caller's own numbers; the groups are read from
-//! `/proc/PID/status`. A mount of anybody else acts for its owner, whom alone the kernel lets in.
+//! A mount made by root acts for each caller with that caller's own numbers; the groups are read
+//! from `/proc/PID/status`. A mount of anybody else acts for its owner, whom alone the kernel lets
+//! in.
 
 use crate::kernel::Head;
 use client::Caller;
@@ -12,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Whose credential a call carries; the mount's own where none.
 pub(crate) type As = Option<Arc<Caller>>;
 
-/// Groups that were read are believed this long for lookups and attributes. Where something is opened, made,
-/// changed or removed they are read anew.
+/// Groups that were read are believed this long for lookups and attributes. Where something is
+/// opened, made, changed or removed they are read anew.
 const GROUPS_KEPT: Duration = Duration::from_secs(1);
 /// Callers remembered at most; then all are forgotten.
 const CALLERS_MAX: usize = 1024;
@@ -71,7 +73,8 @@ impl Callers {
     }
 }
 
-/// The supplementary groups of a thread; none for one that is gone or in another pid namespace (pid 0).
+/// The supplementary groups of a thread; none for one that is gone or in another pid namespace (pid
+/// 0).
 fn groups_of(pid: u32) -> Vec<u32> {
     if pid == 0 {
         return Vec::new();

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The longest name of a directory that the kernel takes from FUSE. FUSE_NAME_MAX
 const NAME_BYTES_MAX: usize = 1024;
 
-/// A READ of so many bytes costs less than to hand it to another thread; longer ones are spread over all loops.
+/// A READ of so many bytes costs less than to hand it to another thread; longer ones are spread
+/// over all loops.
 const DRIVER_READ_BYTES_MAX: usize = 16 << 10;
 
 /// Where a name is.
@@ -43,7 +44,8 @@ fn optional(told: client::Result<Option<Attributes>>) -> Result<Option<Attribute
     told.map_err(errno_of)?.map(usable).transpose()
 }
 
-/// Refuses a name that the kernel does not take in a directory: it would drop the names behind it too, and forget none.
+/// Refuses a name that the kernel does not take in a directory: it would drop the names behind it
+/// too, and forget none.
 fn check_name(name: &[u8]) -> Result<(), Errno> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
         tracing::warn!(name = %name.escape_ascii(), "the server tells a name that no file can have");
@@ -175,7 +177,8 @@ impl Core {
         self.operations(caller).statfs().await.map_err(errno_of)
     }
 
-    /// A page of a directory, with attributes and handles if `plus`; none where the server refuses the cookie.
+    /// A page of a directory, with attributes and handles if `plus`; none where the server refuses
+    /// the cookie.
     pub(crate) async fn call_readdir(
         &self,
         caller: &As,
@@ -240,8 +243,8 @@ impl Core {
         }
     }
 
-    /// One WRITE that a program waits for: when it is done, the data are stable. A WRITE that is alone goes to the loop
-    /// that the receiving thread drives.
+    /// One WRITE that a program waits for: when it is done, the data are stable. A WRITE that is
+    /// alone goes to the loop that the receiving thread drives.
     pub(crate) async fn call_write(
         &self,
         open: &OpenFile,
@@ -263,7 +266,8 @@ impl Core {
     }
 }
 
-/// One of those that are counted, until it is dropped, which it also is if whoever waited is killed.
+/// One of those that are counted, until it is dropped, which it also is if whoever waited is
+/// killed.
 struct UnderWay<'a>(&'a AtomicUsize);
 
 impl<'a> UnderWay<'a> {

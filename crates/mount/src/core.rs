@@ -105,7 +105,8 @@ impl Core {
         self.to_fuse(&known.attributes)
     }
 
-    /// How long the kernel may believe them: where it still has pages to drop, it is to ask before it gives any out.
+    /// How long the kernel may believe them: where it still has pages to drop, it is to ask before
+    /// it gives any out.
     pub(crate) fn ttl(&self, inode: &Inode, known: &Known) -> Duration {
         if self.notices.has_some_for(inode.ino) { Duration::ZERO } else { known.ttl }
     }
@@ -160,7 +161,8 @@ impl Core {
         if let Some(cut) = &cut {
             cut.turn().await;
         }
-        // A program that is killed from here on has cut the file or has not; what comes after it waits until that is known.
+        // A program that is killed from here on has cut the file or has not; what comes after it
+        // waits until that is known.
         let (core, caller, inode) = (Arc::clone(self), caller.clone(), Arc::clone(inode));
         self.undivided(async move {
             let outcome = core.call_setattr(&caller, inode.handle, new).await;

@@ -1,8 +1,10 @@
-//! Reading directories: READDIRPLUS, whose answers fill the kernel's caches of names and attributes, or READDIR.
+//! Reading directories: READDIRPLUS, whose answers fill the kernel's caches of names and
+//! attributes, or READDIR.
 //!
-//! The kernel continues at the cookie of the last name that it took. A page of the server's stays with the handle
-//! until it is used up, so a page is asked for once, however small the kernel's portions. A listing whose cookie the
-//! server refuses begins anew and leaves out what the kernel has ([`Listing`]).
+//! The kernel continues at the cookie of the last name that it took. A page of the server's stays
+//! with the handle until it is used up, so a page is asked for once, however small the kernel's
+//! portions. A listing whose cookie the server refuses begins anew and leaves out what the kernel
+//! has ([`Listing`]).
 
 use crate::attributes::kind;
 use crate::caller::As;
@@ -16,17 +18,18 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Where `.` ends, and `..`: numbers that a server's cookies are not likely to be. Cookie 0 is the beginning of
-/// the directory, which is `.`, so the beginning of what the server lists needs another one.
+/// Where `.` ends, and `..`: numbers that a server's cookies are not likely to be. Cookie 0 is the
+/// beginning of the directory, which is `.`, so the beginning of what the server lists needs
+/// another one.
 const AFTER_DOT: u64 = 0x7fff_ffff_ffff_fff1;
 const AFTER_DOT_DOT: u64 = 0x7fff_ffff_ffff_fff2;
 
-/// Pages one after the other without a name to tell. Names that were removed meanwhile are none, but so many pages of them
-/// are a server's that never ends.
+/// Pages one after the other without a name to tell. Names that were removed meanwhile are none,
+/// but so many pages of them are a server's that never ends.
 const PAGES_IN_VAIN_MAX: usize = 1000;
 
-/// What a page says of its names is believed for so long at least, however short attributes are believed: it may have been on its
-/// way so long.
+/// What a page says of its names is believed for so long at least, however short attributes are
+/// believed: it may have been on its way so long.
 const PAGE_AGE_MIN: Duration = Duration::from_millis(100);
 
 /// A directory that is being read.
@@ -264,8 +267,9 @@ impl Core {
         Err(endless())
     }
 
-    /// What the kernel is told of a name in a page that was asked for then; nothing where it was removed meanwhile. A server need
-    /// not send attributes and handles along: then each name is looked up.
+    /// What the kernel is told of a name in a page that was asked for then; nothing where it was
+    /// removed meanwhile. A server need not send attributes and handles along: then each name is
+    /// looked up.
     async fn listed(
         &self,
         directory: &OpenDirectory,
@@ -286,8 +290,9 @@ impl Core {
         }
     }
 
-    /// Whether what a page says may be otherwise by now. A page is used for as long as the program takes to read it: told as
-    /// new, it would give back to a name what was removed here, and to a file a size from before it was written.
+    /// Whether what a page says may be otherwise by now. A page is used for as long as the program
+    /// takes to read it: told as new, it would give back to a name what was removed here, and to a
+    /// file a size from before it was written.
     fn is_old(&self, parent: &Inode, handle: FileHandle, attributes: &Attributes, asked_at: Instant) -> bool {
         let age_max = self.policy.bounds(false).0.max(PAGE_AGE_MIN);
         // One lock at a time: others look for objects first, and then at one of them.
@@ -299,7 +304,8 @@ impl Core {
         known.is_some_and(|inode| has_changed(&inode))
     }
 
-    /// A name, its number and its kind, of which the kernel remembers nothing: it asks when it wants to know.
+    /// A name, its number and its kind, of which the kernel remembers nothing: it asks when it
+    /// wants to know.
     fn name_alone(&self, attributes: &Attributes) -> Entry {
         Entry {
             ino: 0,

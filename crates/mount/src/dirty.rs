@@ -1,10 +1,10 @@
-//! Data of one file that programs have written and the server does not have yet. Pure: no calls, no clock but what
-//! comes in.
+//! Data of one file that programs have written and the server does not have yet. Pure: no calls, no
+//! clock but what comes in.
 //!
-//! Extents that were not sent yet do not overlap one another, and are no longer than one WRITE. One that is sent
-//! leaves the map and is remembered by its range until the server has it; another that overlaps it waits, or the
-//! older data might land last. An extent is looked at when it becomes due and when what it waited for has arrived, never
-//! for a write elsewhere: a file may hold thousands.
+//! Extents that were not sent yet do not overlap one another, and are no longer than one WRITE. One
+//! that is sent leaves the map and is remembered by its range until the server has it; another that
+//! overlaps it waits, or the older data might land last. An extent is looked at when it becomes due
+//! and when what it waited for has arrived, never for a write elsewhere: a file may hold thousands.
 
 use client::Caller;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,8 @@ struct InFlight {
     blocks: Vec<u64>,
 }
 
-/// See the module's documentation. Extents are named by where they begin, as are those on their way: neither overlap.
+/// See the module's documentation. Extents are named by where they begin, as are those on their
+/// way: neither overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     extents: BTreeMap<u64, Extent>,
@@ -208,8 +209,8 @@ impl Dirty {
         all
     }
 
-    /// The extent that began there has arrived, or is lost; gives who has waited for it as the last. What waited
-    /// behind it may be taken now.
+    /// The extent that began there has arrived, or is lost; gives who has waited for it as the
+    /// last. What waited behind it may be taken now.
     pub(crate) fn sent(&mut self, offset: u64) -> Vec<Waker> {
         if let Some(sent) = self.in_flight.remove(&offset) {
             self.unfinished.remove(&(sent.turn, offset));
@@ -297,7 +298,8 @@ mod tests {
         let turn = dirty.want_all();
         flying.extend(dirty.take(Which::Due));
         assert_eq!((flying.len() as u64, dirty.looks), (EXTENTS, EXTENTS));
-        // The same once more while all are on their way: each looks once, finds the other, and waits for it.
+        // The same once more while all are on their way: each looks once, finds the other, and
+        // waits for it.
         for at in 0..EXTENTS {
             write(&mut dirty, at * 100, b"other");
             dirty.want_all();
@@ -329,8 +331,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a file in memory: whatever is written, sent and answered in whatever order, the file ends as if
-        /// each write had been done at once, and no bytes are counted twice.
+        /// Against a file in memory: whatever is written, sent and answered in whatever order, the
+        /// file ends as if each write had been done at once, and no bytes are counted twice.
         #[test]
         fn what_arrives_is_what_was_written(
             steps in prop::collection::vec((0_u64..100, 1_usize..40, any::<u8>(), any::<bool>(), any::<prop::sample::Index>()), 1..60)

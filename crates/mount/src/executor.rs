@@ -1,7 +1,8 @@
 //! Requests as tasks: a request waits for the server without a thread that waits with it.
 //!
-//! A task is polled at once on the thread that received the request, so that what needs no answer of the
-//! server is answered there. Later it is polled by whichever worker is free. Nothing here knows what a task does.
+//! A task is polled at once on the thread that received the request, so that what needs no answer
+//! of the server is answered there. Later it is polled by whichever worker is free. Nothing here
+//! knows what a task does.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -28,7 +29,8 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Ready {
     tasks: VecDeque<Arc<Task>>,
-    /// Workers that wait to be notified: without any, a notification would be a system call for nothing.
+    /// Workers that wait to be notified: without any, a notification would be a system call for
+    /// nothing.
     idle: usize,
     closed: bool,
 }
@@ -51,7 +53,8 @@ impl std::fmt::Debug for Task {
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
-            // While it is being polled, perhaps by the very thread that wakes it, another poll has to wait.
+            // While it is being polled, perhaps by the very thread that wakes it, another poll has
+            // to wait.
             if self.short && self.poll_unless_polled() {
                 return;
             }
@@ -91,8 +94,8 @@ impl Task {
             let waker = Waker::from(Arc::clone(self));
             let mut context = Context::from_waker(&waker);
             let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context).is_ready());
-            // A task that panics is a fault of ours, which was logged; it costs its own request (its reply says EIO
-            // when it is dropped), not the mount.
+            // A task that panics is a fault of ours, which was logged; it costs its own request
+            // (its reply says EIO when it is dropped), not the mount.
             if catch_unwind(poll).unwrap_or(true) {
                 *work = None;
             }
@@ -116,13 +119,15 @@ impl Executor {
         self.begin(work, false);
     }
 
-    /// The same for a task that has little to do once it is woken: it goes on at once on the thread that wakes it,
-    /// which may be a connection's, so it must not block there, nor take long. That spares it the way to a worker.
+    /// The same for a task that has little to do once it is woken: it goes on at once on the thread
+    /// that wakes it, which may be a connection's, so it must not block there, nor take long. That
+    /// spares it the way to a worker.
     pub(crate) fn spawn_short(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.begin(work, true);
     }
 
-    /// Runs a short task to its end, though nobody waits for it any more. Gives what it gives, or nothing if it panics.
+    /// Runs a short task to its end, though nobody waits for it any more. Gives what it gives, or
+    /// nothing if it panics.
     pub(crate) async fn detach_short<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,

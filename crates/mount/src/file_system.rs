@@ -1,6 +1,7 @@
 //! The requests of the kernel, each turned into a task and its outcome into a reply.
 //!
-//! No request is waited for here: the thread that received it goes on to the next while the server works on it.
+//! No request is waited for here: the thread that received it goes on to the next while the server
+//! works on it.
 
 use crate::caller::As;
 use crate::core::Core;
@@ -21,12 +22,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// So many requests are taken one after the other before their calls are sent, as long as there are more: they leave
-/// together. More would keep the first of them waiting.
+/// So many requests are taken one after the other before their calls are sent, as long as there are
+/// more: they leave together. More would keep the first of them waiting.
 const TAKEN_MAX: usize = 16;
 /// Taking a write of so many bytes is long: it is the last before the calls are sent.
 const LONG_WRITE_BYTES_MIN: usize = 64 << 10;
-/// Reads that nobody waits for yet, and direct ones of many threads, that the kernel has in flight at once.
+/// Reads that nobody waits for yet, and direct ones of many threads, that the kernel has in flight
+/// at once.
 const BACKGROUND_MAX: u16 = 64;
 
 /// What is agreed upon with the kernel when it mounts; the crate does that and nothing after it.
@@ -80,8 +82,9 @@ impl FileSystem {
         Self { core, device, said_no_locks: AtomicBool::new(false) }
     }
 
-    /// Takes requests until the file system is unmounted. Meanwhile this thread drives the client's loop, where it has one
-    /// to attend: waiting for the next request, it would otherwise have handed each to the loop and woken it.
+    /// Takes requests until the file system is unmounted. Meanwhile this thread drives the client's
+    /// loop, where it has one to attend: waiting for the next request, it would otherwise have
+    /// handed each to the loop and woken it.
     ///
     /// # Errors
     /// The kernel's, when it stops talking to us in another way.
@@ -169,7 +172,8 @@ impl FileSystem {
             // What was never locked is unlocked already; the kernel asks for it at every close.
             Operation::SetLk { unlocks: true } => reply.ok(),
             Operation::GetLk | Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
-            // There are none on NFS. Programs ask whether a file is a terminal, and the kernel passes each such question on.
+            // There are none on NFS. Programs ask whether a file is a terminal, and the kernel
+            // passes each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
             Operation::Interrupt { unique } => {
                 reply.not_wanted();
@@ -185,8 +189,8 @@ impl FileSystem {
         }
     }
 
-    /// Runs `work` and replies with what it gives; a thread that is killed while it waits is let go. It goes on where its
-    /// answers come in, and must not block there.
+    /// Runs `work` and replies with what it gives; a thread that is killed while it waits is let
+    /// go. It goes on where its answers come in, and must not block there.
     fn answer<T, W>(&self, head: &Head, reply: Reply, work: W, give: impl FnOnce(Reply, T) + Send + 'static)
     where
         T: Send + 'static,
@@ -195,7 +199,8 @@ impl FileSystem {
         self.core.executor.spawn_short(self.answering(head, reply, work, give));
     }
 
-    /// The same for work that may have to tell the kernel something: that can wait for other requests, so a worker does it.
+    /// The same for work that may have to tell the kernel something: that can wait for other
+    /// requests, so a worker does it.
     fn answer_aside<T, W>(
         &self,
         head: &Head,
@@ -267,12 +272,15 @@ impl FileSystem {
                 None => (caller, core.inode(ino)?),
             };
             let growing_since = inode.lock().growth.since();
-            // The kernel keeps what it was told for as long as it was told; when it asks, it wants to know.
+            // The kernel keeps what it was told for as long as it was told; when it asks, it wants
+            // to know.
             let mut known = core.attributes(&caller, &inode).await?;
-            // It asks before it gives out pages of a file that was written; by then those are gone that lack the data.
+            // It asks before it gives out pages of a file that was written; by then those are gone
+            // that lack the data.
             core.notices.heeded(inode.ino).await;
             if let Some(end) = growing_since {
-                // It may not have the answer yet; once it has that, it takes none to what it had asked before.
+                // It may not have the answer yet; once it has that, it takes none to what it had
+                // asked before.
                 known.attributes.size = known.attributes.size.min(end);
                 known.ttl = Duration::ZERO;
             }
@@ -415,7 +423,8 @@ impl FileSystem {
 
     fn write(&self, head: &Head, reply: Reply, write: Write, data: Data<'_>) {
         let Write { handle, offset, of_mapping, passes_pages, flags, .. } = write;
-        // Pages of a mapping have their place, and nobody waits for them, whichever handle carries them.
+        // Pages of a mapping have their place, and nobody waits for them, whichever handle carries
+        // them.
         let how = How::new(if of_mapping { 0 } else { flags }, passes_pages);
         let file = match self.core.files.find(handle) {
             Ok(file) => file,
@@ -486,8 +495,8 @@ impl FileSystem {
         self.answer(head, reply, work, |reply, handle| reply.opened(handle, FopenFlags::empty()));
     }
 
-    /// Gives a portion of a directory, with all that is known of each name if `plus`. A page of it takes long, so a worker
-    /// does it.
+    /// Gives a portion of a directory, with all that is known of each name if `plus`. A page of it
+    /// takes long, so a worker does it.
     fn list(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32), plus: bool) {
         let core = Arc::clone(&self.core);
         let work = async move {

@@ -57,7 +57,8 @@ impl How {
 }
 
 impl Core {
-    /// open(2) of a file that is there: close-to-open, so the server is asked, for the attributes and for leave.
+    /// open(2) of a file that is there: close-to-open, so the server is asked, for the attributes
+    /// and for leave.
     pub(crate) async fn open(
         self: &Arc<Self>,
         caller: As,
@@ -66,7 +67,8 @@ impl Core {
     ) -> Result<(u64, FopenFlags), Errno> {
         let wished = match flags & libc::O_ACCMODE {
             libc::O_WRONLY => Rights::MODIFY | Rights::EXTEND,
-            // A program may be run by those who may not read it; the kernel then opens it for reading.
+            // A program may be run by those who may not read it; the kernel then opens it for
+            // reading.
             libc::O_RDONLY => Rights::READ | Rights::EXECUTE,
             // Both bits are Linux's way to ask for both rights.
             _ => Rights::READ | Rights::MODIFY | Rights::EXTEND,
@@ -123,7 +125,8 @@ impl Core {
         })
     }
 
-    /// The last holder has closed a handle. Data that were written through a mapping come after the close.
+    /// The last holder has closed a handle. Data that were written through a mapping come after the
+    /// close.
     pub(crate) async fn release(self: &Arc<Self>, number: u64) {
         let Some(file) = self.files.remove(number) else { return };
         self.flush(&file.inode).await;

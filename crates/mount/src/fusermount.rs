@@ -1,5 +1,5 @@
-//! fusermount3, which mounts and unmounts for those who are not root. It is the only part that needs rights: this
-//! program is never set-uid.
+//! fusermount3, which mounts and unmounts for those who are not root. It is the only part that
+//! needs rights: this program is never set-uid.
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::ffi::OsString;

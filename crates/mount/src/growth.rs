@@ -1,9 +1,10 @@
 //! How long a file is told to be while a write past the kernel's pages makes it longer.
 //!
-//! The kernel counts such a write in once it is answered. Told of the new size before, by attributes, it cuts its pages there, and
-//! that may take until some page has been read: long enough for the write to end and for another, through the pages, to have put
-//! data behind that size, which are then zeroed before they are sent. A write through the pages needs none of this, as the kernel
-//! takes no size while one is under way.
+//! The kernel counts such a write in once it is answered. Told of the new size before, by
+//! attributes, it cuts its pages there, and that may take until some page has been read: long
+//! enough for the write to end and for another, through the pages, to have put data behind that
+//! size, which are then zeroed before they are sent. A write through the pages needs none of this,
+//! as the kernel takes no size while one is under way.
 
 use crate::inode::Inode;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ impl Growth {
     }
 }
 
-/// A write that makes a file longer. To be dropped before the write is answered: by then the kernel knows.
+/// A write that makes a file longer. To be dropped before the write is answered: by then the kernel
+/// knows.
 #[derive(Debug)]
 pub(crate) struct Growing(pub(crate) Arc<Inode>);
 

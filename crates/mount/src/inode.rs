@@ -1,9 +1,10 @@
 //! The objects that the kernel knows, and what is known of each.
 //!
-//! The server names an object by a handle, and nothing else tells two apart: a file's number may be another's too, where
-//! file systems lie below the export, or where a removed file's was given away. The kernel names it by a number of ours:
-//! the file's, as long as no other object that the kernel knows has it, and 1 for the root. What stat(2) shows is the
-//! file's number in any case, as on a kernel mount.
+//! The server names an object by a handle, and nothing else tells two apart: a file's number may be
+//! another's too, where file systems lie below the export, or where a removed file's was given
+//! away. The kernel names it by a number of ours: the file's, as long as no other object that the
+//! kernel knows has it, and 1 for the root. What stat(2) shows is the file's number in any case, as
+//! on a kernel mount.
 
 use crate::caller::As;
 use crate::dirty::Dirty;
@@ -45,7 +46,8 @@ pub(crate) struct Inode {
 pub(crate) struct Told {
     /// By fsync(2), which counts.
     by_sync: AtomicU64,
-    /// By write(2). The kernel makes several requests of a long one, and tells of a part that was done instead.
+    /// By write(2). The kernel makes several requests of a long one, and tells of a part that was
+    /// done instead.
     by_write: AtomicU64,
 }
 
@@ -69,16 +71,19 @@ pub(crate) struct State {
     /// It was told of another one before, and may not have the last answer yet.
     pub told_otherwise: bool,
     pub dirty: Dirty,
-    /// Counts what may have changed any of its data: nothing that was read ahead before is given out after.
+    /// Counts what may have changed any of its data: nothing that was read ahead before is given
+    /// out after.
     pub generation: u64,
-    /// The ranges that were written from here, out of which nothing is given that was read ahead before.
+    /// The ranges that were written from here, out of which nothing is given that was read ahead
+    /// before.
     pub own_writes: OwnWrites,
     /// Where the last data end that were written since the size was asked for.
     written_end: u64,
     /// Where the last of them end that the server has.
     stored_end: u64,
-    /// Where the file ends for who appends: the size that the server has told, and what was written since. Unlike attributes it is
-    /// not forgotten, because an append that began anywhere before would destroy what is there.
+    /// Where the file ends for who appends: the size that the server has told, and what was written
+    /// since. Unlike attributes it is not forgotten, because an append that began anywhere before
+    /// would destroy what is there.
     end: Option<u64>,
     /// A write that was to end there has failed, or nobody knows what became of it.
     pub end_in_doubt: bool,
@@ -139,13 +144,14 @@ impl Inode {
         Some(Known { attributes: state.shown(cached.attributes), ttl })
     }
 
-    /// How often it was changed from here: to be given to [`Inode::learn`] with attributes that were asked for now.
+    /// How often it was changed from here: to be given to [`Inode::learn`] with attributes that
+    /// were asked for now.
     pub(crate) fn changes(&self) -> u64 {
         self.lock().changes
     }
 
-    /// Takes attributes from the server, and gives what is to be shown. `asked` is the count of changes when they
-    /// were asked for, nothing when they came along with something else.
+    /// Takes attributes from the server, and gives what is to be shown. `asked` is the count of
+    /// changes when they were asked for, nothing when they came along with something else.
     pub(crate) fn learn(&self, attributes: Attributes, asked: Option<u64>, policy: &Policy) -> Known {
         let bounds = policy.bounds(attributes.kind == FileKind::Directory);
         let mut state = self.lock();
@@ -188,7 +194,8 @@ impl Inode {
         WaitedFor(Arc::clone(self))
     }
 
-    /// A write past the kernel's pages is under way, until this is dropped, which makes the file longer if it ends there.
+    /// A write past the kernel's pages is under way, until this is dropped, which makes the file
+    /// longer if it ends there.
     pub(crate) fn begin_growth(self: &Arc<Self>, state: &mut State, end: u64) -> Option<Growing> {
         let before = state.end.filter(|before| end > *before)?;
         state.growth.begin(before);
@@ -202,7 +209,8 @@ impl Inode {
         *state.file.get_or_insert_with(|| self.mount.file_ref(self.handle))
     }
 
-    /// One handle less. After the last, the place is free, and where a removed file lived on is to be removed.
+    /// One handle less. After the last, the place is free, and where a removed file lived on is to
+    /// be removed.
     pub(crate) fn close(&self) -> Option<Hidden> {
         let mut state = self.lock();
         state.opens = state.opens.saturating_sub(1);
@@ -235,7 +243,8 @@ impl WaitedFor {
         self.0.lock().follow(change);
     }
 
-    /// It was answered, and nobody waits any more: what was asked about the file while it was on its way is old now.
+    /// It was answered, and nobody waits any more: what was asked about the file while it was on
+    /// its way is old now.
     pub(crate) fn outlive(&self, change: Change) {
         let mut state = self.0.lock();
         state.follow(change);
@@ -263,7 +272,8 @@ impl State {
         self.lineage.follow(change);
     }
 
-    /// A write has ended, well or not: what was asked about the file while it was on its way is old now.
+    /// A write has ended, well or not: what was asked about the file while it was on its way is old
+    /// now.
     pub(crate) fn ended(&mut self, range: Range<u64>) {
         self.change();
         self.own_writes.note(range);
@@ -346,7 +356,8 @@ impl State {
         self.stored_end = self.stored_end.max(end);
     }
 
-    /// A write was lost, or nobody knows what became of it: its end does not count, and the server is to be asked for the file's.
+    /// A write was lost, or nobody knows what became of it: its end does not count, and the server
+    /// is to be asked for the file's.
     pub(crate) fn doubt_end(&mut self) {
         self.end_in_doubt = true;
         self.written_end = self.stored_end.max(self.dirty.end());
@@ -358,7 +369,8 @@ impl State {
         self.end.is_none_or(|known| end > known)
     }
 
-    /// Where an append goes for which the kernel has this offset: where it believes the file to end, which nobody may have told it.
+    /// Where an append goes for which the kernel has this offset: where it believes the file to
+    /// end, which nobody may have told it.
     pub(crate) fn append_at(&self, offset: u64) -> u64 {
         self.end.unwrap_or_else(|| offset.max(self.known_end()))
     }
@@ -387,7 +399,8 @@ impl State {
         untold.map_or(Ok(()), Err)
     }
 
-    /// Refuses a write where there was no room for one before it; each such error refuses one write of a handle.
+    /// Refuses a write where there was no room for one before it; each such error refuses one write
+    /// of a handle.
     pub(crate) fn refuse(&self, told: &Told) -> Result<(), Errno> {
         let Some(error) = self.untold(told) else { return Ok(()) };
         let is_full = [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG].contains(&error);
@@ -567,7 +580,8 @@ mod tests {
         Attributes { size: 1, fsid: 1, fileid: 2, mtime: time, ctime: time, ..of }
     }
 
-    /// For how many seconds attributes are believed that were asked for each time when the last ones were so old.
+    /// For how many seconds attributes are believed that were asked for each time when the last
+    /// ones were so old.
     fn believed(state: &mut State, bounds: (Duration, Duration), answers: &[(u64, u32)]) -> Vec<u64> {
         let mut now = Instant::now();
         let asked = answers.iter().map(|(after_s, mtime)| {

@@ -1,13 +1,15 @@
 //! A process that is being killed waits for no server.
 //!
-//! The kernel sends FUSE_INTERRUPT for a request whose thread has any signal pending: once, whatever further signals come, and
-//! without the signal's number. So FUSE_INTERRUPT only marks the request. A marked request is looked at until it is answered:
-//! once its thread has SIGKILL pending (any fatal signal becomes SIGKILL), it is answered EINTR. As on a kernel mount of NFS,
-//! no other signal interrupts.
+//! The kernel sends FUSE_INTERRUPT for a request whose thread has any signal pending: once,
+//! whatever further signals come, and without the signal's number. So FUSE_INTERRUPT only marks the
+//! request. A marked request is looked at until it is answered: once its thread has SIGKILL pending
+//! (any fatal signal becomes SIGKILL), it is answered EINTR. As on a kernel mount of NFS, no other
+//! signal interrupts.
 //!
-//! Asynchronous I/O is never marked, as no thread waits for its requests, and may outlive the thread that began it: then its
-//! process counts. A request that is not marked is looked at once, to learn its process, and seldom after that. Requests of
-//! the kernel's own threads, such as a loop device's, are never given up.
+//! Asynchronous I/O is never marked, as no thread waits for its requests, and may outlive the
+//! thread that began it: then its process counts. A request that is not marked is looked at once,
+//! to learn its process, and seldom after that. Requests of the kernel's own threads, such as a
+//! loop device's, are never given up.
 
 use slab::Slab;
 use std::collections::VecDeque;
@@ -20,8 +22,9 @@ use std::time::{Duration, Instant};
 
 /// How often requests are looked at, and how old they are then at least.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
-/// A process that is ending has no pending signals any more: it may have been killed, or have come to its end by
-/// itself with files open, whose data should be on the server when it is gone. Its requests have this long.
+/// A process that is ending has no pending signals any more: it may have been killed, or have come
+/// to its end by itself with files open, whose data should be on the server when it is gone. Its
+/// requests have this long.
 const ENDING_PATIENCE: Duration = Duration::from_secs(5);
 /// SIGKILL in the mask of pending signals.
 const KILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
@@ -162,7 +165,8 @@ impl Interrupts {
         (all.waiting.insert(Arc::clone(&waiting)), waiting)
     }
 
-    /// Waits for `work`, or for the end of the thread that asked for it; nothing then. `unique` is the request's number.
+    /// Waits for `work`, or for the end of the thread that asked for it; nothing then. `unique` is
+    /// the request's number.
     pub(crate) async fn guard<T>(
         &self,
         (unique, thread): (u64, u32),
@@ -230,7 +234,8 @@ impl Thread {
     }
 
     fn parse(status: &str, stat: &str) -> Option<Self> {
-        // The name is the second field, in brackets, and may have brackets in it. The flags are the ninth.
+        // The name is the second field, in brackets, and may have brackets in it. The flags are the
+        // ninth.
         let flags: u64 = stat.rsplit(") ").next()?.split_whitespace().nth(6)?.parse().ok()?;
         let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
         let is_kernels = flags & KERNEL_BIT != 0;
@@ -252,8 +257,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Whether a process is gone, or, if there was patience enough, each of its threads is about to be. Its first thread may
-/// end long before the others, and its number is there until they have.
+/// Whether a process is gone, or, if there was patience enough, each of its threads is about to be.
+/// Its first thread may end long before the others, and its number is there until they have.
 fn has_ended(process: u32, patience_is_over: bool) -> bool {
     let threads = match std::fs::read_dir(format!("/proc/{process}/task")) {
         Ok(threads) => threads,

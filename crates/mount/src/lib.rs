@@ -1,12 +1,13 @@
 //! A mounted export as an ordinary directory: FUSE in front of the client.
 //!
-//! One thread takes the kernel's requests (`kernel`, `file_system`). Each becomes a task (`executor`), which makes NFS calls
-//! as futures (`calls`) and replies.
-//! What programs are promised, and what not, is in `docs/SEMANTICS.md`; a test executes it. Invariants: a thread that
-//! receives requests never waits for the server; a lock is never held over a call; data that were written are kept
-//! until the server has them or their loss was recorded for fsync(2) and close(2).
+//! One thread takes the kernel's requests (`kernel`, `file_system`). Each becomes a task
+//! (`executor`), which makes NFS calls as futures (`calls`) and replies. What programs are
+//! promised, and what not, is in `docs/SEMANTICS.md`; a test executes it. Invariants: a thread that
+//! receives requests never waits for the server; a lock is never held over a call; data that were
+//! written are kept until the server has them or their loss was recorded for fsync(2) and close(2).
 //!
-//! What this crate must not know: connections, paths, retries. A call is made once here and answered some time.
+//! What this crate must not know: connections, paths, retries. A call is made once here and
+//! answered some time.
 
 mod attach;
 mod attributes;

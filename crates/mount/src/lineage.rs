@@ -1,16 +1,17 @@
 //! Which content of a file is known here, followed over the writes that are made from here.
 //!
-//! The server tells with each WRITE of which version the file was before it and after. A version that is reached from the
-//! one known here by such writes alone is nobody else's work. Replies come in any order, so a change that does not follow yet is
-//! kept for a while. A server that does not tell what was before leaves it open who has changed the file: then others
-//! have. RFC 1813 s2.6
+//! The server tells with each WRITE of which version the file was before it and after. A version
+//! that is reached from the one known here by such writes alone is nobody else's work. Replies come
+//! in any order, so a change that does not follow yet is kept for a while. A server that does not
+//! tell what was before leaves it open who has changed the file: then others have. RFC 1813 s2.6
 //!
 //! Pure.
 
 use fs::{Change, Version};
 use std::collections::VecDeque;
 
-/// Versions of before that are remembered, and changes that do not follow: more than writes of one file are under way, mostly.
+/// Versions of before that are remembered, and changes that do not follow: more than writes of one
+/// file are under way, mostly.
 const VERSIONS_MAX: usize = 256;
 
 /// See the module's documentation.
@@ -48,8 +49,8 @@ impl Lineage {
         }
     }
 
-    /// The server tells the file's version: whether somebody else has changed it since the one known here. An answer from
-    /// before a write of ours may come after that of the write.
+    /// The server tells the file's version: whether somebody else has changed it since the one
+    /// known here. An answer from before a write of ours may come after that of the write.
     pub(crate) fn sees(&mut self, version: Version) -> bool {
         let is_known = self.newest == Some(version) || self.earlier.contains(&version);
         if is_known {

@@ -1,8 +1,10 @@
-//! What a program was told of a directory, so that a listing whose cookie the server refuses goes on behind it.
+//! What a program was told of a directory, so that a listing whose cookie the server refuses goes
+//! on behind it.
 //!
-//! The kernel asks for the next names by the cookie of the last one that it took, and drops what did not fit. So what
-//! a program has is known when it asks again: the names up to that cookie. When the server refuses it
-//! (NFS3ERR_BAD_COOKIE), the directory is listed from its beginning, and those names are left out. RFC 1813 s3.3.16
+//! The kernel asks for the next names by the cookie of the last one that it took, and drops what
+//! did not fit. So what a program has is known when it asks again: the names up to that cookie.
+//! When the server refuses it (NFS3ERR_BAD_COOKIE), the directory is listed from its beginning, and
+//! those names are left out. RFC 1813 s3.3.16
 //!
 //! Pure: the calls are its owner's.
 
@@ -10,8 +12,8 @@ use client::{DIRECTORY_ENTRIES_MAX, GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMark
 use fs::DirectoryEntry;
 use std::collections::HashSet;
 
-/// Names that are told of a directory at most, as a server that never ends its listing must not keep a program for ever.
-/// Some are told twice, as the kernel did not take them.
+/// Names that are told of a directory at most, as a server that never ends its listing must not
+/// keep a program for ever. Some are told twice, as the kernel did not take them.
 const NAMES_MAX: usize = 2 * DIRECTORY_ENTRIES_MAX;
 
 /// See the module's documentation.

@@ -1,7 +1,7 @@
 //! `/proc/self/mountinfo`: what is mounted where, as proc(5) describes it.
 //!
-//! A mount has a number of its own, and the file system in it a device number. Several mounts of one file system (bind
-//! mounts) share the device number.
+//! A mount has a number of its own, and the file system in it a device number. Several mounts of
+//! one file system (bind mounts) share the device number.
 
 use rustix::fs::{CWD, Mode, OFlags};
 use std::ffi::OsStr;
@@ -94,8 +94,8 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A directory as the system's table names it, symbolic links followed. No file system is asked about the directory itself: what
-/// is mounted there may have no server any more.
+/// A directory as the system's table names it, symbolic links followed. No file system is asked
+/// about the directory itself: what is mounted there may have no server any more.
 pub(crate) fn place_of(directory: &Path) -> PathBuf {
     by_descriptor(directory).unwrap_or_else(|| {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
@@ -116,7 +116,8 @@ fn by_descriptor(directory: &Path) -> Option<PathBuf> {
     (!path.as_os_str().as_bytes().ends_with(b" (deleted)")).then_some(path)
 }
 
-/// A number that the kernel tells about a descriptor in `/proc/self/fdinfo`, such as `mnt_id`. It asks no file system.
+/// A number that the kernel tells about a descriptor in `/proc/self/fdinfo`, such as `mnt_id`. It
+/// asks no file system.
 pub(crate) fn told_of(descriptor: impl AsFd, name: &str) -> io::Result<Option<u64>> {
     let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
     let text = std::fs::read_to_string(path)?;

@@ -1,7 +1,7 @@
 //! Names: looking up, making, removing, renaming, linking.
 //!
-//! A file that is removed or renamed over while it is open here lives on under a name `.nfs` and digits in the same
-//! directory, until its last handle is closed: NFS version 3 has no open files.
+//! A file that is removed or renamed over while it is open here lives on under a name `.nfs` and
+//! digits in the same directory, until its last handle is closed: NFS version 3 has no open files.
 
 use crate::attributes::split_device;
 use crate::caller::As;
@@ -28,8 +28,8 @@ fn mode_of(mode: u32) -> SetAttributes {
     SetAttributes::mode(mode & 0o7777)
 }
 
-/// What a server says it has made, if it is of the type that was asked for. The kernel refuses what is of another, and
-/// does not forget it.
+/// What a server says it has made, if it is of the type that was asked for. The kernel refuses what
+/// is of another, and does not forget it.
 fn of_kind(made: (FileHandle, Attributes), wanted: FileKind) -> Result<(FileHandle, Attributes), Errno> {
     let found = made.1.kind;
     if found != wanted {
@@ -249,7 +249,8 @@ impl Core {
         outcome
     }
 
-    /// Does what must not be left half done: it goes on to its end though whoever asked for it is killed meanwhile.
+    /// Does what must not be left half done: it goes on to its end though whoever asked for it is
+    /// killed meanwhile.
     pub(crate) async fn undivided<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Errno>> + Send + 'static,
@@ -286,8 +287,8 @@ impl Core {
         Hidden { directory: parent.handle, name, caller }
     }
 
-    /// Renames over an open file, which lives on, or keeps its name if that fails. Not before the rename is done is it
-    /// told where it lives on: the last close would remove it there.
+    /// Renames over an open file, which lives on, or keeps its name if that fails. Not before the
+    /// rename is done is it told where it lives on: the last close would remove it there.
     async fn rename_over(
         &self,
         inode: &Arc<Inode>,
@@ -304,8 +305,8 @@ impl Core {
         outcome
     }
 
-    /// Keeps the content of an open file that is about to lose its name. With a second link there is a file of that name
-    /// at each moment, without one there is none until the rename.
+    /// Keeps the content of an open file that is about to lose its name. With a second link there
+    /// is a file of that name at each moment, without one there is none until the rename.
     async fn keep(&self, inode: &Arc<Inode>, at: At<'_>, place: &Hidden) -> Result<Kept, Errno> {
         match self.call_link(&place.caller, inode.handle, place.at()).await {
             Ok(_) => Ok(Kept::Linked),
@@ -333,13 +334,14 @@ impl Core {
         match kept {
             // What timed out may be done yet.
             Kept::Linked if still_there && error != Errno::ETIMEDOUT => self.remove_place(&place).await,
-            // The name is another's by now, or that is not known: it may be the only link that is left.
+            // The name is another's by now, or that is not known: it may be the only link that is
+            // left.
             Kept::Linked => self.lives_on(inode, place).await,
             // The rename was done, and asked for again by another path.
             Kept::Moved if found.is_ok_and(|handle| handle == source) => self.lives_on(inode, place).await,
             Kept::Moved => {
-                // Between the look and this RENAME somebody may give the name to another file; NFS version 3 has no
-                // rename that would leave it alone.
+                // Between the look and this RENAME somebody may give the name to another file; NFS
+                // version 3 has no rename that would leave it alone.
                 let back = match found {
                     Err(Errno::ENOENT) => self.move_open(inode, &place.caller, place.at(), at).await,
                     Ok(_) => Err(Errno::EEXIST),
@@ -410,16 +412,18 @@ enum Kept {
     Moved,
 }
 
-/// Whether a LINK was refused because there cannot be such a link, while the file may be moved. Whatever else stands in
-/// the way, such as a full or a broken disk, stands in the way of the rename too.
+/// Whether a LINK was refused because there cannot be such a link, while the file may be moved.
+/// Whatever else stands in the way, such as a full or a broken disk, stands in the way of the
+/// rename too.
 fn refuses_links(error: Errno) -> bool {
     [
         // The server has no hard links.
         Errno::EOPNOTSUPP,
-        // Its file system has none, or Linux protects files of others from them (fs.protected_hardlinks).
+        // Its file system has none, or Linux protects files of others from them
+        // (fs.protected_hardlinks).
         Errno::EPERM,
-        // link(2) may ask for rights to the file that rename(2) does not need. A server that does not know LINK at all is
-        // told as this one too.
+        // link(2) may ask for rights to the file that rename(2) does not need. A server that does
+        // not know LINK at all is told as this one too.
         Errno::EACCES,
         Errno::EMLINK,
         // Files of another project, or of another volume below the directory.

@@ -1,10 +1,12 @@
 //! Files of which the kernel is to drop pages, with their attributes.
 //!
-//! One thread tells it so, and none that a request waits for: the kernel may first have to finish a read or a write of such
-//! pages, which waits for us. So a notice waits until what had come for its range is done, and others pass it meanwhile: a
-//! server that answers nothing for one file holds up no other's. What is wished for a file while it waits is told after it, in
-//! one. Until the kernel has heeded a notice it may give out old pages to a program that does not ask for the file's
-//! attributes first; so those are given only after it, and are to be asked for again each time until then.
+//! One thread tells it so, and none that a request waits for: the kernel may first have to finish a
+//! read or a write of such pages, which waits for us. So a notice waits until what had come for its
+//! range is done, and others pass it meanwhile: a server that answers nothing for one file holds up
+//! no other's. What is wished for a file while it waits is told after it, in one. Until the kernel
+//! has heeded a notice it may give out old pages to a program that does not ask for the file's
+//! attributes first; so those are given only after it, and are to be asked for again each time
+//! until then.
 
 use fuser::{INodeNo, Notifier};
 use std::ops::Range;
@@ -42,7 +44,8 @@ struct Notice {
 #[derive(Debug, Default)]
 struct Wishes {
     waiting: Vec<Notice>,
-    /// Those that the thread has: they wait for what had come before them, or the kernel is being told.
+    /// Those that the thread has: they wait for what had come before them, or the kernel is being
+    /// told.
     taken: Vec<Notice>,
     /// One of those may be ready.
     woken: bool,
@@ -108,8 +111,9 @@ impl Notices {
         .await;
     }
 
-    /// Tells the kernel of what is wished, until [`Notices::close`]; each once `ready` gives what is to come before it. While
-    /// the kernel waits for a page not even SIGKILL ends this thread, nor the mount before it.
+    /// Tells the kernel of what is wished, until [`Notices::close`]; each once `ready` gives what
+    /// is to come before it. While the kernel waits for a page not even SIGKILL ends this thread,
+    /// nor the mount before it.
     pub(crate) fn tell<W: Future<Output = ()>>(
         &self,
         notifier: &Notifier,
@@ -149,7 +153,8 @@ impl Notices {
         }
     }
 
-    /// Waits for new notices, or until one that was taken may be ready; nothing once they are closed.
+    /// Waits for new notices, or until one that was taken may be ready; nothing once they are
+    /// closed.
     fn next(&self) -> Option<Vec<Notice>> {
         let mut wishes = self.lock();
         loop {

@@ -1,7 +1,9 @@
-//! What the kernel has of a file whose content has changed elsewhere, from open to open: pages, and a size.
+//! What the kernel has of a file whose content has changed elsewhere, from open to open: pages, and
+//! a size.
 //!
-//! The kernel drops pages when it handles the answer to an open that does not let it keep them. That it has done so shows when whoever
-//! opened uses the handle. Until then another open must not let it keep pages either, for it may still have those from before.
+//! The kernel drops pages when it handles the answer to an open that does not let it keep them.
+//! That it has done so shows when whoever opened uses the handle. Until then another open must not
+//! let it keep pages either, for it may still have those from before.
 
 use crate::inode::{Inode, State};
 use fs::Version;
@@ -27,7 +29,8 @@ impl Dropping {
 }
 
 impl State {
-    /// Whether the kernel keeps its pages at an open that finds this content. Where not, there is one more [`Dropping`].
+    /// Whether the kernel keeps its pages at an open that finds this content. Where not, there is
+    /// one more [`Dropping`].
     pub(crate) fn keeps_pages(&mut self, now: Version) -> bool {
         let keeps = self.pages_of.replace(now) == Some(now) && self.dropping == 0;
         self.dropping += u32::from(!keeps);
@@ -40,7 +43,8 @@ impl State {
         self.told_otherwise |= before.is_some_and(|before| before != now);
     }
 
-    /// Whether the kernel may have attributes of another content. It reads as far as the size that it was told, however long the file is.
+    /// Whether the kernel may have attributes of another content. It reads as far as the size that
+    /// it was told, however long the file is.
     pub(crate) fn may_believe_otherwise(&self, now: Version) -> bool {
         self.told_of != Some(now) || self.told_otherwise
     }

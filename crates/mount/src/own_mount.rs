@@ -1,12 +1,14 @@
 //! One mount, told from all others, and its end.
 //!
-//! A path says nothing about who mounted there: somebody may have unmounted ours and mounted anew, or mounted on top of it.
-//! So a mount is ended by its number and its device's alone. The kernel gives both again to later mounts, anywhere, once nothing
-//! uses this one; while a descriptor is open on it (`Pinned`) it does not. Since Linux 6.8 a mount has a number besides that
-//! is never given again. Unmounting takes what is mounted within along,
-//! which is not ours: then nothing is unmounted.
+//! A path says nothing about who mounted there: somebody may have unmounted ours and mounted anew,
+//! or mounted on top of it. So a mount is ended by its number and its device's alone. The kernel
+//! gives both again to later mounts, anywhere, once nothing uses this one; while a descriptor is
+//! open on it (`Pinned`) it does not. Since Linux 6.8 a mount has a number besides that is never
+//! given again. Unmounting takes what is mounted within along, which is not ours: then nothing is
+//! unmounted.
 //!
-//! Without root fusermount3 unmounts, and takes a path. The check is made right before it is called.
+//! Without root fusermount3 unmounts, and takes a path. The check is made right before it is
+//! called.
 
 use crate::fusermount;
 use crate::mount_table::{Entry, MountTable, place_of, told_of};
@@ -25,8 +27,8 @@ const STACKED_MAX: usize = 32;
 /// statx(2), since Linux 6.8.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 
-/// A mount as the system numbers it. As text: its number, its device's major and minor number, and the number that is never
-/// given again or 0.
+/// A mount as the system numbers it. As text: its number, its device's major and minor number, and
+/// the number that is never given again or 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountId {
     id: u64,
@@ -49,7 +51,8 @@ impl MountId {
     /// The system's, or when it is gone again.
     pub(crate) fn of_device(device: BorrowedFd<'_>, directory: &Path) -> io::Result<Self> {
         let table = MountTable::read()?;
-        // Kernels of before 2025 do not say it. Then the uppermost mount is ours, unless two mount there at the same time.
+        // Kernels of before 2025 do not say it. Then the uppermost mount is ours, unless two mount
+        // there at the same time.
         let connection = told_of(device, "fuse_connection")?;
         let is_it = |entry: &&Entry| {
             entry.is_ours() && connection.is_none_or(|number| (0, number) == wide(entry.device))
@@ -103,8 +106,8 @@ impl MountId {
         device == Ok(self.device)
     }
 
-    /// Unmounts it if nobody serves it any more; says whether it was there, dead. Where the kernel may have given its
-    /// numbers to another mount since, it is looked for on its directory alone.
+    /// Unmounts it if nobody serves it any more; says whether it was there, dead. Where the kernel
+    /// may have given its numbers to another mount since, it is looked for on its directory alone.
     ///
     /// # Errors
     /// As those of unmounting.
@@ -120,7 +123,8 @@ impl MountId {
         let Some(place) = self.place()? else { return Ok(None) };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, &place, flags, Mode::empty())?;
-        // Once more, as it may have been unmounted, and its numbers given to another, before it was opened.
+        // Once more, as it may have been unmounted, and its numbers given to another, before it was
+        // opened.
         let is_other = self.unique.is_some() && unique(root.as_fd()) != self.unique;
         if is_other || told_of(&root, "mnt_id")? != Some(self.id) || self.place()?.is_none() {
             return Ok(None);
@@ -228,9 +232,9 @@ pub fn unmount_dead(directory: &Path, but: Option<MountId>) -> Result<(), Error>
     }
 }
 
-/// The mount of ours on a directory that nobody serves any more, to be replaced: what a killed process has left. It stays
-/// until [`Dead::unmount`], so that no program finds the directory beneath meanwhile. Of several on top of each other all but
-/// the last are unmounted.
+/// The mount of ours on a directory that nobody serves any more, to be replaced: what a killed
+/// process has left. It stays until [`Dead::unmount`], so that no program finds the directory
+/// beneath meanwhile. Of several on top of each other all but the last are unmounted.
 ///
 /// # Errors
 /// [`Error::Unmount`].

@@ -1,12 +1,14 @@
-//! When each range of a file was written from here last, so that data which were asked for before are not given out after.
+//! When each range of a file was written from here last, so that data which were asked for before
+//! are not given out after.
 //!
-//! A write is noted when its data are taken, and again once the server has them: what was asked for in between may be from before
-//! or after it. Pure.
+//! A write is noted when its data are taken, and again once the server has them: what was asked for
+//! in between may be from before or after it. Pure.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges remembered of a file at most; beyond that the older half is forgotten, with all that was asked for before it.
+/// Ranges remembered of a file at most; beyond that the older half is forgotten, with all that was
+/// asked for before it.
 const RANGES_MAX: usize = 4096;
 
 /// A moment among the writes of a file: how many were noted before.

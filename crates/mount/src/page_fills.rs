@@ -1,8 +1,9 @@
 //! Page fills: reads of the kernel's whose bytes stay in its pages. Pure: no calls, no clock.
 //!
-//! A write of a part of what a fill under way was asked for may be done at the server after the READ, and be answered before
-//! the kernel has the fill. So a fill is given the data of each such write, and takes them over what the READ has brought.
-//! What has been answered is remembered, as the kernel may have sent a write before it that comes to us only after it.
+//! A write of a part of what a fill under way was asked for may be done at the server after the
+//! READ, and be answered before the kernel has the fill. So a fill is given the data of each such
+//! write, and takes them over what the READ has brought. What has been answered is remembered, as
+//! the kernel may have sent a write before it that comes to us only after it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,8 +19,8 @@ pub(crate) struct Patch {
     data: Vec<u8>,
 }
 
-/// Takes the patches over what was read at `offset`, of a request for `len` bytes. Behind the end that the READ has found there
-/// are zeros up to a patch, as there are in the file.
+/// Takes the patches over what was read at `offset`, of a request for `len` bytes. Behind the end
+/// that the READ has found there are zeros up to a patch, as there are in the file.
 pub(crate) fn apply(patches: &[Patch], bytes: &mut Vec<u8>, (offset, len): (u64, usize)) {
     for patch in patches {
         let end = offset.saturating_add(len as u64);
@@ -78,7 +79,8 @@ impl Fill {
         true
     }
 
-    /// Gives the answer, with what has come meanwhile. What comes during it waits, and is too late for this fill.
+    /// Gives the answer, with what has come meanwhile. What comes during it waits, and is too late
+    /// for this fill.
     pub(crate) fn answer(&self, give: impl FnOnce(&[Patch])) {
         let mut fate = self.lock();
         give(&fate.patches);
@@ -96,7 +98,8 @@ pub(crate) fn common(one: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>>
     (start < end).then_some(start..end)
 }
 
-/// Where the kernel may have pages that were filled: ranges by their beginnings, apart from each other.
+/// Where the kernel may have pages that were filled: ranges by their beginnings, apart from each
+/// other.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
     ranges: BTreeMap<u64, u64>,

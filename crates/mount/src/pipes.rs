@@ -1,12 +1,12 @@
-//! Pipes in which long payloads stay in the kernel, used again: to make one costs more than to move a payload through
-//! it.
+//! Pipes in which long payloads stay in the kernel, used again: to make one costs more than to move
+//! a payload through it.
 
 use client::Pipe;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is kept for the next requests: as many as a program has under way that keeps paths busy, and those for replies.
-/// An ordinary user may have 64 of the smaller size in all.
+/// What is kept for the next requests: as many as a program has under way that keeps paths busy,
+/// and those for replies. An ordinary user may have 64 of the smaller size in all.
 const KEPT_MAX: usize = 24;
 
 /// So many may hold what nobody has asked for yet: half of what an ordinary user may have.
@@ -91,8 +91,9 @@ impl Pipes {
         self.ahead.load(Ordering::Relaxed) > 0
     }
 
-    /// A payload came in more pieces than its pipe had room for, as the next ones will: they have larger pipes, or none. One
-    /// that was begun before that was known says nothing of the larger ones.
+    /// A payload came in more pieces than its pipe had room for, as the next ones will: they have
+    /// larger pipes, or none. One that was begun before that was known says nothing of the larger
+    /// ones.
     pub(crate) fn did_not_fit(&self, was_large: bool) {
         if was_large {
             return self.rest();
@@ -110,8 +111,8 @@ impl Pipes {
         }
     }
 
-    /// A read was begun in vain, as the next ones would be: there is no pipe, or the server gives less than it is asked
-    /// for.
+    /// A read was begun in vain, as the next ones would be: there is no pipe, or the server gives
+    /// less than it is asked for.
     pub(crate) fn rest(&self) {
         self.resting.store(REST_READS, Ordering::Relaxed);
     }

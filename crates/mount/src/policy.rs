@@ -3,7 +3,8 @@
 use client::options::{AttributeCache, DirectoryReads, LookupCache, MountOptions};
 use std::time::Duration;
 
-/// What was read ahead is given out for this long at most: the least time for which attributes are believed by default.
+/// What was read ahead is given out for this long at most: the least time for which attributes are
+/// believed by default.
 const AHEAD_AGE_MAX: Duration = Duration::from_secs(3);
 
 /// What stays on this host of the locks that programs ask for.

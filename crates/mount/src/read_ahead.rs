@@ -1,12 +1,13 @@
 //! Reading ahead of a program that reads on and on.
 //!
-//! The kernel reads ahead 128 KiB by default, which is nothing for a network. So each open file asks for whole READs
-//! beyond what was read, more and more of them as long as the program goes on and reads most of what it passes. What was read
-//! ahead is given out only if the file was not changed elsewhere since, as far as is known, nor written from here in that
-//! range, and not long after it was read.
+//! The kernel reads ahead 128 KiB by default, which is nothing for a network. So each open file
+//! asks for whole READs beyond what was read, more and more of them as long as the program goes on
+//! and reads most of what it passes. What was read ahead is given out only if the file was not
+//! changed elsewhere since, as far as is known, nor written from here in that range, and not long
+//! after it was read.
 //!
-//! A kernel that reads ahead so far itself asks for whole READs, mostly once for each. Then each waits in the pipe by
-//! which it came and goes on from there, through no memory of ours.
+//! A kernel that reads ahead so far itself asks for whole READs, mostly once for each. Then each
+//! waits in the pipe by which it came and goes on from there, through no memory of ours.
 
 mod piece;
 
@@ -26,16 +27,19 @@ use std::time::{Duration, Instant};
 const STREAK_MIN: u32 = 2;
 /// The first window; it doubles with each READ that was of use.
 const WINDOW_MIN: usize = 512 << 10;
-/// Reads this far from the expected place still count as going on: the kernel sends its own in any order.
+/// Reads this far from the expected place still count as going on: the kernel sends its own in any
+/// order.
 const SLACK: u64 = 256 << 10;
-/// So far back reads go on where the program writes beside: the kernel then drops all that it has read ahead, twice 1 MiB and
-/// as much again for a program that says that it reads in order, and asks for it again.
+/// So far back reads go on where the program writes beside: the kernel then drops all that it has
+/// read ahead, twice 1 MiB and as much again for a program that says that it reads in order, and
+/// asks for it again.
 const BACK_BYTES: u64 = 4 << 20;
 /// Over so many bytes it is seen whether a program reads most of what it passes.
 const DENSITY_BYTES: u64 = 8 << 20;
 /// Less is not worth one of the few pipes.
 const PUT_BY_BYTES_MIN: usize = 512 << 10;
-/// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows some may lie elsewhere.
+/// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows
+/// some may lie elsewhere.
 const STEADY_MIN: u32 = 4;
 
 /// What one open file has asked for in advance.
@@ -54,7 +58,8 @@ pub(crate) struct Ahead {
     phase: u64,
     /// The phase of its last whole READ, and how many had it in a row.
     seen: (u64, u32),
-    /// Those read ahead, and those that were read again because they had been written meanwhile; in no order.
+    /// Those read ahead, and those that were read again because they had been written meanwhile; in
+    /// no order.
     pieces: Vec<Arc<Piece>>,
 }
 
@@ -96,7 +101,8 @@ enum Way {
     Elsewhere,
 }
 
-/// Whether parts whose data end there tell where the file ends: a write behind that place has made it longer since.
+/// Whether parts whose data end there tell where the file ends: a write behind that place has made
+/// it longer since.
 fn tells_end(parts: &[Part], at: u64, now: &Now<'_>) -> bool {
     let behind = at..u64::MAX;
     parts
@@ -137,7 +143,8 @@ impl Ahead {
         Self { age_max, held, ..Self::default() }
     }
 
-    /// A program reads a range: which READs are to be made now, and the parts of pieces that make up the range, if they do.
+    /// A program reads a range: which READs are to be made now, and the parts of pieces that make
+    /// up the range, if they do.
     fn advance(
         &mut self,
         (offset, len): (u64, usize),
@@ -167,7 +174,8 @@ impl Ahead {
         }
         let (mut parts, gaps) = self.covering(offset..end, now);
         if way != Way::Elsewhere && writes_beside {
-            // The kernel drops a file's pages when it is told of its new time, and asks again for what it had.
+            // The kernel drops a file's pages when it is told of its new time, and asks again for
+            // what it had.
             for gap in gaps.iter().filter(|gap| gap.start < now.file_end) {
                 let Some(piece) = self.ask(gap.clone(), false, now) else { break };
                 asked.push(piece);
@@ -239,8 +247,8 @@ impl Ahead {
         }
     }
 
-    /// Drops what will not be given out. Where the file has changed more than by our own writes, it may do so again: whether it
-    /// pays to read ahead is to be seen anew.
+    /// Drops what will not be given out. Where the file has changed more than by our own writes, it
+    /// may do so again: whether it pays to read ahead is to be seen anew.
     fn drop_useless(&mut self, now: &Now<'_>) {
         let before = self.pieces.len();
         self.pieces.retain(|piece| piece.generation == now.generation);
@@ -300,7 +308,8 @@ impl Core {
         }
     }
 
-    /// Gives what was read ahead of a program, and reads further ahead; nothing where it is not at hand.
+    /// Gives what was read ahead of a program, and reads further ahead; nothing where it is not at
+    /// hand.
     pub(crate) async fn read_what_is_ahead(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
@@ -601,7 +610,8 @@ mod tests {
         assert_eq!(read(&mut ahead, &writes, 4).0, [5 * 4096..6 * 4096]);
     }
 
-    /// What is fetched for a kernel that asks for so much in whole READs, and again behind each block that is written back.
+    /// What is fetched for a kernel that asks for so much in whole READs, and again behind each
+    /// block that is written back.
     #[test]
     fn what_the_kernel_asks_for_again_after_each_write_is_fetched_once() {
         const BLOCK: u64 = 4096;

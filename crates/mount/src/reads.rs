@@ -1,4 +1,5 @@
-//! Reading: from what was read ahead, from the server by way of memory, or from the server by a pipe.
+//! Reading: from what was read ahead, from the server by way of memory, or from the server by a
+//! pipe.
 
 use crate::buffers::Buffer;
 use crate::core::Core;
@@ -11,8 +12,8 @@ use client::Pipe;
 use fuser::Errno;
 use std::sync::Arc;
 
-/// A reply of at most so many bytes is given by the thread that received them; a longer one would keep it from its
-/// connections for too long.
+/// A reply of at most so many bytes is given by the thread that received them; a longer one would
+/// keep it from its connections for too long.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
 /// A shorter read costs less by way of memory: a pipe takes four system calls more.
@@ -94,7 +95,8 @@ impl Core {
         if end >= range.end.min(file.inode.lock().known_end()) {
             return Ok((bytes, filling));
         }
-        // Short, but data further on make it a hole; or the file was cut elsewhere, which the server knows.
+        // Short, but data further on make it a hole; or the file was cut elsewhere, which the
+        // server knows.
         self.flush(&file.inode).await;
         Ok((self.read_now(file, offset, len).await?.into(), filling))
     }
@@ -166,7 +168,8 @@ impl Core {
         }
     }
 
-    /// The same without a copy, for a long read of which all is wanted, once; nothing where that cannot be.
+    /// The same without a copy, for a long read of which all is wanted, once; nothing where that
+    /// cannot be.
     pub(crate) async fn read_piped(
         &self,
         file: &OpenFile,
@@ -188,7 +191,8 @@ impl Core {
                 Some(Ok(fresh))
             }
             Ok(_) => {
-                // A server may give less than it is asked for: then all is read once more, by way of memory.
+                // A server may give less than it is asked for: then all is read once more, by way
+                // of memory.
                 self.pipes.rest();
                 None
             }

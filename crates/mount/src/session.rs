@@ -30,7 +30,8 @@ const WORKERS_MAX: usize = 4;
 const AHEAD_BYTES: (usize, usize) = (4 << 20, 16 << 20);
 /// What was read ahead in any file is looked at once in so many ticks.
 const TICKS_OF_AHEAD: u32 = 5;
-/// What the kernel reads ahead, where we may say so. Its own default, 128 KiB, makes small requests.
+/// What the kernel reads ahead, where we may say so. Its own default, 128 KiB, makes small
+/// requests.
 const KERNEL_READ_AHEAD_KIB: u32 = 1024;
 
 /// Why a directory could not be mounted on, or unmounted.
@@ -138,7 +139,8 @@ impl Mounted {
         let session =
             Session::from_fd(agreement, device, SessionACL::All, Config::default()).map_err(fuse)?;
         let device = Arc::new(Device::new(session.as_fd()).map_err(fuse)?);
-        // Connections over RDMA are made and ended on the loops, which takes the system long: requests must not wait for it.
+        // Connections over RDMA are made and ended on the loops, which takes the system long:
+        // requests must not wait for it.
         let external_driver = if core.mount.uses_rdma() {
             None
         } else {
@@ -202,7 +204,8 @@ impl Mounted {
         self.unmounter.clone()
     }
 
-    /// Serves until the directory is unmounted; what is still open in it then fails when this process ends.
+    /// Serves until the directory is unmounted; what is still open in it then fails when this
+    /// process ends.
     ///
     /// # Errors
     /// The kernel's, when it stops talking to us in another way.
@@ -214,14 +217,15 @@ impl Mounted {
         self.unmounter.core.executor.close();
         self.unmounter.core.notices.close();
         let directory = self.unmounter.directory;
-        // A directory that nobody serves any more stays mounted, so that nobody takes the one beneath for it.
+        // A directory that nobody serves any more stays mounted, so that nobody takes the one
+        // beneath for it.
         outcome.map_err(|source| Error::Fuse { directory, source })
     }
 }
 
 impl Unmounter {
-    /// Writes what programs have written, then unmounts; a directory that is in use disappears at once, and what is
-    /// open in it fails from then on.
+    /// Writes what programs have written, then unmounts; a directory that is in use disappears at
+    /// once, and what is open in it fails from then on.
     ///
     /// # Errors
     /// [`Error::Unmount`].
@@ -237,7 +241,8 @@ impl Unmounter {
         self.unmount_own()?;
         if self.device.is_connected() {
             tracing::warn!(directory = %self.directory.display(), "it is in use, and disappears nevertheless");
-            // What is open in it would keep us here; it fails once we are gone. The thread that serves may have ended.
+            // What is open in it would keep us here; it fails once we are gone. The thread that
+            // serves may have ended.
             let _ = self.end.try_send(Ok(()));
         }
         Ok(())
@@ -252,7 +257,8 @@ impl Unmounter {
         tracing::warn!(directory = %self.directory.display(), files, "unmounted; what these files lack on the server is lost");
         self.given_up.store(true, Ordering::Release);
         let outcome = self.unmount_own();
-        // There is room for one from here and one from the thread that serves; more say nothing new.
+        // There is room for one from here and one from the thread that serves; more say nothing
+        // new.
         let _ = self.end.try_send(Ok(()));
         outcome
     }
@@ -269,7 +275,8 @@ impl Unmounter {
         self.core.mount.statistics()
     }
 
-    /// Ends this mount alone, if it is not unmounted yet. As long as there is a connection its numbers are not another one's.
+    /// Ends this mount alone, if it is not unmounted yet. As long as there is a connection its
+    /// numbers are not another one's.
     fn unmount_own(&self) -> Result<(), Error> {
         let outcome = self.own.unmount(|| self.device.is_connected());
         outcome.map_err(|source| Error::Unmount { directory: self.directory.clone(), source })
@@ -313,8 +320,8 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
     })
 }
 
-/// Settings as a mounted directory wants them: each loop reaches every node, where there are connections enough, as one
-/// of them makes most of the calls.
+/// Settings as a mounted directory wants them: each loop reaches every node, where there are
+/// connections enough, as one of them makes most of the calls.
 #[must_use]
 pub fn settings(settings: Settings) -> Settings {
     let rounds = usize::from(settings.nconnect) / settings.remotes.len().max(1);
@@ -325,7 +332,8 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX)
 }
 
-/// Larger requests for programs that read on and on; only root may ask for it, and without it we read ahead alone.
+/// Larger requests for programs that read on and on; only root may ask for it, and without it we
+/// read ahead alone.
 fn raise_kernel_read_ahead((major, minor): (u32, u32)) {
     let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     if let Err(error) = std::fs::write(&path, KERNEL_READ_AHEAD_KIB.to_string()) {

@@ -1,5 +1,5 @@
-//! Writing: at once for O_DIRECT, O_SYNC and `sync`, else behind the program's back, with errors told at fsync(2), write(2)
-//! and close(2).
+//! Writing: at once for O_DIRECT, O_SYNC and `sync`, else behind the program's back, with errors
+//! told at fsync(2), write(2) and close(2).
 
 use crate::attributes::FILE_BYTES_MAX;
 use crate::caller::As;
@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Bytes that a mount holds for the server at most, those of writes that programs wait for among them; then write(2) waits.
+/// Bytes that a mount holds for the server at most, those of writes that programs wait for among
+/// them; then write(2) waits.
 const DIRTY_BYTES_MAX: usize = 64 << 20;
 /// Data wait this long for more to come that could go with them.
 pub(crate) const DIRTY_AGE: Duration = Duration::from_secs(1);
@@ -63,7 +64,8 @@ impl Budget {
     }
 }
 
-/// A WRITE that counts as held until the server has answered it, even if whoever waited for it was killed.
+/// A WRITE that counts as held until the server has answered it, even if whoever waited for it was
+/// killed.
 #[derive(Debug)]
 pub(crate) struct Charged {
     pending: Option<Pending>,
@@ -122,8 +124,8 @@ impl Core {
         Charged { pending: Some(pending), waited_for, writing, bytes, budget, executor }
     }
 
-    /// write(2), or pages that a mapping has dirtied. With O_APPEND the data go to the end of the file as it is known
-    /// here.
+    /// write(2), or pages that a mapping has dirtied. With O_APPEND the data go to the end of the
+    /// file as it is known here.
     pub(crate) async fn write(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -170,7 +172,8 @@ impl Core {
         (!waits).then(|| self.hold_data(file, how, place, data))
     }
 
-    /// Holds data for the server, unless there was no room for those before them and the program does not know that yet.
+    /// Holds data for the server, unless there was no room for those before them and the program
+    /// does not know that yet.
     fn hold_data(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -217,7 +220,8 @@ impl Core {
             let growing = if how.is_direct { inode.begin_growth(&mut state, end) } else { None };
             let promised = (how.appends || state.is_past_end(end)).then(|| Promised(inode));
             if how.appends {
-                // Taken before anything is waited for: the kernel sends the pieces of a long write together.
+                // Taken before anything is waited for: the kernel sends the pieces of a long write
+                // together.
                 state.written(at..end);
             }
             (at, promised, growing)
@@ -232,8 +236,9 @@ impl Core {
         pages.written = outcome.is_ok();
         drop((waited_for, writing, pages, growing));
         if has_suspect && how.passes_pages {
-            // After an asynchronous write the kernel does not ask for them by itself, and it gives out no page before. To wait for
-            // the notice here would be to wait for ever: for pages of a reader's that waits until one of many writes is answered.
+            // After an asynchronous write the kernel does not ask for them by itself, and it gives
+            // out no page before. To wait for the notice here would be to wait for ever: for pages
+            // of a reader's that waits until one of many writes is answered.
             self.forget_attributes(inode);
         }
         if outcome.is_ok()
@@ -367,8 +372,9 @@ impl Core {
         file.inode.lock().tell(&file.told)
     }
 
-    /// close(2): the same for who may write, but fsync(2) tells it all the same. Each copy of a descriptor is closed for itself,
-    /// those that a child inherited at its exec(2) too, and nobody reads what those closes say.
+    /// close(2): the same for who may write, but fsync(2) tells it all the same. Each copy of a
+    /// descriptor is closed for itself, those that a child inherited at its exec(2) too, and nobody
+    /// reads what those closes say.
     pub(crate) async fn flush_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
         match file.inode.lock().untold(&file.told) {
@@ -388,7 +394,8 @@ impl Core {
     }
 }
 
-/// Where data go for which the kernel has an offset, and where they end: with O_APPEND, where the file does.
+/// Where data go for which the kernel has an offset, and where they end: with O_APPEND, where the
+/// file does.
 fn place(how: How, state: &State, offset: u64, len: usize) -> Result<(u64, u64), Errno> {
     let at = if how.appends { state.append_at(offset) } else { offset };
     let end = at.saturating_add(len as u64);
@@ -401,9 +408,9 @@ fn range_of(how: How, state: &State, offset: u64, len: usize) -> Range<u64> {
     at..at.saturating_add(len as u64)
 }
 
-/// What a write has found of the kernel's pages. When it is over, also because its program was killed, those are dropped that were
-/// filled before it came, as they may have been filled after the kernel sent it; and all, where fills have taken its data and
-/// the server may never get them.
+/// What a write has found of the kernel's pages. When it is over, also because its program was
+/// killed, those are dropped that were filled before it came, as they may have been filled after
+/// the kernel sent it; and all, where fills have taken its data and the server may never get them.
 struct Pages<'a> {
     core: &'a Core,
     inode: &'a Inode,
@@ -422,8 +429,8 @@ impl Drop for Pages<'_> {
     }
 }
 
-/// A write that makes the file longer. Unless it is kept, also where its program was killed, the server is to be asked where the
-/// file ends: appends begin there.
+/// A write that makes the file longer. Unless it is kept, also where its program was killed, the
+/// server is to be asked where the file ends: appends begin there.
 struct Promised<'a>(&'a Inode);
 
 impl Promised<'_> {

@@ -1,10 +1,11 @@
-//! Which bytes of a file are being written and read at this moment: reads and writes of the same bytes follow each other in
-//! the order in which they came.
+//! Which bytes of a file are being written and read at this moment: reads and writes of the same
+//! bytes follow each other in the order in which they came.
 //!
-//! A write that is waited for has its range until the server has done it, also where its program was killed. What comes
-//! later and overlaps it waits: a read, as it would bring the bytes from before the write into the kernel's pages after
-//! the write has been answered; a write, as the two might change places on their way. A write waits for no read, but
-//! gives its data to it (`page_fills.rs`). So each waits only for what came before it, and none for ever.
+//! A write that is waited for has its range until the server has done it, also where its program
+//! was killed. What comes later and overlaps it waits: a read, as it would bring the bytes from
+//! before the write into the kernel's pages after the write has been answered; a write, as the two
+//! might change places on their way. A write waits for no read, but gives its data to it
+//! (`page_fills.rs`). So each waits only for what came before it, and none for ever.
 
 use crate::inode::Inode;
 use crate::page_fills::{Fill, Filled, Patch, common};

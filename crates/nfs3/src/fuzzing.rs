@@ -153,8 +153,8 @@ fn again<'a, T: Wire<'a> + PartialEq + Debug>(bytes: &'a [u8], written: &'a mut 
     Ok(reader.remaining())
 }
 
-/// Writes a listing under the bounds in the first bytes, with names out of the rest; the reply must keep to its
-/// bounds and hold exactly the entries that were taken.
+/// Writes a listing under the bounds in the first bytes, with names out of the rest; the reply must
+/// keep to its bounds and hold exactly the entries that were taken.
 pub fn listing(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     let (Ok(shape), Ok(dircount), Ok(maxcount)) = (reader.u32(), reader.u32(), reader.u32()) else { return };

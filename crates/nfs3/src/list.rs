@@ -1,14 +1,15 @@
 //! XDR's linked lists (RFC 4506 s4.19): a boolean before each item, false at the end.
 //!
-//! A received list is checked once, item by item, and then kept as the bytes that hold it, so that a listing of
-//! any length is read without allocating.
+//! A received list is checked once, item by item, and then kept as the bytes that hold it, so that
+//! a listing of any length is read without allocating.
 
 use crate::Wire;
 use std::fmt;
 use std::marker::PhantomData;
 use xdr::{Reader, Result, Writer};
 
-/// A received list whose items have been checked. It is bounded by the message that it borrows from.
+/// A received list whose items have been checked. It is bounded by the message that it borrows
+/// from.
 pub struct List<'a, T> {
     bytes: &'a [u8],
     items: PhantomData<fn() -> T>,
@@ -101,7 +102,8 @@ impl<'a, T: Wire<'a>> Iterator for ListIter<'a, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        // Every item decoded once when the list was read, so an error here means the end and nothing else.
+        // Every item decoded once when the list was read, so an error here means the end and
+        // nothing else.
         match self.reader.bool() {
             Ok(true) => T::decode(&mut self.reader).ok(),
             _ => None,

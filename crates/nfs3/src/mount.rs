@@ -1,4 +1,5 @@
-//! MOUNT version 3, RFC 1813 s5: from the path of an export to its root's handle; one file per procedure.
+//! MOUNT version 3, RFC 1813 s5: from the path of an export to its root's handle; one file per
+//! procedure.
 
 pub mod dump;
 pub mod export;

@@ -8,7 +8,8 @@ use xdr::{Reader, Result, Writer};
 pub enum Outcome<S, F> {
     /// The procedure succeeded.
     Ok(S),
-    /// It failed with this status, which is never [`Status::OK`]; `F` is what a failure carries all the same.
+    /// It failed with this status, which is never [`Status::OK`]; `F` is what a failure carries all
+    /// the same.
     Fail(Status, F),
 }
 

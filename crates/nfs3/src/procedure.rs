@@ -19,9 +19,11 @@ pub enum Class {
 pub enum Effect {
     /// The call changes nothing but times of last access.
     Nothing,
-    /// The call changes something, and at once repeated it leaves the same. Late it undoes newer changes.
+    /// The call changes something, and at once repeated it leaves the same. Late it undoes newer
+    /// changes.
     Repeatable,
-    /// The call changes something, and repeated it fails or changes something else: it must run once.
+    /// The call changes something, and repeated it fails or changes something else: it must run
+    /// once.
     Changes,
 }
 

@@ -2,7 +2,8 @@
 
 use crate::Procedure;
 
-/// What of a call may travel in a chunk of its own. In version 3 it is always the last item of its message.
+/// What of a call may travel in a chunk of its own. In version 3 it is always the last item of its
+/// message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eligible {
     /// Nothing.

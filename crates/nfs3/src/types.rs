@@ -17,5 +17,6 @@ pub use set_attributes::{Sattr3, SetTime};
 pub use status::Status;
 pub use wcc::{WccAttr, WccData};
 
-/// `cookieverf3`, `createverf3` and `writeverf3`: bytes that only their maker understands. RFC 1813 s2.5
+/// `cookieverf3`, `createverf3` and `writeverf3`: bytes that only their maker understands. RFC 1813
+/// s2.5
 pub type Verifier = [u8; 8];

@@ -2,12 +2,14 @@
 
 use xdr::{Reader, Result, Writer};
 
-/// A message or a part of one: how it stands on the wire. `'a` is the life of the bytes it borrows from.
+/// A message or a part of one: how it stands on the wire. `'a` is the life of the bytes it borrows
+/// from.
 pub trait Wire<'a>: Sized {
     /// Reads it and leaves `reader` behind its last byte.
     ///
     /// # Errors
-    /// Those of [`Reader`]: bytes missing, a length above its bound, a value outside its enumeration.
+    /// Those of [`Reader`]: bytes missing, a length above its bound, a value outside its
+    /// enumeration.
     fn decode(reader: &mut Reader<'a>) -> Result<Self>;
 
     /// Appends it.
@@ -72,7 +74,8 @@ impl<'a, const N: usize> Wire<'a> for [u8; N] {
     }
 }
 
-/// What NFS spells as a union over a boolean: `post_op_attr`, `pre_op_attr`, `post_op_fh3`, `set_mode3` ...
+/// What NFS spells as a union over a boolean: `post_op_attr`, `pre_op_attr`, `post_op_fh3`,
+/// `set_mode3` ...
 impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
@@ -91,7 +94,8 @@ macro_rules! wire_fields {
         impl<'a> $crate::Wire<'a> for $name $(<$life>)? {
             #[inline]
             fn decode(reader: &mut xdr::Reader<'a>) -> xdr::Result<Self> {
-                // The fields of a struct expression are evaluated in the order in which they are written.
+                // The fields of a struct expression are evaluated in the order in which they are
+                // written.
                 Ok(Self { $($field: $crate::Wire::decode(reader)?),+ })
             }
 
@@ -104,7 +108,8 @@ macro_rules! wire_fields {
     };
 }
 
-/// Implements [`Wire`] for an enumeration of unit variants; values that it does not name are refused.
+/// Implements [`Wire`] for an enumeration of unit variants; values that it does not name are
+/// refused.
 macro_rules! wire_enum {
     ($name:ident { $($variant:ident = $value:literal),+ $(,)? }) => {
         impl $name {

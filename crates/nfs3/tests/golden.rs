@@ -1,7 +1,8 @@
 //! Messages of other programs decode to what they meant, and encode to the very same bytes.
 //!
-//! The records are described in `golden/README.md`. The expected values are what the programs were told to do, or were
-//! read from the bytes by hand; those of FSINFO were compared with tshark's dissection.
+//! The records are described in `golden/README.md`. The expected values are what the programs were
+//! told to do, or were read from the bytes by hand; those of FSINFO were compared with tshark's
+//! dissection.
 
 use nfs3::fuzzing::{Which, call_again, reply_again};
 use nfs3::proc::{
@@ -79,8 +80,8 @@ fn root() -> FileHandle {
     FileHandle::new(&unhex("430000011644a515a4c6ad9af36c016a820cdd010000000000000000")).unwrap()
 }
 
-/// nfs-ganesha 4.3 ends a listing that goes on with one word too many, so a client must not insist that a reply ends
-/// with its results.
+/// nfs-ganesha 4.3 ends a listing that goes on with one word too many, so a client must not insist
+/// that a reply ends with its results.
 fn trailing_bytes(name: &str) -> usize {
     if name == "readdir_partial" { 4 } else { 0 }
 }

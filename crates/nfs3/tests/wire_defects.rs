@@ -1,7 +1,8 @@
 //! What is wrong with a message, and what must come of it.
 //!
-//! Arguments that do not decode are answered with GARBAGE_ARGS, RFC 5531 s9; arguments that decode and make no sense
-//! are answered with a status of NFS, so they must decode. Results that do not decode are the server's fault.
+//! Arguments that do not decode are answered with GARBAGE_ARGS, RFC 5531 s9; arguments that decode
+//! and make no sense are answered with a status of NFS, so they must decode. Results that do not
+//! decode are the server's fault.
 
 use nfs3::proc::{
     create, fsinfo, getattr, lookup, mknod, read, readdir, readdirplus, readlink, setattr, symlink, write,

@@ -1,12 +1,13 @@
 //! Which path takes the next call: placement, health, failover, failback.
 //!
-//! A mount has several loops. Each loop owns a share of the mount's connections and one [`Table`] over
-//! them; nothing is shared between loops but the [`Placement`] of files on nodes, which is asked once a
-//! file. Everything here is pure: time comes in as the `Duration` since an arbitrary start, randomness as
-//! a seed, and what is to be done goes out through [`Table::poll_output`].
+//! A mount has several loops. Each loop owns a share of the mount's connections and one [`Table`]
+//! over them; nothing is shared between loops but the [`Placement`] of files on nodes, which is
+//! asked once a file. Everything here is pure: time comes in as the `Duration` since an arbitrary
+//! start, randomness as a seed, and what is to be done goes out through [`Table::poll_output`].
 //!
-//! Words: a *node* is one server address, a *path* is (transport, local address, node), a *connection*
-//! lives on one path at a time. What this crate must not know: sockets, calls, files' contents.
+//! Words: a *node* is one server address, a *path* is (transport, local address, node), a
+//! *connection* lives on one path at a time. What this crate must not know: sockets, calls, files'
+//! contents.
 #![forbid(unsafe_code)]
 
 mod placement;
@@ -84,22 +85,24 @@ pub struct Config {
 /// What the driver of a table is asked to do, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// Connect this connection to the path that it is on. Report [`Table::connected`] once it has proved
-    /// itself there, [`Table::disconnected`] if it failed. Back-off and the time limit are in the table.
+    /// Connect this connection to the path that it is on. Report [`Table::connected`] once it has
+    /// proved itself there, [`Table::disconnected`] if it failed. Back-off and the time limit are
+    /// in the table.
     Connect(ConnId),
-    /// Like [`Output::Connect`], but to another path than before. An old connection in this slot has no
-    /// calls in flight any more; close it.
+    /// Like [`Output::Connect`], but to another path than before. An old connection in this slot
+    /// has no calls in flight any more; close it.
     FailOver {
         /// Which connection.
         conn: ConnId,
         /// The path it is on from now.
         to: PathId,
     },
-    /// Reset this connection now, so that nothing sent on it can arrive or be delivered any later (RDMA:
-    /// the queue pair in error and flushed). It comes before the [`Output::Move`] of the same connection.
+    /// Reset this connection now, so that nothing sent on it can arrive or be delivered any later
+    /// (RDMA: the queue pair in error and flushed). It comes before the [`Output::Move`] of the
+    /// same connection.
     Abort(ConnId),
-    /// Send the calls in flight of this connection again, each through [`Table::pick`]. The connection
-    /// itself is gone, or aborted by the output before this one.
+    /// Send the calls in flight of this connection again, each through [`Table::pick`]. The
+    /// connection itself is gone, or aborted by the output before this one.
     Move(ConnId),
     /// Send a NULL call to this path, on a connection that is used for probes only, and report
     /// [`Table::probe_answered`] or [`Table::probe_failed`]. The time limit is in the table.

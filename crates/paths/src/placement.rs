@@ -1,13 +1,14 @@
 //! Which node a file is read and written on, and which path connection i takes.
 //!
-//! A hash of the file handle places twenty equal files on four nodes as 9, 37, 45 and 11 %; counting
-//! places them evenly. It lives once per mount, behind a lock, and is asked once per opened file.
+//! A hash of the file handle places twenty equal files on four nodes as 9, 37, 45 and 11 %;
+//! counting places them evenly. It lives once per mount, behind a lock, and is asked once per
+//! opened file.
 
 use crate::NodeId;
 use std::collections::HashMap;
 
-/// Files on nodes: each goes at first use to the node with the fewest files, and stays there until it is
-/// released as often as it was placed.
+/// Files on nodes: each goes at first use to the node with the fewest files, and stays there until
+/// it is released as often as it was placed.
 ///
 /// A file stays placed on a node that goes down: its calls go elsewhere in the meantime (see
 /// [`crate::Table::pick`]), and come home by themselves. It holds one entry per file in use.
@@ -31,8 +32,9 @@ struct Placed {
 }
 
 impl Placement {
-    /// For `nodes` remote addresses (at least one is assumed). Ties go to the node `start` steps on,
-    /// modulo their number: with a hash of the local address there, many clients spread over the nodes.
+    /// For `nodes` remote addresses (at least one is assumed). Ties go to the node `start` steps
+    /// on, modulo their number: with a hash of the local address there, many clients spread over
+    /// the nodes.
     #[must_use]
     pub fn new(nodes: u16, start: u16) -> Self {
         let nodes = nodes.max(1);
@@ -88,14 +90,15 @@ impl Placement {
     }
 }
 
-/// The remote address of connection `i` of `remotes`: round robin from `start`, the hash of the local
-/// address or `remoteports_offset`.
+/// The remote address of connection `i` of `remotes`: round robin from `start`, the hash of the
+/// local address or `remoteports_offset`.
 #[must_use]
 pub const fn remote_of(i: usize, remotes: usize, start: usize) -> usize {
     if remotes == 0 { 0 } else { (start % remotes + i) % remotes }
 }
 
-/// The local address of connection `i`: the next one each time that all remotes have had their turn.
+/// The local address of connection `i`: the next one each time that all remotes have had their
+/// turn.
 #[must_use]
 pub const fn local_of(i: usize, remotes: usize, locals: usize) -> usize {
     if remotes == 0 || locals == 0 { 0 } else { (i / remotes) % locals }

@@ -1,10 +1,12 @@
-//! How long a path has been silent of late and yet alive, so that a slow server is not taken for a dead one.
+//! How long a path has been silent of late and yet alive, so that a slow server is not taken for a
+//! dead one.
 
 use std::time::Duration;
 
 /// Shorter silences teach nothing: the floors of the time-outs are above twice that.
 const NOTED_MIN: Duration = Duration::from_millis(100);
-/// In this time half of what was learned is forgotten: a path that has become quick shall fail over quickly.
+/// In this time half of what was learned is forgotten: a path that has become quick shall fail over
+/// quickly.
 const HALF_LIFE: Duration = Duration::from_secs(5);
 
 /// The longest recent silence that ended with a sign of life.

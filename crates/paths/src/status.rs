@@ -7,8 +7,8 @@ use std::time::Duration;
 pub enum State {
     /// It answers.
     Up,
-    /// A call on it is overdue, or one of its connections broke; a probe is under way. It is used only
-    /// where nothing is up.
+    /// A call on it is overdue, or one of its connections broke; a probe is under way. It is used
+    /// only where nothing is up.
     Suspect,
     /// It is dead; its calls have been moved.
     Down,
@@ -96,8 +96,8 @@ impl PathStatus {
     }
 }
 
-/// Smoothed latency and its deviation, as TCP estimates its round trip (RFC 6298 s2); by size of call too,
-/// so that paths can be compared that carry different calls.
+/// Smoothed latency and its deviation, as TCP estimates its round trip (RFC 6298 s2); by size of
+/// call too, so that paths can be compared that carry different calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
     smoothed_ns: u64,
@@ -106,7 +106,8 @@ pub(crate) struct Latency {
     pub by_size_ns: [u64; SIZES],
     /// Smoothed bytes that were under way meanwhile, of all calls on the path.
     pub load_by_size: [u64; SIZES],
-    /// When the last of them was answered, and how many were since a start of [`super::table`]'s choice.
+    /// When the last of them was answered, and how many were since a start of [`super::table`]'s
+    /// choice.
     pub sampled_at: [Duration; SIZES],
     pub samples: [u32; SIZES],
 }
@@ -125,7 +126,8 @@ pub(crate) const fn size_of(bytes: u32) -> usize {
 }
 
 impl Latency {
-    /// One call of `bytes` was answered after `latency`, when `load` bytes were under way on its path.
+    /// One call of `bytes` was answered after `latency`, when `load` bytes were under way on its
+    /// path.
     pub fn sample(&mut self, now: Duration, latency: Duration, bytes: u32, load: u64) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX).clamp(1, LATENCY_NS_MAX);
         if self.smoothed_ns == 0 {

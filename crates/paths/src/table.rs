@@ -1,8 +1,9 @@
 //! The table of one loop: its connections, the paths they are on, and who takes the next call.
 //!
-//! This file has the data and the warm path ([`Table::pick`], [`Table::sent`], [`Table::answered`]), which
-//! neither allocates nor looks at a timer; `health` has what happens when something breaks or comes back,
-//! `failover` the way to foreign paths and home again, `leave` how files leave a slow home.
+//! This file has the data and the warm path ([`Table::pick`], [`Table::sent`],
+//! [`Table::answered`]), which neither allocates nor looks at a timer; `health` has what happens
+//! when something breaks or comes back, `failover` the way to foreign paths and home again, `leave`
+//! how files leave a slow home.
 //!
 //! Sets of connections are bits ([`set`]); what `pick` reads of each connection lies together.
 
@@ -21,10 +22,11 @@ use set::{Set, WORDS};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Connections of one table: `nconnect` and `mdconnect` together never exceed it, and it is the width of
-/// the bit sets.
+/// Connections of one table: `nconnect` and `mdconnect` together never exceed it, and it is the
+/// width of the bit sets.
 pub const CONNECTIONS_MAX: usize = 256;
-/// What is outstanding in the other direction counts by this part: it shares the processors, not the link.
+/// What is outstanding in the other direction counts by this part: it shares the processors, not
+/// the link.
 const OTHER_DIRECTION: u64 = 8;
 
 /// Which way the bytes of a call go: 1 away from us.
@@ -35,15 +37,16 @@ const fn direction(class: Class) -> usize {
     }
 }
 
-/// A call loads its connection by this much more than its payload: an answer costs a server about as much
-/// as moving a few KiB, and calls without payload must count too.
+/// A call loads its connection by this much more than its payload: an answer costs a server about
+/// as much as moving a few KiB, and calls without payload must count too.
 const CALL_COST: u64 = 4 << 10;
-/// One pick in so many ignores how slow a path has been, and among equals takes the slow one, so that a path
-/// that has become quick is noticed.
+/// One pick in so many ignores how slow a path has been, and among equals takes the slow one, so
+/// that a path that has become quick is noticed.
 const EXPLORE_EVERY: u32 = 64;
 /// Weights are in sixteenths.
 const WEIGHT_ONE: u64 = 16;
-/// A path counts as slow from twice the latency of the quickest on; this bounds how far it is avoided.
+/// A path counts as slow from twice the latency of the quickest on; this bounds how far it is
+/// avoided.
 const WEIGHT_MAX: u64 = 8 * WEIGHT_ONE;
 
 /// Whether a connection can carry calls.
@@ -108,11 +111,12 @@ struct Path {
     /// Down: when to try again. Suspect: when to send the next probe.
     retry_at: Option<Duration>,
     attempts: u32,
-    /// A flapping path stays down until then, if there is any other; so does a home that could not prove itself.
+    /// A flapping path stays down until then, if there is any other; so does a home that could not
+    /// prove itself.
     hold_until: Duration,
     hold: Duration,
-    /// How long it was held when a connection last came home for nothing; forgotten as soon as it proves itself, which the
-    /// hold of a flapping path is not.
+    /// How long it was held when a connection last came home for nothing; forgotten as soon as it
+    /// proves itself, which the hold of a flapping path is not.
     return_hold: Duration,
     /// Since when it is up again after it had been down.
     returned_at: Option<Duration>,
@@ -128,9 +132,10 @@ struct Path {
 /// Which connection takes the next call, and what is to be done about those that take none.
 ///
 /// The driver reports what happens with `now`, the time since a start of its choice that never runs
-/// backwards, and drains [`Table::poll_output`] after each report but the warm ones ([`Table::sent`] and
-/// [`Table::pick`] never cause outputs). Between reports it calls [`Table::tick`] for each connection
-/// about every [`crate::timing::TICK`] and [`Table::advance`] at [`Table::next_wake`].
+/// backwards, and drains [`Table::poll_output`] after each report but the warm ones
+/// ([`Table::sent`] and [`Table::pick`] never cause outputs). Between reports it calls
+/// [`Table::tick`] for each connection about every [`crate::timing::TICK`] and [`Table::advance`]
+/// at [`Table::next_wake`].
 ///
 /// Calls for which `pick` finds nothing wait with the driver, which tries again after any
 /// [`Table::connected`]; connects go on until one succeeds.
@@ -142,7 +147,8 @@ pub struct Table {
     /// Connections on paths that ramp up, and those of them that carry all they may for now.
     ramping: Set,
     full: Set,
-    /// Connections on paths that files have left, by the size of calls, and those of them that are being tried.
+    /// Connections on paths that files have left, by the size of calls, and those of them that are
+    /// being tried.
     left: [Set; SIZES],
     tried: [Set; SIZES],
     /// Connections by class: metadata, and reads and writes.
@@ -152,12 +158,14 @@ pub struct Table {
     spread_writes: bool,
     last: ConnId,
     turn: u32,
-    /// Outstanding bytes and calls of each connection, and how slow its path is ([`WEIGHT_ONE`] is not slow).
-    /// Bytes outstanding in each direction: towards us, and away from us. A link carries both at once.
+    /// Outstanding bytes and calls of each connection, and how slow its path is ([`WEIGHT_ONE`] is
+    /// not slow). Bytes outstanding in each direction: towards us, and away from us. A link carries
+    /// both at once.
     load: [[u64; 2]; CONNECTIONS_MAX],
     calls: [u32; CONNECTIONS_MAX],
     weight: [u64; CONNECTIONS_MAX],
-    /// What the slow are held against, as of the last tick: found once for all connections that tick together.
+    /// What the slow are held against, as of the last tick: found once for all connections that
+    /// tick together.
     quickest: [u64; SIZES],
     quickest_at: Option<Duration>,
     by_node: Vec<Set>,
@@ -179,8 +187,8 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// When there are no connections, or more than [`CONNECTIONS_MAX`], or one is on a path that is not in
-    /// the list: mistakes of the caller, which checked its options before.
+    /// When there are no connections, or more than [`CONNECTIONS_MAX`], or one is on a path that is
+    /// not in the list: mistakes of the caller, which checked its options before.
     #[must_use]
     pub fn new(config: Config, now: Duration) -> Self {
         let count = config.connections.len();
@@ -248,14 +256,14 @@ impl Table {
 
     /// The connection for the next call, or none while nothing is connected.
     ///
-    /// Least outstanding bytes wins, ties go round. Connections of paths that are up come before those of
-    /// suspect ones, the call's class before the other class, and, unless `spread_reads` or `spread_writes`
-    /// lift that, the file's home node before other nodes. A slow path counts its bytes several times, and files
-    /// leave it while it is much slower than others; a returning one takes only as many calls at once as its ramp
-    /// allows.
+    /// Least outstanding bytes wins, ties go round. Connections of paths that are up come before
+    /// those of suspect ones, the call's class before the other class, and, unless `spread_reads`
+    /// or `spread_writes` lift that, the file's home node before other nodes. A slow path counts
+    /// its bytes several times, and files leave it while it is much slower than others; a returning
+    /// one takes only as many calls at once as its ramp allows.
     ///
-    /// `bytes` is what the call will move: the payload of a WRITE, the count of a READ, else 0. Follow with
-    /// [`Table::sent`].
+    /// `bytes` is what the call will move: the payload of a WRITE, the count of a READ, else 0.
+    /// Follow with [`Table::sent`].
     pub fn pick(&mut self, class: Class, home: Option<NodeId>, bytes: u32) -> Option<ConnId> {
         if self.conns.len() <= u64::BITS as usize {
             self.pick_of::<1>(class, home, bytes)
@@ -308,7 +316,8 @@ impl Table {
             if score < best_score {
                 (best, best_score) = (conn, score);
             }
-            // Nothing under way on a quick path: none can be better, and those that are as good come later.
+            // Nothing under way on a quick path: none can be better, and those that are as good
+            // come later.
             if !plain && score == cost * WEIGHT_ONE {
                 break;
             }
@@ -331,8 +340,8 @@ impl Table {
         }
     }
 
-    /// A call of `bytes` was answered on this connection, `latency` after it was sent there. Answers of
-    /// calls that have left the connection must not be reported.
+    /// A call of `bytes` was answered on this connection, `latency` after it was sent there.
+    /// Answers of calls that have left the connection must not be reported.
     pub fn answered(&mut self, now: Duration, conn: ConnId, class: Class, bytes: u32, latency: Duration) {
         let index = usize::from(conn.0);
         // The connections of a path share its load evenly.
@@ -363,8 +372,8 @@ impl Table {
         self.path_mut(path).silence.note(now, silence);
     }
 
-    /// A byte was received on this connection, or one sent on it was acknowledged. Acknowledged keep-alive
-    /// segments don't count: a stopped server still sends those.
+    /// A byte was received on this connection, or one sent on it was acknowledged. Acknowledged
+    /// keep-alive segments don't count: a stopped server still sends those.
     pub fn alive(&mut self, now: Duration, conn: ConnId) {
         let state = &mut self.conns[usize::from(conn.0)];
         let Link::Live { .. } = state.link else { return };
@@ -386,7 +395,8 @@ impl Table {
         self.outputs.pop_front()
     }
 
-    /// When [`Table::advance`] is due; none while nothing is waited for. A time in the past means at once.
+    /// When [`Table::advance`] is due; none while nothing is waited for. A time in the past means
+    /// at once.
     #[must_use]
     pub const fn next_wake(&self) -> Option<Duration> {
         self.wake
@@ -471,7 +481,8 @@ impl Table {
         }
     }
 
-    /// Holds a connection of a returning path to 1, 2, 4, ... calls at once, up to 128 at the ramp's end.
+    /// Holds a connection of a returning path to 1, 2, 4, ... calls at once, up to 128 at the
+    /// ramp's end.
     fn ramp(&mut self, conn: ConnId, now: Duration) {
         const STEPS: u32 = 8;
         let (path, calls) = (self.conn(conn).path, self.calls[usize::from(conn.0)]);
@@ -490,8 +501,8 @@ impl Table {
 
     /// Works out how many times over the bytes on this connection count, because its path is slow.
     ///
-    /// Compared is the latency of calls of like size. It falls as the path is used less, so the weight moves
-    /// there in steps: otherwise slow and quick would take turns.
+    /// Compared is the latency of calls of like size. It falls as the path is used less, so the
+    /// weight moves there in steps: otherwise slow and quick would take turns.
     fn weigh(&mut self, conn: ConnId, now: Duration) {
         if self.quickest_at != Some(now) {
             (self.quickest, self.quickest_at) = (self.quickest_ns(), Some(now));
@@ -511,7 +522,8 @@ impl Table {
         };
     }
 
-    /// The least latency of any path that is used, by the size of calls; the largest number where none is known.
+    /// The least latency of any path that is used, by the size of calls; the largest number where
+    /// none is known.
     fn quickest_ns(&self) -> [u64; SIZES] {
         let mut quickest = [u64::MAX; SIZES];
         for path in self.paths.iter().filter(|path| !path.members.is_empty()) {

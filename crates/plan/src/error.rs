@@ -1,11 +1,13 @@
-//! Why a plan cannot be made: what breaks a rule of the hardware, and what is no file of the kind that it should be.
+//! Why a plan cannot be made: what breaks a rule of the hardware, and what is no file of the kind
+//! that it should be.
 
 use thiserror::Error;
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why there is no plan. Each text is a sentence, its cause with the source of the rule, and the nearest valid choice.
+/// Why there is no plan. Each text is a sentence, its cause with the source of the rule, and the
+/// nearest valid choice.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// What was asked for breaks a rule of the hardware or leaves the range of the model.

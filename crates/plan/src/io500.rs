@@ -1,8 +1,10 @@
-//! IO500 runs: read as the benchmark wrote them, scored again, and held against the limits of their topology.
+//! IO500 runs: read as the benchmark wrote them, scored again, and held against the limits of their
+//! topology.
 //!
-//! The score (io500.org, rules): the bandwidth score is the geometric mean of the four `ior` phases in GiB/s, the
-//! metadata score that of `find` and the seven `mdtest` phases in kIOPS, the whole the geometric mean of these two.
-//! A phase of 0 is left out. What else a run may contain (extended phases, `timestamp`) is known and not scored.
+//! The score (io500.org, rules): the bandwidth score is the geometric mean of the four `ior` phases
+//! in GiB/s, the metadata score that of `find` and the seven `mdtest` phases in kIOPS, the whole
+//! the geometric mean of these two. A phase of 0 is left out. What else a run may contain (extended
+//! phases, `timestamp`) is known and not scored.
 
 mod against;
 mod read;

@@ -1,8 +1,8 @@
-//! Where drives, groups and volumes go on an EF600: slots even over the two PCIe buses, volumes in pairs over the
-//! controllers A and B, segments that the hosts' requests fill.
+//! Where drives, groups and volumes go on an EF600: slots even over the two PCIe buses, volumes in
+//! pairs over the controllers A and B, segments that the hosts' requests fill.
 //!
-//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section NetApp EF600 Storage Configuration; the scripts of
-//! its figures 11 and 13 come out of [`Layout::script`].
+//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section NetApp EF600 Storage Configuration;
+//! the scripts of its figures 11 and 13 come out of [`Layout::script`].
 
 mod script;
 mod slots;

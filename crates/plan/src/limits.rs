@@ -1,8 +1,9 @@
 //! What each stage between a drive and a client's task can carry, and which one binds.
 //!
-//! A stage is a number of like things and what one of them carries; the lowest stage binds. Reading and writing are
-//! reckoned apart, each alone on the way. The line rate (what a port is named for) and the payload rate (what headers
-//! leave) stand side by side; the payload rate is what binds. docs/MODEL.md says where this is wrong.
+//! A stage is a number of like things and what one of them carries; the lowest stage binds. Reading
+//! and writing are reckoned apart, each alone on the way. The line rate (what a port is named for)
+//! and the payload rate (what headers leave) stand side by side; the payload rate is what binds.
+//! docs/MODEL.md says where this is wrong.
 
 mod check;
 mod curve;

@@ -1,11 +1,13 @@
-//! Links: what a port signals, what it carries after its encoding, and what is left for payload under a transport.
+//! Links: what a port signals, what it carries after its encoding, and what is left for payload
+//! under a transport.
 //!
-//! Three rates, never mixed: the *signal* rate counts symbols on the wire; the *line* rate is what remains after the
-//! encoding (8b/10b, 64b/66b), the one that names the port; the *payload* rate is what remains after the headers of
-//! each packet. `bench` holds routes against [`payload_bits_per_s`].
+//! Three rates, never mixed: the *signal* rate counts symbols on the wire; the *line* rate is what
+//! remains after the encoding (8b/10b, 64b/66b), the one that names the port; the *payload* rate is
+//! what remains after the headers of each packet. `bench` holds routes against
+//! [`payload_bits_per_s`].
 //!
-//! Left out: acknowledgements in the other direction, headers of RPC, NFS and NVMe (a hundred bytes in a MiB), VLAN
-//! tags, retransmissions and flow control. docs/MODEL.md says what that costs.
+//! Left out: acknowledgements in the other direction, headers of RPC, NFS and NVMe (a hundred bytes
+//! in a MiB), VLAN tags, retransmissions and flow control. docs/MODEL.md says what that costs.
 
 mod pcie;
 mod transport;
@@ -27,7 +29,8 @@ pub enum Encoding {
     B64b66,
     /// 128 bits in 130. PCIe 3 to 5.
     B128b130,
-    /// 256 bits in 257, and a Reed-Solomon code of 514 in 544 over that. 200 gigabit and faster (IEEE 802.3 clause 119).
+    /// 256 bits in 257, and a Reed-Solomon code of 514 in 544 over that. 200 gigabit and faster
+    /// (IEEE 802.3 clause 119).
     B256b257Rs,
 }
 
@@ -84,8 +87,8 @@ const fn infiniband(name: &'static str, signal_gbit_per_s: f64, encoding: Encodi
 
 use Encoding::{B8b10, B64b66, B256b257Rs};
 
-/// Every kind of port. Ethernet after IEEE 802.3, InfiniBand (4 lanes) after the IBTA's Architecture Specification,
-/// volume 2: lanes x rate of a lane.
+/// Every kind of port. Ethernet after IEEE 802.3, InfiniBand (4 lanes) after the IBTA's
+/// Architecture Specification, volume 2: lanes x rate of a lane.
 pub const LINKS: [Link; 16] = [
     ethernet("1GbE", 1.25, B8b10),
     ethernet("10GbE", 10.3125, B64b66),
@@ -133,7 +136,8 @@ impl Link {
     /// Bits after the encoding, in Gbit/s: the rate that names the port.
     #[must_use]
     pub fn line_gbit_per_s(self) -> f64 {
-        // The lanes' rates are chosen so that a whole number comes out; floating point need not show otherwise.
+        // The lanes' rates are chosen so that a whole number comes out; floating point need not
+        // show otherwise.
         (self.signal_gbit_per_s * self.encoding.efficiency() * 1e6).round() / 1e6
     }
 

@@ -1,8 +1,9 @@
 //! From drives to usable capacity.
 //!
-//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section Capacity Sizing: each drive gives up what the array
-//! keeps on it, spares are taken off as whole drives' worth, the code takes its share, and optimization capacity is
-//! a share of what is left. All 24 rows of its tables 1 and 2 come out to the printed digit.
+//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section Capacity Sizing: each drive gives
+//! up what the array keeps on it, spares are taken off as whole drives' worth, the code takes its
+//! share, and optimization capacity is a share of what is left. All 24 rows of its tables 1 and 2
+//! come out to the printed digit.
 //!
 //! Left out, as there: the little that the code itself keeps of each stripe.
 

@@ -1,7 +1,8 @@
-//! Capacities and speeds with their units: decimal (TB, GB) and binary (TiB, GiB) never meet without a name.
+//! Capacities and speeds with their units: decimal (TB, GB) and binary (TiB, GiB) never meet
+//! without a name.
 //!
-//! A text without a unit is refused: 7.68 TB and 7.68 TiB differ by a tenth. Drives and speeds are quoted in decimal
-//! units, memory and what an array's command line calls GB in binary ones.
+//! A text without a unit is refused: 7.68 TB and 7.68 TiB differ by a tenth. Drives and speeds are
+//! quoted in decimal units, memory and what an array's command line calls GB in binary ones.
 
 use crate::error::{Result, refuse};
 use serde::Serialize;
@@ -79,7 +80,8 @@ impl Bytes {
 const CAPACITY_UNITS: [(&str, f64); 6] =
     [("TiB", TIB), ("GiB", GIB), ("PiB", TIB * 1024.0), ("TB", 1e12), ("GB", 1e9), ("PB", 1e15)];
 
-/// Reads a capacity with its unit, as in `7.68TB` or `6.98 TiB`. `what` is the option that it came from.
+/// Reads a capacity with its unit, as in `7.68TB` or `6.98 TiB`. `what` is the option that it came
+/// from.
 ///
 /// # Errors
 /// A text without a unit, without a number, or with one that no capacity has.
@@ -189,7 +191,8 @@ pub const fn gbytes_per_s(gib_per_s: f64) -> f64 {
     gib_per_s * GIB / 1e9
 }
 
-/// A number as a person writes it: at most six places behind the point, without zeros that say nothing.
+/// A number as a person writes it: at most six places behind the point, without zeros that say
+/// nothing.
 #[must_use]
 pub fn trim(value: f64) -> String {
     if value.abs() >= 1e15 {

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Latency, stats};
 
-/// What one route reached in one direction of one workload. All values are over the measured time only.
+/// What one route reached in one direction of one workload. All values are over the measured time
+/// only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Median speed of the repeats, payload only, in 10^9 bytes per second.
@@ -46,7 +47,8 @@ pub struct Cell {
     /// Operations of all repeats.
     #[serde(default)]
     pub ops: u64,
-    /// When the first worker ran out of work, in seconds since the start; absent in timed workloads.
+    /// When the first worker ran out of work, in seconds since the start; absent in timed
+    /// workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_done_s: Option<f64>,
     /// When the last worker ran out of work.
@@ -67,7 +69,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell with speed, interval, latencies and sums from its repeats; the rest is still to be set.
+    /// A cell with speed, interval, latencies and sums from its repeats; the rest is still to be
+    /// set.
     pub fn of(repeats: Vec<Repeat>, latency: &Latency, seed: u64) -> Self {
         let speeds: Vec<f64> = repeats.iter().map(|repeat| repeat.gbytes_per_s).collect();
         let rates: Vec<f64> = repeats.iter().map(|repeat| repeat.iops).collect();
@@ -103,9 +106,10 @@ impl Cell {
         self.machine_limit_share = share_of(self.gbytes_per_s, limit_gbytes_per_s);
     }
 
-    /// Sets the CPU time per operation and per byte from the CPU time that so many operations with so many bytes
-    /// took. Where reads and writes ran at once these are the operations and bytes of both, as nothing tells whose
-    /// CPU time it was. The server's is `None` where it is somebody else's and cannot be known.
+    /// Sets the CPU time per operation and per byte from the CPU time that so many operations with
+    /// so many bytes took. Where reads and writes ran at once these are the operations and bytes of
+    /// both, as nothing tells whose CPU time it was. The server's is `None` where it is somebody
+    /// else's and cannot be known.
     pub fn set_cpu(&mut self, client: Duration, server: Option<Duration>, ops: u64, bytes: u64) {
         let over = |time: Duration, amount: u64, scale: f64| match amount {
             0 => 0.0,
@@ -127,7 +131,8 @@ fn share_of(value: f64, limit: f64) -> Option<f64> {
     (limit > 0.0).then_some(value / limit)
 }
 
-/// Latency percentiles in microseconds, from when a call was meant to start until its answer was complete.
+/// Latency percentiles in microseconds, from when a call was meant to start until its answer was
+/// complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
     /// Half of the calls took no longer.
@@ -161,7 +166,8 @@ pub struct Repeat {
     pub bytes: u64,
     /// Operations.
     pub ops: u64,
-    /// When it began, in seconds since the experiment's start: shows how the repeats were interleaved.
+    /// When it began, in seconds since the experiment's start: shows how the repeats were
+    /// interleaved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_s: Option<f64>,
     /// Its 99th latency percentile in microseconds.
@@ -194,7 +200,8 @@ impl Binding {
     }
 }
 
-/// A stage on the way from the caller's memory to the store. Names of newer builds survive as [`Stage::Other`].
+/// A stage on the way from the caller's memory to the store. Names of newer builds survive as
+/// [`Stage::Other`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -252,8 +259,8 @@ impl Stage {
     }
 }
 
-/// CPU time per operation in microseconds. Where reads and writes run at once, it is the CPU time of both over
-/// the operations of both.
+/// CPU time per operation in microseconds. Where reads and writes run at once, it is the CPU time
+/// of both over the operations of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuPerOp {
     /// At the client.

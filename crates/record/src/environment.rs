@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine an experiment ran on. It names no host, user or address, so that a record can be shown around.
+/// The machine an experiment ran on. It names no host, user or address, so that a record can be
+/// shown around.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
@@ -94,8 +95,8 @@ pub struct Shape {
     /// Bytes of each file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-    /// Operations per second that all readers and writers together start, whether or not the last are done; absent
-    /// where each operation starts as soon as another is done.
+    /// Operations per second that all readers and writers together start, whether or not the last
+    /// are done; absent where each operation starts as soon as another is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_ops_per_s: Option<f64>,
     /// What else a reader of the report should know: `fio job files/mix.fio`.

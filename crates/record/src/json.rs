@@ -35,13 +35,15 @@ pub enum Error {
 }
 
 impl Record {
-    /// Reads a record. Fields that this build does not know are ignored; another version is refused.
+    /// Reads a record. Fields that this build does not know are ignored; another version is
+    /// refused.
     pub fn read(text: &str) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Head {
             version: Option<Value>,
         }
-        // First as any JSON, so that what is cut off or no JSON is told apart from a record of another version.
+        // First as any JSON, so that what is cut off or no JSON is told apart from a record of
+        // another version.
         let value: Value = serde_json::from_str(text).map_err(Error::NotJson)?;
         let head = Head::deserialize(&value).map_err(|_| Error::NoVersion)?;
         let version = head.version.ok_or(Error::NoVersion)?;
@@ -52,8 +54,9 @@ impl Record {
         serde_json::from_str(text).map_err(Error::Broken)
     }
 
-    /// The record as JSON text. A number that is not finite has no form in JSON: it is written as 0, and the
-    /// record fails by the name of that field, so that neither the record nor the fault is lost.
+    /// The record as JSON text. A number that is not finite has no form in JSON: it is written as
+    /// 0, and the record fails by the name of that field, so that neither the record nor the fault
+    /// is lost.
     pub fn write(&self) -> String {
         let mut value = serde_json::to_value(self).expect("a record's keys are strings");
         let mut not_finite = Vec::new();

@@ -1,7 +1,8 @@
 //! A latency histogram that many threads fill on their own and one merges.
 //!
-//! Three significant digits from 1 ns to 1 hour; longer ones count as an hour. Recording neither allocates nor
-//! fails. In JSON it is a line of text, so that records can be merged later without losing percentiles.
+//! Three significant digits from 1 ns to 1 hour; longer ones count as an hour. Recording neither
+//! allocates nor fails. In JSON it is a line of text, so that records can be merged later without
+//! losing percentiles.
 
 use hdrhistogram::Histogram;
 
@@ -58,7 +59,8 @@ impl Latency {
         self.histogram.is_empty()
     }
 
-    /// The latency in microseconds that `fraction` (0 to 1) of the calls did not exceed; 0 of nothing.
+    /// The latency in microseconds that `fraction` (0 to 1) of the calls did not exceed; 0 of
+    /// nothing.
     pub fn percentile_us(&self, fraction: f64) -> f64 {
         self.histogram.value_at_quantile(fraction) as f64 / 1000.0
     }
@@ -77,8 +79,9 @@ impl Latency {
         }
     }
 
-    /// The histogram as text: `STEP:COUNT` for each value seen, in rising order and separated by a space,
-    /// where STEP is how many nanoseconds the value lies above the one before (above 0 for the first).
+    /// The histogram as text: `STEP:COUNT` for each value seen, in rising order and separated by a
+    /// space, where STEP is how many nanoseconds the value lies above the one before (above 0 for
+    /// the first).
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let mut before = 0;

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Record;
 
-/// How far a result may lie above its limit before the record fails. Both are medians of short runs, and a
-/// pace is held by the kernel to within a burst; beyond this the limit was calibrated wrongly, or the result is.
+/// How far a result may lie above its limit before the record fails. Both are medians of short
+/// runs, and a pace is held by the kernel to within a burst; beyond this the limit was calibrated
+/// wrongly, or the result is.
 pub const LIMIT_TOLERANCE: f64 = 0.03;
 
 /// The best that the machine or one route carries in one shape of traffic.

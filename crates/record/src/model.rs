@@ -119,11 +119,12 @@ pub struct Workload {
     /// The pace it was held to; absent in the raw half.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// Why it was not measured; absent where it was. A route that was measured in no workload says so itself.
+    /// Why it was not measured; absent where it was. A route that was measured in no workload says
+    /// so itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
-    /// What about these numbers is simulated, shaped or emulated (`shaped links, tbf 1 Gbit/s`); absent where
-    /// nothing is.
+    /// What about these numbers is simulated, shaped or emulated (`shaped links, tbf 1 Gbit/s`);
+    /// absent where nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<String>,
     /// What its readers reached; absent where it has none.
@@ -135,15 +136,15 @@ pub struct Workload {
     /// How the data were verified; absent where they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
-    /// The longest time within a measured window in which no call was completed, in milliseconds: what a failover
-    /// cost, where one happened.
+    /// The longest time within a measured window in which no call was completed, in milliseconds:
+    /// what a failover cost, where one happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ms: Option<f64>,
     /// What each path counted meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathCounters>,
-    /// What each port of this machine's RDMA devices counted meanwhile, as evidence of where the traffic went; empty
-    /// where there are none.
+    /// What each port of this machine's RDMA devices counted meanwhile, as evidence of where the
+    /// traffic went; empty where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortCounters>,
     /// Other counters of both ends.
@@ -197,7 +198,8 @@ pub enum Half {
     /// As fast as it goes.
     #[default]
     Raw,
-    /// Held to a rate per node that the machine can clearly exceed, so that the number of nodes shows.
+    /// Held to a rate per node that the machine can clearly exceed, so that the number of nodes
+    /// shows.
     Paced,
 }
 

@@ -1,8 +1,10 @@
 //! SplitMix64, the small generator that the bootstrap draws from.
 //!
-//! It has its own seed, so that the same record gives the same intervals on every machine. Not for secrets.
+//! It has its own seed, so that the same record gives the same intervals on every machine. Not for
+//! secrets.
 
-/// A SplitMix64 generator (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// A SplitMix64 generator (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+/// 2014).
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,
@@ -23,7 +25,8 @@ impl SplitMix64 {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `bound`, each equally likely (to within one in 2^64 / `bound`); 0 for a bound of 0.
+    /// A number below `bound`, each equally likely (to within one in 2^64 / `bound`); 0 for a bound
+    /// of 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let wide = u128::from(self.draw()) * (bound as u128);
         // The product is below bound x 2^64, so its upper half is below the bound and fits.

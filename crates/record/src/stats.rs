@@ -1,18 +1,23 @@
-//! Statistics over a few repeats: median, bootstrap intervals, ratio of interleaved series, fairness, steadiness.
+//! Statistics over a few repeats: median, bootstrap intervals, ratio of interleaved series,
+//! fairness, steadiness.
 //!
-//! Repeats are few (eight, say) and not normally distributed, so everything rests on order statistics and
-//! resampling. Interleaved repeats are compared pair by pair, which cancels a machine that drifts.
+//! Repeats are few (eight, say) and not normally distributed, so everything rests on order
+//! statistics and resampling. Interleaved repeats are compared pair by pair, which cancels a
+//! machine that drifts.
 
 use crate::rng::SplitMix64;
 
-/// How many resamples a bootstrap draws: the ends of a 95 % interval then rest on 50 resamples each.
+/// How many resamples a bootstrap draws: the ends of a 95 % interval then rest on 50 resamples
+/// each.
 pub const RESAMPLES: usize = 2000;
 
-/// With fewer pairs than this, no resampling can show a difference at 95 %: of four repeats even the whole
-/// range from least to greatest covers the true median in only 87.5 % of cases; of five, in 93.75 %.
+/// With fewer pairs than this, no resampling can show a difference at 95 %: of four repeats even
+/// the whole range from least to greatest covers the true median in only 87.5 % of cases; of five,
+/// in 93.75 %.
 pub const PAIRS_FOR_VERDICT_MIN: usize = 5;
 
-/// How many rounds the steady-state test looks at (SNIA Solid State Storage Performance Test Specification).
+/// How many rounds the steady-state test looks at (SNIA Solid State Storage Performance Test
+/// Specification).
 pub const STEADY_ROUNDS: usize = 5;
 
 /// How far the greatest and the least of those rounds may lie apart, as a share of their mean.
@@ -41,7 +46,8 @@ fn percentile_of_sorted(sorted: &[f64], fraction: f64) -> Option<f64> {
     Some(below + (above - below) * place.fract())
 }
 
-/// The bootstrap 95 % interval of the median. Of a single value it is that value twice; `None` of nothing.
+/// The bootstrap 95 % interval of the median. Of a single value it is that value twice; `None` of
+/// nothing.
 pub fn interval_95(values: &[f64], seed: u64) -> Option<[f64; 2]> {
     let mut rng = SplitMix64::new(seed);
     bootstrap(|| median_of_resample(values, &mut rng))
@@ -79,16 +85,17 @@ impl Ratio {
     }
 }
 
-/// `a` over `b`, where the i-th values of both were measured next to each other: the median of the pairs'
-/// ratios. Pairs whose `b` is not above 0 are left out; the longer series' rest has no partner and is too.
+/// `a` over `b`, where the i-th values of both were measured next to each other: the median of the
+/// pairs' ratios. Pairs whose `b` is not above 0 are left out; the longer series' rest has no
+/// partner and is too.
 pub fn ratio_of_pairs(a: &[f64], b: &[f64], seed: u64) -> Option<Ratio> {
     let ratios: Vec<f64> = a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
     let ratio = median(&ratios)?;
     Some(Ratio { ratio, interval_95: interval_95(&ratios, seed)?, pairs: ratios.len() })
 }
 
-/// `a` over `b` of two sittings: the ratio of the medians, each resampled on its own. It cannot tell a
-/// difference between the routes from a difference between the sittings.
+/// `a` over `b` of two sittings: the ratio of the medians, each resampled on its own. It cannot
+/// tell a difference between the routes from a difference between the sittings.
 pub fn ratio_of_sittings(a: &[f64], b: &[f64], seed: u64) -> Option<Ratio> {
     let over = |a: f64, b: f64| (b > 0.0).then_some(a / b);
     let ratio = over(median(a)?, median(b)?)?;
@@ -100,8 +107,8 @@ pub fn ratio_of_sittings(a: &[f64], b: &[f64], seed: u64) -> Option<Ratio> {
     Some(Ratio { ratio, interval_95, pairs: a.len().min(b.len()) })
 }
 
-/// Jain's fairness index: 1 where all carry the same, 1/n where one of n carries everything; `None` where
-/// nothing was carried.
+/// Jain's fairness index: 1 where all carry the same, 1/n where one of n carries everything; `None`
+/// where nothing was carried.
 pub fn jain(loads: &[f64]) -> Option<f64> {
     let sum: f64 = loads.iter().sum();
     let squares: f64 = loads.iter().map(|load| load * load).sum();
@@ -124,8 +131,8 @@ impl Steadiness {
     }
 }
 
-/// The SNIA steady-state figures of the last [`STEADY_ROUNDS`] rounds; `None` while there are fewer, or where
-/// their mean is not above 0.
+/// The SNIA steady-state figures of the last [`STEADY_ROUNDS`] rounds; `None` while there are
+/// fewer, or where their mean is not above 0.
 pub fn steadiness(rounds: &[f64]) -> Option<Steadiness> {
     let window = rounds.get(rounds.len().checked_sub(STEADY_ROUNDS)?..)?;
     let count = STEADY_ROUNDS as f64;
@@ -148,7 +155,8 @@ pub fn steadiness(rounds: &[f64]) -> Option<Steadiness> {
     })
 }
 
-/// Each amount as a fraction of their sum, for `share_by_node` and `share_by_path`; all 0 where the sum is 0.
+/// Each amount as a fraction of their sum, for `share_by_node` and `share_by_path`; all 0 where the
+/// sum is 0.
 pub fn shares(amounts: &[u64]) -> Vec<f64> {
     let sum: f64 = amounts.iter().map(|amount| *amount as f64).sum();
     amounts.iter().map(|amount| if sum > 0.0 { *amount as f64 / sum } else { 0.0 }).collect()

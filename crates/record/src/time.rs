@@ -1,6 +1,7 @@
 //! Dates without a clock: seconds since 1970 as RFC 3339 text, for `made_at`.
 
-/// Seconds since 1970-01-01 00:00 UTC as `2026-11-21T04:05:50Z` (RFC 3339, leap seconds not counted).
+/// Seconds since 1970-01-01 00:00 UTC as `2026-11-21T04:05:50Z` (RFC 3339, leap seconds not
+/// counted).
 pub fn rfc3339(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     // Days to a civil date over eras of 400 years that start on 1 March of year 0, after Hinnant's

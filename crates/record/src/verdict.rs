@@ -70,8 +70,8 @@ pub enum Measure {
 }
 
 impl Workload {
-    /// The speed of each repeat in GB/s: of reads, of writes, or of both at once. Empty where a direction that
-    /// was asked for alone was not done.
+    /// The speed of each repeat in GB/s: of reads, of writes, or of both at once. Empty where a
+    /// direction that was asked for alone was not done.
     pub fn speeds(&self, of: Measure) -> Vec<f64> {
         let read = self.read.as_ref().map(|cell| cell.speeds());
         let write = self.write.as_ref().map(|cell| cell.speeds());
@@ -85,8 +85,8 @@ impl Workload {
 }
 
 impl Record {
-    /// Adds the verdicts of route `a` against route `b` in every workload and half that both have, reads and
-    /// writes together. Verdicts on the same question are replaced.
+    /// Adds the verdicts of route `a` against route `b` in every workload and half that both have,
+    /// reads and writes together. Verdicts on the same question are replaced.
     pub fn compare(&mut self, a: &str, b: &str, seed: u64) {
         let found = self.comparisons(a, b, seed);
         self.verdicts.retain(|old| {

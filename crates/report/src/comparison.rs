@@ -1,7 +1,7 @@
 //! Several records side by side: the same route in the same workload and half, sitting by sitting.
 //!
-//! Only equal shapes under equal conditions are set side by side. Sittings differ by more than routes do, so
-//! what is said here is about the records, and the page warns of reading it as more.
+//! Only equal shapes under equal conditions are set side by side. Sittings differ by more than
+//! routes do, so what is said here is about the records, and the page warns of reading it as more.
 
 use record::{Cell, Direction, Record, stats};
 
@@ -62,7 +62,8 @@ pub(crate) fn side_by_side(records: &[Record]) -> Vec<SideBySide> {
     tables.into_iter().map(|(table, _)| table).filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// Every cell of a record with the title and the labels of the table that it belongs to, and its route.
+/// Every cell of a record with the title and the labels of the table that it belongs to, and its
+/// route.
 fn cells(record: &Record) -> Vec<(String, Vec<&'static str>, &str, &Cell)> {
     let mut found = Vec::new();
     for block in view::blocks(record) {

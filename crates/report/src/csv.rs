@@ -1,8 +1,9 @@
-//! Records as comma-separated values (RFC 4180): a line for each cell and each skipped route, for a spreadsheet or a
-//! script. Numbers are as exact as in the record; what is absent there is empty here.
+//! Records as comma-separated values (RFC 4180): a line for each cell and each skipped route, for a
+//! spreadsheet or a script. Numbers are as exact as in the record; what is absent there is empty
+//! here.
 //!
-//! A spreadsheet takes text that begins like a formula for one, so such text from a record gets an apostrophe before
-//! it, which spreadsheets do not show.
+//! A spreadsheet takes text that begins like a formula for one, so such text from a record gets an
+//! apostrophe before it, which spreadsheets do not show.
 
 use record::{Cell, Direction, Pattern, Record, Route, Shape, Workload};
 
@@ -168,7 +169,8 @@ fn shares(shares: &[f64]) -> String {
     shares.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Text from a record: no formula, and no control characters, which would end the line for a careless reader.
+/// Text from a record: no formula, and no control characters, which would end the line for a
+/// careless reader.
 fn text(text: &str) -> String {
     let plain: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect();
     if plain.starts_with(['=', '+', '-', '@']) { format!("'{plain}") } else { plain }

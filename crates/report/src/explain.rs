@@ -1,4 +1,5 @@
-//! Every column and term of the table and the page, for `trunkline report --explain` and the page's end.
+//! Every column and term of the table and the page, for `trunkline report --explain` and the page's
+//! end.
 
 /// A term and what it means.
 pub(crate) struct Term {

@@ -32,7 +32,8 @@ pub(crate) fn ratio(value: f64) -> String {
     format!("{value:.2}")
 }
 
-/// The ends of a ratio's interval, with a third digit where the second would hide on which side of 1 they lie.
+/// The ends of a ratio's interval, with a third digit where the second would hide on which side of
+/// 1 they lie.
 pub(crate) fn interval_of_ratio(interval: [f64; 2]) -> [String; 2] {
     let shown = interval.map(ratio);
     if shown.iter().any(|end| end == "1.00") { interval.map(|end| format!("{end:.3}")) } else { shown }
@@ -48,7 +49,8 @@ pub(crate) fn us(value: f64) -> String {
     if value < 99.95 { plain(value) } else { thousands(value.round() as u64) }
 }
 
-/// The longest time without a completed call, in whole milliseconds without one; where there are none, two neighbouring ones have.
+/// The longest time without a completed call, in whole milliseconds without one; where there are
+/// none, two neighbouring ones have.
 pub(crate) fn gap(ms: f64) -> String {
     if ms < 1.0 { "under 2 ms".to_owned() } else { format!("{} ms", thousands(ms.round() as u64)) }
 }

@@ -1,7 +1,7 @@
 //! The HTML page: one file, readable in ten years and without a network.
 //!
-//! The template escapes every text. A content security policy forbids the page everything but its own style,
-//! should a text find a way out all the same.
+//! The template escapes every text. A content security policy forbids the page everything but its
+//! own style, should a text find a way out all the same.
 
 use askama::Template;
 use record::{Cell, Direction, Record, Route, Verdict};

@@ -1,4 +1,5 @@
-//! The small drawings of the page, as numbers for its inline SVG: no script, no picture from elsewhere.
+//! The small drawings of the page, as numbers for its inline SVG: no script, no picture from
+//! elsewhere.
 
 use record::Cell;
 
@@ -58,7 +59,8 @@ pub(crate) struct Column {
     pub(crate) height: String,
 }
 
-/// Shares as upright columns, the greatest with the full height; none where there are too many or nothing.
+/// Shares as upright columns, the greatest with the full height; none where there are too many or
+/// nothing.
 pub(crate) fn columns(shares: &[f64]) -> Vec<Column> {
     let greatest = shares.iter().copied().fold(0.0, f64::max);
     if shares.len() > COLUMNS_MAX || greatest <= 0.0 {

@@ -1,8 +1,8 @@
 //! The table that `trunkline bench` prints.
 //!
-//! A block per workload, under one header; in it the raw rows, then the paced ones, each followed by its
-//! verdicts. What does not fit into the columns asked for goes below the rows as sentences, never lost. Plain
-//! ASCII; colour only where the caller asks for it.
+//! A block per workload, under one header; in it the raw rows, then the paced ones, each followed
+//! by its verdicts. What does not fit into the columns asked for goes below the rows as sentences,
+//! never lost. Plain ASCII; colour only where the caller asks for it.
 
 mod canvas;
 
@@ -86,7 +86,8 @@ fn verdicts(canvas: &mut Canvas, group: &Group<'_>) {
     }
 }
 
-/// The widths of one block's columns; the same for all its groups, so that they stand under one header.
+/// The widths of one block's columns; the same for all its groups, so that they stand under one
+/// header.
 struct Table {
     directions: Vec<Direction>,
     shows_iops: bool,
@@ -133,7 +134,8 @@ impl Table {
         };
         let stages = widest("binds", &|_, row| row.binds());
         let beside = widest("binds", &|_, row| binds_with_evidence(row));
-        // From the most telling layout to the most compact; the last one is taken whether it fits or not.
+        // From the most telling layout to the most compact; the last one is taken whether it fits
+        // or not.
         let layouts =
             [(true, true, beside), (true, false, beside), (false, true, stages), (false, false, stages)];
         for (evidence_beside, marks_are_words, binds) in layouts {
@@ -247,7 +249,8 @@ impl Table {
     }
 }
 
-/// The label that each number of a shaped or simulated group bears: ` paced`, or `p` where space is short.
+/// The label that each number of a shaped or simulated group bears: ` paced`, or `p` where space is
+/// short.
 fn mark(group: &Group<'_>, words: bool) -> String {
     let labels = group.labels();
     match words {

@@ -1,6 +1,8 @@
-//! A record arranged for a reader: a block per workload, in it a group per half, in it a row per route.
+//! A record arranged for a reader: a block per workload, in it a group per half, in it a row per
+//! route.
 //!
-//! All three renderers share this arrangement and its sentences, so that they cannot tell different stories.
+//! All three renderers share this arrangement and its sentences, so that they cannot tell different
+//! stories.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +61,8 @@ pub(crate) fn blocks(record: &Record) -> Vec<Block<'_>> {
     names.into_iter().map(block).filter(|block| !block.groups.is_empty()).collect()
 }
 
-/// The workload in a line: `mix-1m: 10 readers and 10 writers at once, 1 MiB blocks, depth 16, ...`.
+/// The workload in a line: `mix-1m: 10 readers and 10 writers at once, 1 MiB blocks, depth 16,
+/// ...`.
 pub(crate) fn title(shape: &Shape, connections: u32) -> String {
     let several = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let who = match (shape.readers, shape.writers) {
@@ -130,7 +133,8 @@ fn groups<'a>(record: &'a Record, name: &str) -> Vec<Group<'a>> {
         }
     }
     groups.sort_by_key(|group| group.pace.is_some());
-    // A verdict belongs to the group that holds both its routes; a comparison across groups has no home.
+    // A verdict belongs to the group that holds both its routes; a comparison across groups has no
+    // home.
     for verdict in record.verdicts.iter().filter(|verdict| verdict.workload == name) {
         let home = groups
             .iter_mut()
@@ -151,7 +155,8 @@ impl Group<'_> {
         self.rows.iter().any(|row| row.route.name == route)
     }
 
-    /// What holds for each number of the group: `paced at 2 Gbit/s a node`; nothing in a raw, real one.
+    /// What holds for each number of the group: `paced at 2 Gbit/s a node`; nothing in a raw, real
+    /// one.
     pub(crate) fn condition(&self) -> Option<String> {
         let paced = self.pace.map(|pace| format!("paced at {}", number::pace(pace)));
         let simulated = self.simulated.map(|what| format!("simulated: {what}"));
@@ -168,14 +173,16 @@ impl Group<'_> {
         paced.into_iter().chain(simulated).collect()
     }
 
-    /// The longest time without a completed call of each route: `tcp 812 ms, tcp-mp 3 ms`; nothing where it is unknown.
+    /// The longest time without a completed call of each route: `tcp 812 ms, tcp-mp 3 ms`; nothing
+    /// where it is unknown.
     pub(crate) fn longest_gaps(&self) -> Option<String> {
         let known = self.rows.iter().filter_map(|row| Some((&row.route.name, row.workload.longest_gap_ms?)));
         let told: Vec<String> = known.map(|(name, gap)| format!("{name} {}", number::gap(gap))).collect();
         (!told.is_empty()).then(|| told.join(", "))
     }
 
-    /// What the ports of RDMA devices counted for each route: `rdma rxe1/1 9,412 packets out, 9,412 in; tcp nothing`.
+    /// What the ports of RDMA devices counted for each route: `rdma rxe1/1 9,412 packets out, 9,412
+    /// in; tcp nothing`.
     pub(crate) fn ports(&self) -> Option<String> {
         let told = |row: &Row<'_>| {
             let ports: Vec<String> = row.workload.ports.iter().filter_map(port).collect();
@@ -186,7 +193,8 @@ impl Group<'_> {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// What each end did over RDMA for a call: `rdma client 2.1 work requests, 1.2 completions, 0.9 interrupts, server ...`.
+    /// What each end did over RDMA for a call: `rdma client 2.1 work requests, 1.2 completions, 0.9
+    /// interrupts, server ...`.
     pub(crate) fn rdma_work(&self) -> Option<String> {
         let told: Vec<String> = self.rows.iter().filter_map(rdma_work).collect();
         (!told.is_empty()).then(|| told.join("; "))
@@ -231,7 +239,8 @@ fn port(port: &PortCounters) -> Option<String> {
 }
 
 impl Row<'_> {
-    /// The share of the limit in percent: `55 %`, or `55 / 48 %` where reads and writes differ; `-` without one.
+    /// The share of the limit in percent: `55 %`, or `55 / 48 %` where reads and writes differ; `-`
+    /// without one.
     pub(crate) fn of_limit(&self) -> String {
         let shares: Vec<String> = (self.workload.cells())
             .map(|(_, cell)| cell.limit_share.map_or_else(|| "-".to_owned(), number::percent))
@@ -277,7 +286,8 @@ impl Row<'_> {
     }
 }
 
-/// Shares in percent in the space of four or five nodes: `25 25 25 25`, `16 nodes, 5 to 8`; `-` of none.
+/// Shares in percent in the space of four or five nodes: `25 25 25 25`, `16 nodes, 5 to 8`; `-` of
+/// none.
 pub(crate) fn shares(shares: &[f64]) -> String {
     const SHOWN_SINGLY_MAX: usize = 5;
     if shares.is_empty() {

@@ -1,7 +1,7 @@
 //! Credentials, RFC 5531 s8.2 and appendix A.
 //!
-//! A call carries its credential as a flavor and an opaque body. A server takes most of them as bytes, to
-//! compare with the one before, and parses only what is new: [`Credential::parse`].
+//! A call carries its credential as a flavor and an opaque body. A server takes most of them as
+//! bytes, to compare with the one before, and parses only what is new: [`Credential::parse`].
 
 use smallvec::SmallVec;
 use xdr::{Reader, Writer};
@@ -35,8 +35,8 @@ pub enum Credential<'a> {
 }
 
 impl<'a> Credential<'a> {
-    /// Parses what [`crate::call::decode`] left as bytes. The body of AUTH_NONE is not looked at: RFC 5531
-    /// s8.2 says that it should be empty, and old senders differ.
+    /// Parses what [`crate::call::decode`] left as bytes. The body of AUTH_NONE is not looked at:
+    /// RFC 5531 s8.2 says that it should be empty, and old senders differ.
     ///
     /// # Errors
     /// An AUTH_SYS body that is not one: [`AuthStat::BADCRED`] is the answer. RFC 5531 s9
@@ -80,8 +80,9 @@ impl<'a> AuthSys<'a> {
         Ok(Self { stamp, machine, uid, gid, gids })
     }
 
-    /// Writes flavor, length and body: the `credential` of [`crate::call::encode`]. A name or a list of
-    /// groups above its bound is cut there, as every Unix client does with a user of many groups.
+    /// Writes flavor, length and body: the `credential` of [`crate::call::encode`]. A name or a
+    /// list of groups above its bound is cut there, as every Unix client does with a user of many
+    /// groups.
     pub fn encode_opaque(&self, writer: &mut Writer<'_>) {
         let machine = self.machine.get(..MACHINE_BYTES_MAX as usize).unwrap_or(self.machine);
         let gids = self.gids.get(..GIDS_MAX as usize).unwrap_or(&self.gids);
@@ -162,7 +163,8 @@ impl std::fmt::Display for AuthStat {
     }
 }
 
-// The largest AUTH_SYS body fits the bound of every body: five words, a padded name, sixteen groups.
+// The largest AUTH_SYS body fits the bound of every body: five words, a padded name, sixteen
+// groups.
 const _: () = assert!(5 * 4 + MACHINE_BYTES_MAX + 1 + GIDS_MAX * 4 <= BODY_BYTES_MAX);
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Calls, RFC 5531 s9: the header of `call_body`; the arguments follow.
 //!
-//! Reading and writing allocate nothing. [`CallError`] carries what the right answer needs: of a message that
-//! is no call, or that ends within its header, no answer is possible and the connection is of no use.
+//! Reading and writing allocate nothing. [`CallError`] carries what the right answer needs: of a
+//! message that is no call, or that ends within its header, no answer is possible and the
+//! connection is of no use.
 
 use xdr::{Reader, Writer};
 
@@ -92,14 +93,15 @@ fn opaque_auth<'a>(reader: &mut Reader<'a>, xid: Xid, stat: AuthStat) -> Result<
     }
 }
 
-/// Where the body of a credential begins in its record: behind six words, its flavor and its length. RFC 5531 s9
+/// Where the body of a credential begins in its record: behind six words, its flavor and its
+/// length. RFC 5531 s9
 pub const CREDENTIAL_AT: usize = 32;
 
 /// Bytes of a call's header besides its credential.
 pub const HEAD_BYTES: usize = 32;
 
-/// Writes the header of a call; its arguments follow. `credential` is flavor, length and body, built once and
-/// used for many calls: see [`crate::auth`]. The verifier is AUTH_NONE.
+/// Writes the header of a call; its arguments follow. `credential` is flavor, length and body,
+/// built once and used for many calls: see [`crate::auth`]. The verifier is AUTH_NONE.
 #[inline]
 pub fn encode(
     writer: &mut Writer<'_>,

@@ -1,5 +1,5 @@
-//! The bodies that property tests and fuzz targets share. Each takes arbitrary bytes and asserts what must hold
-//! of them; none may panic otherwise.
+//! The bodies that property tests and fuzz targets share. Each takes arbitrary bytes and asserts
+//! what must hold of them; none may panic otherwise.
 
 use xdr::{Reader, Writer};
 
@@ -8,7 +8,8 @@ use crate::call::{self, CallError};
 use crate::record::{Assembler, FRAGMENTS_MAX, LAST, MARK_BYTES, RecordError};
 use crate::reply::{self, Body};
 
-/// Bytes as a call: what reads, writes back and reads the same; what does not, says enough to answer it.
+/// Bytes as a call: what reads, writes back and reads the same; what does not, says enough to
+/// answer it.
 pub fn call(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     let header = match call::decode(&mut reader) {
@@ -68,8 +69,9 @@ pub fn reply(bytes: &[u8]) {
     assert_eq!(reader.rest(), results);
 }
 
-/// The first byte is the bound in units of 16, the second how many bytes come per read, the rest a stream. The
-/// assembler must find the records that a plain reading of the whole stream finds, within its bound of memory.
+/// The first byte is the bound in units of 16, the second how many bytes come per read, the rest a
+/// stream. The assembler must find the records that a plain reading of the whole stream finds,
+/// within its bound of memory.
 pub fn fragments(bytes: &[u8]) {
     let [bound, read, stream @ ..] = bytes else { return };
     let record_bytes_max = usize::from(*bound) * 16;
@@ -142,7 +144,8 @@ mod tests {
             for (last, bytes, missing) in fragments {
                 let word = bytes.len() as u32 | if last { LAST } else { 0 };
                 stream.extend(word.to_be_bytes());
-                // Now and then a fragment ends early, and its successor's mark is taken for its bytes.
+                // Now and then a fragment ends early, and its successor's mark is taken for its
+                // bytes.
                 let present = if missing == 7 { bytes.len() / 2 } else { bytes.len() };
                 stream.extend(&bytes[..present]);
             }

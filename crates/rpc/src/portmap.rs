@@ -1,11 +1,13 @@
 //! Where programs listen: the port mapper (version 2) and rpcbind (versions 3 and 4). RFC 1833
 //!
-//! [`answer`] is a server's side without a socket: a call's header and arguments in, a reply out. It answers from a
-//! list that its owner gives and takes no registrations: SET and UNSET are told no, and calls are not passed on (CALLIT),
-//! which only ever served attackers. [`encode_mapping`] and [`encode_binding`] are the arguments by which a program
-//! registers with another's port mapper (version 2) or rpcbind (versions 3 and 4).
+//! [`answer`] is a server's side without a socket: a call's header and arguments in, a reply out.
+//! It answers from a list that its owner gives and takes no registrations: SET and UNSET are told
+//! no, and calls are not passed on (CALLIT), which only ever served attackers. [`encode_mapping`]
+//! and [`encode_binding`] are the arguments by which a program registers with another's port mapper
+//! (version 2) or rpcbind (versions 3 and 4).
 //!
-//! Invariants: what a stranger sends costs a reply that is bounded by the list; nothing is remembered.
+//! Invariants: what a stranger sends costs a reply that is bounded by the list; nothing is
+//! remembered.
 
 use crate::call::CallHeader;
 use crate::reply::{Accept, encode_accept, encode_success};
@@ -22,8 +24,8 @@ pub const VERSION_PORTMAP: u32 = 2;
 pub const VERSION_MAX: u32 = 4;
 /// SET: registers a program's version. RFC 1833 s2.2.1, s3.2
 pub const SET: u32 = 1;
-/// UNSET: version 2 removes all mappings of a program's version, versions 3 and 4 that of one transport.
-/// RFC 1833 s2.2.1, s3.2
+/// UNSET: version 2 removes all mappings of a program's version, versions 3 and 4 that of one
+/// transport. RFC 1833 s2.2.1, s3.2
 pub const UNSET: u32 = 2;
 
 const NULL: u32 = 0;
@@ -75,8 +77,8 @@ impl Protocol {
         }
     }
 
-    /// `r_nc_proto` and `r_nc_semantics`, which are TPI's kinds of service: 1 is datagrams, 3 a stream with an orderly
-    /// end. RFC 1833 s2.1 (rpcb_entry)
+    /// `r_nc_proto` and `r_nc_semantics`, which are TPI's kinds of service: 1 is datagrams, 3 a
+    /// stream with an orderly end. RFC 1833 s2.1 (rpcb_entry)
     const fn description(self) -> (&'static str, u32) {
         match self {
             Self::Tcp => ("tcp", 3),
@@ -120,7 +122,8 @@ impl Entry {
     }
 }
 
-/// A universal address: the address as text, and the bytes of the port as decimal numbers. RFC 5665 s5.2.3
+/// A universal address: the address as text, and the bytes of the port as decimal numbers. RFC 5665
+/// s5.2.3
 fn universal(ip: IpAddr, port: u16) -> String {
     let [high, low] = port.to_be_bytes();
     format!("{ip}.{high}.{low}")
@@ -204,8 +207,9 @@ impl Answer<'_> {
         reader.finish().map_err(|_| Accept::GarbageArgs)
     }
 
-    /// The entry of this version, or of another version of the program: who asks is told by the program itself then
-    /// which versions there are. One at the address that the caller reached comes first.
+    /// The entry of this version, or of another version of the program: who asks is told by the
+    /// program itself then which versions there are. One at the address that the caller reached
+    /// comes first.
     fn find(&self, program: u32, version: u32, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         let of_program = self.entries.iter().filter(|entry| entry.program == program && wanted(entry));
         of_program.min_by_key(|entry| (entry.version != version, !entry.is_at(self.local)))
@@ -297,15 +301,16 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// The arguments of version 2's SET and UNSET for an entry. Whether there are any: version 2 knows neither IPv6 nor RDMA.
+/// The arguments of version 2's SET and UNSET for an entry. Whether there are any: version 2 knows
+/// neither IPv6 nor RDMA.
 pub fn encode_mapping(writer: &mut Writer<'_>, entry: &Entry) -> bool {
     let mapping = entry.mapping();
     mapping.iter().flatten().for_each(|word| writer.u32(*word));
     mapping.is_some()
 }
 
-/// The arguments of SET and UNSET of versions 3 and 4 for an entry. Who owns it the other side knows by itself.
-/// RFC 1833 s2.1
+/// The arguments of SET and UNSET of versions 3 and 4 for an entry. Who owns it the other side
+/// knows by itself. RFC 1833 s2.1
 pub fn encode_binding(writer: &mut Writer<'_>, entry: &Entry) {
     writer.u32(entry.program);
     writer.u32(entry.version);

@@ -1,9 +1,10 @@
 //! Record marking on byte streams, RFC 5531 s11.
 //!
-//! A record is one RPC message, cut into fragments that each carry a mark: their length and whether they end
-//! the record. Almost every peer sends one fragment; a transport reads those in place with [`Mark`] alone.
-//! [`Assembler`] is the slow path for the rest. It bounds the sum of the fragments and their number before it
-//! takes a byte, and it grows with what arrived, never with what a mark announces.
+//! A record is one RPC message, cut into fragments that each carry a mark: their length and whether
+//! they end the record. Almost every peer sends one fragment; a transport reads those in place with
+//! [`Mark`] alone. [`Assembler`] is the slow path for the rest. It bounds the sum of the fragments
+//! and their number before it takes a byte, and it grows with what arrived, never with what a mark
+//! announces.
 
 /// The bit of a mark that says that this fragment ends its record. RFC 5531 s11
 pub const LAST: u32 = 0x8000_0000;
@@ -11,8 +12,8 @@ pub const LAST: u32 = 0x8000_0000;
 /// Bytes of a mark.
 pub const MARK_BYTES: usize = 4;
 
-/// Fragments a record may have. The XDR record streams of the C libraries cut at 4,000 to 9,000 bytes, which
-/// makes 263 of a 1 MiB write and 1,049 of a 4 MiB one; anything finer is a flood.
+/// Fragments a record may have. The XDR record streams of the C libraries cut at 4,000 to 9,000
+/// bytes, which makes 263 of a 1 MiB write and 1,049 of a 4 MiB one; anything finer is a flood.
 pub const FRAGMENTS_MAX: u32 = 1_200;
 
 /// The head of a fragment. RFC 5531 s11
@@ -48,8 +49,8 @@ impl Mark {
     }
 }
 
-/// Why a stream of fragments is refused. Always the sender's fault, and the stream cannot be resumed: what
-/// follows is not known to be a mark.
+/// Why a stream of fragments is refused. Always the sender's fault, and the stream cannot be
+/// resumed: what follows is not known to be a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The fragments of one record sum up to more than the bound.
@@ -95,11 +96,12 @@ impl Assembler {
         }
     }
 
-    /// Starts a fragment, for a transport that reads marks itself; [`push`](Self::push) its bytes next.
+    /// Starts a fragment, for a transport that reads marks itself; [`push`](Self::push) its bytes
+    /// next.
     ///
     /// # Errors
-    /// [`RecordError`] when the record would be too long or has too many fragments: checked before its bytes
-    /// are looked at.
+    /// [`RecordError`] when the record would be too long or has too many fragments: checked before
+    /// its bytes are looked at.
     pub fn admit(&mut self, mark: Mark) -> Result<(), RecordError> {
         self.start_anew_after_a_record();
         let bytes = self.record.len() as u64 + u64::from(mark.len);
@@ -116,8 +118,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Takes bytes of the fragment that was admitted last and says how many: fewer than given when the
-    /// fragment ends before they do.
+    /// Takes bytes of the fragment that was admitted last and says how many: fewer than given when
+    /// the fragment ends before they do.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.get(..self.fragment_left).unwrap_or(bytes);
         let room = self.record.capacity() - self.record.len();
@@ -142,8 +144,8 @@ impl Assembler {
         None
     }
 
-    /// Takes from a stream of marks and fragments until a record is complete or `stream` is empty, and
-    /// advances `stream` past what it took.
+    /// Takes from a stream of marks and fragments until a record is complete or `stream` is empty,
+    /// and advances `stream` past what it took.
     ///
     /// # Errors
     /// [`RecordError`]; the stream is of no use after it.
@@ -169,7 +171,8 @@ impl Assembler {
                 break;
             }
         }
-        // A mark that has begun belongs to a later fragment, so the record before it was not the last one.
+        // A mark that has begun belongs to a later fragment, so the record before it was not the
+        // last one.
         if self.mark_bytes > 0 { Ok(None) } else { Ok(self.record()) }
     }
 

@@ -1,4 +1,5 @@
-//! Replies, RFC 5531 s9: the header of `reply_body` in all its forms; results follow an accepted success.
+//! Replies, RFC 5531 s9: the header of `reply_body` in all its forms; results follow an accepted
+//! success.
 //!
 //! Writing allocates nothing. The verifier written is AUTH_NONE; a peer's is skipped.
 

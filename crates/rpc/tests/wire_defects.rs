@@ -1,7 +1,7 @@
 //! Wire defects and what must come of each.
 //!
-//! One table for calls, one for replies, one for streams of fragments. "Required" is what a peer sees or what
-//! becomes of the connection; a defect that is not refused says what it is taken for.
+//! One table for calls, one for replies, one for streams of fragments. "Required" is what a peer
+//! sees or what becomes of the connection; a defect that is not refused says what it is taken for.
 
 use rpc::Xid;
 use rpc::auth::{AUTH_SYS, AuthStat, AuthSys, Credential};

@@ -1,9 +1,10 @@
 //! The requester: frames calls, keeps to the server's credits, takes replies apart.
 //!
-//! Memory is registered by the driver: [`Client::forms`] says what a call needs, the driver registers that, and
-//! [`Client::call`] takes the segments. A reply, or a failure, ends the server's right to the call's memory, but only
-//! as the protocol sees it: before a buffer goes back to its owner the driver fences it (its registration invalidated,
-//! or the queue pair gone). Whether a completion says that the server invalidated something is never relied upon.
+//! Memory is registered by the driver: [`Client::forms`] says what a call needs, the driver
+//! registers that, and [`Client::call`] takes the segments. A reply, or a failure, ends the
+//! server's right to the call's memory, but only as the protocol sees it: before a buffer goes back
+//! to its owner the driver fences it (its registration invalidated, or the queue pair gone).
+//! Whether a completion says that the server invalidated something is never relied upon.
 
 use crate::connect::{Agreed, INLINE_BYTES_DEFAULT};
 use crate::header::{
@@ -15,8 +16,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use xdr::{Reader, Writer, padding};
 
-/// Calls that may wait for credits on one connection. The caller bounds what it has in flight; this bounds a caller
-/// that doesn't.
+/// Calls that may wait for credits on one connection. The caller bounds what it has in flight; this
+/// bounds a caller that doesn't.
 pub const WAITING_MAX: usize = 4096;
 
 /// What is known of a call before it is framed.
@@ -28,7 +29,8 @@ pub struct Sizes {
     pub payload: Option<u32>,
     /// Whether its result lands in memory of the caller's.
     pub lands: bool,
-    /// The most bytes that the reply has, without what lands. Where nothing lands, that includes the payload.
+    /// The most bytes that the reply has, without what lands. Where nothing lands, that includes
+    /// the payload.
     pub reply_max: u32,
     /// In how many segments the driver registers one piece of memory.
     pub segments: usize,
@@ -76,8 +78,8 @@ pub enum Message {
 pub enum Output {
     /// Post so many more receives of the agreed size.
     PostReceives(u32),
-    /// Send this: a header, the message where it is inline, and behind it so many bytes of the call's payload and so
-    /// many zeroes.
+    /// Send this: a header, the message where it is inline, and behind it so many bytes of the
+    /// call's payload and so many zeroes.
     Send {
         /// The call's number.
         xid: u32,
@@ -95,7 +97,8 @@ pub enum Output {
         /// How many bytes landed.
         landed: u32,
     },
-    /// A call failed; its credit is free. The server did not execute it, or cannot say what came of it.
+    /// A call failed; its credit is free. The server did not execute it, or cannot say what came of
+    /// it.
     Failed {
         /// The call's number.
         xid: u32,
@@ -111,7 +114,8 @@ pub enum Output {
 /// Why a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The server could not use the memory it was offered: too little for the reply, or nothing it can read.
+    /// The server could not use the memory it was offered: too little for the reply, or nothing it
+    /// can read.
     #[error("the server refuses the memory that was offered for the call")]
     Chunk,
     /// The server speaks other versions.
@@ -211,7 +215,8 @@ impl Client {
         let chunk = 4 + 16 * sizes.segments;
         let receive_buffer = if sizes.lands { 4 + chunk } else { 0 };
         let reply_max = usize::try_from(sizes.reply_max).unwrap_or(usize::MAX);
-        // The receiver's and the sender's limit may differ; what comes is bounded by what we can receive.
+        // The receiver's and the sender's limit may differ; what comes is bounded by what we can
+        // receive.
         let reply_chunk = reply_max.saturating_add(HEADER_BYTES_MIN + receive_buffer) > self.receive_bytes();
         let header = HEADER_BYTES_MIN + receive_buffer + if reply_chunk { chunk } else { 0 };
         let payload = sizes.payload.map_or(0, padded);
@@ -258,8 +263,9 @@ impl Client {
         Ok(())
     }
 
-    /// Nobody waits for this call any more. One that was not sent is forgotten; of one that was, the credit comes back
-    /// with its reply, and its memory must be fenced before it is used again. True when it was sent.
+    /// Nobody waits for this call any more. One that was not sent is forgotten; of one that was,
+    /// the credit comes back with its reply, and its memory must be fenced before it is used again.
+    /// True when it was sent.
     pub fn abandon(&mut self, xid: u32) -> bool {
         self.queue.retain(|call| call.xid != xid);
         match self.outstanding.get_mut(&xid) {
@@ -332,8 +338,8 @@ impl Client {
             // Its credits are for the other direction. RFC 8167 s4
             return self.outputs.push_back(Output::Reverse(message));
         }
-        // A server that grants nothing would stop us for good, so one call goes on; and more than we have receives
-        // posted for would be dropped on the floor. RFC 8166 s3.3.1
+        // A server that grants nothing would stop us for good, so one call goes on; and more than
+        // we have receives posted for would be dropped on the floor. RFC 8166 s3.3.1
         self.granted = header.credits.clamp(1, self.wanted);
         let mismatch = matches!(header.body, Body::Message(_)) && message_xid(inline) != Some(xid);
         let Some(waiting) = self.outstanding.get(&xid).filter(|_| !mismatch) else {
@@ -446,8 +452,8 @@ impl Client {
     }
 }
 
-/// What landed, by the server's answer; none where that cannot be true. A server that leaves the list out has put
-/// nothing there.
+/// What landed, by the server's answer; none where that cannot be true. A server that leaves the
+/// list out has put nothing there.
 fn landed(waiting: &Waiting, chunks: &Chunks) -> Option<u32> {
     match (&waiting.receive_buffer, chunks.writes.first()) {
         (_, None) => Some(0),

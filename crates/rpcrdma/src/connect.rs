@@ -1,5 +1,5 @@
-//! What two ends tell each other while they connect: how much fits into one message, and whether a reply may
-//! invalidate a registration. RFC 8797.
+//! What two ends tell each other while they connect: how much fits into one message, and whether a
+//! reply may invalidate a registration. RFC 8797.
 
 /// Without a word from the peer, so much goes into a message each way. RFC 8166 s3.3.2
 pub const INLINE_BYTES_DEFAULT: u32 = 1024;
@@ -29,8 +29,8 @@ pub struct Offer {
     pub send_bytes: u32,
     /// The largest message that it has room for, in bytes.
     pub receive_bytes: u32,
-    /// Whether replies to it may invalidate one of its registrations. Never offered by us with plain
-    /// registrations: invalidating one of those kills the queue pair.
+    /// Whether replies to it may invalidate one of its registrations. Never offered by us with
+    /// plain registrations: invalidating one of those kills the queue pair.
     pub invalidation: bool,
 }
 
@@ -63,8 +63,8 @@ impl Offer {
         [a, b, c, d, FORMAT, u8::from(self.invalidation), units(self.send_bytes), units(self.receive_bytes)]
     }
 
-    /// From a peer's private data; whatever is not this format is silence. Connection managers pad private data,
-    /// and later formats may be longer.
+    /// From a peer's private data; whatever is not this format is silence. Connection managers pad
+    /// private data, and later formats may be longer.
     #[must_use]
     pub fn decode(private_data: &[u8]) -> Self {
         match private_data {
@@ -77,7 +77,8 @@ impl Offer {
         }
     }
 
-    /// What holds between us and a peer: in each direction the smaller of the sender's and the receiver's word.
+    /// What holds between us and a peer: in each direction the smaller of the sender's and the
+    /// receiver's word.
     #[must_use]
     pub fn agree(&self, peer: &Self) -> Agreed {
         Agreed {

@@ -1,5 +1,5 @@
-//! The bodies that property tests and fuzz targets share. Each takes arbitrary bytes and asserts what must hold of
-//! them; none may panic otherwise.
+//! The bodies that property tests and fuzz targets share. Each takes arbitrary bytes and asserts
+//! what must hold of them; none may panic otherwise.
 
 use crate::client::{Call, Client, Output as ClientOutput};
 use crate::connect::{Agreed, Offer};
@@ -36,8 +36,8 @@ pub fn header(bytes: &[u8]) {
     assert_eq!(Offer::decode(&offer.encode()), offer);
 }
 
-/// Bytes as what a client sends: whatever they are, the server asks only for memory that they offer, within its
-/// limits, and answers each call once.
+/// Bytes as what a client sends: whatever they are, the server asks only for memory that they
+/// offer, within its limits, and answers each call once.
 pub fn to_a_server(bytes: &[u8]) {
     let limits = Limits { credits: 2, payload_bytes: 4096 };
     let mut server = Server::new(AGREED, limits);
@@ -72,8 +72,8 @@ pub fn to_a_server(bytes: &[u8]) {
     assert_eq!(server.outstanding(), 0);
 }
 
-/// Bytes as what a server sends to a client with one call that offers memory both for its result and for the whole
-/// reply: the call ends at most once, and never with more than was offered.
+/// Bytes as what a server sends to a client with one call that offers memory both for its result
+/// and for the whole reply: the call ends at most once, and never with more than was offered.
 pub fn to_a_client(bytes: &[u8]) {
     let mut client = Client::new(AGREED, 8);
     let segment = |handle| Segment { handle, length: 64, offset: 4096 };

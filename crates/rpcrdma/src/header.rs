@@ -1,7 +1,9 @@
-//! The transport header that stands before each RPC message: RFC 8166 s4.1 to s4.3, both directions.
+//! The transport header that stands before each RPC message: RFC 8166 s4.1 to s4.3, both
+//! directions.
 //!
-//! Bounded: no list is longer than its named limit, nothing is allocated for a length that was told, and the
-//! lengths of a chunk are summed in 64 bits. An unknown procedure survives as a number, so that it can be answered.
+//! Bounded: no list is longer than its named limit, nothing is allocated for a length that was
+//! told, and the lengths of a chunk are summed in 64 bits. An unknown procedure survives as a
+//! number, so that it can be answered.
 
 use smallvec::SmallVec;
 use xdr::{Reader, Writer};
@@ -12,12 +14,13 @@ pub const VERSION: u32 = 1;
 /// A header without any chunk: xid, version, credits, procedure, three empty lists. RFC 8166 s4.1
 pub const HEADER_BYTES_MIN: usize = 28;
 
-/// Segments that all lists of one header may have together. 4 KiB of header hold fewer than 256; this leaves room
-/// for larger inline thresholds and bounds what a peer can make us do for one message.
+/// Segments that all lists of one header may have together. 4 KiB of header hold fewer than 256;
+/// this leaves room for larger inline thresholds and bounds what a peer can make us do for one
+/// message.
 pub const SEGMENTS_MAX: usize = 512;
 
-/// Write chunks in one header: one for each result that may be moved. NFS version 3 has one at most, version 4 one
-/// for each READ of a compound.
+/// Write chunks in one header: one for each result that may be moved. NFS version 3 has one at
+/// most, version 4 one for each READ of a compound.
 pub const WRITE_CHUNKS_MAX: usize = 16;
 
 // Procedures. RFC 8166 s4.2.4
@@ -151,8 +154,8 @@ impl Header {
             RDMA_NOMSG => Body::NoMessage(decode_chunks(reader).ok_or(wrong)?),
             RDMA_ERROR => Body::Error(decode_error(reader).ok_or(wrong)?),
             RDMA_DONE => return Err(DecodeError::Done),
-            // RDMA_MSGP, number 2, is not supported any more and answered like a header that cannot be decoded,
-            // and so is what never was. RFC 8166 s4.6.1
+            // RDMA_MSGP, number 2, is not supported any more and answered like a header that cannot
+            // be decoded, and so is what never was. RFC 8166 s4.6.1
             _ => return Err(wrong),
         };
         Ok(Self { xid, credits, body })

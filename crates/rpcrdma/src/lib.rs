@@ -1,15 +1,16 @@
-//! RPC-over-RDMA version 1, RFC 8166, for both ends, with the private data of RFC 8797. Pure: the machines
-//! never see a device, memory or a clock; what is to be done with those is their output.
+//! RPC-over-RDMA version 1, RFC 8166, for both ends, with the private data of RFC 8797. Pure: the
+//! machines never see a device, memory or a clock; what is to be done with those is their output.
 //!
 //! - [`header`]: the transport header and its chunk lists, bounded;
 //! - [`connect`]: what two ends agree on while they connect;
 //! - [`client`] and [`server`]: the two machines. Feed them what a completion brings, do what
 //!   `poll_output` says until it says nothing more.
 //!
-//! They have no timers: a connection orders and keeps what it carries, or breaks, and when a call is overdue is the
-//! caller's business.
+//! They have no timers: a connection orders and keeps what it carries, or breaks, and when a call
+//! is overdue is the caller's business.
 //!
-//! Which arguments and results of a program may travel in chunks (RFC 8267) is told by who sends its calls.
+//! Which arguments and results of a program may travel in chunks (RFC 8267) is told by who sends
+//! its calls.
 //!
 //! Left out: calls in the reverse direction (RFC 8167) are told apart and handed out, not answered.
 #![forbid(unsafe_code)]

@@ -3,8 +3,9 @@
 use crate::header::{Chunk, Segment, bytes_of};
 use crate::server::{Piece, Source};
 
-/// The chunk with the lengths that so many bytes use: filled from the front, 0 where nothing is. None when there is
-/// not room for all of them: a part of a result is never sent. RFC 8166 s3.4.6, s4.3.2
+/// The chunk with the lengths that so many bytes use: filled from the front, 0 where nothing is.
+/// None when there is not room for all of them: a part of a result is never sent. RFC 8166 s3.4.6,
+/// s4.3.2
 pub(crate) fn fill(chunk: &[Segment], bytes: u64) -> Option<Chunk> {
     let mut left = bytes;
     let filled = chunk.iter().map(|segment| {
@@ -42,8 +43,8 @@ pub(crate) fn pieces(filled: &[Segment], sources: &[(Source, u32)]) -> Vec<Piece
     pieces
 }
 
-/// Whether a peer's answer about a chunk can be true: the same segments, none longer than offered, and nothing after
-/// one that is not full. Gives how many bytes it says are there.
+/// Whether a peer's answer about a chunk can be true: the same segments, none longer than offered,
+/// and nothing after one that is not full. Gives how many bytes it says are there.
 pub(crate) fn used(offered: &[Segment], answered: &[Segment]) -> Option<u64> {
     let (mut whole, mut same) = (true, offered.len() == answered.len());
     for (ours, theirs) in offered.iter().zip(answered) {
@@ -54,8 +55,8 @@ pub(crate) fn used(offered: &[Segment], answered: &[Segment]) -> Option<u64> {
     same.then(|| bytes_of(answered))
 }
 
-/// Whether a chunk of so many bytes holds an argument whose length the message tells: all of it, with or without the
-/// bytes that pad it to four. RFC 8166 s3.4.5.2
+/// Whether a chunk of so many bytes holds an argument whose length the message tells: all of it,
+/// with or without the bytes that pad it to four. RFC 8166 s3.4.5.2
 #[must_use]
 pub const fn holds(chunk_bytes: u32, argument_bytes: u32) -> bool {
     let padding = argument_bytes.wrapping_neg() % 4;

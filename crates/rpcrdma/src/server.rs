@@ -1,11 +1,12 @@
-//! The responder: takes calls apart, says which memory of the client to read and to write, and frames replies.
+//! The responder: takes calls apart, says which memory of the client to read and to write, and
+//! frames replies.
 //!
 //! A request goes through these states: received; its chunks are being read ([`Output::Read`], then
 //! [`Server::handle_read_done`]); handed out ([`Output::Call`]); answered ([`Server::reply`]), with
 //! [`Output::Write`] before [`Output::Send`], which one queue pair carries out in this order.
 //!
-//! The message of a reply is the bare RPC message: whoever keeps it for a call that comes again (a reply cache) keeps
-//! no framing, as the second call has chunks of its own.
+//! The message of a reply is the bare RPC message: whoever keeps it for a call that comes again (a
+//! reply cache) keeps no framing, as the second call has chunks of its own.
 
 use crate::connect::Agreed;
 use crate::header::{
@@ -90,7 +91,8 @@ pub struct Piece {
 pub enum Output {
     /// Post so many more receives of the agreed size.
     PostReceives(u32),
-    /// Read this memory of the client, one segment after the other; then [`Server::handle_read_done`].
+    /// Read this memory of the client, one segment after the other; then
+    /// [`Server::handle_read_done`].
     Read {
         /// For which call.
         request: RequestId,
@@ -109,7 +111,8 @@ pub enum Output {
         message: Message,
         /// Its payload, where that came in a chunk.
         payload: Option<Payload>,
-        /// How many bytes of a result may be put into the client's memory; none where it offers none.
+        /// How many bytes of a result may be put into the client's memory; none where it offers
+        /// none.
         room: Option<u64>,
     },
     /// Write these into the client's memory; no need to wait for that before the next output.
@@ -214,7 +217,8 @@ impl Server {
         }
     }
 
-    /// One [`Output::Read`] is done. A read that fails breaks the connection; nothing is to be told here then.
+    /// One [`Output::Read`] is done. A read that fails breaks the connection; nothing is to be told
+    /// here then.
     pub fn handle_read_done(&mut self, id: RequestId) {
         let Some(request) = self.request(id) else { return };
         request.reads_left = request.reads_left.saturating_sub(1);
@@ -223,9 +227,10 @@ impl Server {
         }
     }
 
-    /// Answers a call. The payload, where there is one, ends the message: it is put into the client's memory where
-    /// that was offered, else it travels with the message. What has no room is refused, never cut. The driver has the
-    /// payload; the message comes back with the outputs that need it.
+    /// Answers a call. The payload, where there is one, ends the message: it is put into the
+    /// client's memory where that was offered, else it travels with the message. What has no room
+    /// is refused, never cut. The driver has the payload; the message comes back with the outputs
+    /// that need it.
     pub fn reply(&mut self, id: RequestId, message: Vec<u8>, payload: Option<u32>) {
         let Some(request) = self.take(id) else { return };
         let Chunks { reads, writes, reply } = request.chunks;
@@ -277,7 +282,8 @@ impl Server {
         if self.outstanding() >= usize::try_from(self.limits.credits).unwrap_or(usize::MAX) {
             return self.outputs.push_back(Output::Close(CloseReason::TooManyCalls));
         }
-        // Never 0, which would stop the client for good, and never more than receives are posted. RFC 8166 s3.3.1
+        // Never 0, which would stop the client for good, and never more than receives are posted.
+        // RFC 8166 s3.3.1
         self.granted = header.credits.clamp(1, self.limits.credits);
         let message_bytes = whole.as_ref().map_or(inline.len() as u64, |chunk| bytes_of(chunk));
         let Ok(payload) = self.payload_of(&chunks, whole.is_some(), message_bytes) else {
@@ -304,7 +310,8 @@ impl Server {
         }
     }
 
-    /// The one chunk of arguments that a call of ours may have, checked; or a complaint. RFC 8166 s3.4.5
+    /// The one chunk of arguments that a call of ours may have, checked; or a complaint. RFC 8166
+    /// s3.4.5
     fn payload_of(&self, chunks: &Chunks, whole: bool, message_bytes: u64) -> Result<Option<Payload>, ()> {
         let at_0 = chunks.reads.iter().any(|read| read.position == 0);
         // A call is either inline or in the chunk at position 0. RFC 8166 s3.5.3
@@ -362,7 +369,8 @@ impl Server {
             return self.refuse(Some(id), xid, HeaderError::Chunk);
         };
         chunks.reply = Some(filled.clone());
-        // All chunks are named again, and a client that offers many has no room for so long an answer.
+        // All chunks are named again, and a client that offers many has no room for so long an
+        // answer.
         if 16 + chunks.encoded_bytes() as u64 > u64::from(self.agreed.send_bytes) {
             return self.refuse(Some(id), xid, HeaderError::Chunk);
         }

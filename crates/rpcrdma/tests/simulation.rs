@@ -1,5 +1,6 @@
-//! Both machines in a simulated network with a virtual clock: thousands of calls of every form, memory that counts
-//! each access, links that break. What arrives must be what was sent, and no credit and no memory may be lost.
+//! Both machines in a simulated network with a virtual clock: thousands of calls of every form,
+//! memory that counts each access, links that break. What arrives must be what was sent, and no
+//! credit and no memory may be lost.
 //!
 //! The last seed printed is the one that failed; `run` takes it back.
 

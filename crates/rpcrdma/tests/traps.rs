@@ -547,7 +547,8 @@ fn a_connection_that_ends_fails_each_call_once() {
     assert_eq!(drain(&mut client), [failed(1), failed(2), failed(3)]);
 }
 
-/// A client's messages take 1024 bytes. What names its chunks again would be longer: it is told so in a message that fits.
+/// A client's messages take 1024 bytes. What names its chunks again would be longer: it is told so
+/// in a message that fits.
 #[test]
 fn an_answer_that_names_more_chunks_than_fit_is_an_error_that_fits() {
     let writes = (0..2).map(|handle| chunk(&[segment(handle, 4); 40])).collect();

@@ -1,8 +1,9 @@
 //! What a server is told: its nodes, its exports and its limits.
 //!
-//! A configuration comes from a TOML file ([`Config::from_toml`]) or from the flags of a quick `serve`
-//! ([`Config::quick`]). Nothing is open by default: in a file an export names who may come, is read-only
-//! unless it says `rw = true`, and root is squashed unless it says `root_squash = false`.
+//! A configuration comes from a TOML file ([`Config::from_toml`]) or from the flags of a quick
+//! `serve` ([`Config::quick`]). Nothing is open by default: in a file an export names who may come,
+//! is read-only unless it says `rw = true`, and root is squashed unless it says `root_squash =
+//! false`.
 
 mod file;
 mod listen;
@@ -33,11 +34,12 @@ pub const NODES_MAX: usize = 256;
 /// A commented configuration file that shows every key.
 pub const EXAMPLE: &str = include_str!("config/example.toml");
 
-/// The most event loops: a connection's place is told in one byte, and more CPUs serve by more processes.
+/// The most event loops: a connection's place is told in one byte, and more CPUs serve by more
+/// processes.
 pub const LOOPS_MAX: usize = 256;
 
-/// Threads for calls that wait for their stores, unless a configuration says otherwise: as many as a disk or two
-/// profit from, and few enough to cost nothing while idle.
+/// Threads for calls that wait for their stores, unless a configuration says otherwise: as many as
+/// a disk or two profit from, and few enough to cost nothing while idle.
 pub const WORKERS: usize = 16;
 
 /// The most such threads. The least is 2, so that one client's calls never keep all busy.
@@ -54,11 +56,11 @@ pub struct Config {
     pub loops: Option<usize>,
     /// Threads for calls that wait for their stores.
     pub workers: usize,
-    /// Being found by a program's number: the port of rpcbind, [`rpc::portmap::PORT`] unless for a test. It is answered
-    /// on, or registered with where another program has it.
+    /// Being found by a program's number: the port of rpcbind, [`rpc::portmap::PORT`] unless for a
+    /// test. It is answered on, or registered with where another program has it.
     pub rpcbind: Option<u16>,
-    /// Where the processes of a group have what they share: reply cache and write verifiers. Absent: all nodes are in
-    /// this process.
+    /// Where the processes of a group have what they share: reply cache and write verifiers.
+    /// Absent: all nodes are in this process.
     pub group: Option<PathBuf>,
     /// TCP congestion control of the connections; absent: the system's.
     pub congestion: Option<String>,
@@ -99,7 +101,8 @@ pub enum StoreConfig {
         path: PathBuf,
         /// Where its handles' key is kept over restarts; absent: the default place.
         state: Option<PathBuf>,
-        /// Whether callers whose call has no room for more groups have those of the system's user database.
+        /// Whether callers whose call has no room for more groups have those of the system's user
+        /// database.
         server_groups: bool,
     },
 }
@@ -132,18 +135,18 @@ pub struct ExportConfig {
 /// Bounds that keep one client's trouble its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most connections; a new one above it takes the place of the one that has been idle longest. Divided over the
-    /// loops.
+    /// The most connections; a new one above it takes the place of the one that has been idle
+    /// longest. Divided over the loops.
     pub connections_max: usize,
     /// The most bytes of replies queued on a connection before no more calls are taken from it.
     pub queued_bytes_max: usize,
-    /// The most bytes that all connections together hold, of replies that are queued and records that are not
-    /// complete, before the greediest are not received from. Divided over the loops.
+    /// The most bytes that all connections together hold, of replies that are queued and records
+    /// that are not complete, before the greediest are not received from. Divided over the loops.
     pub held_bytes_max: usize,
     /// How long a connection may stay silent in the middle of a record, in milliseconds.
     pub partial_record_ms_max: u64,
-    /// How long a loop may sleep before it closes its connections without executing what they hold: their
-    /// clients have moved those calls elsewhere by then. In milliseconds.
+    /// How long a loop may sleep before it closes its connections without executing what they hold:
+    /// their clients have moved those calls elsewhere by then. In milliseconds.
     pub stall_ms_max: u64,
 }
 
@@ -187,9 +190,10 @@ impl Config {
         }
     }
 
-    /// The quick form for a directory: one export, writable, one node for each address; it admits loopback and
-    /// the listeners' own subnets. Squashed callers become the anonymous user where callers' identities count,
-    /// which is when root starts it; else everybody acts as who started it.
+    /// The quick form for a directory: one export, writable, one node for each address; it admits
+    /// loopback and the listeners' own subnets. Squashed callers become the anonymous user where
+    /// callers' identities count, which is when root starts it; else everybody acts as who started
+    /// it.
     #[must_use]
     pub fn quick_dir(path: &Path, state: Option<&Path>, export: &str, listens: &[SocketAddr]) -> Self {
         let mut config = Self::quick(0, export, listens);
@@ -207,9 +211,10 @@ impl Config {
         config
     }
 
-    /// The quick form: one memory export, one node for each address. It is writable, owned by whoever
-    /// started it (squashed callers become its owner, so that they can write), and admits loopback and the
-    /// listeners' own subnets; `exports[0].allow` can be extended before the start.
+    /// The quick form: one memory export, one node for each address. It is writable, owned by
+    /// whoever started it (squashed callers become its owner, so that they can write), and admits
+    /// loopback and the listeners' own subnets; `exports[0].allow` can be extended before the
+    /// start.
     #[must_use]
     pub fn quick(mem_bytes: u64, export: &str, listens: &[SocketAddr]) -> Self {
         let uid = rustix::process::geteuid().as_raw();
@@ -245,8 +250,8 @@ impl Config {
         }
     }
 
-    /// Has a quick group listen over RDMA too, and admits the subnets there: each address is one more of the node that
-    /// has the same one over TCP, else of the first.
+    /// Has a quick group listen over RDMA too, and admits the subnets there: each address is one
+    /// more of the node that has the same one over TCP, else of the first.
     pub fn add_rdma(&mut self, addresses: &[SocketAddr]) {
         for address in addresses {
             let same = |node: &NodeConfig| node.listen.iter().any(|listen| listen.ip() == address.ip());
@@ -264,7 +269,8 @@ impl Config {
         }
     }
 
-    /// Checks what no single field can show: at least one node and export, nothing twice, paths absolute.
+    /// Checks what no single field can show: at least one node and export, nothing twice, paths
+    /// absolute.
     ///
     /// # Errors
     /// A sentence that names the part at fault, and what to do.
@@ -347,7 +353,8 @@ impl Config {
         Ok(())
     }
 
-    /// Puts back into `new` what cannot change while a server runs by this configuration, and tells of it.
+    /// Puts back into `new` what cannot change while a server runs by this configuration, and tells
+    /// of it.
     pub(crate) fn keep(&self, new: &mut Self, told: &mut crate::export::Reloaded) {
         let mut keep = |what: &str, same: bool| {
             if !same {
@@ -377,7 +384,8 @@ impl Config {
         new.limits = self.limits;
     }
 
-    /// Checks what depends on this host: memory exports must fit into its memory, or their bound would be none.
+    /// Checks what depends on this host: memory exports must fit into its memory, or their bound
+    /// would be none.
     pub(crate) fn check_host(&self) -> Result<(), ConfigError> {
         let sum = self.exports.iter().filter_map(ExportConfig::mem_bytes).fold(0, u64::saturating_add);
         let memory = physical_memory_bytes();

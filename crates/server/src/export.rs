@@ -56,7 +56,8 @@ impl Export {
         })
     }
 
-    /// What the processes of a group must agree on. Other processes cannot serve a store without a key of its own.
+    /// What the processes of a group must agree on. Other processes cannot serve a store without a
+    /// key of its own.
     fn mark(&self, group: &Path) -> Result<ExportMark, GroupError> {
         let path = &self.config.path;
         let Some(secret) = self.store.handle_secret() else {
@@ -203,8 +204,8 @@ impl Exports {
         Ok(shared)
     }
 
-    /// What they become when a new configuration is read: exports with new rules, and new exports. What cannot change
-    /// while it runs stays as it is, and is told as such.
+    /// What they become when a new configuration is read: exports with new rules, and new exports.
+    /// What cannot change while it runs stays as it is, and is told as such.
     pub fn reloaded(&self, config: &Config, shared: Option<&SharedReplyCache>) -> (Self, Reloaded) {
         let (mut exports, mut told) = (Vec::new(), Reloaded::default());
         for old in &self.0 {
@@ -281,7 +282,8 @@ impl Exports {
         admitted
     }
 
-    /// The export and object of a handle. Strangers learn nothing: they are told the same of every handle.
+    /// The export and object of a handle. Strangers learn nothing: they are told the same of every
+    /// handle.
     #[inline]
     pub fn open(&self, handle: &[u8], admitted: &Admitted) -> Result<(&Export, ObjectId), OpenError> {
         if admitted.is_empty() {

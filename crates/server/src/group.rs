@@ -34,7 +34,8 @@ impl Node {
         self.is_stopped.store(is_stopped, Ordering::Relaxed);
     }
 
-    /// Whether it is stopped: a connection of it that is between two loops is reset where it arrives.
+    /// Whether it is stopped: a connection of it that is between two loops is reset where it
+    /// arrives.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }

@@ -1,10 +1,10 @@
 //! File handles: what they hold, and how none can be forged.
 //!
-//! At most 64 bytes: a version byte, the key's name (3), the export's fsid (4), fileid (8), the store's name of
-//! the object (0 to 39: 8 of a memory store, which makes 32 bytes in all), and a code over all of these (8):
-//! SipHash-2-4 under a key of the export. A handle of another export fails its code, a handle of an earlier
-//! start of a memory store bears another key's name. The client sees an opaque value.
-//! RFC 1813 s2.6 (nfs_fh3), s2.6 (NFS3ERR_BADHANDLE, NFS3ERR_STALE)
+//! At most 64 bytes: a version byte, the key's name (3), the export's fsid (4), fileid (8), the
+//! store's name of the object (0 to 39: 8 of a memory store, which makes 32 bytes in all), and a
+//! code over all of these (8): SipHash-2-4 under a key of the export. A handle of another export
+//! fails its code, a handle of an earlier start of a memory store bears another key's name. The
+//! client sees an opaque value. RFC 1813 s2.6 (nfs_fh3), s2.6 (NFS3ERR_BADHANDLE, NFS3ERR_STALE)
 
 use nfs3::FileHandle;
 use siphasher::sip::SipHasher24;
@@ -39,7 +39,8 @@ pub struct HandleKey {
 }
 
 impl HandleKey {
-    /// The key of the export `fsid`. Different secrets have different names, but for one case in 16 million.
+    /// The key of the export `fsid`. Different secrets have different names, but for one case in 16
+    /// million.
     #[must_use]
     pub fn new(secret: &[u8; 16], fsid: u32) -> Self {
         let hasher = SipHasher24::new_with_key(secret);

@@ -57,8 +57,8 @@ impl Identity {
         }
     }
 
-    /// The caller as `export` sees it: squashed or as it is. `None`: it named nobody, and the export wants
-    /// to know (answered by AUTH_TOOWEAK).
+    /// The caller as `export` sees it: squashed or as it is. `None`: it named nobody, and the
+    /// export wants to know (answered by AUTH_TOOWEAK).
     #[must_use]
     pub fn on<'a>(&'a self, export: &ExportConfig) -> Option<Who<'a>> {
         if export.all_squash {
@@ -77,8 +77,8 @@ impl Identity {
     }
 }
 
-/// The identity behind the last credential of a connection: most calls bear the same bytes as the one before,
-/// and comparing is cheaper than reading.
+/// The identity behind the last credential of a connection: most calls bear the same bytes as the
+/// one before, and comparing is cheaper than reading.
 #[derive(Debug, Default)]
 pub struct IdentityCache {
     flavor: u32,

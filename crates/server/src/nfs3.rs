@@ -1,8 +1,9 @@
 //! NFS version 3: calls to their handlers. RFC 1813 s3.3
 //!
-//! Each procedure is a file. Its `run` opens the handles, asks the store on behalf of the squashed caller, and maps
-//! what it says: attributes and weak cache consistency data (RFC 1813 s2.6) on success and on failure. An `Err` is a
-//! credential that is too weak, or a store that would have to wait where nothing may: then nothing was done.
+//! Each procedure is a file. Its `run` opens the handles, asks the store on behalf of the squashed
+//! caller, and maps what it says: attributes and weak cache consistency data (RFC 1813 s2.6) on
+//! success and on failure. An `Err` is a credential that is too weak, or a store that would have to
+//! wait where nothing may: then nothing was done.
 
 mod access;
 mod attributes;
@@ -187,7 +188,8 @@ fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answere
         call.reader.finish().map_err(|_| GARBAGE)?;
         (head, slice)
     };
-    // Only foreign clients' calls are told apart by a hash; it is taken before `run` gives the data away.
+    // Only foreign clients' calls are told apart by a hash; it is taken before `run` gives the data
+    // away.
     let ours = call
         .client
         .identities

@@ -1,7 +1,8 @@
 //! RPC programs: what the server asks of each, and the calls that it gives them.
 //!
-//! A program that is added implements [`Program`] and is listed in `PROGRAMS` of the module `service`. Everything else
-//! follows from that: who is told where it is found, what is counted, which calls are kept by the reply cache.
+//! A program that is added implements [`Program`] and is listed in `PROGRAMS` of the module
+//! `service`. Everything else follows from that: who is told where it is found, what is counted,
+//! which calls are kept by the reply cache.
 
 mod head;
 pub(crate) mod replay;
@@ -25,8 +26,8 @@ pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 
 /// One version of an RPC program, or several that are served alike.
 ///
-/// A call that must wait for its store says so by its answer ([`Answered::MustWait`]); a worker then calls
-/// [`serve`](Self::serve) once more.
+/// A call that must wait for its store says so by its answer ([`Answered::MustWait`]); a worker
+/// then calls [`serve`](Self::serve) once more.
 pub(crate) trait Program: Sync {
     /// Its number.
     fn number(&self) -> u32;
@@ -34,11 +35,12 @@ pub(crate) trait Program: Sync {
     /// The versions of it that this serves.
     fn versions(&self) -> RangeInclusive<u32>;
 
-    /// What statistics call its procedures, by number. There are no others. Of a program without names nothing is
-    /// counted, and it answers itself for procedures that it does not have.
+    /// What statistics call its procedures, by number. There are no others. Of a program without
+    /// names nothing is counted, and it answers itself for procedures that it does not have.
     fn procedures(&self) -> Names;
 
-    /// The transports by which clients find it. By datagrams it is served only if they are among these.
+    /// The transports by which clients find it. By datagrams it is served only if they are among
+    /// these.
     fn protocols(&self) -> &'static [Protocol];
 
     /// Whether this server serves it at all.
@@ -46,7 +48,8 @@ pub(crate) trait Program: Sync {
         true
     }
 
-    /// Whether its calls are what clients connect for: a connection that makes none does not count as load.
+    /// Whether its calls are what clients connect for: a connection that makes none does not count
+    /// as load.
     fn serves_files(&self) -> bool {
         false
     }
@@ -56,23 +59,26 @@ pub(crate) trait Program: Sync {
         true
     }
 
-    /// What the reply cache keeps of a call. Repeatable is what changes nothing that a second call undoes.
+    /// What the reply cache keeps of a call. Repeatable is what changes nothing that a second call
+    /// undoes.
     fn xid_class(&self, _procedure: u32) -> XidClass {
         XidClass::Repeatable
     }
 
-    /// The most payload, or entries of a list, that the reply to a call may have, as far as that is worth counting.
+    /// The most payload, or entries of a list, that the reply to a call may have, as far as that is
+    /// worth counting.
     fn reply_payload_bytes_max(&self, _procedure: u32, _args: Reader<'_>) -> u32 {
         0
     }
 
-    /// Finds memory of a store for the payload of a call, so that it is received in place. What is odd about the
-    /// call is left to [`serve`](Self::serve), which has the words for it.
+    /// Finds memory of a store for the payload of a call, so that it is received in place. What is
+    /// odd about the call is left to [`serve`](Self::serve), which has the words for it.
     fn place(&self, _call: Arriving<'_>) -> Option<Placed> {
         None
     }
 
-    /// Executes a call, and writes the head of its reply. `landed` is what [`place`](Self::place) gave, filled.
+    /// Executes a call, and writes the head of its reply. `landed` is what [`place`](Self::place)
+    /// gave, filled.
     fn serve(&self, call: Call<'_, '_>, landed: Option<Landed>) -> Answered;
 }
 

@@ -1,7 +1,8 @@
-//! The replies of one batch, between the handlers that write them and the connection that sends them.
+//! The replies of one batch, between the handlers that write them and the connection that sends
+//! them.
 //!
-//! Heads lie one after another in one buffer that a loop reuses; a READ's payload stays in the store's pinned
-//! memory ([`Payload`]) until the system has taken it.
+//! Heads lie one after another in one buffer that a loop reuses; a READ's payload stays in the
+//! store's pinned memory ([`Payload`]) until the system has taken it.
 
 use smallvec::SmallVec;
 use std::io::IoSlice;
@@ -61,7 +62,8 @@ impl Replies {
         self.bytes
     }
 
-    /// Hands the replies over in order, each with its head, payload and payload length, and is empty then.
+    /// Hands the replies over in order, each with its head, payload and payload length, and is
+    /// empty then.
     #[inline]
     pub fn drain(&mut self, mut take: impl FnMut(&[u8], Payload, usize)) {
         let mut start = 0;

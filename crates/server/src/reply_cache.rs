@@ -1,8 +1,9 @@
 //! Nothing is done twice: the group's reply cache around calls that change something.
 //!
 //! What is kept, and why no stale call slips through, is [`drc`]'s. All loops share it: our own
-//! clients each have a window (without locks for WRITE), all others share tables behind sharded locks. Where the
-//! nodes of a group are processes, both are in memory that these share ([`crate::shared`]).
+//! clients each have a window (without locks for WRITE), all others share tables behind sharded
+//! locks. Where the nodes of a group are processes, both are in memory that these share
+//! ([`crate::shared`]).
 
 mod caller;
 
@@ -27,7 +28,8 @@ pub(crate) use caller::{Caller, TooManyClients};
 /// Tables of foreign clients' calls, so that loops rarely meet at one lock.
 const TABLES: usize = 16;
 
-// Statuses that the reply cache makes itself. They are the same in all versions of NFS. RFC 1813 s2.6, RFC 8881 s15.1
+// Statuses that the reply cache makes itself. They are the same in all versions of NFS. RFC 1813
+// s2.6, RFC 8881 s15.1
 const NOSPC: u32 = 28;
 /// Ask again later: NFS3ERR_JUKEBOX, NFS4ERR_DELAY.
 pub(crate) const DELAY: u32 = 10_008;
@@ -38,7 +40,8 @@ pub(crate) trait Waiters: Send + Sync {
     /// Sends a reply to a connection that waits for it: its call ran for another connection.
     fn answer(&self, waiter: Token, reply: &[u8]);
 
-    /// Ends a connection that waits for a reply which will not come, so that its client sends the call again.
+    /// Ends a connection that waits for a reply which will not come, so that its client sends the
+    /// call again.
     fn forsake(&self, waiter: Token);
 
     /// Has it looked at soon whether clients have their replies.
@@ -88,7 +91,8 @@ impl Window {
     }
 }
 
-/// Every place where a caller holds one of these locks is free of panics, so that what they guard is whole.
+/// Every place where a caller holds one of these locks is free of panics, so that what they guard
+/// is whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -238,8 +242,8 @@ impl<'a> CacheEntry<'a> {
         Self { cache, reply_cache, waiters, times, stage: Stage::Not, whole: class == XidClass::WholeReply }
     }
 
-    /// Whether the call is one to be looked into before it is executed, which only workers do: other processes see how
-    /// far it came, and a process that has ended may have executed it.
+    /// Whether the call is one to be looked into before it is executed, which only workers do:
+    /// other processes see how far it came, and a process that has ended may have executed it.
     pub const fn looks_first(&self) -> bool {
         self.whole && matches!(self.cache, Cache::SharedWindow(..) | Cache::SharedTable(..))
     }
@@ -270,7 +274,8 @@ impl<'a> CacheEntry<'a> {
             self.stage = Stage::Begun;
         }
         if has_asked {
-            // Loops of this process look at once whether the client has its reply; those of others do so in a moment.
+            // Loops of this process look at once whether the client has its reply; those of others
+            // do so in a moment.
             self.waiters.have_connections_looked_at();
         }
         verdict
@@ -324,22 +329,23 @@ impl<'a> CacheEntry<'a> {
         self.stage = Stage::Not;
     }
 
-    /// Ends a call that was begun and not executed: it may run when it comes again. A connection that waits for
-    /// its reply is ended.
+    /// Ends a call that was begun and not executed: it may run when it comes again. A connection
+    /// that waits for its reply is ended.
     pub fn forget(mut self) {
         if let Some(waiter) = self.end(Outcome::Dropped).to {
             self.waiters.forsake(waiter);
         }
     }
 
-    /// Ends a call that was started. `reply` is what is sent, behind the xid; `cut_short` says that it did less
-    /// than it was asked for. Status 0 is success.
+    /// Ends a call that was started. `reply` is what is sent, behind the xid; `cut_short` says that
+    /// it did less than it was asked for. Status 0 is success.
     #[inline]
     pub fn finish(mut self, status: u32, cut_short: bool, reply: &[u8]) -> Answer {
         let outcome = match &self.cache {
             Cache::Window(_, _, XidClass::DoneBit) | Cache::SharedWindow(_, _, XidClass::DoneBit) => {
                 match status {
-                    // From a bit that says "done" a reply is built that says all was done; so a part is no success.
+                    // From a bit that says "done" a reply is built that says all was done; so a
+                    // part is no success.
                     _ if cut_short => Outcome::Failed(NOSPC),
                     0 => Outcome::Done,
                     status => Outcome::Failed(status),

@@ -1,12 +1,15 @@
-//! Being found by a program's number: answers on port 111 itself, or registers with the host's rpcbind. RFC 1833
+//! Being found by a program's number: answers on port 111 itself, or registers with the host's
+//! rpcbind. RFC 1833
 //!
-//! Where port 111 is free its listeners are the first node's, and every loop answers program 100000; so its
-//! connections have the bounds of all others. Where another program has it, NFS and MOUNT are registered there and
-//! removed at the end ([`host`]).
+//! Where port 111 is free its listeners are the first node's, and every loop answers program
+//! 100000; so its connections have the bounds of all others. Where another program has it, NFS and
+//! MOUNT are registered there and removed at the end ([`host`]).
 //!
-//! Of the processes of a group one at a time is found ([`turn`]); the next in line takes its place when it ends.
+//! Of the processes of a group one at a time is found ([`turn`]); the next in line takes its place
+//! when it ends.
 //!
-//! Netids are those of where the nodes listen: tcp and tcp6, rdma and rdma6 for NFS, udp and udp6 for MOUNT.
+//! Netids are those of where the nodes listen: tcp and tcp6, rdma and rdma6 for NFS, udp and udp6
+//! for MOUNT.
 
 mod host;
 mod presence;
@@ -80,7 +83,8 @@ fn entries_of(streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
 }
 
 impl Rpcbind {
-    /// Takes port 111, or registers with whoever has it. Streams are listened for at `streams`, RDMA at `rdma`.
+    /// Takes port 111, or registers with whoever has it. Streams are listened for at `streams`,
+    /// RDMA at `rdma`.
     pub fn start(config: &Config, streams: &[SocketAddr], rdma: &[SocketAddr]) -> Result<Self, Error> {
         let Some(port) = config.rpcbind else { return Ok(Self::default()) };
         let entries = entries_of(streams, rdma);
@@ -143,7 +147,8 @@ impl Found {
         Ok(())
     }
 
-    /// Sends nobody here any more. The turn stays until this is dropped: port 111 may still be listened on.
+    /// Sends nobody here any more. The turn stays until this is dropped: port 111 may still be
+    /// listened on.
     pub fn leave(&mut self) {
         let left = self.registered.take().is_none_or(Registered::remove);
         if let Some(turn) = self.turn.as_ref().filter(|_| left) {

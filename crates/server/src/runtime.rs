@@ -1,4 +1,5 @@
-//! Threads, sockets and queues: what brings calls to [`crate::service`], and their replies back to the clients.
+//! Threads, sockets and queues: what brings calls to [`crate::service`], and their replies back to
+//! the clients.
 //!
 //! Nothing that serves a call knows this module.
 

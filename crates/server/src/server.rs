@@ -21,7 +21,8 @@ use transport::busy::BusyPoll;
 use transport::poll::{Poller, Waker};
 use transport::socket;
 
-/// Descriptors besides those of connections: listeners, loops, standard streams, what the program has open.
+/// Descriptors besides those of connections: listeners, loops, standard streams, what the program
+/// has open.
 const OTHER_DESCRIPTORS: u64 = 256;
 
 /// At a sudden end, how long calls that wait for their stores are waited for.
@@ -31,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub usize);
 
-/// A running group of nodes. Dropping it ends it at once; [`drain`](Self::drain) ends it in good order.
+/// A running group of nodes. Dropping it ends it at once; [`drain`](Self::drain) ends it in good
+/// order.
 #[derive(Debug)]
 pub struct Server {
     names: Vec<String>,
@@ -59,8 +61,8 @@ impl Server {
         Self::start_with(config, |_| None)
     }
 
-    /// Starts all nodes as [`start`](Self::start) does; `own` may give a store of the caller's for an export, in place
-    /// of the one that the configuration names.
+    /// Starts all nodes as [`start`](Self::start) does; `own` may give a store of the caller's for
+    /// an export, in place of the one that the configuration names.
     ///
     /// # Errors
     /// [`Error`]: each says what to do about it. Nothing runs then.
@@ -71,8 +73,8 @@ impl Server {
         Self::launch(config, own, Vec::new())
     }
 
-    /// Starts all nodes as [`start`](Self::start) does, on sockets that listen already, where there is one for an address
-    /// of the configuration. Each must be for one.
+    /// Starts all nodes as [`start`](Self::start) does, on sockets that listen already, where there
+    /// is one for an address of the configuration. Each must be for one.
     ///
     /// # Errors
     /// [`Error`]: each says what to do about it. Nothing runs then.
@@ -87,7 +89,7 @@ impl Server {
     ) -> Result<Self, Error> {
         config.check()?;
         config.check_host()?;
-        // Before anything of RDMA, as it may change the thread's credentials (`store::keep_identity`).
+        // Before RDMA: it may change the thread's credentials (`store::keep_identity`).
         let group = Arc::new(Group::new(&config, own)?);
         raise_descriptor_limit(config.limits.connections_max);
         let mut bound = listen(&config, sockets)?;
@@ -136,7 +138,7 @@ impl Server {
             let (peers, worker_pool) = (Arc::clone(&server.peers), Arc::clone(&server.worker_pool));
             let busy = BusyPoll::new(busy_poll);
             let mut event_loop = EventLoop::new(index, Arc::clone(&group), peers, worker_pool, poller, busy);
-            // The first loop accepts for all; what it accepts goes to the loop with the fewest connections.
+            // The first loop accepts for all loops.
             let listening = event_loop.listen(std::mem::take(&mut bound));
             listening.map_err(|error| Error::System { what: "waiting for connections", error })?;
             // On a failure the drop of `server` ends the loops that run already.
@@ -169,8 +171,8 @@ impl Server {
         self.rdma_addresses.get(node.0).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether it is found by program number: `None` unless it was asked to be, `false` while another process of its
-    /// group is.
+    /// Whether it is found by program number: `None` unless it was asked to be, `false` while
+    /// another process of its group is.
     #[must_use]
     pub fn is_found(&self) -> Option<bool> {
         self.presence.as_ref().map(Presence::is_found)
@@ -182,8 +184,8 @@ impl Server {
         self.addresses.len()
     }
 
-    /// What it has counted since the start. A connection that moves from one loop to another meanwhile may be missing, or
-    /// be there twice.
+    /// What it has counted since the start. A connection that moves from one loop to another
+    /// meanwhile may be missing, or be there twice.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let (sender, receiver) = mpsc::channel();
@@ -195,8 +197,8 @@ impl Server {
         Statistics::new(self.names.iter().cloned(), reports)
     }
 
-    /// Stops a node as if its host had died: nothing is accepted, connections are reset, what they hold is
-    /// not executed. Returns when that is done.
+    /// Stops a node as if its host had died: nothing is accepted, connections are reset, what they
+    /// hold is not executed. Returns when that is done.
     ///
     /// # Errors
     /// [`Error::NoSuchNode`].
@@ -204,7 +206,8 @@ impl Server {
         if node.0 >= self.nodes() {
             return Err(Error::NoSuchNode(node.0));
         }
-        // First the listener: what it accepted until then has been given to the loops before they are told.
+        // First the listener: what it accepted until then has been given to the loops before they
+        // are told.
         self.tell_and_wait(|done| self.peers.send(0, Message::Unlisten(node.0, done)));
         self.set_stopped(node, true);
         // Twice: what was between two loops has arrived by the second time.
@@ -238,11 +241,12 @@ impl Server {
         }
     }
 
-    /// Takes over what can change while it runs, and drops no client: exports added, the rules of all, the nodes' paces.
-    /// What cannot is told, and stays as it was.
+    /// Takes over what can change while it runs, and drops no client: exports added, the rules of
+    /// all, the nodes' paces. What cannot is told, and stays as it was.
     ///
     /// # Errors
-    /// [`Error`]: the configuration makes no sense, or workers cannot be started. Then nothing has changed.
+    /// [`Error`]: the configuration makes no sense, or workers cannot be started. Then nothing has
+    /// changed.
     pub fn reload(&self, mut config: Config) -> Result<Reloaded, Error> {
         config.check()?;
         config.check_host()?;
@@ -271,8 +275,8 @@ impl Server {
         Ok(told)
     }
 
-    /// Ends in good order: stops accepting, answers what has been received, closes, and joins its threads. What
-    /// is not done after `timeout` is cut.
+    /// Ends in good order: stops accepting, answers what has been received, closes, and joins its
+    /// threads. What is not done after `timeout` is cut.
     pub fn drain(mut self, timeout: Duration) {
         let deadline = clock::now() + timeout;
         self.peers.send_all(|| Message::Drain(deadline));
@@ -282,7 +286,8 @@ impl Server {
     fn tell_and_wait(&self, tell: impl FnOnce(mpsc::Sender<()>)) {
         let (sender, receiver) = mpsc::channel();
         tell(sender);
-        // Nothing is ever sent: the channel ends when every loop has taken its message and dropped the sender.
+        // Nothing is ever sent: the channel ends when every loop has taken its message and dropped
+        // the sender.
         let _ = receiver.recv();
     }
 
@@ -372,8 +377,8 @@ fn pollers(loops: usize) -> Result<(Vec<Poller>, Vec<Waker>), Error> {
     Ok((pollers, wakers))
 }
 
-/// Tries a congestion control on a listener, so that a wrong name is an error at the start and not a silence
-/// on every connection.
+/// Tries a congestion control on a listener, so that a wrong name is an error at the start and not
+/// a silence on every connection.
 fn check_congestion(listener: &BoundListener, name: &str) -> Result<(), Error> {
     socket::set_congestion(listener.fd(), name).map_err(|error| Error::Congestion {
         name: name.to_owned(),
@@ -382,8 +387,8 @@ fn check_congestion(listener: &BoundListener, name: &str) -> Result<(), Error> {
     })
 }
 
-/// Raises this process's soft limit of open descriptors as far as its connections need and the hard limit
-/// allows: the usual 1,024 would end a server long before its own bound.
+/// Raises this process's soft limit of open descriptors as far as its connections need and the hard
+/// limit allows: the usual 1,024 would end a server long before its own bound.
 fn raise_descriptor_limit(connections_max: usize) {
     let wanted = connections_max as u64 + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);

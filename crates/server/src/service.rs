@@ -1,8 +1,8 @@
 //! From records to replies: what is done with each call, wherever it is executed.
 //!
-//! RFC 5531 s9's checks in order: header, program, version, procedure, credential, arguments. A message that is
-//! no call at all, or ends within its header, cannot be answered and finishes the connection. NULL is answered
-//! always. All programs are served alike on every port.
+//! RFC 5531 s9's checks in order: header, program, version, procedure, credential, arguments. A
+//! message that is no call at all, or ends within its header, cannot be answered and finishes the
+//! connection. NULL is answered always. All programs are served alike on every port.
 
 use crate::client::Client;
 use crate::group::Group;
@@ -65,7 +65,8 @@ pub(crate) enum Taken {
 }
 
 impl Executor<'_> {
-    /// Finds memory for the payload of a call of which the beginning has come, at most so many bytes.
+    /// Finds memory for the payload of a call of which the beginning has come, at most so many
+    /// bytes.
     pub fn place(
         &mut self,
         head: &CallHead,
@@ -103,8 +104,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Executes the call in a record; its reply is in `replies` then. `landed` is its payload, if that was received in
-    /// place: then the record has only what comes before it.
+    /// Executes the call in a record; its reply is in `replies` then. `landed` is its payload, if
+    /// that was received in place: then the record has only what comes before it.
     pub fn serve(
         &mut self,
         head: &CallHead,
@@ -200,7 +201,8 @@ impl Executor<'_> {
     }
 }
 
-/// The program that a call is for, with its place among all, or how the call is refused. RFC 5531 s9
+/// The program that a call is for, with its place among all, or how the call is refused. RFC 5531
+/// s9
 #[inline]
 fn find(
     programs: &[&'static dyn Program],

@@ -1,8 +1,10 @@
-//! The reply cache of a group whose nodes are processes: a file that all of them map, and that outlives each.
+//! The reply cache of a group whose nodes are processes: a file that all of them map, and that
+//! outlives each.
 //!
-//! What the cache itself does is [`drc::shared`]'s. Here is what that needs of the system: the file and its
-//! checks ([`file`]), memory ([`mapping`]), which processes live ([`members`]), and which client has which window
-//! ([`clients`]). Nothing that is read from the file is trusted further than to be a number.
+//! What the cache itself does is [`drc::shared`]'s. Here is what that needs of the system: the file
+//! and its checks ([`file`]), memory ([`mapping`]), which processes live ([`members`]), and which
+//! client has which window ([`clients`]). Nothing that is read from the file is trusted further
+//! than to be a number.
 //!
 //! `docs/decisions/0008-group.md` has the reasons.
 
@@ -25,15 +27,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a process says which clients it still serves, and looks whether the file is still the group's. Far less
-/// than [`clients`] takes for a sign that a window is free.
+/// How often a process says which clients it still serves, and looks whether the file is still the
+/// group's. Far less than [`clients`] takes for a sign that a window is free.
 pub(crate) const UPKEEP: Duration = Duration::from_secs(5);
 
 /// An export, as the processes of a group must agree on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExportMark {
     pub fsid: u32,
-    /// Of its path and the key of its handles: where those agree, a handle of one process is good in all.
+    /// Of its path and the key of its handles: where those agree, a handle of one process is good
+    /// in all.
     pub fingerprint: u64,
     pub path: String,
     /// The write verifier now.

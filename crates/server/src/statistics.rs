@@ -1,9 +1,10 @@
 //! What the server counts: per node, connection and procedure.
 //!
-//! Each loop owns the counters of its connections and nobody else touches them; a reader sends a message and
-//! every loop answers with a copy. A connection has counts; latencies are kept for each node, on each loop. The latency of a call is the time from the receive that
-//! brought it to the end of the send that took its reply (or found the peer's window full): calls that came
-//! together share it.
+//! Each loop owns the counters of its connections and nobody else touches them; a reader sends a
+//! message and every loop answers with a copy. A connection has counts; latencies are kept for each
+//! node, on each loop. The latency of a call is the time from the receive that brought it to the
+//! end of the send that took its reply (or found the peer's window full): calls that came together
+//! share it.
 
 mod tables;
 
@@ -13,7 +14,8 @@ use std::time::Duration;
 use tables::Tables;
 pub(crate) use tables::{Names, Slot};
 
-// Latencies are kept from 64 ns to a minute, within 6 %: 3 KiB for each procedure that a node's clients used.
+// Latencies are kept from 64 ns to a minute, within 6 %: 3 KiB for each procedure that a node's
+// clients used.
 const LATENCY_NS_MIN: u64 = 64;
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const LATENCY_DIGITS: u8 = 1;
@@ -289,7 +291,8 @@ pub struct LoopStatistics {
     pub cpu_ns: u64,
     /// Times it woke up.
     pub wakeups: u64,
-    /// Times it slept too long and closed its connections unexecuted, or one that came from another loop after as long.
+    /// Times it slept too long and closed its connections unexecuted, or one that came from another
+    /// loop after as long.
     pub stalls: u64,
     /// Times it gave a connection to another loop.
     pub moved: u64,

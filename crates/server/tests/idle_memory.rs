@@ -1,7 +1,8 @@
-//! What idle connections cost: under 64 KiB each, and 100 MiB in all besides the store, with a thousand of them.
+//! What idle connections cost: under 64 KiB each, and 100 MiB in all besides the store, with a
+//! thousand of them.
 //!
-//! Resident memory is the process's, so this file has one test. The clients' ends are in the same process and
-//! count too: what is measured is above what the server alone holds.
+//! Resident memory is the process's, so this file has one test. The clients' ends are in the same
+//! process and count too: what is measured is above what the server alone holds.
 
 use nfs3::{Wire, proc};
 use rpc::Xid;
@@ -15,11 +16,12 @@ const CONNECTIONS: u64 = 1000;
 const EACH_BYTES_MAX: u64 = 64 << 10;
 const ALL_BYTES_MAX: u64 = 100 << 20;
 const STORE_BYTES: u64 = 8 << 20;
-/// Rounds of all procedures that a connection calls before it is idle, in one burst: its queues have been as long as a
-/// client makes them, and it has counted everything.
+/// Rounds of all procedures that a connection calls before it is idle, in one burst: its queues
+/// have been as long as a client makes them, and it has counted everything.
 const ROUNDS: u32 = 12;
 
-/// A call of the client with this stamp: to one with another's credential nobody's call is a neighbour's.
+/// A call of the client with this stamp: to one with another's credential nobody's call is a
+/// neighbour's.
 fn record(stamp: u32, xid: u32, program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 4];
     let sys = rpc::auth::AuthSys { stamp, machine: b"idle", uid: 0, gid: 0, gids: [0].into_iter().collect() };
@@ -66,7 +68,8 @@ fn a_thousand_connections_that_were_busy_and_are_idle_cost_under_64_kib_each_and
             |_| (0_u32..).zip(&calls).flat_map(|(xid, args)| record(stamp, xid, nfs3::PROGRAM, xid, args));
         (0..ROUNDS).flat_map(round).collect()
     };
-    // Some calls fail once what they make is there; so each later burst is answered by as many bytes as the second.
+    // Some calls fail once what they make is there; so each later burst is answered by as many
+    // bytes as the second.
     receive_len(address, &burst(1), replies);
     let mut room = vec![0; receive_len(address, &burst(2), replies)];
     let before = resident_bytes_of(std::process::id());

@@ -1,5 +1,6 @@
-//! Clients at one address that count from 0 send the same calls. RFC 1813 s4.5: a retry is answered from the reply cache,
-//! a neighbour's call is executed. All calls here have one xid, one credential and the same arguments.
+//! Clients at one address that count from 0 send the same calls. RFC 1813 s4.5: a retry is answered
+//! from the reply cache, a neighbour's call is executed. All calls here have one xid, one
+//! credential and the same arguments.
 
 #[path = "support/peer.rs"]
 mod peer;
@@ -64,7 +65,8 @@ fn data_of(peer: &mut Peer, file: FileHandle) -> Vec<u8> {
     results[results.len() - 4..].to_vec()
 }
 
-/// A call that must not run twice for one client, and what it says when it is executed where it was executed before.
+/// A call that must not run twice for one client, and what it says when it is executed where it was
+/// executed before.
 struct Case {
     procedure: Procedure,
     args: Vec<u8>,
@@ -222,7 +224,8 @@ fn a_client_that_closed_in_order_asks_for_nothing_again() {
     assert_eq!(status(&first.exchange(XID, Procedure::Create, &args)), Status::OK);
     drop(first);
     assert_eq!(status(&Peer::foreign(address).exchange(XID, Procedure::Create, &args)), Status::EXIST);
-    // One that says first that it sends no more: the server's system knows only after its close what it has.
+    // One that says first that it sends no more: the server's system knows only after its close
+    // what it has.
     let args = create_args(root, b"g");
     let mut first = Peer::foreign(address);
     first.call(XID, Procedure::Create, &args);

@@ -1,7 +1,7 @@
 //! A warm READ, WRITE or GETATTR takes nothing from the heap, and one wake-up at depth 1.
 //!
-//! Counts are process-wide, so this file has one test, whose own side sends bytes made beforehand and receives
-//! into memory of its own.
+//! Counts are process-wide, so this file has one test, whose own side sends bytes made beforehand
+//! and receives into memory of its own.
 
 use drc::machine_name;
 use nfs3::{Procedure, Wire, proc};
@@ -113,13 +113,15 @@ fn warm_calls_take_nothing_from_the_heap() {
             [encoded(&head), vec![7; 4096]].concat()
         }
     };
-    // Writes first, so that there is something to read. Each round's xids are new: else it would be replays.
+    // Writes first, so that there is something to read. Each round's xids are new: else it would be
+    // replays.
     let mut xid = 0x4000_0000;
     for procedure in [Procedure::Write, Procedure::Read, Procedure::GetAttr] {
         let args = args(procedure);
         for depth in [1, DEPTH] {
-            // Buffers grow to what the largest turn needs, so the first halves may take something, and one that
-            // follows a half without takes nothing either. What an operation takes each time never ends.
+            // Buffers grow to what the largest turn needs, so the first halves may take something,
+            // and one that follows a half without takes nothing either. What an operation takes
+            // each time never ends.
             let mut takes_nothing = 0;
             let mut allocations = 0;
             for _half in 0..HALVES_MAX {
@@ -144,8 +146,8 @@ fn warm_calls_take_nothing_from_the_heap() {
                 }
                 allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
                 let wakeups = server.statistics().loops[0].wakeups - wakeups_before;
-                // One for each call at most, far fewer when calls come together; the question itself; ticks,
-                // of which a slow machine counts more.
+                // One for each call at most, far fewer when calls come together; the question
+                // itself; ticks, of which a slow machine counts more.
                 let ticks = u64::try_from(began.elapsed().as_millis() / 250).unwrap() + 1;
                 let bound = u64::from(ROUNDS * depth.div_ceil(2)) + 2 + ticks;
                 assert!(

@@ -1,5 +1,5 @@
-//! Calls whose store waits are off the loop: who else is served meanwhile, in which bounds, and that nothing is done
-//! twice or lost.
+//! Calls whose store waits are off the loop: who else is served meanwhile, in which bounds, and
+//! that nothing is done twice or lost.
 
 #[path = "support/latched.rs"]
 mod latched;

@@ -1,7 +1,7 @@
 //! Buffers that are used again and again, for stores whose data come from system calls.
 //!
-//! A buffer is zeroed once, when it is made, and keeps what the last use left there: whoever takes one fills
-//! what it shows. Kept buffers are bounded; what is out is bounded by whoever holds it.
+//! A buffer is zeroed once, when it is made, and keeps what the last use left there: whoever takes
+//! one fills what it shows. Kept buffers are bounded; what is out is bounded by whoever holds it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The sizes buffers come in: of small, usual and the largest transfers.
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// The most bytes kept for later in each class: as many of the largest transfers as one connection may have out.
+/// The most bytes kept for later in each class: as many of the largest transfers as one connection
+/// may have out.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// Buffers kept for later.

@@ -1,14 +1,16 @@
 //! The directory store: any directory of a POSIX file system.
 //!
 //! - `sys`, `identity`: the system calls beneath, and acting as the caller.
-//! - `name`, `map`, `state`: how objects are named so that handles outlive the process, and what is kept for that.
+//! - `name`, `map`, `state`: how objects are named so that handles outlive the process, and what is
+//!   kept for that.
 //! - `node`, `cache`: objects that are held open. `find`: from a name, or a handle, to one of them.
 //! - the operations: `data`, `setattr`, `create`, `remove`, `listing`.
 //!
-//! Nothing outside of the exported directory is ever reached: names are looked up one at a time, relative to a
-//! directory that is held open, without following links and without crossing mounts (`openat2`), and an object
-//! that was opened by its handle is shown to lie beneath the root. Every operation may wait for the device, so
-//! it belongs on a thread that may wait; the `_now` forms answer from what is held open and in memory.
+//! Nothing outside of the exported directory is ever reached: names are looked up one at a time,
+//! relative to a directory that is held open, without following links and without crossing mounts
+//! (`openat2`), and an object that was opened by its handle is shown to lie beneath the root. Every
+//! operation may wait for the device, so it belongs on a thread that may wait; the `_now` forms
+//! answer from what is held open and in memory.
 //!
 //! docs/decisions/0005-dir-store.md has the reasons.
 
@@ -64,7 +66,8 @@ use std::time::Duration;
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// The most objects held open; each has up to three descriptors.
 const HELD_MAX: usize = 8192;
-/// Descriptors for each object held open, and for each that is only a place; a share of the limit for others.
+/// Descriptors for each object held open, and for each that is only a place; a share of the limit
+/// for others.
 const DESCRIPTORS_EACH: usize = 4;
 /// What is not used for so long is closed, so that a file deleted beneath gives its space back.
 const IDLE: Duration = Duration::from_secs(10);
@@ -76,9 +79,11 @@ const LANDING_BYTES_MAX: u32 = 1 << 20;
 pub struct DirOptions {
     /// The directory.
     pub path: PathBuf,
-    /// Where to keep what outlives the process, outside of the directory; absent: the default place.
+    /// Where to keep what outlives the process, outside of the directory; absent: the default
+    /// place.
     pub state: Option<PathBuf>,
-    /// Whether the groups of a caller whose call has no room for more come from the system's user database.
+    /// Whether the groups of a caller whose call has no room for more come from the system's user
+    /// database.
     pub server_groups: bool,
 }
 
@@ -251,8 +256,8 @@ impl Shared {
         let kind = rustix::fs::fstatfs(&root)?.f_type;
         let naming = Naming::probe(root.as_fd(), &stat, kind, &state.secret);
         let root_object = naming.name(root.as_fd(), c"", &stat).map_err(|_| rustix::io::Errno::IO)?;
-        // On a thread of its own: trying an identity on has effects on a thread that outlast the trial, such
-        // as the end of its tie to a parent's death.
+        // On a thread of its own: trying an identity on has effects on a thread that outlast the
+        // trial, such as the end of its tie to a parent's death.
         let identity = std::thread::scope(|scope| scope.spawn(Identity::probe).join());
         let Ok(identity) = identity else { return Err(rustix::io::Errno::IO) };
         let name_bytes_max = rustix::fs::fstatvfs(&root)?.f_namemax;
@@ -277,8 +282,8 @@ impl Shared {
         })
     }
 
-    /// Closes what has left the cache. What was written to is synced first, because a write that fails later
-    /// would show to nobody.
+    /// Closes what has left the cache. What was written to is synced first, because a write that
+    /// fails later would show to nobody.
     fn close(&self, gone: Vec<Arc<Node>>) {
         for node in gone {
             self.sync_if_dirty(&node);
@@ -297,7 +302,8 @@ impl Shared {
     }
 }
 
-/// As many objects as the limit of descriptors leaves room for, once that is raised as far as it may be.
+/// As many objects as the limit of descriptors leaves room for, once that is raised as far as it
+/// may be.
 fn held_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX).min(1 << 17);

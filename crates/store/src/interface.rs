@@ -64,7 +64,8 @@ pub struct Attributes {
     pub changed: Time,
 }
 
-/// The three attributes that show whether an object changed between two calls. RFC 1813 s2.6 (wcc_attr)
+/// The three attributes that show whether an object changed between two calls. RFC 1813 s2.6
+/// (wcc_attr)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WeakAttributes {
     /// Size in bytes.
@@ -75,7 +76,8 @@ pub struct WeakAttributes {
     pub changed: Time,
 }
 
-/// An object's state right before and right after an operation, taken under the operation's own lock.
+/// An object's state right before and right after an operation, taken under the operation's own
+/// lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Change {
     /// Before, absent when the object was not reached.
@@ -262,11 +264,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// A tree of files. Every method may be called from any thread.
 ///
-/// Methods that change an object also return its [`Change`], on failure too, so that weak cache consistency
-/// data are right (RFC 1813 s2.6).
+/// Methods that change an object also return its [`Change`], on failure too, so that weak cache
+/// consistency data are right (RFC 1813 s2.6).
 ///
-/// Where [`may_block`](Self::may_block) says so, a loop calls the `_now` forms only, and has a thread that may
-/// wait do the rest.
+/// Where [`may_block`](Self::may_block) says so, a loop calls the `_now` forms only, and has a
+/// thread that may wait do the rest.
 pub trait Store: Send + Sync + 'static {
     /// The root directory.
     fn root(&self) -> ObjectId;
@@ -276,8 +278,8 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// The secret that file handles are sealed with, where they outlive the process. Absent: nothing outlives
-    /// it, and a secret that is drawn at each start will do.
+    /// The secret that file handles are sealed with, where they outlive the process. Absent:
+    /// nothing outlives it, and a secret that is drawn at each start will do.
     fn handle_secret(&self) -> Option<[u8; 16]> {
         None
     }
@@ -288,7 +290,8 @@ pub trait Store: Send + Sync + 'static {
     /// Space and objects, total and free.
     fn space(&self) -> Space;
 
-    /// The current write verifier: changes exactly when unstable data could have been lost. Never waits.
+    /// The current write verifier: changes exactly when unstable data could have been lost. Never
+    /// waits.
     fn verifier(&self) -> u64;
 
     /// GETATTR.
@@ -303,7 +306,8 @@ pub trait Store: Send + Sync + 'static {
         guard: Option<Time>,
     ) -> (Change, Result<()>);
 
-    /// LOOKUP; `.` and `..` too (the root is its own parent). Also gives the directory's attributes.
+    /// LOOKUP; `.` and `..` too (the root is its own parent). Also gives the directory's
+    /// attributes.
     fn lookup(
         &self,
         caller: Caller<'_>,
@@ -327,8 +331,9 @@ pub trait Store: Send + Sync + 'static {
         out: &mut smallvec::SmallVec<[Segment; 1]>,
     ) -> Result<ReadEnd>;
 
-    /// Memory into which `count` bytes for `offset` of a file can be received before they are written;
-    /// `None` when the store has none to spare (then the bytes come as a slice). Never waits.
+    /// Memory into which `count` bytes for `offset` of a file can be received before they are
+    /// written; `None` when the store has none to spare (then the bytes come as a slice). Never
+    /// waits.
     fn receive_buffer(&self, offset: u64, count: u32) -> Option<ReceiveBuffer>;
 
     /// WRITE of bytes that were received elsewhere.
@@ -341,7 +346,8 @@ pub trait Store: Send + Sync + 'static {
         stability: Stability,
     ) -> (Change, Result<Written>);
 
-    /// WRITE of bytes that were received into a [`ReceiveBuffer`] made for the same offset and count.
+    /// WRITE of bytes that were received into a [`ReceiveBuffer`] made for the same offset and
+    /// count.
     fn write_landed(
         &self,
         caller: Caller<'_>,
@@ -376,8 +382,8 @@ pub trait Store: Send + Sync + 'static {
         to: (ObjectId, &[u8]),
     ) -> (Change, Change, Result<()>);
 
-    /// Puts a directory's names on disk, whoever changed them. Each change does so by itself; this is for one that was
-    /// cut short.
+    /// Puts a directory's names on disk, whoever changed them. Each change does so by itself; this
+    /// is for one that was cut short.
     fn sync_names(&self, _directory: ObjectId) -> Result<()> {
         Ok(())
     }
@@ -391,8 +397,8 @@ pub trait Store: Send + Sync + 'static {
         name: &[u8],
     ) -> (Option<Attributes>, Change, Result<()>);
 
-    /// READDIR and READDIRPLUS: visits entries after `cookie` (0: from the start), `.` and `..` included,
-    /// until `visit` says false (that entry was not taken) or the directory ends.
+    /// READDIR and READDIRPLUS: visits entries after `cookie` (0: from the start), `.` and `..`
+    /// included, until `visit` says false (that entry was not taken) or the directory ends.
     fn read_directory(
         &self,
         caller: Caller<'_>,
@@ -401,9 +407,9 @@ pub trait Store: Send + Sync + 'static {
         visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd>;
 
-    /// [`attributes`](Self::attributes) on a loop: `None` when it would have to wait. This and the methods below
-    /// are for a store that [may block](Self::may_block), which is asked here before its operation is handed to
-    /// another thread; a `None` must have no effect.
+    /// [`attributes`](Self::attributes) on a loop: `None` when it would have to wait. This and the
+    /// methods below are for a store that [may block](Self::may_block), which is asked here before
+    /// its operation is handed to another thread; a `None` must have no effect.
     fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
         (!self.may_block()).then(|| self.attributes(object))
     }
@@ -457,8 +463,8 @@ pub trait Store: Send + Sync + 'static {
         (!self.may_block()).then(|| self.commit(object, offset, count))
     }
 
-    /// [`write_landed`](Self::write_landed), or `None` when it would have to wait; then the landing stays where it
-    /// is, with its bytes. Otherwise it is taken.
+    /// [`write_landed`](Self::write_landed), or `None` when it would have to wait; then the landing
+    /// stays where it is, with its bytes. Otherwise it is taken.
     fn write_landed_now(
         &self,
         caller: Caller<'_>,

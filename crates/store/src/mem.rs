@@ -1,13 +1,15 @@
 //! The memory store: a POSIX tree whose payload lives in pinned pages.
 //!
-//! - `layout`, `free_map`, `arena`, `pool`: memory within a hard bound, cut into arenas, extents and pages.
+//! - `layout`, `free_map`, `arena`, `pool`: memory within a hard bound, cut into arenas, extents
+//!   and pages.
 //! - `segment`, `receive_buffer`: payload on its way out and in, without a copy.
 //! - `content`: one file's pages. `inode`, `directory`, `table`: the objects and their locks.
 //! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`.
 //!
-//! A READ pins the extents it found under the file's lock; a WRITE overwrites a page in place only while its
-//! extent has no pins, else it puts a new page in its place. So a READ sees a whole WRITE or none of it, and no
-//! memory is used again while a reply still points at it. Nothing waits for a device.
+//! A READ pins the extents it found under the file's lock; a WRITE overwrites a page in place only
+//! while its extent has no pins, else it puts a new page in its place. So a READ sees a whole WRITE
+//! or none of it, and no memory is used again while a reply still points at it. Nothing waits for a
+//! device.
 
 mod arena;
 mod content;
@@ -46,7 +48,8 @@ use table::{OBJECT_BYTES, ROOT, Table};
 
 /// The largest file: offsets are signed on most systems.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
-/// The most hard links, and the most directories in one: what ext4 has, so that nothing is surprised.
+/// The most hard links, and the most directories in one: what ext4 has, so that nothing is
+/// surprised.
 const LINKS_MAX: u32 = 65_000;
 /// The most objects, whatever the bound: bounds the table of their chunks.
 const OBJECTS_MAX: u64 = 1 << 32;
@@ -104,7 +107,8 @@ impl MemStore {
     }
 }
 
-/// A number that differs from start to start. The standard library's hash keys come from the system's randomness.
+/// A number that differs from start to start. The standard library's hash keys come from the
+/// system's randomness.
 fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
@@ -114,8 +118,8 @@ impl Drop for MemStore {
         if self.pool.pins() == 0 {
             return;
         }
-        // Replies still point into the pool: it is never dropped, but gives back what nobody points at. A
-        // landing that is still out has its own share of it, and then all of it stays.
+        // Replies still point into the pool: it is never dropped, but gives back what nobody points
+        // at. A landing that is still out has its own share of it, and then all of it stays.
         if Arc::strong_count(&self.pool) == 1 {
             self.pool.unmap_unpinned();
         }

@@ -9,12 +9,12 @@ use std::ops::Deref;
 
 /// Bytes of a file that stay as they are until dropped.
 ///
-/// Of a memory store they are a view of its own pages, and may outlive the store; else they are a buffer that
-/// goes back to its pool.
+/// Of a memory store they are a view of its own pages, and may outlive the store; else they are a
+/// buffer that goes back to its pool.
 ///
-/// A loop that said so ([`ReceiveBatch`](crate::ReceiveBatch)) may also be given the mapped pages of a file. Those it hands to the
-/// kernel and does not look at: they are the file's as it is when they are sent, or gone by then, which only the
-/// kernel survives.
+/// A loop that said so ([`ReceiveBatch`](crate::ReceiveBatch)) may also be given the mapped pages
+/// of a file. Those it hands to the kernel and does not look at: they are the file's as it is when
+/// they are sent, or gone by then, which only the kernel survives.
 pub struct Segment(Bytes);
 
 impl std::fmt::Debug for Segment {
@@ -65,8 +65,8 @@ impl From<Buffer> for Segment {
 /// Memory for one WRITE that is still being received.
 ///
 /// Dropped, it gives its memory back and changes nothing. Whoever hands it to
-/// [`Store::write_landed`](crate::Store::write_landed) has filled all of it: what was not filled holds what the
-/// memory held before.
+/// [`Store::write_landed`](crate::Store::write_landed) has filled all of it: what was not filled
+/// holds what the memory held before.
 pub struct ReceiveBuffer(pub(crate) Place);
 
 pub(crate) enum Place {

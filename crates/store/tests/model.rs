@@ -1,8 +1,10 @@
-//! Random operations on a store and on a simple model of it, compared after each step: on the memory store, and on
-//! a directory, which is closed and opened again in between with the same names for its objects.
+//! Random operations on a store and on a simple model of it, compared after each step: on the
+//! memory store, and on a directory, which is closed and opened again in between with the same
+//! names for its objects.
 //!
-//! The model is a map of nodes with their bytes in vectors. All operations run as root, so that permissions
-//! stay out (`tree.rs` has those). Some of what is read is held over later steps and must not change.
+//! The model is a map of nodes with their bytes in vectors. All operations run as root, so that
+//! permissions stay out (`tree.rs` has those). Some of what is read is held over later steps and
+//! must not change.
 
 use std::collections::BTreeMap;
 
@@ -201,7 +203,8 @@ struct Held {
 
 enum Subject {
     Mem(MemStore),
-    /// The directory to export and the one for its state; the store is absent while it is opened anew.
+    /// The directory to export and the one for its state; the store is absent while it is opened
+    /// anew.
     Dir(tempfile::TempDir, Option<DirStore>),
 }
 

@@ -1,6 +1,6 @@
-//! The directory store where root serves it: callers with identities of their own, file systems mounted for the test,
-//! and everything that `dir.rs` tests, as root and as an ordinary user. Needs root and mount namespaces;
-//! `cargo xtask test` runs it in the suite `dir`.
+//! The directory store where root serves it: callers with identities of their own, file systems
+//! mounted for the test, and everything that `dir.rs` tests, as root and as an ordinary user. Needs
+//! root and mount namespaces; `cargo xtask test` runs it in the suite `dir`.
 
 #[path = "dir/again.rs"]
 mod again;

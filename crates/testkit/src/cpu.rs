@@ -2,8 +2,8 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Keeps this thread, and those that it starts from now on, on one processor, so that counts of wake-ups and
-/// system calls do not depend on how many processors the machine has.
+/// Keeps this thread, and those that it starts from now on, on one processor, so that counts of
+/// wake-ups and system calls do not depend on how many processors the machine has.
 ///
 /// # Panics
 /// When the system refuses.

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Between two looks at something that cannot wake us. Short against every deadline, long against a look.
+/// Between two looks at something that cannot wake us. Short against every deadline, long against a
+/// look.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A point in time by which something must have happened.

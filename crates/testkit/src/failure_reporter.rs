@@ -1,8 +1,9 @@
-//! What a test program says where it could not otherwise be heard: its tests' words are kept until all have ended, so
-//! one that hangs would take with it why another failed, and what it hangs at.
+//! What a test program says where it could not otherwise be heard: its tests' words are kept until
+//! all have ended, so one that hangs would take with it why another failed, and what it hangs at.
 //!
-//! A panic is told at once; and a program that is asked to end (SIGTERM, as `cargo xtask test` does when a suite's time
-//! is over) says first which processes its tests have, and what those have printed.
+//! A panic is told at once; and a program that is asked to end (SIGTERM, as `cargo xtask test` does
+//! when a suite's time is over) says first which processes its tests have, and what those have
+//! printed.
 
 use crate::process::Shared;
 use signal_hook::consts::SIGTERM;

@@ -1,8 +1,9 @@
-//! What the test suites share: processes that end with their test, deadlines, free ports, peers, records of RPC.
+//! What the test suites share: processes that end with their test, deadlines, free ports, peers,
+//! records of RPC.
 //!
-//! A test that starts something ends it, whatever happens: [`Process`] and [`TempDir`] clean up when
-//! dropped, and a child also ends when the test program itself is killed. Nothing here sleeps for a fixed
-//! time: a test waits for an event, and names the event when it never came.
+//! A test that starts something ends it, whatever happens: [`Process`] and [`TempDir`] clean up
+//! when dropped, and a child also ends when the test program itself is killed. Nothing here sleeps
+//! for a fixed time: a test waits for an event, and names the event when it never came.
 #![forbid(unsafe_code)]
 
 mod counters;

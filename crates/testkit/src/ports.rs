@@ -28,9 +28,9 @@ pub fn free_port() -> u16 {
     free_port_on(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// A free TCP port on this address. Nothing reserves it, so that another program could still take it; but it is none
-/// that the system gives to an outgoing connection or to who asks for any port, so it stays free while a server that a
-/// test has ended starts again.
+/// A free TCP port on this address. Nothing reserves it, so that another program could still take
+/// it; but it is none that the system gives to an outgoing connection or to who asks for any port,
+/// so it stays free while a server that a test has ended starts again.
 ///
 /// # Panics
 /// When there is none, or the address is not this machine's.
@@ -54,7 +54,8 @@ pub fn free_port_on(address: IpAddr) -> u16 {
     panic!("no free port on {address} that was not given out before");
 }
 
-/// The larger part of the ports that are not within the range of outgoing connections, which is two numbers.
+/// The larger part of the ports that are not within the range of outgoing connections, which is two
+/// numbers.
 fn quiet_ports(outgoing: &str) -> Range<u16> {
     let mut bounds = outgoing.split_whitespace().map_while(|bound| bound.parse().ok());
     let (Some(first), Some(last)) = (bounds.next(), bounds.next()) else { return 0..0 };

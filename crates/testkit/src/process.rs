@@ -1,9 +1,10 @@
 //! A child process that ends with the test that started it.
 //!
-//! The child leads a process group of its own, and the whole group is killed on drop, so a server's own
-//! children go too. Should the test program itself be killed, the kernel ends the child (`setpriv
-//! --pdeathsig`, from util-linux, which every Debian has). That signal follows the *thread* that spawned,
-//! and a test's thread ends with the test, so one thread that lives as long as the program spawns for all.
+//! The child leads a process group of its own, and the whole group is killed on drop, so a server's
+//! own children go too. Should the test program itself be killed, the kernel ends the child
+//! (`setpriv --pdeathsig`, from util-linux, which every Debian has). That signal follows the
+//! *thread* that spawned, and a test's thread ends with the test, so one thread that lives as long
+//! as the program spawns for all.
 
 use crate::failure_reporter;
 use crate::program::find_program;
@@ -18,8 +19,8 @@ use std::time::Duration;
 
 use crate::Deadline;
 
-/// How long we read on after a child has ended: what it printed is there at once, and a grandchild that holds
-/// the streams open could do so for ever.
+/// How long we read on after a child has ended: what it printed is there at once, and a grandchild
+/// that holds the streams open could do so for ever.
 const OUTPUT_AFTER_END: Duration = Duration::from_secs(20);
 
 /// Where a line of output came from.
@@ -64,8 +65,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program with captured output and no input. Arguments, directory and single variables of the
-    /// command are kept; its `env_clear` is not.
+    /// Starts a program with captured output and no input. Arguments, directory and single
+    /// variables of the command are kept; its `env_clear` is not.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -99,7 +100,8 @@ impl Process {
     /// Waits for the first line that contains `part`, on either stream, and gives it.
     ///
     /// # Panics
-    /// When the time is over, or the child closed its output before; the message has all its output.
+    /// When the time is over, or the child closed its output before; the message has all its
+    /// output.
     #[track_caller]
     pub fn wait_for_line(&self, part: &str, within: Duration) -> String {
         match self.line(part, within) {

@@ -47,8 +47,8 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 /// Where a program is.
 ///
 /// # Panics
-/// When it is not installed; the message says which package has it. A suite that lacks its programs must
-/// fail, never pass without having run.
+/// When it is not installed; the message says which package has it. A suite that lacks its programs
+/// must fail, never pass without having run.
 #[must_use]
 #[track_caller]
 pub fn require_program(name: &str) -> PathBuf {
@@ -60,9 +60,9 @@ pub fn require_program(name: &str) -> PathBuf {
 
 /// Copies a program to where it is to be run from, its mode but for set-user-id with it.
 ///
-/// It is another process that writes the copy. Had this one a descriptor to write it, a child that another thread starts
-/// right then would have it too until it runs its own program, and nobody can run a file that somebody may write to
-/// (ETXTBSY).
+/// It is another process that writes the copy. Had this one a descriptor to write it, a child that
+/// another thread starts right then would have it too until it runs its own program, and nobody can
+/// run a file that somebody may write to (ETXTBSY).
 ///
 /// # Panics
 /// When it cannot be copied.

@@ -5,7 +5,8 @@ use std::io::Read;
 /// Longer records are nobody's in a test.
 const RECORD_BYTES_MAX: usize = 4 << 20;
 
-/// One record with its marks; none at the stream's end, or where no record can be read. RFC 5531 s11
+/// One record with its marks; none at the stream's end, or where no record can be read. RFC 5531
+/// s11
 pub fn read_record(from: &mut impl Read) -> Option<Vec<u8>> {
     let mut record = Vec::new();
     loop {

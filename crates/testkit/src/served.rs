@@ -9,7 +9,8 @@ use std::time::Duration;
 
 /// A busy machine has started a server by then.
 const SOON: Duration = Duration::from_secs(120);
-/// Ports that are tried one after the other: another program may take one between the choice and the use of it.
+/// Ports that are tried one after the other: another program may take one between the choice and
+/// the use of it.
 const PORTS_MAX: usize = 20;
 
 /// A server that accepts calls, and ends when dropped.
@@ -35,7 +36,8 @@ impl Served {
         }
     }
 
-    /// The same on a port that nobody else has, of 127.0.0.1 and whatever else `arguments` makes of it.
+    /// The same on a port that nobody else has, of 127.0.0.1 and whatever else `arguments` makes of
+    /// it.
     ///
     /// # Panics
     /// As [`Served::start`], and when no port is free.
@@ -75,8 +77,8 @@ impl Served {
     }
 }
 
-/// The text of a configuration: nodes on 127.0.0.1 and the next addresses, and exports with the lines that say
-/// what is behind each, open to this machine.
+/// The text of a configuration: nodes on 127.0.0.1 and the next addresses, and exports with the
+/// lines that say what is behind each, open to this machine.
 #[must_use]
 pub fn configuration(nodes: u8, port: u16, exports: &[(&str, &str)]) -> String {
     let node = |node| format!("[[node]]\nname = \"node{node}\"\nlisten = [\"127.0.0.{node}:{port}\"]\n");

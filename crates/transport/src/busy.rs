@@ -1,10 +1,13 @@
-//! Busy polling: a loop that expects an event within microseconds looks for it some times more before it sleeps.
+//! Busy polling: a loop that expects an event within microseconds looks for it some times more
+//! before it sleeps.
 //!
-//! To sleep and be woken costs some microseconds, and many more where the processor goes idle in between: in a virtual
-//! machine it leaves for its host. Where a peer answers sooner than that, the loop looks for its answer instead. It
-//! does so only while it pays. Sleeps that turn out short begin a trial, whose looks take as long as such a sleep: two
-//! ends that both sleep, and take longer to wake than a look takes, answer each other soon only once both look. What is
-//! found in time makes it last; looks in vain end it for a while, and so does a processor that others have work for.
+//! To sleep and be woken costs some microseconds, and many more where the processor goes idle in
+//! between: in a virtual machine it leaves for its host. Where a peer answers sooner than that, the
+//! loop looks for its answer instead. It does so only while it pays. Sleeps that turn out short
+//! begin a trial, whose looks take as long as such a sleep: two ends that both sleep, and take
+//! longer to wake than a look takes, answer each other soon only once both look. What is found in
+//! time makes it last; looks in vain end it for a while, and so does a processor that others have
+//! work for.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,8 +19,8 @@ pub const BUSY_POLL_DEFAULT: Duration = Duration::from_micros(100);
 /// The longest that may be asked for: a processor is not to be kept from others for more.
 pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
 
-/// A sleep is short when it takes at most so many times as long as a look: two wake-ups are part of it, one at each end,
-/// and in a virtual machine each may take as long as several looks.
+/// A sleep is short when it takes at most so many times as long as a look: two wake-ups are part of
+/// it, one at each end, and in a virtual machine each may take as long as several looks.
 const SHORT_SLEEP_LOOKS: u32 = 5;
 /// So many short sleeps in a row begin a trial.
 const SHORT_SLEEPS: u32 = 4;
@@ -25,12 +28,14 @@ const SHORT_SLEEPS: u32 = 4;
 const LATE_LOOKS: u32 = 8;
 /// Looks that did not pay rest for so long, and twice as long each time,
 const REST: Duration = Duration::from_millis(5);
-/// up to this: where others want the processor, a look costs the whole turn of the thread that looks.
+/// up to this: where others want the processor, a look costs the whole turn of the thread that
+/// looks.
 const REST_MAX: Duration = Duration::from_millis(320);
-/// Looks that lasted so many times longer than the rest that they would have next have paid: the past is forgotten.
+/// Looks that lasted so many times longer than the rest that they would have next have paid: the
+/// past is forgotten.
 const PAID_RESTS: u32 = 10;
-/// So many times in a row others are found to have work for the processor before they are taken for a crowd: in a virtual
-/// machine its host takes the processor at times, and looks like them.
+/// So many times in a row others are found to have work for the processor before they are taken for
+/// a crowd: in a virtual machine its host takes the processor at times, and looks like them.
 const CROWDS: u32 = 3;
 /// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
 const CROWD_MIN: Duration = Duration::from_micros(10);
@@ -43,8 +48,8 @@ pub struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// Looks for so long at most, [`BUSY_POLL_MAX`] if that is less; zero is never. On one processor whoever is waited
-    /// for could not run meanwhile, so there it is never too.
+    /// Looks for so long at most, [`BUSY_POLL_MAX`] if that is less; zero is never. On one
+    /// processor whoever is waited for could not run meanwhile, so there it is never too.
     #[must_use]
     pub fn new(longest: Duration) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
@@ -69,7 +74,8 @@ impl BusyPoll {
         }
     }
 
-    /// Looks for events, or for what else `came`, as long as it pays, and not beyond the time. Says whether anything did.
+    /// Looks for events, or for what else `came`, as long as it pays, and not beyond the time. Says
+    /// whether anything did.
     ///
     /// # Errors
     /// When the system refuses.
@@ -111,8 +117,8 @@ impl BusyPoll {
                 }
                 return Ok(false);
             }
-            // Whoever is waited for may have been put on this processor, and answers within a look. Who keeps it for
-            // longer has other work.
+            // Whoever is waited for may have been put on this processor, and answers within a look.
+            // Who keeps it for longer has other work.
             before = looked;
             std::thread::yield_now();
         }

@@ -1,9 +1,9 @@
 //! The receiving half of a stream: record marking (RFC 5531 s11) with payload received in place.
 //!
-//! Short records are received many at a time into the loop's scratch memory and handed on where they lie.
-//! A long record's payload goes straight to the memory that the sink names; the same receive takes the
-//! first bytes of the next record along, so that a run of long records costs one receive each. Or it goes to a pipe that
-//! the sink names, and through no memory.
+//! Short records are received many at a time into the loop's scratch memory and handed on where
+//! they lie. A long record's payload goes straight to the memory that the sink names; the same
+//! receive takes the first bytes of the next record along, so that a run of long records costs one
+//! receive each. Or it goes to a pipe that the sink names, and through no memory.
 
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
@@ -18,9 +18,9 @@ use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Place, ReceiveBuffer, Sink,
 const AFTER_PAYLOAD_BYTES: usize = 2048;
 /// Memory that a connection keeps for what follows a payload while its owner has that.
 const UNPARSED_KEPT_BYTES: usize = 2 * AFTER_PAYLOAD_BYTES;
-/// Scratch memory of a loop: 15 calls of 4 KiB WRITE, or 500 of READ, in one receive. With more of it, what is copied
-/// out of the socket is no longer in the processor's nearest caches when it is copied on from here
-/// (docs/decisions/0002-event-loop.md).
+/// Scratch memory of a loop: 15 calls of 4 KiB WRITE, or 500 of READ, in one receive. With more of
+/// it, what is copied out of the socket is no longer in the processor's nearest caches when it is
+/// copied on from here (docs/decisions/0002-event-loop.md).
 const SCRATCH_BYTES: usize = 64 << 10;
 /// XDR padding after a payload. RFC 4506 s4.10
 pub const TAIL_BYTES_MAX: usize = 3;
@@ -57,7 +57,8 @@ pub struct Received {
 enum State<L> {
     /// A mark and the beginning of a record; `partial` holds what has come of it.
     Head,
-    /// A long record that has no place of its own: `partial` grows to this many bytes, mark included.
+    /// A long record that has no place of its own: `partial` grows to this many bytes, mark
+    /// included.
     Whole(usize),
     /// Payload that is received in place; `partial` holds the record's head.
     Payload { place: Place<L>, filled: usize, tail_len: usize },
@@ -210,8 +211,8 @@ impl<L: ReceiveBuffer> Inbound<L> {
         if let Some(pipe) = place.receive_buffer.pipe() {
             let mut outcome = pipe.take_from(fd, missing);
             if outcome == Err(Errno::AGAIN) && has_bytes(fd) {
-                // They have come meanwhile; or the pipe is full; or they lie behind urgent data, before which splice(2) stops for
-                // ever, and which a receive passes over.
+                // They have come meanwhile; or the pipe is full; or they lie behind urgent data,
+                // before which splice(2) stops for ever, and which a receive passes over.
                 outcome = pipe.take_from(fd, missing);
                 if outcome == Err(Errno::AGAIN) {
                     place.receive_buffer.leave_pipe()?;
@@ -224,7 +225,8 @@ impl<L: ReceiveBuffer> Inbound<L> {
             if got == missing {
                 self.finish_payload(&[], sink)?;
             }
-            // It takes what there is room for, so a short one does not tell that the socket is empty.
+            // It takes what there is room for, so a short one does not tell that the socket is
+            // empty.
             return Ok((got.max(1), got));
         }
         let after = scratch.0.get_mut(..AFTER_PAYLOAD_BYTES).unwrap_or_default();
@@ -271,7 +273,8 @@ impl<L: ReceiveBuffer> Inbound<L> {
         let wanted = room.len();
         let got = self.check(rustix::io::read(fd, &mut *room))?;
         if self.partial.capacity() - have < got {
-            // Grows with what has come, so that a mark alone takes no memory, and never beyond the record.
+            // Grows with what has come, so that a mark alone takes no memory, and never beyond the
+            // record.
             self.partial.reserve_exact(got.max(have).min(needed - have));
         }
         self.partial.extend_from_slice(room.get(..got).unwrap_or_default());

@@ -1,12 +1,14 @@
-//! Carries RPC records whose payload is marked, so that each transport can move payload its own way.
+//! Carries RPC records whose payload is marked, so that each transport can move payload its own
+//! way.
 //!
-//! [`Transport`] is what a loop drives: it hands received records to a [`Sink`], which may name memory for a
-//! record's payload ([`Sink::place`]), and it sends heads with their payload gathered from wherever it lies
-//! ([`Source`]). [`Stream`] is record marking over a stream socket (RFC 5531 s11): TCP, or within a process
-//! with [`Stream::pair`]. [`Faulty`] decorates any transport with faults for tests.
+//! [`Transport`] is what a loop drives: it hands received records to a [`Sink`], which may name
+//! memory for a record's payload ([`Sink::place`]), and it sends heads with their payload gathered
+//! from wherever it lies ([`Source`]). [`Stream`] is record marking over a stream socket (RFC 5531
+//! s11): TCP, or within a process with [`Stream::pair`]. [`Faulty`] decorates any transport with
+//! faults for tests.
 //!
-//! Invariants: one thread owns a transport; nothing here blocks; a record's length is held against its bound
-//! before memory is taken for it; a warm stream allocates nothing.
+//! Invariants: one thread owns a transport; nothing here blocks; a record's length is held against
+//! its bound before memory is taken for it; a warm stream allocates nothing.
 
 pub mod busy;
 pub mod descriptors;
@@ -30,12 +32,12 @@ pub use outbound::Flushed;
 pub use pipe::Pipe;
 pub use stream::{Limits, Stream};
 
-/// Records at least this long are offered to [`Sink::place`]; below it a copy costs less than a receive of
-/// its own.
+/// Records at least this long are offered to [`Sink::place`]; below it a copy costs less than a
+/// receive of its own.
 pub const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// [`Sink::place`] sees at least this much of a record: an RPC head with the largest credential and verifier
-/// (RFC 5531 s8.2: 400 bytes each) and the arguments before the payload.
+/// [`Sink::place`] sees at least this much of a record: an RPC head with the largest credential and
+/// verifier (RFC 5531 s8.2: 400 bytes each) and the arguments before the payload.
 pub const HEAD_BYTES_MIN: usize = 1024;
 
 /// Pieces that a send gathers without taking memory for their list.
@@ -80,7 +82,8 @@ pub trait ReceiveBuffer {
         None
     }
 
-    /// The pipe takes no more: what it has goes to memory, as will the rest. Afterwards [`ReceiveBuffer::pipe`] gives none.
+    /// The pipe takes no more: what it has goes to memory, as will the rest. Afterwards
+    /// [`ReceiveBuffer::pipe`] gives none.
     ///
     /// # Errors
     /// When what is in the pipe cannot be had back: the payload is lost.
@@ -106,9 +109,10 @@ pub trait Sink {
     /// The memory it can offer.
     type ReceiveBuffer: ReceiveBuffer;
 
-    /// Offers to receive the payload of a long record in place. `head` is the record's beginning, at least
-    /// [`HEAD_BYTES_MIN`] bytes. `None`: the record is assembled and comes by [`Sink::record`]. So it is with a place that
-    /// more than [`TAIL_BYTES_MAX`] bytes follow: its landing is dropped.
+    /// Offers to receive the payload of a long record in place. `head` is the record's beginning,
+    /// at least [`HEAD_BYTES_MIN`] bytes. `None`: the record is assembled and comes by
+    /// [`Sink::record`]. So it is with a place that more than [`TAIL_BYTES_MAX`] bytes follow: its
+    /// landing is dropped.
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Self::ReceiveBuffer>>;
 
     /// More is about to be received. What comes until this is called again was received at once.
@@ -117,17 +121,19 @@ pub trait Sink {
     /// Takes a whole record.
     fn record(&mut self, record: &[u8]);
 
-    /// Takes a record whose payload was received in place: `head` before it, `tail` (padding) after it.
+    /// Takes a record whose payload was received in place: `head` before it, `tail` (padding) after
+    /// it.
     fn received(&mut self, head: &[u8], receive_buffer: Self::ReceiveBuffer, tail: &[u8]);
 
-    /// Whether the next record may come. After a `false` the owner calls [`Transport::receive`] again once it
-    /// can take more, without waiting for the socket: records may be waiting here.
+    /// Whether the next record may come. After a `false` the owner calls [`Transport::receive`]
+    /// again once it can take more, without waiting for the socket: records may be waiting here.
     fn wants_more(&self) -> bool {
         true
     }
 }
 
-/// Finds the bytes of a queued payload. The queue holds only `P`, so that payload stays where it is.
+/// Finds the bytes of a queued payload. The queue holds only `P`, so that payload stays where it
+/// is.
 pub trait Source<P> {
     /// Appends the pieces of a payload.
     fn slices<'a>(&'a self, payload: &'a P, out: &mut Slices<'a>);
@@ -146,7 +152,8 @@ pub trait Transport<P, L: ReceiveBuffer> {
         budget_bytes: usize,
     ) -> Result<Received, Error>;
 
-    /// Queues a record: what `head` appends, then `payload_len` bytes of payload with their padding.
+    /// Queues a record: what `head` appends, then `payload_len` bytes of payload with their
+    /// padding.
     fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>));
 
     /// Sends what is queued, as far as the peer takes it; true when all is sent.

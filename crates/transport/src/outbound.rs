@@ -1,8 +1,9 @@
-//! The sending half of a stream: heads in one buffer, payload wherever it lies, many records in one send.
+//! The sending half of a stream: heads in one buffer, payload wherever it lies, many records in one
+//! send.
 //!
-//! A short record overtakes long ones that have not begun: a COMMIT or a GETATTR does not wait behind megabytes of
-//! payload. The order of records means nothing to RPC (RFC 5531 s4). So many in a row, then a long one has its
-//! turn.
+//! A short record overtakes long ones that have not begun: a COMMIT or a GETATTR does not wait
+//! behind megabytes of payload. The order of records means nothing to RPC (RFC 5531 s4). So many in
+//! a row, then a long one has its turn.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -14,19 +15,22 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::{Error, INLINE_PIECES, Slices, Source};
 
-/// Pieces that one record usually has at most: a head, 1 MiB in blocks of 64 KiB that begin within one, and padding.
+/// Pieces that one record usually has at most: a head, 1 MiB in blocks of 64 KiB that begin within
+/// one, and padding.
 const RECORD_PIECES: usize = 19;
-/// When so many pieces are gathered, no more records are; the system's own bound is 1,024. With those of one more
-/// record they fit the stack.
+/// When so many pieces are gathered, no more records are; the system's own bound is 1,024. With
+/// those of one more record they fit the stack.
 const GATHER_PIECES: usize = INLINE_PIECES - RECORD_PIECES;
 /// Heads already sent are dropped from the buffer when they are this much.
 const COMPACT_BYTES: usize = 64 << 10;
 /// An empty buffer above this size is given back.
 const KEEP_BYTES: usize = 16 << 10;
-/// An empty queue with room for more records than this is given back, so that an idle connection holds little.
+/// An empty queue with room for more records than this is given back, so that an idle connection
+/// holds little.
 const KEEP_RECORDS: usize = 128;
 
-/// A record with at least this much payload is long: a COMMIT need not wait behind a queue of small writes either.
+/// A record with at least this much payload is long: a COMMIT need not wait behind a queue of small
+/// writes either.
 const LONG_BYTES_MIN: usize = 4 << 10;
 /// Short records that may overtake in a row before a long one has its turn.
 const OVERTAKES_MAX: u32 = 64;
@@ -102,9 +106,9 @@ impl<P> Outbound<P> {
         }
     }
 
-    /// Before the first long record that has not begun, unless it was overtaken often enough. Looks through the
-    /// queue only when there is such a record, and then only so many times for each: a peer that does not read
-    /// must not make each push dearer than the one before.
+    /// Before the first long record that has not begun, unless it was overtaken often enough. Looks
+    /// through the queue only when there is such a record, and then only so many times for each: a
+    /// peer that does not read must not make each push dearer than the one before.
     fn place_of_short(&mut self) -> usize {
         let end = self.queue.len();
         if self.long == 0 || self.overtakes >= OVERTAKES_MAX {
@@ -121,8 +125,8 @@ impl<P> Outbound<P> {
         self.queue.iter().filter(|queued| queued.payload_len > 0).map(|queued| &queued.payload)
     }
 
-    /// Sends until all is sent, the peer takes no more, or `budget_bytes` are gone; then it ends with the piece of memory
-    /// that they end in.
+    /// Sends until all is sent, the peer takes no more, or `budget_bytes` are gone; then it ends
+    /// with the piece of memory that they end in.
     pub(crate) fn flush(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -151,7 +155,8 @@ impl<P> Outbound<P> {
         Ok(Flushed::All)
     }
 
-    /// The pieces of the first records in the queue, up to about so many bytes that are not sent yet.
+    /// The pieces of the first records in the queue, up to about so many bytes that are not sent
+    /// yet.
     fn gather<'a>(&'a self, source: &'a impl Source<P>, budget_bytes: usize) -> Result<Slices<'a>, Error> {
         let mut pieces = Slices::new();
         let mut left = self.sent.saturating_add(budget_bytes);
@@ -167,7 +172,8 @@ impl<P> Outbound<P> {
                 source.slices(&queued.payload, &mut pieces);
                 let here: usize =
                     pieces.get(before..).unwrap_or_default().iter().map(|piece| piece.len()).sum();
-                // The mark has promised so many bytes: with fewer or more, what follows would be torn.
+                // The mark has promised so many bytes: with fewer or more, what follows would be
+                // torn.
                 if here != queued.payload_len {
                     return Err(Error::Io(std::io::ErrorKind::InvalidData.into()));
                 }

@@ -1,8 +1,9 @@
 //! A payload that stays in the kernel: pages that one descriptor gave a pipe, for another to take.
 //!
-//! What goes from a socket to another descriptor need not pass through this process's memory: splice(2) hands on the pages.
-//! A pipe has room for so many pieces, not bytes. A piece of a socket's is what the network card or the sender put
-//! into one place: an Ethernet frame, or on loopback up to 32 KiB. So a payload may not fit; then it goes on in memory
+//! What goes from a socket to another descriptor need not pass through this process's memory:
+//! splice(2) hands on the pages. A pipe has room for so many pieces, not bytes. A piece of a
+//! socket's is what the network card or the sender put into one place: an Ethernet frame, or on
+//! loopback up to 32 KiB. So a payload may not fit; then it goes on in memory
 //! ([`crate::ReceiveBuffer::leave_pipe`]).
 
 use std::io;
@@ -12,9 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Room for 256 pieces where pages have 4 KiB, one for each: what anybody may have by default, 64 times. pipe(7)
+/// Room for 256 pieces where pages have 4 KiB, one for each: what anybody may have by default, 64
+/// times. pipe(7)
 const ROOM_BYTES: usize = 1 << 20;
-/// Room for 1,024 pieces: 1 MiB even in segments of an Ethernet frame each. Needs CAP_SYS_RESOURCE by default.
+/// Room for 1,024 pieces: 1 MiB even in segments of an Ethernet frame each. Needs CAP_SYS_RESOURCE
+/// by default.
 const LARGE_ROOM_BYTES: usize = 4 << 20;
 
 /// See the module's documentation.
@@ -27,7 +30,8 @@ pub struct Pipe {
     _one: Counted,
 }
 
-/// Pipes that this process has at once: descriptors and the system's bound on a user's pipes are for others too.
+/// Pipes that this process has at once: descriptors and the system's bound on a user's pipes are
+/// for others too.
 const PIPES_MAX: usize = 128;
 static PIPES: AtomicUsize = AtomicUsize::new(0);
 
@@ -54,8 +58,8 @@ impl Pipe {
     /// Makes one with room for 256 pieces.
     ///
     /// # Errors
-    /// When this process has as many as it may, the system has no descriptor left, or lets this user have no pipe of the
-    /// size.
+    /// When this process has as many as it may, the system has no descriptor left, or lets this
+    /// user have no pipe of the size.
     pub fn new() -> io::Result<Self> {
         Self::with_room(ROOM_BYTES)
     }
@@ -96,7 +100,8 @@ impl Pipe {
     /// Takes up to `len` bytes from a descriptor that has pages to give. 0 is its end.
     ///
     /// # Errors
-    /// `AGAIN` when the descriptor has nothing or the pipe has no room; others are the descriptor's.
+    /// `AGAIN` when the descriptor has nothing or the pipe has no room; others are the
+    /// descriptor's.
     pub fn take_from(&mut self, source: BorrowedFd<'_>, len: usize) -> rustix::io::Result<usize> {
         let got = splice(source, None, &self.into, None, len, SpliceFlags::NONBLOCK)?;
         self.held += got;

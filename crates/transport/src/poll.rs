@@ -147,7 +147,8 @@ impl Poller {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
-        // On the stack, and not with the events: the system's may hold addresses, and belong to one thread.
+        // On the stack, and not with the events: the system's may hold addresses, and belong to one
+        // thread.
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         match epoll::wait(&self.epoll, &mut room[..], timeout.as_ref()) {
             Ok((raw, _)) => events.take(raw),

@@ -1,24 +1,30 @@
 //! Connections over RDMA, as both ends drive them from an event loop.
 //!
-//! An [`Endpoint`] is one end of a connection: it owns the queue pair, a ring of receives, room for sends and a pool of
-//! registered memory ([`Buffer`]), and does what the machines of `rpcrdma` put out. It knows no calls.
+//! An [`Endpoint`] is one end of a connection: it owns the queue pair, a ring of receives, room for
+//! sends and a pool of registered memory ([`Buffer`]), and does what the machines of `rpcrdma` put
+//! out. It knows no calls.
 //!
-//! - A server makes a [`Listener`], takes [`Incoming`] from it, and turns that into an endpoint on the loop that shall
-//!   have it: [`Incoming::prepare`], [`Endpoint::post_receives`], [`Endpoint::accept`].
-//! - A client begins with [`Endpoint::connect`] and posts receives once [`Event::Connected`] says what was agreed.
-//! - Both wait for [`Endpoint::fds`] (both descriptors under one token, readable only), call [`Endpoint::wake`] when one of
-//!   them is, and then [`Endpoint::poll`] until it says nothing more. Each message that is received leaves one place in the
-//!   ring: post a receive for it.
-//! - Work is posted at any time, in order, and never blocks: what has no room yet waits in the endpoint. Who needs to know
-//!   that a piece of work is done gives it a tag, and gets that back in [`Event::Done`]. Work without a tag is done when
-//!   work behind it is, and its buffers are kept until then: let a send follow writes.
-//! - Any error ends the connection. Drop the endpoint then: that ends the queue pair first, so that afterwards no peer
-//!   reaches the memory of its buffers, whoever still holds one. This is the fence before such memory is used again.
+//! - A server makes a [`Listener`], takes [`Incoming`] from it, and turns that into an endpoint on
+//!   the loop that shall have it: [`Incoming::prepare`], [`Endpoint::post_receives`],
+//!   [`Endpoint::accept`].
+//! - A client begins with [`Endpoint::connect`] and posts receives once [`Event::Connected`] says
+//!   what was agreed.
+//! - Both wait for [`Endpoint::fds`] (both descriptors under one token, readable only), call
+//!   [`Endpoint::wake`] when one of them is, and then [`Endpoint::poll`] until it says nothing
+//!   more. Each message that is received leaves one place in the ring: post a receive for it.
+//! - Work is posted at any time, in order, and never blocks: what has no room yet waits in the
+//!   endpoint. Who needs to know that a piece of work is done gives it a tag, and gets that back in
+//!   [`Event::Done`]. Work without a tag is done when work behind it is, and its buffers are kept
+//!   until then: let a send follow writes.
+//! - Any error ends the connection. Drop the endpoint then: that ends the queue pair first, so that
+//!   afterwards no peer reaches the memory of its buffers, whoever still holds one. This is the
+//!   fence before such memory is used again.
 //!
-//! [`Requester`] is a client's connection on top of it, [`Responder`] a server's: calls and replies, as the machines of
-//! `rpcrdma` frame them.
+//! [`Requester`] is a client's connection on top of it, [`Responder`] a server's: calls and
+//! replies, as the machines of `rpcrdma` frame them.
 //!
-//! Everything runs on the thread that calls; nothing blocks but what the system does to make and end objects.
+//! Everything runs on the thread that calls; nothing blocks but what the system does to make and
+//! end objects.
 
 mod endpoint;
 mod listener;
@@ -51,8 +57,8 @@ pub struct Options {
     pub work: u32,
     /// Messages that may be under way at a time; more wait. More than [`SIGNALLED_EACH`].
     pub sends: u32,
-    /// RDMA reads of the other end's memory that we have under way at a time, as far as it allows. The highest number is
-    /// what our device can do, here and below.
+    /// RDMA reads of the other end's memory that we have under way at a time, as far as it allows.
+    /// The highest number is what our device can do, here and below.
     pub reads_made: u8,
     /// RDMA reads of our memory that we serve at a time.
     pub reads_served: u8,
@@ -86,7 +92,8 @@ impl Default for Options {
 /// What happened at an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<T> {
-    /// It is connected: this holds between both ends. An endpoint of a server may receive before it hears this.
+    /// It is connected: this holds between both ends. An endpoint of a server may receive before it
+    /// hears this.
     Connected(Agreed),
     /// A message was received; it is in the inbox that was given.
     Received,
@@ -145,7 +152,8 @@ impl Counters {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the libraries or the system said: [`verbs::Error`] tells whose fault it is, and what mends it.
+    /// What the libraries or the system said: [`verbs::Error`] tells whose fault it is, and what
+    /// mends it.
     #[error(transparent)]
     Verbs(#[from] verbs::Error),
     /// The other end closed it.

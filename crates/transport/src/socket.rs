@@ -1,5 +1,5 @@
-//! Sockets as this project wants them: no delay, with deadlines, and the options that are measured; non-blocking but for
-//! [`connect_within`].
+//! Sockets as this project wants them: no delay, with deadlines, and the options that are measured;
+//! non-blocking but for [`connect_within`].
 #![allow(unsafe_code)]
 
 use std::io;
@@ -51,8 +51,9 @@ pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 /// When the system has no descriptor left.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
     let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
-    // The address comes along: a connection that was reset meanwhile has none to ask for any more, and whoever
-    // resets connections must not make us believe that the system is out of descriptors.
+    // The address comes along: a connection that was reset meanwhile has none to ask for any more,
+    // and whoever resets connections must not make us believe that the system is out of
+    // descriptors.
     let (socket, peer) = match rustix::net::acceptfrom_with(listener, flags) {
         Ok(accepted) => accepted,
         Err(errno) if is_of_one_connection(errno) => return Ok(None),
@@ -64,8 +65,8 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, SocketAdd
     Ok(Some((socket, peer)))
 }
 
-/// Whether accepting failed for the sake of one connection, or of none: accept(2) passes on errors that the
-/// network had for the new connection, and says to treat them like nothing to accept.
+/// Whether accepting failed for the sake of one connection, or of none: accept(2) passes on errors
+/// that the network had for the new connection, and says to treat them like nothing to accept.
 const fn is_of_one_connection(errno: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     matches!(
@@ -83,12 +84,13 @@ const fn is_of_one_connection(errno: rustix::io::Errno) -> bool {
     )
 }
 
-/// Starts to connect; the socket becomes writable when that has ended, [`connect_result`] tells how. A local port of 0
-/// is any free one.
+/// Starts to connect; the socket becomes writable when that has ended, [`connect_result`] tells
+/// how. A local port of 0 is any free one.
 ///
 /// # Errors
-/// `AddrInUse` when the local port is one's choice and is taken, or has a connection to the remote already (the system says
-/// the same where no address of ours can reach the remote); others when the local address is not ours or there is no route.
+/// `AddrInUse` when the local port is one's choice and is taken, or has a connection to the remote
+/// already (the system says the same where no address of ours can reach the remote); others when
+/// the local address is not ours or there is no route.
 pub fn connect_start(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<OwnedFd> {
     let socket = outgoing(local, remote)?;
     socket.set_nonblocking(true)?;
@@ -118,15 +120,16 @@ fn outgoing(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Socket>
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
     if let Some(local) = local {
-        // A port that other connections of ours have, or had until a minute ago, is free for every other remote: reserved
-        // ports are few.
+        // A port that other connections of ours have, or had until a minute ago, is free for every
+        // other remote: reserved ports are few.
         socket.set_reuse_address(local.port() != 0)?;
         socket.bind(&SockAddr::from(local))?;
     }
     Ok(socket)
 }
 
-/// To connect a bound socket fails with EADDRNOTAVAIL where its port has a connection to the remote already.
+/// To connect a bound socket fails with EADDRNOTAVAIL where its port has a connection to the remote
+/// already.
 fn of_port(local: Option<SocketAddr>, connected: io::Result<()>) -> io::Result<()> {
     let chosen = local.is_some_and(|local| local.port() != 0);
     connected.map_err(|error| match error.kind() {
@@ -168,15 +171,16 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     SockRef::from(&fd).set_linger(Some(Duration::ZERO))
 }
 
-/// The option for the longest time between two retransmissions, in milliseconds. Linux 6.15 and later,
-/// include/uapi/linux/tcp.h
+/// The option for the longest time between two retransmissions, in milliseconds. Linux 6.15 and
+/// later, include/uapi/linux/tcp.h
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// The least that it takes.
 const RETRANSMITS_WITHIN_MS: u32 = 1000;
 
-/// Finds a dead peer without traffic of ours: probes after `idle`, and gives up on unacknowledged data after
-/// `give_up`. What is lost is sent again each second at least, where the system can be told so: TCP otherwise doubles that
-/// time each time, and after a network was away is silent for as long again.
+/// Finds a dead peer without traffic of ours: probes after `idle`, and gives up on unacknowledged
+/// data after `give_up`. What is lost is sent again each second at least, where the system can be
+/// told so: TCP otherwise doubles that time each time, and after a network was away is silent for
+/// as long again.
 ///
 /// # Errors
 /// When the system refuses.
@@ -197,7 +201,8 @@ fn set_option<T: Copy>(
     name: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: the system reads as many bytes as the length given says, which is the size of the value.
+    // SAFETY: the system reads as many bytes as the length given says, which is the size of the
+    // value.
     let outcome = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -229,7 +234,8 @@ pub fn congestion_controls() -> Vec<String> {
     all
 }
 
-/// Congestion controls preferred on loopback, where one that paces costs a fifth (docs/decisions/0002-event-loop.md).
+/// Congestion controls preferred on loopback, where one that paces costs a fifth
+/// (docs/decisions/0002-event-loop.md).
 const LOOPBACK_CONGESTION: [&str; 2] = ["cubic", "reno"];
 
 /// The congestion control for connections over loopback that name none.
@@ -241,11 +247,13 @@ pub fn loopback_congestion() -> Option<String> {
     preferred.map(str::to_owned)
 }
 
-/// Unsent bytes that the system keeps of a paced connection. What it has taken cannot be overtaken any more, and
-/// at a pace a full buffer would be a long wait; more than two of the largest segments keeps the link busy.
+/// Unsent bytes that the system keeps of a paced connection. What it has taken cannot be overtaken
+/// any more, and at a pace a full buffer would be a long wait; more than two of the largest
+/// segments keeps the link busy.
 const PACED_UNSENT_BYTES: u32 = 160 << 10;
 
-/// Bounds what this socket sends, in bytes per second; `None` lifts the bound. Holds the sender only.
+/// Bounds what this socket sends, in bytes per second; `None` lifts the bound. Holds the sender
+/// only.
 ///
 /// # Errors
 /// When the system refuses.
@@ -443,7 +451,8 @@ mod tests {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
         let patience = Duration::from_secs(120);
-        // A port of the system's choice may be taken by another program before it is asked for again.
+        // A port of the system's choice may be taken by another program before it is asked for
+        // again.
         let (first, local) = (0..100)
             .find_map(|_| {
                 let local = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -456,7 +465,8 @@ mod tests {
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let again = connect_start(Some(local), one);
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // What the closed connection leaves for a minute does not keep the port from another remote.
+        // What the closed connection leaves for a minute does not keep the port from another
+        // remote.
         drop(second);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         connect_within(Some(local), listener.local_addr().unwrap(), patience).unwrap();

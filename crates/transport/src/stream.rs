@@ -83,8 +83,8 @@ impl<P, L: ReceiveBuffer> Stream<P, L> {
         self.outbound.unsent()
     }
 
-    /// Sends what is queued, as far as the peer takes it, but no more than about `budget_bytes`: the piece of memory that
-    /// they end in is sent whole.
+    /// Sends what is queued, as far as the peer takes it, but no more than about `budget_bytes`:
+    /// the piece of memory that they end in is sent whole.
     ///
     /// # Errors
     /// Any [`Error`]; the connection is then finished.
@@ -93,8 +93,8 @@ impl<P, L: ReceiveBuffer> Stream<P, L> {
         self.outbound.flush(self.socket.as_fd(), source, budget_bytes)
     }
 
-    /// Resets the connection: nothing that is queued here or in the system is delivered later. Gives back
-    /// memory that a payload was being received into.
+    /// Resets the connection: nothing that is queued here or in the system is delivered later.
+    /// Gives back memory that a payload was being received into.
     pub fn abort(self) -> Option<L> {
         // A socket that is gone already needs no reset.
         let _ = socket::reset_on_close(self.socket.as_fd());

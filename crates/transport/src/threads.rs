@@ -8,7 +8,8 @@ pub fn own() -> u32 {
     u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0)
 }
 
-/// Processor time that a thread has used; `None` where it has ended, or the system keeps no such account.
+/// Processor time that a thread has used; `None` where it has ended, or the system keeps no such
+/// account.
 ///
 /// Nobody is asked but the system, so the answer is of this moment however busy the thread is.
 #[must_use]

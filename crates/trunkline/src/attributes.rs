@@ -1,4 +1,5 @@
-//! Attributes of files as text and as JSON. Owners are numbers: NFS version 3 has no names for them.
+//! Attributes of files as text and as JSON. Owners are numbers: NFS version 3 has no names for
+//! them.
 
 use fs::{Attributes, FileKind, Time};
 use serde_json::{Map, Value, json};

@@ -11,8 +11,9 @@ use std::process::ExitCode;
 
 /// Measure which route is faster, how close each is to the limit, and what binds it.
 ///
-/// Without a file: starts an embedded group of four nodes on loopback and compares one path with four, raw
-/// and paced, within two minutes. Writes a record and an HTML report under ./trunkline-results/.
+/// Without a file: starts an embedded group of four nodes on loopback and compares one path with
+/// four, raw and paced, within two minutes. Writes a record and an HTML report under
+/// ./trunkline-results/.
 ///
 /// Ends with status 1 when the record fails: a wrong block, or a result above its limit.
 #[derive(Debug, Args)]
@@ -27,8 +28,8 @@ pub struct BenchArgs {
     /// Ten repeats of two seconds, and whether each was steady: takes minutes.
     #[arg(long)]
     thorough: bool,
-    /// Write the record here, and the page beside it; - is standard output, which takes neither page nor table
-    /// [default: a file of its own under ./trunkline-results/].
+    /// Write the record here, and the page beside it; - is standard output, which takes neither
+    /// page nor table [default: a file of its own under ./trunkline-results/].
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Write no HTML report.
@@ -90,7 +91,8 @@ mod tests {
     use super::*;
     use ::bench::{Experiment, Target};
 
-    /// The example of the document; with `embedded`, as it is once the lines of the other target are chosen.
+    /// The example of the document; with `embedded`, as it is once the lines of the other target
+    /// are chosen.
     fn example(embedded: bool) -> String {
         let document = include_str!("../../../docs/EXPERIMENTS.md");
         let start = document.find("```toml\n").unwrap() + "```toml\n".len();

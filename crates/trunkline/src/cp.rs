@@ -33,7 +33,8 @@ const FAILURES_SHOWN: usize = 20;
     after_help = EXAMPLES
 )]
 pub struct CpArgs {
-    /// What to copy, and last where to: an existing directory, or a name in one; - is standard input or output.
+    /// What to copy, and last where to: an existing directory, or a name in one; - is standard
+    /// input or output.
     #[arg(value_name = "PLACE", num_args = 2.., required = true)]
     places: Vec<OsString>,
     #[command(flatten)]
@@ -44,14 +45,15 @@ pub struct CpArgs {
     /// As -r --preserve=all.
     #[arg(short, long)]
     archive: bool,
-    /// What copies take over from their sources; set-user-ID bits and devices' permissions only with the owner.
+    /// What copies take over from their sources; set-user-ID bits and devices' permissions only
+    /// with the owner.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_values = ["mode", "times", "links"])]
     preserve: Vec<Preserve>,
     /// Read back each copy and compare it with its source, by hash, before it gets its name.
     #[arg(long)]
     verify: bool,
-    /// Go on with a copy that was interrupted: leave out what is there with the same size and time, take up
-    /// partial files.
+    /// Go on with a copy that was interrupted: leave out what is there with the same size and time,
+    /// take up partial files.
     #[arg(long)]
     resume: bool,
     /// Don't wait until files are on this machine's disks before they get their names.

@@ -7,8 +7,8 @@
 //!   try:   trunkline serve on that host, or another port=
 //! ```
 //!
-//! Each error of each crate has its `try:` line here, by exhaustive match where the crate allows it; the
-//! server's errors bring theirs along in their text.
+//! Each error of each crate has its `try:` line here, by exhaustive match where the crate allows
+//! it; the server's errors bring theirs along in their text.
 
 mod fuse;
 
@@ -177,7 +177,8 @@ pub enum Error {
 const RECORD_ADVICE: &str = "trunkline bench        to make a record; it says where it wrote it";
 
 impl Error {
-    /// Prints the error and gives the status to end with. A reader of standard output that left is no error.
+    /// Prints the error and gives the status to end with. A reader of standard output that left is
+    /// no error.
     pub fn tell(&self) -> u8 {
         match self {
             Self::Print(cause) if cause.kind() == io::ErrorKind::BrokenPipe => return 0,
@@ -520,12 +521,14 @@ impl Told {
     }
 }
 
-/// Whether a line shows a part of a faulty file (`3 | loops = "two"`), as the TOML reader does between its sentences.
+/// Whether a line shows a part of a faulty file (`3 | loops = "two"`), as the TOML reader does
+/// between its sentences.
 fn is_excerpt(line: &str) -> bool {
     line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|')
 }
 
-/// Text that came from a file or a server cannot move the cursor of a terminal, nor turn what follows it.
+/// Text that came from a file or a server cannot move the cursor of a terminal, nor turn what
+/// follows it.
 fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     text.chars().for_each(|c| names::push_visibly(&mut shown, c));

@@ -11,7 +11,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
-/// Try things without the hardware: networks with slow, cut and silent links (needs root), virtual machines.
+/// Try things without the hardware: networks with slow, cut and silent links (needs root), virtual
+/// machines.
 #[derive(Debug, Args)]
 pub struct LabArgs {
     #[command(subcommand)]
@@ -34,8 +35,9 @@ enum LabCommand {
 
 /// Build a client, nodes and a shaped link to each, run a command as the client, and clean up.
 ///
-/// The command finds the addresses in TRUNKLINE_LAB_NODES and TRUNKLINE_LAB_CLIENT (in IPv6 with _V6 behind),
-/// joined by commas; node n is 10.77.n.2 and `fd77:n::2`, its link is called `n<n>`. Its exit status is passed on.
+/// The command finds the addresses in TRUNKLINE_LAB_NODES and TRUNKLINE_LAB_CLIENT (in IPv6 with
+/// _V6 behind), joined by commas; node n is 10.77.n.2 and `fd77:n::2`, its link is called `n<n>`.
+/// Its exit status is passed on.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct NetArgs {
@@ -51,8 +53,8 @@ struct NetArgs {
     /// Give each node a namespace of its own (node1, node2, ...) instead of one for all (nodes).
     #[arg(long)]
     apart: bool,
-    /// Run this shell command line on the nodes' side first, and wait until it prints `ready`; it finds
-    /// --listen ADDR:2049 for each of its addresses in $TRUNKLINE_LAB_LISTEN.
+    /// Run this shell command line on the nodes' side first, and wait until it prints `ready`; it
+    /// finds --listen ADDR:2049 for each of its addresses in $TRUNKLINE_LAB_LISTEN.
     #[arg(long, value_name = "LINE")]
     serve: Option<String>,
     /// What to run in the client's namespace [default: a shell].

@@ -19,7 +19,8 @@ pub struct LoggingArgs {
     /// Show messages of this level and above [default: warn, or what TRUNKLINE_LOG says].
     #[arg(long, value_name = "LEVEL", global = true)]
     log_level: Option<Level>,
-    /// How messages are written: as text for people, or as JSON with one object a line for programs.
+    /// How messages are written: as text for people, or as JSON with one object a line for
+    /// programs.
     #[arg(long, value_name = "FORMAT", global = true, default_value = "text")]
     log_format: Format,
 }
@@ -64,7 +65,8 @@ impl LoggingArgs {
     }
 }
 
-/// Starts logging. A flag outweighs the environment, which was set for many runs and not for this one.
+/// Starts logging. A flag outweighs the environment, which was set for many runs and not for this
+/// one.
 pub fn start(args: &LoggingArgs) -> Result<(), Error> {
     let from_environment = || std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty());
     let filter = match (args.level(), from_environment()) {

@@ -18,7 +18,8 @@ pub struct LsArgs {
     places: Vec<String>,
     #[command(flatten)]
     mount: MountArgs,
-    /// Also mode, links, owner, group, size in bytes, time of the last change (UTC) and what a link points to.
+    /// Also mode, links, owner, group, size in bytes, time of the last change (UTC) and what a link
+    /// points to.
     #[arg(short, long)]
     long: bool,
     /// Also names that begin with a dot.

@@ -1,7 +1,8 @@
 //! The `trunkline` program: reads the command line, runs one command, and tells how it ended.
 //!
-//! Each command is a file with its arguments and a `run`. Exit status: 0 done, 1 failed, 2 bad usage; for mount(8) its
-//! own. What is asked for goes to standard output, everything else (errors, logs, progress) to standard error.
+//! Each command is a file with its arguments and a `run`. Exit status: 0 done, 1 failed, 2 bad
+//! usage; for mount(8) its own. What is asked for goes to standard output, everything else (errors,
+//! logs, progress) to standard error.
 
 mod attributes;
 mod bench;

@@ -1,9 +1,10 @@
-//! `trunkline mount`: an export as an ordinary directory; also as `mount.trunkline`, for mount(8) and fstab.
+//! `trunkline mount`: an export as an ordinary directory; also as `mount.trunkline`, for mount(8)
+//! and fstab.
 //!
-//! Up to three processes: the one that was called, which waits until the mount answers; the one that serves it, in the
-//! background unless `-f`; and a [`watcher`], which says so when the serving one was killed. They are all this program:
-//! [`Role`] tells them apart.
-//! Where the server is not there yet the serving process goes on trying, as [`retry`] has it.
+//! Up to three processes: the one that was called, which waits until the mount answers; the one
+//! that serves it, in the background unless `-f`; and a [`watcher`], which says so when the serving
+//! one was killed. They are all this program: [`Role`] tells them apart. Where the server is not
+//! there yet the serving process goes on trying, as [`retry`] has it.
 
 pub mod fstab;
 mod retry;
@@ -39,8 +40,9 @@ const WAITING: &str = "waiting for ";
 
 /// Mount an export as a directory, over all paths at once (FUSE).
 ///
-/// In the background: it returns once the directory can be used, or with what stands in the way. SIGTERM and SIGINT to
-/// the process that serves it unmount; so does `trunkline umount DIR`. SIGUSR1 writes statistics of each path to its log. What programs may rely on is in
+/// In the background: it returns once the directory can be used, or with what stands in the way.
+/// SIGTERM and SIGINT to the process that serves it unmount; so does `trunkline umount DIR`.
+/// SIGUSR1 writes statistics of each path to its log. What programs may rely on is in
 /// docs/SEMANTICS.md, the options in docs/MOUNT-OPTIONS.md.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = long_help())]
@@ -57,7 +59,8 @@ pub struct MountArgs {
     /// Stay in the foreground, and log to standard error.
     #[arg(short, long)]
     foreground: bool,
-    /// In the background, append log messages to this file [default: the system's log, by logger(1)].
+    /// In the background, append log messages to this file [default: the system's log, by
+    /// logger(1)].
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log_file: Option<PathBuf>,
 }
@@ -123,7 +126,8 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let patience = Patience::new(&parsed, is_for_mount_8());
     let directory = hold_directory(&args.directory, patience.is_background())?;
     if role == Role::Background {
-        // Out of the caller's session and directory. A process that leads one already stays where it is.
+        // Out of the caller's session and directory. A process that leads one already stays where
+        // it is.
         let _ = rustix::process::setsid();
         let _ = rustix::process::chdir("/");
         events.watch_caller();
@@ -151,7 +155,8 @@ fn serve(args: &MountArgs, role: Role) -> Result<ExitCode, Error> {
     let mounted = match mounted {
         Ok(mounted) => mounted,
         Err(error @ Error::Interrupted { .. }) => {
-            // A try may be about to mount. So it learns of our end as of any other, and looks at what we leave.
+            // A try may be about to mount. So it learns of our end as of any other, and looks at
+            // what we leave.
             watcher.leave();
             return Err(error);
         }
@@ -194,8 +199,8 @@ fn serve_until_unmounted(
     })
 }
 
-/// Unmounts at the first signal, and at the second without waiting for the server: notes that one. SIGUSR1 asks for
-/// statistics.
+/// Unmounts at the first signal, and at the second without waiting for the server: notes that one.
+/// SIGUSR1 asks for statistics.
 fn attend_to(unmounter: Unmounter, ended_by: Arc<AtomicU8>) -> impl FnMut(i32) + Send + 'static {
     let unmounting = Arc::new(AtomicBool::new(false));
     move |signal| {
@@ -233,8 +238,8 @@ fn is_for_mount_8() -> bool {
     std::env::var_os(FOR_MOUNT_8).is_some() || fstab::is_helper()
 }
 
-/// The directory's path, without symbolic links. What is wrong with the directory is told before a server is waited for, unless that is done
-/// in the background, where the directory may come later.
+/// The directory's path, without symbolic links. What is wrong with the directory is told before a
+/// server is waited for, unless that is done in the background, where the directory may come later.
 fn hold_directory(directory: &Path, may_come_later: bool) -> Result<PathBuf, Error> {
     let failed = |source| Error::Mount(mount::Error::Fuse { directory: directory.to_owned(), source });
     let absolute = std::path::absolute(directory).map_err(failed)?;
@@ -245,8 +250,8 @@ fn hold_directory(directory: &Path, may_come_later: bool) -> Result<PathBuf, Err
     }
 }
 
-/// Starts the serving process, and waits until it has mounted or failed, or goes on trying without us. It tells errors
-/// itself: it has our standard error until then.
+/// Starts the serving process, and waits until it has mounted or failed, or goes on trying without
+/// us. It tells errors itself: it has our standard error until then.
 fn start_in_background(args: &MountArgs) -> Result<ExitCode, Error> {
     let arguments = match fstab::arguments(std::env::args_os().collect()) {
         fstab::Call::Ours(arguments) => arguments,
@@ -329,8 +334,8 @@ fn leave_terminal(log_file: Option<&Path>, mounted: Option<MountId>) {
     }
 }
 
-/// Opens a file for log messages. A pipe that nobody reads neither keeps the mount waiting nor loses its place: what does
-/// not fit is dropped.
+/// Opens a file for log messages. A pipe that nobody reads neither keeps the mount waiting nor
+/// loses its place: what does not fit is dropped.
 fn open_log(file: &Path) -> io::Result<std::fs::File> {
     let is_pipe = std::fs::metadata(file).is_ok_and(|of| of.file_type().is_fifo());
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();

@@ -1,9 +1,10 @@
-//! Names of files as people and programs read them. A name is bytes: a program gets them as they are, a
-//! terminal gets what it can show and nothing that moves its cursor.
+//! Names of files as people and programs read them. A name is bytes: a program gets them as they
+//! are, a terminal gets what it can show and nothing that moves its cursor.
 
 use serde_json::{Map, Value, json};
 
-/// A name for a terminal: control characters and what is not UTF-8 as `\n` or `\xff`, and the backslash as `\\`.
+/// A name for a terminal: control characters and what is not UTF-8 as `\n` or `\xff`, and the
+/// backslash as `\\`.
 pub fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -20,8 +21,8 @@ pub fn escaped(name: &[u8]) -> String {
     text
 }
 
-/// Adds a character, escaped where it moves a terminal's cursor or has no shape of its own, such as those that turn the
-/// writing direction.
+/// Adds a character, escaped where it moves a terminal's cursor or has no shape of its own, such as
+/// those that turn the writing direction.
 pub fn push_visibly(text: &mut String, c: char) {
     match c {
         c if c.is_control() && c.is_ascii() => text.extend(c.escape_default()),
@@ -39,7 +40,8 @@ pub fn shown(name: &[u8], terminal: bool) -> Vec<u8> {
     if terminal { escaped(name).into_bytes() } else { name.to_vec() }
 }
 
-/// Puts a name into a JSON object: as it is where it is UTF-8, else escaped, and all its bytes beside it.
+/// Puts a name into a JSON object: as it is where it is UTF-8, else escaped, and all its bytes
+/// beside it.
 pub fn put(object: &mut Map<String, Value>, key: &str, name: &[u8]) {
     match std::str::from_utf8(name) {
         Ok(text) => object.insert(key.to_owned(), json!(text)),

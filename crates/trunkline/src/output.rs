@@ -41,7 +41,8 @@ fn wait_for_stdout() {
     let _ = poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], None);
 }
 
-/// What a file's name stands for where that is no regular file: `-`, a pipe, a device, a descriptor.
+/// What a file's name stands for where that is no regular file: `-`, a pipe, a device, a
+/// descriptor.
 pub fn stream(file: &Path) -> Option<Stream> {
     if file.as_os_str() == STDOUT { Some(Stream::standard_output()) } else { Stream::named(file) }
 }
@@ -56,8 +57,8 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Holds that a file can be written, before the work whose result it is to take. Makes its directory. A pipe is not
-/// tried: who reads it would take that for the end.
+/// Holds that a file can be written, before the work whose result it is to take. Makes its
+/// directory. A pipe is not tried: who reads it would take that for the end.
 pub fn check_writable(file: &Path) -> Result<(), Error> {
     let wrap = |cause| Error::Write { file: file.display().to_string(), cause };
     if stream(file).is_some() {

@@ -1,5 +1,5 @@
-//! `trunkline plan`: capacity, layout, limits and IO500 scores. The reckoning is the crate `plan`'s; here words become
-//! its questions.
+//! `trunkline plan`: capacity, layout, limits and IO500 scores. The reckoning is the crate
+//! `plan`'s; here words become its questions.
 
 mod io500;
 mod layout;
@@ -16,7 +16,8 @@ use std::process::ExitCode;
 /// No topology and no result is larger. Keeps a wrong file out of memory.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Plan an array and a fabric: capacity, where drives and volumes go, what each stage carries, and what binds.
+/// Plan an array and a fabric: capacity, where drives and volumes go, what each stage carries, and
+/// what binds.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(subcommand)]

@@ -1,4 +1,5 @@
-//! What `ls`, `cat`, `stat` and `cp` share: places on servers as people write them, and mounting them.
+//! What `ls`, `cat`, `stat` and `cp` share: places on servers as people write them, and mounting
+//! them.
 
 use crate::error::Error;
 use clap::Args;
@@ -50,8 +51,8 @@ impl Place {
     }
 }
 
-/// Whether an argument names a place on a server, as scp has it: a file with a colon in its name is written with
-/// its directory, as in `./a:/b`.
+/// Whether an argument names a place on a server, as scp has it: a file with a colon in its name is
+/// written with its directory, as in `./a:/b`.
 pub fn is_remote(argument: &str) -> bool {
     argument.starts_with("nfs://")
         || argument.find(":/").is_some_and(|at| !argument.get(..at).is_some_and(|host| host.contains('/')))

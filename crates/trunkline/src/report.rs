@@ -1,4 +1,5 @@
-//! `trunkline report`: what records say, as a table, as HTML, as Markdown, as comma-separated values.
+//! `trunkline report`: what records say, as a table, as HTML, as Markdown, as comma-separated
+//! values.
 
 use crate::error::Error;
 use crate::output;
@@ -22,8 +23,8 @@ pub struct ReportArgs {
     /// Records that `trunkline bench` wrote.
     #[arg(value_name = "RECORD", required_unless_present = "explain")]
     records: Vec<PathBuf>,
-    /// Write the HTML page here; - is standard output
-    /// [default: beside the first record where that is a file, unless --markdown or --csv is given].
+    /// Write the HTML page here; - is standard output [default: beside the first record where that
+    /// is a file, unless --markdown or --csv is given].
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write Markdown here; - is standard output.

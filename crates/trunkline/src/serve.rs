@@ -22,13 +22,14 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Serve files: NFS version 3 and MOUNT, both on every port.
 ///
-/// From a configuration file (docs/SERVE.md), or quick: one export, in memory (--mem) or of a directory (--dir), and
-/// one node for each --listen.
-/// The quick export is writable and admits loopback and the subnets of the listeners.
+/// From a configuration file (docs/SERVE.md), or quick: one export, in memory (--mem) or of a
+/// directory (--dir), and one node for each --listen. The quick export is writable and admits
+/// loopback and the subnets of the listeners.
 ///
-/// SIGHUP reads the configuration file again and drops no client: exports are added, rules changed; what cannot change
-/// while it serves stays, and is told. SIGTERM and SIGINT answer what has been received (10 s at most) and end; a
-/// second one ends at once. SIGUSR1 prints statistics to standard error.
+/// SIGHUP reads the configuration file again and drops no client: exports are added, rules changed;
+/// what cannot change while it serves stays, and is told. SIGTERM and SIGINT answer what has been
+/// received (10 s at most) and end; a second one ends at once. SIGUSR1 prints statistics to
+/// standard error.
 ///
 /// A service manager is told by sd_notify(3); sockets that it passes on are used (docs/SERVE.md).
 #[derive(Debug, Clone, Args)]
@@ -40,36 +41,40 @@ pub struct ServeArgs {
     /// Quick: keep files in memory, at most so much of it (2GiB, 512MiB).
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes, required_unless_present_any = ["config", "dir"])]
     mem: Option<u64>,
-    /// Quick: serve this directory. Started by root, callers act as themselves and root of a client as nobody;
-    /// else everybody acts as who started it.
+    /// Quick: serve this directory. Started by root, callers act as themselves and root of a client
+    /// as nobody; else everybody acts as who started it.
     #[arg(long, value_name = "PATH", conflicts_with = "mem")]
     dir: Option<PathBuf>,
-    /// Quick: where the key of the directory's file handles is kept [default: /var/lib/trunkline for root, else
-    /// ~/.local/state/trunkline].
+    /// Quick: where the key of the directory's file handles is kept [default: /var/lib/trunkline
+    /// for root, else ~/.local/state/trunkline].
     #[arg(long, value_name = "DIR", requires = "dir", conflicts_with = "mem")]
     state: Option<PathBuf>,
     /// Quick: the path that clients mount.
     #[arg(long, value_name = "PATH", default_value = "/export")]
     export: String,
-    /// Quick: where a node listens, `10.0.0.1:2049` or `[fd00::1]:2049`; each is a node of the group
-    /// [default: 127.0.0.1:2049, or the sockets that were passed on]. With `rdma:` before it (`rdma:10.0.0.1:20049`)
-    /// the node with that address, else the first, also answers over RDMA there; MOUNT needs TCP beside it.
+    /// Quick: where a node listens, `10.0.0.1:2049` or `[fd00::1]:2049`; each is a node of the
+    /// group [default: 127.0.0.1:2049, or the sockets that were passed on]. With `rdma:` before it
+    /// (`rdma:10.0.0.1:20049`) the node with that address, else the first, also answers over RDMA
+    /// there; MOUNT needs TCP beside it.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<ListenAddress>,
-    /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8, a host's name); repeat for more.
+    /// Quick: who may come besides (10.0.0.7, 10.0.0.0/8, fd00::/8, a host's name); repeat for
+    /// more.
     #[arg(long, value_name = "CLIENT", value_parser = clients)]
     allow: Vec<Allowed>,
-    /// Quick: root of a client is root here too, and may do everything in the export. Without it such a caller acts as
-    /// nobody (--dir as root), else as who started the server.
+    /// Quick: root of a client is root here too, and may do everything in the export. Without it
+    /// such a caller acts as nobody (--dir as root), else as who started the server.
     #[arg(long)]
     no_root_squash: bool,
-    /// Be one of several processes on this host that serve the same directories (--dir, or a file's `dir`) and share
-    /// their reply cache in this directory: what one has done the others know, also when it was killed. A directory
-    /// of their own, like /run/trunkline/NAME; it is made if it is not there.
+    /// Be one of several processes on this host that serve the same directories (--dir, or a file's
+    /// `dir`) and share their reply cache in this directory: what one has done the others know,
+    /// also when it was killed. A directory of their own, like /run/trunkline/NAME; it is made if
+    /// it is not there.
     #[arg(long, value_name = "DIR", conflicts_with = "mem")]
     group: Option<PathBuf>,
-    /// Be found by program number, as `showmount` and kernel clients look for servers: answer on port 111 (UDP and TCP),
-    /// or register with the rpcbind that has it. Also answers MOUNT over UDP.
+    /// Be found by program number, as `showmount` and kernel clients look for servers: answer on
+    /// port 111 (UDP and TCP), or register with the rpcbind that has it. Also answers MOUNT over
+    /// UDP.
     #[arg(long)]
     rpcbind: bool,
     /// TCP congestion control [default: the system's].

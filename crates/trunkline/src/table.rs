@@ -9,7 +9,8 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Lays out rows, the first of them a head. So many columns are of words, which stand to the left; numbers stand to the right.
+/// Lays out rows, the first of them a head. So many columns are of words, which stand to the left;
+/// numbers stand to the right.
 pub fn lay_out<const COLUMNS: usize>(text: &mut String, rows: &[[String; COLUMNS]], words: usize) {
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max();
     for row in rows {

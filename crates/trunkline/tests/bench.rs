@@ -1,5 +1,6 @@
-//! `trunkline bench` as a user runs it: the quick experiment whole, an experiment of one's own on one's own
-//! server, and files that make no sense. Speeds are not looked at; that data are right and the record is whole, is.
+//! `trunkline bench` as a user runs it: the quick experiment whole, an experiment of one's own on
+//! one's own server, and files that make no sense. Speeds are not looked at; that data are right
+//! and the record is whole, is.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -20,7 +21,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Why a record failed, but for results above a limit: this machine may have become faster meanwhile.
+/// Why a record failed, but for results above a limit: this machine may have become faster
+/// meanwhile.
 fn failures(record: &Record) -> Vec<&String> {
     record.failed.iter().filter(|reason| !reason.contains("limit")).collect()
 }
@@ -95,12 +97,14 @@ fn an_experiment_of_ones_own_runs_on_ones_own_server() {
     assert_eq!((one.nodes.len(), one.paths.len()), (1, 1));
     assert_eq!(record.route("two").unwrap().nodes, ["127.0.0.1", "127.0.0.2"]);
     assert_eq!(record.verdicts.len(), 3);
-    // What was meant to start in the five windows of 100 ms is measured, however slow the machine is.
+    // What was meant to start in the five windows of 100 ms is measured, however slow the machine
+    // is.
     let open = one.workload("open", Half::Raw).unwrap().read.clone().unwrap();
     let meant = record::Latency::from_text(&open.latency_histogram_ns).unwrap().count();
     assert!((495..=510).contains(&meant), "{meant} operations at 1000 a second");
     assert_eq!(record.experiment.workloads[1].rate_ops_per_s, Some(1000.0));
-    // More than anybody can serve: what was never sent counts as late, and the repeat ends all the same.
+    // More than anybody can serve: what was never sent counts as late, and the repeat ends all the
+    // same.
     let flood = one.workload("flood", Half::Raw).unwrap().read.clone().unwrap();
     let meant = record::Latency::from_text(&flood.latency_histogram_ns).unwrap().count();
     assert!((2_499_000..=2_501_000).contains(&meant) && flood.ops < meant, "{meant} meant to start");

@@ -179,8 +179,8 @@ fn a_second_signal_ends_a_drain_that_a_client_holds_up() {
     let mut stream = TcpStream::connect_timeout(&addresses[0], SOON).expect("it accepts");
     stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let calls = NULL_CALL.map(u32::to_be_bytes).concat().repeat(1000);
-    // Replies are never read, so that some stay queued and the server takes no more calls. A server that is only slow
-    // has other ones queued when it is asked again.
+    // Replies are never read, so that some stay queued and the server takes no more calls. A server
+    // that is only slow has other ones queued when it is asked again.
     let (mut sent, mut queued) = (0, String::new());
     for turn in 1.. {
         while let Ok(more) = stream.write(&calls[sent % calls.len()..]) {

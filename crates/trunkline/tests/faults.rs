@@ -1,9 +1,10 @@
-//! The fault campaign: a load over four shaped links while links, connections and the server fail, in namespaces of
-//! this machine. Every block read must be the last acknowledged or a newer one, every name made or removed once; what
-//! the faults cost is printed, and never asserted on.
+//! The fault campaign: a load over four shaped links while links, connections and the server fail,
+//! in namespaces of this machine. Every block read must be the last acknowledged or a newer one,
+//! every name made or removed once; what the faults cost is printed, and never asserted on.
 //!
-//! Needs root, `ip`, `tc` and `nft`; `cargo xtask test faults` runs it. `cargo xtask faults` runs it on an optimised
-//! build and writes its record. docs/FAILOVER.md says what is tried and what the figures mean.
+//! Needs root, `ip`, `tc` and `nft`; `cargo xtask test faults` runs it. `cargo xtask faults` runs
+//! it on an optimised build and writes its record. docs/FAILOVER.md says what is tried and what the
+//! figures mean.
 
 #[path = "faults/campaign.rs"]
 mod campaign;

@@ -1,4 +1,5 @@
-//! `cargo xtask bench` in small: one row of the table, with our server as a process of its own, and a valid record.
+//! `cargo xtask bench` in small: one row of the table, with our server as a process of its own, and
+//! a valid record.
 
 use bench::figures::{self, Figures, LIMIT, OURS, Options, Peer, Scale};
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! A group of node processes that lose one another: killed under load and in the middle of a call, and short of space.
+//! A group of node processes that lose one another: killed under load and in the middle of a call,
+//! and short of space.
 //!
-//! Needs root for a file system of its own, and strace, which ends a process at a chosen system call;
-//! `cargo xtask test group` runs it. What needs neither is in `group.rs`.
+//! Needs root for a file system of its own, and strace, which ends a process at a chosen system
+//! call; `cargo xtask test group` runs it. What needs neither is in `group.rs`.
 
 #[path = "once/check.rs"]
 mod check;

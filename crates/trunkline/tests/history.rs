@@ -1,10 +1,13 @@
-//! Histories: processes and threads read and write files of a mount beside each other, by all kinds of I/O, and what each read gave
-//! is held against when each write began and returned. One mount must be as a local file system: what has returned is seen. Several
-//! mounts agree from close to open, and under a lock. The checker itself is tried on histories made by hand, and on a local directory.
+//! Histories: processes and threads read and write files of a mount beside each other, by all kinds
+//! of I/O, and what each read gave is held against when each write began and returned. One mount
+//! must be as a local file system: what has returned is seen. Several mounts agree from close to
+//! open, and under a lock. The checker itself is tried on histories made by hand, and on a local
+//! directory.
 //!
-//! Needs root and FUSE. `cargo xtask history --minutes N [--seed S]` runs it on an optimised build, the suite `history` for a
-//! minute. Each round prints its seed, and a run that is given that seed begins with that round. TRUNKLINE_HISTORY_OPTIONS asks for
-//! mount options instead of those that the seed draws.
+//! Needs root and FUSE. `cargo xtask history --minutes N [--seed S]` runs it on an optimised build,
+//! the suite `history` for a minute. Each round prints its seed, and a run that is given that seed
+//! begins with that round. TRUNKLINE_HISTORY_OPTIONS asks for mount options instead of those that
+//! the seed draws.
 
 #[path = "history/access.rs"]
 mod access;

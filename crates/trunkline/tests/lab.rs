@@ -1,5 +1,6 @@
-//! The network lab, on this machine's kernel: links shaped both ways, cut, silenced and restored, and nothing
-//! left behind. Needs root, `ip`, `tc` and `ping`; `cargo xtask test` runs it, plain `cargo test` does not.
+//! The network lab, on this machine's kernel: links shaped both ways, cut, silenced and restored,
+//! and nothing left behind. Needs root, `ip`, `tc` and `ping`; `cargo xtask test` runs it, plain
+//! `cargo test` does not.
 
 #[path = "support/mnt.rs"]
 mod mnt;
@@ -503,7 +504,8 @@ fn one_process_of_a_group_is_found_and_the_next_when_it_is_killed() {
     assert!(told().contains("4049") && !told().contains("4050"), "{}", told());
     first.signal(Signal::KILL);
     first.wait(SOON);
-    // By TCP: where nobody has the port that is refused at once, while the kernel soon stops to say so of datagrams.
+    // By TCP: where nobody has the port that is refused at once, while the kernel soon stops to say
+    // so of datagrams.
     Deadline::wait_until("the second to be found", SOON, || {
         let mut ask = Command::new(require_program("rpcinfo"));
         ask.args(["-p", "10.77.1.1"]);

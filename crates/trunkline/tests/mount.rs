@@ -1,6 +1,6 @@
-//! A mount of our own server as programs see it: docs/SEMANTICS.md executed, programs that people run, the life of a
-//! mount from fstab's words to a kill, and random operations beside a real directory. Needs root and FUSE;
-//! `cargo xtask test` runs it, plain `cargo test` does not.
+//! A mount of our own server as programs see it: docs/SEMANTICS.md executed, programs that people
+//! run, the life of a mount from fstab's words to a kill, and random operations beside a real
+//! directory. Needs root and FUSE; `cargo xtask test` runs it, plain `cargo test` does not.
 
 #[path = "mount/caches.rs"]
 mod caches;

@@ -1,7 +1,7 @@
-//! The test suites of others on mounts of our own server and of nfs-ganesha: pjdfstest (POSIX, operation by operation)
-//! and fsx (one file, random operations, every byte checked); and the programs of the suite `mount` on nfs-ganesha. They
-//! are installed from the registry into the target directory first, so this belongs to the full tier. Needs root and
-//! FUSE.
+//! The test suites of others on mounts of our own server and of nfs-ganesha: pjdfstest (POSIX,
+//! operation by operation) and fsx (one file, random operations, every byte checked); and the
+//! programs of the suite `mount` on nfs-ganesha. They are installed from the registry into the
+//! target directory first, so this belongs to the full tier. Needs root and FUSE.
 
 #[path = "peers/fixture.rs"]
 mod fixture;
@@ -33,7 +33,8 @@ const PJDFSTEST: &str = "0.2.2";
 const FSX: &str = "0.3.2";
 /// `TRUNKLINE_FSX_OPERATIONS` asks for others.
 const FSX_OPERATIONS: u32 = 1_000_000;
-/// Of one process: it keeps each mapping that it has read through, which makes each truncation slower than the last.
+/// Of one process: it keeps each mapping that it has read through, which makes each truncation
+/// slower than the last.
 const FSX_OPERATIONS_AT_ONCE: u32 = 25_000;
 /// Of the archive, as many as a source tree has.
 const ARCHIVE_FILES: u32 = 50_000;
@@ -104,7 +105,8 @@ fn pjdfstest(mount: &Mounted, expected_failures: &[&str]) {
     let program = installed("pjdfstest", PJDFSTEST);
     fs::set_permissions(&mount.directory, fs::Permissions::from_mode(0o755)).unwrap();
     let local = tempfile::tempdir().unwrap();
-    // The features left out: posix_fallocate (NFS version 3 has no such call), and those of other systems.
+    // The features left out: posix_fallocate (NFS version 3 has no such call), and those of other
+    // systems.
     let config = format!(
         "[features]\nutimensat = {{}}\nutime_now = {{}}\nrename_ctime = {{}}\n[settings]\nnaptime = 0.05\n\
          allow_remount = false\nexpected_failures = {expected_failures:?}\n\

@@ -1,6 +1,7 @@
-//! Test suites that others publish and that the tester has built, on mounts of our own server: LTP's rwtest group, and
-//! those of xfstests that write, map and list the same files from many processes. `cargo xtask test ltp xfstests
-//! --suite-dir DIR` runs them and names their directory in `TRUNKLINE_SUITE_DIR`. Needs root and FUSE.
+//! Test suites that others publish and that the tester has built, on mounts of our own server:
+//! LTP's rwtest group, and those of xfstests that write, map and list the same files from many
+//! processes. `cargo xtask test ltp xfstests --suite-dir DIR` runs them and names their directory
+//! in `TRUNKLINE_SUITE_DIR`. Needs root and FUSE.
 
 #[path = "mount/fixture.rs"]
 #[allow(dead_code)]
@@ -101,7 +102,8 @@ fn xfstests_pass_where_they_can_run() {
     assert!(unexpected.is_empty(), "{unexpected:?}\n{}\n{}", details(&work, &unexpected), complaint());
 }
 
-/// What runs in the namespaces: the programs of [`prepare`] are added to the machine's own there alone.
+/// What runs in the namespaces: the programs of [`prepare`] are added to the machine's own there
+/// alone.
 const SCRIPT: &str = "mount -t overlay -o lowerdir=\"$WORK/sbin:/usr/sbin\" overlay /usr/sbin\n\
     export HOST_OPTIONS=\"$WORK/local.config\" PATH=\"/usr/sbin:$PATH\"\n\
     ./check \"$@\" || true";

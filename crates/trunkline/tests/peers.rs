@@ -1,6 +1,7 @@
-//! Real peers: Debian's libnfs against our server, our client against Debian's nfs-ganesha, and what they said
-//! to each other as tshark decodes it; and what a mounted directory promises, with nfs-ganesha behind it. Needs root and
-//! FUSE; `cargo xtask test` runs it, plain `cargo test` does not.
+//! Real peers: Debian's libnfs against our server, our client against Debian's nfs-ganesha, and
+//! what they said to each other as tshark decodes it; and what a mounted directory promises, with
+//! nfs-ganesha behind it. Needs root and FUSE; `cargo xtask test` runs it, plain `cargo test` does
+//! not.
 
 #[path = "peers/capture.rs"]
 mod capture;

@@ -1,7 +1,8 @@
-//! `trunkline plan` from outside: golden outputs, and a table of bad input with what each is answered.
+//! `trunkline plan` from outside: golden outputs, and a table of bad input with what each is
+//! answered.
 //!
-//! A golden file under `tests/plan` is the standard output of the command in the table, 80 columns wide; after a
-//! wanted change write the new output there and read the difference.
+//! A golden file under `tests/plan` is the standard output of the command in the table, 80 columns
+//! wide; after a wanted change write the new output there and read the difference.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,7 +61,8 @@ fn what_is_printed_is_as_it_was() {
     }
 }
 
-// Deploying NetApp EF600, Lenovo Press 2021, table 2: 24 x 7.68 TB in a pool are 121.6 TB, 110.6 TiB.
+// Deploying NetApp EF600, Lenovo Press 2021, table 2: 24 x 7.68 TB in a pool are 121.6 TB, 110.6
+// TiB.
 #[test]
 fn json_has_the_usable_capacity_unrounded() {
     let out = done("size --drive-tb 7.68 --drives 24 --scheme ddp --json");

@@ -1,5 +1,5 @@
-//! `ls`, `cat`, `stat` and `cp` from outside, on our own server: what they print, how they end, what they say
-//! when something is wrong.
+//! `ls`, `cat`, `stat` and `cp` from outside, on our own server: what they print, how they end,
+//! what they say when something is wrong.
 
 mod remote {
     mod copying;

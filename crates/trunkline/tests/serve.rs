@@ -1,5 +1,5 @@
-//! `trunkline serve` under a service manager: its configuration read again, what it tells, the sockets it is given, and
-//! log messages for programs.
+//! `trunkline serve` under a service manager: its configuration read again, what it tells, the
+//! sockets it is given, and log messages for programs.
 
 #[path = "support/mnt.rs"]
 mod mnt;
@@ -135,7 +135,8 @@ fn a_service_manager_is_told_when_it_serves_reloads_lives_and_stops() {
     assert!(process.wait(SOON).success(), "{}", process.all_output());
 }
 
-/// Runs the server with a listening socket as a service manager passes it: descriptor 3, and who it is for.
+/// Runs the server with a listening socket as a service manager passes it: descriptor 3, and who it
+/// is for.
 fn with_socket(listener: &TcpListener, arguments: &str) -> Process {
     // Inherited under its own number; the shell gives it the one that is due.
     rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty()).expect("a descriptor");

@@ -1,9 +1,11 @@
-//! The soak: loads over four shaped links, on a mount of the library and in a mounted directory, and faults at random times for
-//! as long as one likes. Nothing may be lost or done twice, and at the end the gauges are back where they were: descriptors,
-//! threads, memory, connections, replies that wait, and what a mounted directory holds: objects, handles, data.
+//! The soak: loads over four shaped links, on a mount of the library and in a mounted directory,
+//! and faults at random times for as long as one likes. Nothing may be lost or done twice, and at
+//! the end the gauges are back where they were: descriptors, threads, memory, connections, replies
+//! that wait, and what a mounted directory holds: objects, handles, data.
 //!
-//! Needs root, FUSE, `ip`, `tc` and `nft`. `cargo xtask soak --minutes N [--seed S]` runs it on an optimised build; the suite
-//! `soak` runs the same for some seconds. Each round prints its seed, and a run that is given that seed begins with it.
+//! Needs root, FUSE, `ip`, `tc` and `nft`. `cargo xtask soak --minutes N [--seed S]` runs it on an
+//! optimised build; the suite `soak` runs the same for some seconds. Each round prints its seed,
+//! and a run that is given that seed begins with it.
 
 #[path = "faults/history.rs"]
 mod history;
@@ -37,13 +39,17 @@ use testkit::{Deadline, Stream, open_fds_of, resident_bytes_of, temp_dir, thread
 const NAME: &str = "after_random_faults_nothing_is_lost_and_the_gauges_are_back";
 /// How long where nothing is said.
 const MINUTES: f64 = 0.2;
-/// A path that flapped may be left alone for half a minute, and then a server finds connections that died silently.
+/// A path that flapped may be left alone for half a minute, and then a server finds connections
+/// that died silently.
 const SETTLED_WITHIN: Duration = Duration::from_secs(240);
-/// Memory may grow by so much: buffers that are kept to be used again, and the figures of each round.
+/// Memory may grow by so much: buffers that are kept to be used again, and the figures of each
+/// round.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
-/// Objects of a mounted directory that the kernel may remember besides those before: what each round has made it has removed.
+/// Objects of a mounted directory that the kernel may remember besides those before: what each
+/// round has made it has removed.
 const OBJECTS_MORE_MAX: u64 = 64;
-/// Pipes that a mounted directory's process may have: 24 that it keeps for its next requests, and those that lead to whoever started it.
+/// Pipes that a mounted directory's process may have: 24 that it keeps for its next requests, and
+/// those that lead to whoever started it.
 const PIPES_MAX: usize = 27;
 /// So long a server may hold objects of its directory open that nobody uses.
 const HELD: Duration = Duration::from_secs(21);
@@ -128,8 +134,8 @@ impl Gauges {
         }
     }
 
-    /// Whether what can be counted is no more than it was, and each connection is there again: those of the mounted
-    /// directory are seen nowhere else.
+    /// Whether what can be counted is no more than it was, and each connection is there again:
+    /// those of the mounted directory are seen nowhere else.
     fn within(&self, before: &Self) -> bool {
         let mut pairs = self.held.iter().zip(&before.held);
         pairs.all(|(now, then)| now.descriptors <= then.descriptors && now.threads <= then.threads)
@@ -152,7 +158,8 @@ struct Mounts {
     mounted: Mounted,
 }
 
-/// A mount keeps pipes to use them again, one more whenever more are wanted at a time; those are counted apart.
+/// A mount keeps pipes to use them again, one more whenever more are wanted at a time; those are
+/// counted apart.
 fn descriptors_but_pipes_of(pid: u32) -> usize {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process is there").flatten();
     let links = descriptors.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
@@ -248,7 +255,8 @@ fn soak(minutes: f64, first_seed: u64) {
     };
     round(&mut testbed, &mounts, first_seed, false);
     wait_until_whole(&mounts.library);
-    // What a directory's objects are held open for, a server lets go within twenty seconds without use.
+    // What a directory's objects are held open for, a server lets go within twenty seconds without
+    // use.
     pass(HELD);
     let before = Gauges::read(&testbed, &mounts);
     before.print("before");

@@ -1,5 +1,6 @@
-//! A stock kernel in a virtual machine: its NFS client on our server, our client on its server, and the lab itself
-//! with nothing left behind. One boot serves all cases but those that end a lab. `cargo xtask test vm` runs it.
+//! A stock kernel in a virtual machine: its NFS client on our server, our client on its server, and
+//! the lab itself with nothing left behind. One boot serves all cases but those that end a lab.
+//! `cargo xtask test vm` runs it.
 
 #[path = "vm/bad_links.rs"]
 mod bad_links;
@@ -64,14 +65,15 @@ fn lab() -> &'static Vm {
     })
 }
 
-/// One case at a time: emulation has this machine's processors to itself, and a client that moves calls off a path
-/// that answers late would take a crowded guest for a broken one.
+/// One case at a time: emulation has this machine's processors to itself, and a client that moves
+/// calls off a path that answers late would take a crowded guest for a broken one.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What scripts begin with. `set -e` does not see a command with `!` before it; `fails` does, and shows its complaint.
+/// What scripts begin with. `set -e` does not see a command with `!` before it; `fails` does, and
+/// shows its complaint.
 const PRELUDE: &str = r#"set -e
 fails() { if "$@"; then echo "this should have failed: $*"; exit 1; fi 2>&1; }
 "#;
@@ -82,9 +84,9 @@ fn sh(script: &str) -> String {
     guest::sh(lab().client(), &format!("{PRELUDE}{script}"))
 }
 
-/// Measures routes (name, mount options) to a server with workloads (pattern, block, file), in the guest; gives what
-/// `bench` says. Every block is stamped and each read checked, and all files are compared in the end: a wrong block fails the
-/// record.
+/// Measures routes (name, mount options) to a server with workloads (pattern, block, file), in the
+/// guest; gives what `bench` says. Every block is stamped and each read checked, and all files are
+/// compared in the end: a wrong block fails the record.
 #[track_caller]
 fn measured(
     server: &str,

@@ -1,7 +1,8 @@
-//! The C layouts of libibverbs and librdmacm that we touch, for 64-bit Linux. They are part of those libraries'
-//! binary interface (symbol versions IBVERBS_1.1 and RDMACM_1.0) and have been the same since 2010; their sizes and
-//! offsets are asserted when we build, from a C compiler's word. Structures that only the libraries look into are
-//! declared as far as we read them and never made or copied here.
+//! The C layouts of libibverbs and librdmacm that we touch, for 64-bit Linux. They are part of
+//! those libraries' binary interface (symbol versions IBVERBS_1.1 and RDMACM_1.0) and have been the
+//! same since 2010; their sizes and offsets are asserted when we build, from a C compiler's word.
+//! Structures that only the libraries look into are declared as far as we read them and never made
+//! or copied here.
 
 use libc::{c_char, c_int, c_uint, c_void, sockaddr_storage};
 use std::mem::{offset_of, size_of};
@@ -20,7 +21,8 @@ pub(crate) struct Device {
     pub(crate) ibdev_path: [c_char; 256],
 }
 
-/// The calls that C reaches through inline functions: a table in each context, filled by the device's driver.
+/// The calls that C reaches through inline functions: a table in each context, filled by the
+/// device's driver.
 #[repr(C)]
 pub(crate) struct ContextOps {
     before_poll_cq: [Opaque; 11],
@@ -182,7 +184,8 @@ pub(crate) struct PortAttr {
     pub(crate) gid_tbl_len: c_int,
     unused: [u8; 30],
     pub(crate) link_layer: u8,
-    /// The library of today writes up to byte 52; there is room for what older and newer ones write.
+    /// The library of today writes up to byte 52; there is room for what older and newer ones
+    /// write.
     spare: [u8; 81],
 }
 

@@ -61,11 +61,13 @@ impl EventKind {
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
-    /// To which identifier, as [`Identifier::token`] names it; for a request to connect, the one that listens.
+    /// To which identifier, as [`Identifier::token`] names it; for a request to connect, the one
+    /// that listens.
     pub token: usize,
     /// An error number, or the reason of a rejection.
     pub status: i32,
-    /// What the other end said: with a request, an acceptance, a rejection. Padded by some transports.
+    /// What the other end said: with a request, an acceptance, a rejection. Padded by some
+    /// transports.
     pub private_data: Vec<u8>,
     /// With a request: how many RDMA reads of its memory the other end serves at a time.
     pub reads_allowed: u8,
@@ -116,7 +118,8 @@ impl EventChannel {
                 _ => Err(Error::Io { what: "take a connection's event", source: error }),
             };
         }
-        // SAFETY: the library gave an event, ours until it is acknowledged; all is copied out before.
+        // SAFETY: the library gave an event, ours until it is acknowledged; all is copied out
+        // before.
         let (event, id) = unsafe {
             let CmEvent { id, listen_id, event, status, conn } = &*raw;
             let kind = EventKind::of(*event);

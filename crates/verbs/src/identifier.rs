@@ -10,8 +10,9 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a lost packet is sent again, and how often a receiver that is not ready is asked: what the kernel's NFS
-/// uses. 7 receivers' retries mean for ever, and a peer that keeps to its credits needs none.
+/// How often a lost packet is sent again, and how often a receiver that is not ready is asked: what
+/// the kernel's NFS uses. 7 receivers' retries mean for ever, and a peer that keeps to its credits
+/// needs none.
 const RETRIES: u8 = 6;
 const RECEIVER_RETRIES: u8 = 0;
 
@@ -67,8 +68,9 @@ unsafe impl Send for QueuePair {}
 // SAFETY: as above.
 unsafe impl Sync for QueuePair {}
 
-/// What the connection manager knows a connection by. The manager closes its context of a device that has gone away with the
-/// last of these that was bound to it: so whatever else was made on the device holds one, too, and goes before it.
+/// What the connection manager knows a connection by. The manager closes its context of a device
+/// that has gone away with the last of these that was bound to it: so whatever else was made on the
+/// device holds one, too, and goes before it.
 #[derive(Debug)]
 pub(crate) struct Handle {
     raw: NonNull<CmId>,
@@ -84,8 +86,8 @@ unsafe impl Sync for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         let Ok(library) = library() else { return };
-        // SAFETY: the identifier is ours, and its queue pair is gone. All its events were acknowledged when they were taken,
-        // so this does not wait for any.
+        // SAFETY: the identifier is ours, and its queue pair is gone. All its events were
+        // acknowledged when they were taken, so this does not wait for any.
         unsafe { (library.rdma_destroy_id)(self.raw.as_ptr()) };
     }
 }
@@ -131,15 +133,16 @@ impl Identifier {
         &self.handle.channel
     }
 
-    /// Has its events arrive elsewhere from now on: one that came with a request begins at the listener's channel.
+    /// Has its events arrive elsewhere from now on: one that came with a request begins at the
+    /// listener's channel.
     ///
     /// # Errors
     /// Something was made on its device already, or the system's refusal.
     pub fn migrate(&mut self, channel: &Arc<EventChannel>) -> Result<(), Error> {
         let alone = Arc::get_mut(&mut self.handle);
         let handle = alone.ok_or(Error::Misuse("the connection has something on its device already"))?;
-        // SAFETY: identifier and channel are alive. Events are acknowledged when they are taken, so that none is
-        // waited for.
+        // SAFETY: identifier and channel are alive. Events are acknowledged when they are taken, so
+        // that none is waited for.
         let failed = unsafe { (library()?.rdma_migrate_id)(handle.raw.as_ptr(), channel.raw()) };
         if failed != 0 {
             return Err(Error::last("move a connection to another event channel"));
@@ -151,7 +154,8 @@ impl Identifier {
     /// Its own address, once it is bound.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
-        // SAFETY: the identifier is alive, and the library has set the field, to zeroes where it knows no address.
+        // SAFETY: the identifier is alive, and the library has set the field, to zeroes where it
+        // knows no address.
         address_of(&unsafe { self.handle.raw.as_ref() }.src_addr)
     }
 
@@ -185,7 +189,8 @@ impl Identifier {
         if failed == 0 { Ok(()) } else { Err(Error::last("listen for RDMA connections")) }
     }
 
-    /// Looks for a device that reaches an address, from one of ours where that is given. Ends with an event.
+    /// Looks for a device that reaches an address, from one of ours where that is given. Ends with
+    /// an event.
     ///
     /// # Errors
     /// The system's refusal at once.
@@ -291,7 +296,8 @@ impl Identifier {
         if failed == 0 { Ok(()) } else { Err(Error::last("refuse an RDMA connection")) }
     }
 
-    /// Ends the connection: all work that is posted completes as failed, and the other end gets an event.
+    /// Ends the connection: all work that is posted completes as failed, and the other end gets an
+    /// event.
     ///
     /// # Errors
     /// One that is not connected.
@@ -331,7 +337,8 @@ impl Identifier {
 impl Drop for Identifier {
     fn drop(&mut self) {
         if let (Some(_), Ok(library)) = (&self.queue_pair, library()) {
-            // SAFETY: the identifier and its queue pair are ours. With it goes who else could use it.
+            // SAFETY: the identifier and its queue pair are ours. With it goes who else could use
+            // it.
             unsafe { (library.rdma_destroy_qp)(self.raw()) };
         }
     }
@@ -346,7 +353,8 @@ fn as_sockaddr(address: &mut sockaddr_storage) -> *mut sockaddr {
 }
 
 fn raw_address(address: SocketAddr) -> sockaddr_storage {
-    // SAFETY: all zeroes is an address of no family, and every byte of the others is set or zero below.
+    // SAFETY: all zeroes is an address of no family, and every byte of the others is set or zero
+    // below.
     let (mut storage, mut v4, mut v6): (sockaddr_storage, sockaddr_in, sockaddr_in6) =
         unsafe { std::mem::zeroed() };
     let to = &raw mut storage;
@@ -375,7 +383,8 @@ fn address_of(storage: &sockaddr_storage) -> Option<SocketAddr> {
     let from = std::ptr::from_ref(storage);
     match i32::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says which address the storage holds, and it is aligned for every one.
+            // SAFETY: the family says which address the storage holds, and it is aligned for every
+            // one.
             let v4 = unsafe { from.cast::<sockaddr_in>().read() };
             let ip = std::net::Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))

@@ -1,14 +1,17 @@
-//! libibverbs and librdmacm, loaded when they are first needed: the same program runs where they are missing and says
-//! how to get RDMA. `docs/decisions/0006-verbs.md` says why the binding is our own.
+//! libibverbs and librdmacm, loaded when they are first needed: the same program runs where they
+//! are missing and says how to get RDMA. `docs/decisions/0006-verbs.md` says why the binding is our
+//! own.
 //!
 //! - [`devices`]: devices, ports, addresses, MTU, NUMA node;
 //! - [`Domain`], [`Region`]: what peers may reach, and memory of ours in it;
 //! - [`Queue`]: completions, waited for on a file descriptor;
-//! - [`EventChannel`], [`Identifier`]: connecting both ways, and the queue pair of a connection with its work.
+//! - [`EventChannel`], [`Identifier`]: connecting both ways, and the queue pair of a connection
+//!   with its work.
 //!
-//! Everything is freed when dropped, in the order that the libraries need: what is used is kept alive by what uses
-//! it. [`alive`] counts. A registration that goes while work on it is posted makes that work fail, no more: the memory
-//! goes back to the system only after the device has let go of it.
+//! Everything is freed when dropped, in the order that the libraries need: what is used is kept
+//! alive by what uses it. [`alive`] counts. A registration that goes while work on it is posted
+//! makes that work fail, no more: the memory goes back to the system only after the device has let
+//! go of it.
 //!
 //! Left out: shared receive queues, memory windows, unreliable and extended queue pairs.
 #![allow(unsafe_code)]

@@ -1,4 +1,5 @@
-//! The two libraries, loaded when they are first needed and never unloaded: their drivers keep threads and handlers.
+//! The two libraries, loaded when they are first needed and never unloaded: their drivers keep
+//! threads and handlers.
 
 use crate::Error;
 use crate::abi::{
@@ -21,7 +22,8 @@ macro_rules! functions {
             fn open() -> Result<Self, Error> {
                 $(let $crate::library::Opened { find } = &$crate::library::open($library)?;
                 $(
-                    // SAFETY: the symbol is this function in every version of the library, as its manual declares it.
+                    // SAFETY: the symbol is this function in every version of the library, as its
+                    // manual declares it.
                     let $name = unsafe {
                         std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(
                             find(stringify!($name))?
@@ -106,7 +108,8 @@ fn last_words() -> String {
     unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
 }
 
-/// The libraries; loaded by the first that asks. One that failed may be asked for again after an installation.
+/// The libraries; loaded by the first that asks. One that failed may be asked for again after an
+/// installation.
 pub(crate) fn library() -> Result<&'static Library, Error> {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     if let Some(library) = LIBRARY.get() {

@@ -8,7 +8,8 @@ use crate::{Error, Identifier};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A protection domain: a peer reaches the memory of the domain that its queue pair is in, and no other.
+/// A protection domain: a peer reaches the memory of the domain that its queue pair is in, and no
+/// other.
 #[derive(Debug)]
 pub struct Domain {
     raw: NonNull<Pd>,
@@ -61,8 +62,8 @@ pub enum Access {
     RemoteWrite,
 }
 
-/// Memory of ours that the device knows. Its bytes are copied in and out, never borrowed: a device or a peer may write
-/// them at any time.
+/// Memory of ours that the device knows. Its bytes are copied in and out, never borrowed: a device
+/// or a peer may write them at any time.
 #[derive(Debug)]
 pub struct Region {
     mr: NonNull<Mr>,
@@ -72,8 +73,9 @@ pub struct Region {
     _counted: Counted,
 }
 
-// SAFETY: a registration belongs to no thread, and the bytes are reached by copies through raw pointers only. Two
-// threads that copy at the same time race like two devices do: for bytes, not for types.
+// SAFETY: a registration belongs to no thread, and the bytes are reached by copies through raw
+// pointers only. Two threads that copy at the same time race like two devices do: for bytes, not
+// for types.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -181,8 +183,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let Ok(library) = library() else { return };
-        // SAFETY: the registration is ours; once it is gone the device no longer touches the pages. Should it stay,
-        // the pages stay too.
+        // SAFETY: the registration is ours; once it is gone the device no longer touches the pages.
+        // Should it stay, the pages stay too.
         unsafe {
             if (library.ibv_dereg_mr)(self.mr.as_ptr()) == 0 {
                 libc::munmap(self.memory.as_ptr().cast(), self.bytes);

@@ -36,7 +36,8 @@ pub struct Queue {
     _counted: Counted,
 }
 
-// SAFETY: the libraries' calls on a completion queue may come from any thread, also at the same time.
+// SAFETY: the libraries' calls on a completion queue may come from any thread, also at the same
+// time.
 unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
@@ -75,7 +76,8 @@ impl Queue {
         let library = library()?;
         let mut batch = [Wc::default(); BATCH];
         let most = i32::try_from(BATCH).unwrap_or(1);
-        // SAFETY: the queue is alive, its context's table has this function, and there is room for so many.
+        // SAFETY: the queue is alive, its context's table has this function, and there is room for
+        // so many.
         let count = unsafe {
             let cq = self.raw.as_ptr();
             ((*(*cq).context).ops.poll_cq)(cq, most, batch.as_mut_ptr())
@@ -95,7 +97,8 @@ impl Queue {
         Ok(count)
     }
 
-    /// Makes the file descriptor readable at the next completion. Poll once more after this: one may have come before.
+    /// Makes the file descriptor readable at the next completion. Poll once more after this: one
+    /// may have come before.
     ///
     /// # Errors
     /// A device that failed.
@@ -141,7 +144,8 @@ impl AsFd for Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if let Ok(library) = library() {
-            // SAFETY: queue pairs hold their queue, so none uses it any more; all notices have been acknowledged.
+            // SAFETY: queue pairs hold their queue, so none uses it any more; all notices have been
+            // acknowledged.
             unsafe {
                 (library.ibv_destroy_cq)(self.raw());
                 (library.ibv_destroy_comp_channel)(self.channel.as_ptr());

@@ -33,7 +33,8 @@ impl Slice<'_> {
 pub enum Work {
     /// Send them as a message.
     Send {
-        /// A registration of the peer that this ends. On a plain registration that kills the queue pair.
+        /// A registration of the peer that this ends. On a plain registration that kills the queue
+        /// pair.
         invalidate: Option<u32>,
     },
     /// Write them into the peer's memory.
@@ -62,14 +63,14 @@ impl Identifier {
         let mut sge = into.raw()?;
         let mut request = RecvWr { wr_id: id, next: null_mut(), sg_list: &mut sge, num_sge: 1 };
         let mut bad = null_mut();
-        // SAFETY: the queue pair is alive and its context's table has this function; the request and its slice are
-        // copied before it returns; the slice is in a region that is registered.
+        // SAFETY: the queue pair is alive and its context's table has this function; the request
+        // and its slice are copied before it returns; the slice is in a region that is registered.
         let failed = unsafe { ((*(*qp).context).ops.post_recv)(qp, &mut request, &mut bad) };
         if failed == 0 { Ok(()) } else { Err(Error::number("post a receive", failed)) }
     }
 
-    /// Posts work; its completion, where one is asked for, bears this number. Work that fails always completes. With
-    /// `fence` it begins only after the reads posted before it have ended.
+    /// Posts work; its completion, where one is asked for, bears this number. Work that fails
+    /// always completes. With `fence` it begins only after the reads posted before it have ended.
     ///
     /// # Errors
     /// A slice that is not in its region, too many slices, a queue that is full.
@@ -107,8 +108,9 @@ impl Identifier {
             }
         }
         let mut bad = null_mut();
-        // SAFETY: the queue pair is alive and its context's table has this function; the request and its slices are
-        // copied before it returns; the slices are in regions that are registered.
+        // SAFETY: the queue pair is alive and its context's table has this function; the request
+        // and its slices are copied before it returns; the slices are in regions that are
+        // registered.
         let failed = unsafe { ((*(*qp).context).ops.post_send)(qp, &mut request, &mut bad) };
         if failed == 0 { Ok(()) } else { Err(Error::number("post work", failed)) }
     }

@@ -146,8 +146,8 @@ impl<'a> Reader<'a> {
         Ok(len as usize)
     }
 
-    /// Variable-length opaque data or a string of at most `max` bytes, with its padding, which is not
-    /// looked at. RFC 4506 s4.10, s4.11
+    /// Variable-length opaque data or a string of at most `max` bytes, with its padding, which is
+    /// not looked at. RFC 4506 s4.10, s4.11
     ///
     /// # Errors
     /// [`Error::Short`], [`Error::TooLong`].

@@ -2,7 +2,8 @@
 
 use crate::padding;
 
-/// Appends XDR to a buffer that the caller owns and reuses, so that a warm writer allocates nothing.
+/// Appends XDR to a buffer that the caller owns and reuses, so that a warm writer allocates
+/// nothing.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,

@@ -18,7 +18,8 @@ pub(crate) enum Need {
     NetNamespaces,
     /// To mount file systems of one's own: /dev/fuse, which a container may lack.
     Fuse,
-    /// That who is not root can do so too: /dev/fuse is open to all, as udev makes it. Where no udev runs it may not be.
+    /// That who is not root can do so too: /dev/fuse is open to all, as udev makes it. Where no
+    /// udev runs it may not be.
     FuseForAll,
     /// A test suite that others publish, as the tester has built it: `--suite-dir` names it.
     OutsideSuite(OutsideSuite),
@@ -104,7 +105,8 @@ pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Kills a process and all that came from it. Until no more are found, as they may still be multiplying.
+/// Kills a process and all that came from it. Until no more are found, as they may still be
+/// multiplying.
 pub(super) fn kill_family(pid: u32) {
     loop {
         let descendants = family(pid);
@@ -176,8 +178,8 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// The parent of a living process; a zombie has ended. From `status`: reading `stat` or `cmdline` waits for a process
-/// that is stuck on its way into a program.
+/// The parent of a living process; a zombie has ended. From `status`: reading `stat` or `cmdline`
+/// waits for a process that is stuck on its way into a program.
 fn parent_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);

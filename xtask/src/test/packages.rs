@@ -4,8 +4,8 @@ use super::machine;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-/// Those of the packages that are not installed, each once. Where there is no dpkg none counts as missing:
-/// the suites then say themselves which program they lack.
+/// Those of the packages that are not installed, each once. Where there is no dpkg none counts as
+/// missing: the suites then say themselves which program they lack.
 pub(super) fn missing(packages: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     let wanted: BTreeSet<_> = packages.collect();
     wanted.into_iter().filter(|package| is_installed(package) == Some(false)).collect()
@@ -29,8 +29,8 @@ pub(super) fn install(packages: &[&str]) {
     provide_mtab();
 }
 
-/// The table of mounts, where Debian has it. A system that was only unpacked has none, and then nfs-ganesha finds no
-/// file system to export.
+/// The table of mounts, where Debian has it. A system that was only unpacked has none, and then
+/// nfs-ganesha finds no file system to export.
 fn provide_mtab() {
     let (table, target) = ("/etc/mtab", "../proc/self/mounts");
     if std::fs::symlink_metadata(table).is_err() {

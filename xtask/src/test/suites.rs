@@ -2,8 +2,8 @@
 
 use super::machine::{Need, OutsideSuite};
 
-/// A suite that takes so many times its minutes is ended, and has failed: a busy machine is no failure, a test that
-/// hangs is one.
+/// A suite that takes so many times its minutes is ended, and has failed: a busy machine is no
+/// failure, a test that hangs is one.
 pub(super) const PATIENCE: u32 = 3;
 
 /// What the tier for everyone may take, building included.

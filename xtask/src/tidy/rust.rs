@@ -13,10 +13,14 @@ const TEST_FILE_LINES_MAX: usize = 1000;
 /// Above this a function is split.
 const FUNCTION_LINES_MAX: usize = 70;
 
+/// Columns of a line that is a comment; what cannot be divided may be longer.
+const COMMENT_COLUMNS_MAX: usize = 100;
+
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "common", "misc"];
 
-/// What is left for later does not belong into a commit. Written in two halves so as not to find itself.
+/// What is left for later does not belong into a commit. Written in two halves so as not to find
+/// itself.
 const LEFT_FOR_LATER: [&str; 5] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -25,8 +29,9 @@ const LEFT_FOR_LATER: [&str; 5] = [
     concat!("db", "g!("),
 ];
 
-/// Where unsafe code is allowed, each block with its reason: the crates that know the operating system, the file that
-/// processes of a group map, tests that count allocations, as an allocator is unsafe by nature, and tests that map files.
+/// Where unsafe code is allowed, each block with its reason: the crates that know the operating
+/// system, the file that processes of a group map, tests that count allocations, as an allocator is
+/// unsafe by nature, and tests that map files.
 const UNSAFE_ALLOWED: [&str; 8] = [
     "crates/store/",
     "crates/transport/",
@@ -38,9 +43,28 @@ const UNSAFE_ALLOWED: [&str; 8] = [
     "docs/decisions/",
 ];
 
-/// The client's sources, and what of them may name the types of a file protocol: all other files speak in those of `fs`.
+/// The client's sources, and what of them may name the types of a file protocol: all other files
+/// speak in those of `fs`.
 const CLIENT: &str = "crates/client/src/";
 const PROTOCOL: [&str; 2] = ["crates/client/src/protocol.rs", "crates/client/src/protocol/"];
+
+/// Comments that are too long for their lines. Tables and drawings, which have runs of blanks, may
+/// be.
+fn long_comments(file: &File) -> Vec<String> {
+    let is_long = |line: &str| {
+        let text = line.trim_start();
+        text.starts_with("//")
+            && line.chars().count() > COMMENT_COLUMNS_MAX
+            && text.split_whitespace().count() > 2
+            && !text.contains("    ")
+            && !text.contains('|')
+    };
+    let long = file.text.lines().enumerate().filter(|(_, line)| is_long(line));
+    long.map(|(at, _)| {
+        format!("{}:{}: a comment beyond column {COMMENT_COLUMNS_MAX}; break the line", file.path, at + 1)
+    })
+    .collect()
+}
 
 /// Everything wrong with one source.
 pub(super) fn findings(file: &File) -> Vec<String> {
@@ -48,6 +72,7 @@ pub(super) fn findings(file: &File) -> Vec<String> {
     if !file.text.starts_with("//!") {
         found.push(format!("{path}:1: begin the file with `//!` and what it is, implements and leaves out"));
     }
+    found.extend(long_comments(file));
     let (lines, most) = (file.text.lines().count(), lines_max(path));
     if lines > most {
         found.push(format!("{path}: {lines} lines, at most {most}; split it by what it is about"));
@@ -156,6 +181,15 @@ mod tests {
         assert!(found("src/a.rs", &long)[0].contains("900 lines, at most 800"));
         assert_eq!(found("src/a/tests.rs", &long), Vec::<String>::new());
         assert_eq!(found("crates/trunkline/tests/a.rs", &long), Vec::<String>::new());
+    }
+
+    #[test]
+    fn comments_end_at_their_last_column_and_code_need_not() {
+        let word = "word ".repeat(20);
+        let long = found("src/a.rs", &format!("//! Head.\n    // {word}\n"));
+        assert!(long[0].contains(":2: a comment beyond column 100"), "{long:?}");
+        let code = format!("//! Head.\nlet a = \"{word}\"; // why\n// https://{}\n", "x".repeat(100));
+        assert_eq!(found("src/a.rs", &code), Vec::<String>::new());
     }
 
     #[test]

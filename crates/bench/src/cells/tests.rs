@@ -23,7 +23,8 @@ fn flow(ops: u64) -> Flow {
     }
 }
 
-/// Three quarters of the operations are reads. The client used 0.4 s of processor time, the server 0.2 s.
+/// Three quarters of the operations are reads. The client used 0.4 s of processor time, the server
+/// 0.2 s.
 fn sample(busy: f64) -> Sample {
     Sample {
         began: Instant::now(),

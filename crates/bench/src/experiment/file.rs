@@ -1,4 +1,5 @@
-//! Experiment files: TOML, as docs/EXPERIMENTS.md describes it. What a file leaves out is as in the built-in experiment.
+//! Experiment files: TOML, as docs/EXPERIMENTS.md describes it. What a file leaves out is as in the
+//! built-in experiment.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! A small call beside a flood: READs of 4 KiB one at a time, while another connection moves blocks of 1 MiB as fast as
-//! it can. What is compared is how long the small ones wait, beside a bare ping-pong next to the calibrator's flood.
+//! A small call beside a flood: READs of 4 KiB one at a time, while another connection moves blocks
+//! of 1 MiB as fast as it can. What is compared is how long the small ones wait, beside a bare
+//! ping-pong next to the calibrator's flood.
 
 use std::time::Duration;
 

@@ -145,7 +145,8 @@ impl Task for Calls {
     }
 }
 
-/// Keeps `depth` calls in flight, over all loops, and counts those that are answered between `warm` and `end`.
+/// Keeps `depth` calls in flight, over all loops, and counts those that are answered between `warm`
+/// and `end`.
 ///
 /// # Errors
 /// The first call that failed.

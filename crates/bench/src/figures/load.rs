@@ -100,7 +100,8 @@ impl Watch {
         Self { busy: Busy::start(), own: machine::own_cpu(), server: server.cpu(), began: Instant::now() }
     }
 
-    /// The share of the processors' time that others had; `children` is what a client of its own process used.
+    /// The share of the processors' time that others had; `children` is what a client of its own
+    /// process used.
     fn others(&self, server: &Running, children: Duration) -> f64 {
         let seen = self.busy.share();
         let ours =
@@ -195,7 +196,8 @@ fn listing(server: &Running, mount: &Mount, prepared: &Prepared) -> Result<Sampl
     })
 }
 
-/// Runs the load through libnfs: `load HOST PORT MOUNT_PORT EXPORT MODE BLOCK DEPTH CONNECTIONS SECONDS MIB`.
+/// Runs the load through libnfs: `load HOST PORT MOUNT_PORT EXPORT MODE BLOCK DEPTH CONNECTIONS
+/// SECONDS MIB`.
 ///
 /// # Errors
 /// What it said.

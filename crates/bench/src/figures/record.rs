@@ -42,7 +42,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Whether it had all processors. What had not is kept in the record, and counts only where nothing else is left.
+    /// Whether it had all processors. What had not is kept in the record, and counts only where
+    /// nothing else is left.
     #[must_use]
     pub fn calm(&self) -> bool {
         self.others <= OTHERS_MAX
@@ -173,8 +174,8 @@ impl Series {
         (all().filter(|sample| sample.calm()).count(), all().count())
     }
 
-    /// The median of the ratios to another's sample of the same repetition; where no repetition has two that count,
-    /// the ratio of the medians.
+    /// The median of the ratios to another's sample of the same repetition; where no repetition has
+    /// two that count, the ratio of the medians.
     #[must_use]
     pub fn ratio(&self, to: &Self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let pairs = self.samples.iter().zip(&to.samples).filter_map(|pair| match pair {
@@ -202,8 +203,8 @@ impl Line {
         self.series.iter().find(|series| series.who == who)
     }
 
-    /// Holds what was measured against what is asked. `rival` is the pairing that the table compares with, and
-    /// `server` the pairing whose server's processor time it does.
+    /// Holds what was measured against what is asked. `rival` is the pairing that the table
+    /// compares with, and `server` the pairing whose server's processor time it does.
     pub fn judge(&mut self, row: &Row, rival: Option<&str>, server: Option<&str>) {
         let mut marks = Vec::new();
         let speed = |sample: &Sample| Some(sample.per_s);
@@ -224,7 +225,8 @@ impl Line {
             marks.push(mark.resting_on(&[ours, Some(rival)]));
         }
         if let Some(asked) = row.latency {
-            // The limit's calls follow each other, so its time for a call is what a second is divided into.
+            // The limit's calls follow each other, so its time for a call is what a second is
+            // divided into.
             let found = ours.zip(limit).and_then(|(ours, limit)| {
                 ours.ratio(limit, |sample| Some(sample.median_us.unwrap_or(1e6 / sample.per_s)))
             });
@@ -242,8 +244,8 @@ impl Line {
         self.marks = marks;
     }
 
-    /// Holds what was measured against the best that was with another server: ours is to be ahead, unless that stands
-    /// so near to the limit that nothing is left to be ahead by.
+    /// Holds what was measured against the best that was with another server: ours is to be ahead,
+    /// unless that stands so near to the limit that nothing is left to be ahead by.
     pub fn judge_beside(&mut self, server: &str) {
         let speed = |sample: &Sample| Some(sample.per_s);
         let of_server = |series: &&Series| {

@@ -1,4 +1,5 @@
-//! How speed goes with connections and nodes, beside the limit's own curve, and what idle connections cost.
+//! How speed goes with connections and nodes, beside the limit's own curve, and what idle
+//! connections cost.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -250,7 +251,8 @@ fn sample(
     Ok(Sample { per_s, others, ..Sample::default() })
 }
 
-/// Resident memory of a server without files and with a thousand connections that have made a call each.
+/// Resident memory of a server without files and with a thousand connections that have made a call
+/// each.
 fn idle(options: &Options, place: &Path) -> Result<Line, String> {
     let server = serve(options, place, "idle", 1, "64MiB")?;
     let before = server.resident_bytes();

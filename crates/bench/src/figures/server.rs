@@ -31,8 +31,9 @@ const PORTS_TRIED: usize = 64;
 pub struct Peer {
     /// How the table calls it.
     pub name: String,
-    /// What `sh -c` is given. `PORT` and `MOUNT_PORT` say on which ports of 127.0.0.1 NFS and MOUNT are to be served,
-    /// `EXPORT` names an empty directory of its own whose path it exports, in whatever kind of memory it has.
+    /// What `sh -c` is given. `PORT` and `MOUNT_PORT` say on which ports of 127.0.0.1 NFS and MOUNT
+    /// are to be served, `EXPORT` names an empty directory of its own whose path it exports, in
+    /// whatever kind of memory it has.
     pub command: String,
 }
 
@@ -64,8 +65,8 @@ pub struct Running {
 }
 
 fn free_port() -> io::Result<u16> {
-    // Not one that the system gives to outgoing connections: who asks whether the server is there already could be given
-    // that very port, and be connected to itself.
+    // Not one that the system gives to outgoing connections: who asks whether the server is there
+    // already could be given that very port, and be connected to itself.
     let from = RandomState::new().hash_one(()) as usize;
     let some = PORTS.cycle().skip(from % PORTS.len()).take(PORTS_TRIED);
     let listen = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
@@ -75,8 +76,8 @@ fn free_port() -> io::Result<u16> {
 }
 
 impl Running {
-    /// Starts a server that works in `place`, and waits until it can be mounted. `one_port`: it serves MOUNT where it
-    /// serves NFS.
+    /// Starts a server that works in `place`, and waits until it can be mounted. `one_port`: it
+    /// serves MOUNT where it serves NFS.
     ///
     /// # Errors
     /// Why not, in words.

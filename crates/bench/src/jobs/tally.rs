@@ -1,4 +1,5 @@
-//! What a load counts: bytes and latencies by direction, and the moments at which anything was completed at all.
+//! What a load counts: bytes and latencies by direction, and the moments at which anything was
+//! completed at all.
 
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ impl Tally {
         self.latency.record_ns(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Counts a finished operation. The first one opens the span and is not counted among the bytes.
+    /// Counts a finished operation. The first one opens the span and is not counted among the
+    /// bytes.
     pub(super) fn count(&mut self, at: Duration, bytes: u64, in_time: bool) {
         self.finished += u64::from(in_time);
         self.line.add(at.as_secs_f64(), bytes as f64);
@@ -47,9 +49,9 @@ impl Tally {
         }
     }
 
-    /// Bytes and operations per second: the slope of the straight line through (time, bytes so far) at each
-    /// operation's end. A window's bytes over its time would be off by what is in flight at its ends, and at a
-    /// pace a window holds only a few blocks of each connection.
+    /// Bytes and operations per second: the slope of the straight line through (time, bytes so far)
+    /// at each operation's end. A window's bytes over its time would be off by what is in flight at
+    /// its ends, and at a pace a window holds only a few blocks of each connection.
     #[must_use]
     pub fn rates(&self) -> (f64, f64) {
         let bytes_per_s = self.line.slope();
@@ -89,8 +91,8 @@ impl Line {
     }
 }
 
-/// The milliseconds of a window in which an operation finished, so that the longest time without one is known over
-/// all loops together.
+/// The milliseconds of a window in which an operation finished, so that the longest time without
+/// one is known over all loops together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moments {
     bits: Vec<u64>,

@@ -1,6 +1,6 @@
-//! A few threads for all connections: whatever is ready is received in one system call, and all that it leads to is
-//! sent in one. Like our loops they look for more for a moment before they sleep. Each end of a connection has a thread
-//! of its own, or both ends share one.
+//! A few threads for all connections: whatever is ready is received in one system call, and all
+//! that it leads to is sent in one. Like our loops they look for more for a moment before they
+//! sleep. Each end of a connection has a thread of its own, or both ends share one.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -108,7 +108,8 @@ impl End {
         self.queue.push_back([head, block]);
     }
 
-    /// Takes received bytes; each message that ends leads to one in return. Says how many blocks were completed.
+    /// Takes received bytes; each message that ends leads to one in return. Says how many blocks
+    /// were completed.
     fn take(&mut self, shape: &Shape, mut bytes: &[u8]) -> u64 {
         let mut completed = 0;
         while let Some(first) = bytes.first() {

@@ -1,4 +1,5 @@
-//! A bare ping-pong: one small block at a time on a connection of its own, while something else goes on.
+//! A bare ping-pong: one small block at a time on a connection of its own, while something else
+//! goes on.
 
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +20,8 @@ pub struct Pings {
     pub latency: Latency,
 }
 
-/// Moves blocks from one thread to another, one at a time, for as long as `meanwhile` runs. The first of them, up to
-/// `skip`, don't count.
+/// Moves blocks from one thread to another, one at a time, for as long as `meanwhile` runs. The
+/// first of them, up to `skip`, don't count.
 ///
 /// # Errors
 /// [`Error`].

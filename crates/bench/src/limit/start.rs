@@ -1,5 +1,5 @@
-//! Where the workers of a try and the one who measures it meet: all begin together, count what they carry, and the
-//! first failure ends the try.
+//! Where the workers of a try and the one who measures it meet: all begin together, count what they
+//! carry, and the first failure ends the try.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use transport::threads;
 
 use super::{Error, Side};
 
-/// What one connection has completed. In a cache line of its own (and the one that is fetched with it), so that
-/// connections on different processors do not slow each other down by counting.
+/// What one connection has completed. In a cache line of its own (and the one that is fetched with
+/// it), so that connections on different processors do not slow each other down by counting.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
@@ -78,7 +78,8 @@ impl Shared {
         counts.enumerate().min_by_key(|(_, blocks)| *blocks).unwrap_or_default()
     }
 
-    /// A worker has touched its memory and waits for the others. `side` is whose ends it drives, where it is one's.
+    /// A worker has touched its memory and waits for the others. `side` is whose ends it drives,
+    /// where it is one's.
     pub(super) fn wait_to_begin(&self, side: Option<Side>) {
         let mut state = self.lock();
         state.arrived += 1;
@@ -91,8 +92,8 @@ impl Shared {
         }
     }
 
-    /// Processor time of the threads that drive serving ends only; `None` when there are none, or the system keeps
-    /// no such account.
+    /// Processor time of the threads that drive serving ends only; `None` when there are none, or
+    /// the system keeps no such account.
     pub(super) fn serving_cpu(&self) -> Option<Duration> {
         let state = self.lock();
         let of_all = || state.serving.iter().map(|thread| threads::cpu(*thread)).sum();

@@ -12,8 +12,8 @@ use super::{ANSWER_BYTES, CALL_BYTES, Direction, Ends, Shape, Side, head, next_b
 
 /// Blocks that a receiver cycles through, as one with so many buffers would.
 const PLACES: usize = 16;
-/// Payload in flight on a connection with blocks both ways: as much as the socket buffers surely take. A thread that
-/// sends more before it receives would wait for one that does the same.
+/// Payload in flight on a connection with blocks both ways: as much as the socket buffers surely
+/// take. A thread that sends more before it receives would wait for one that does the same.
 const MIXED_BYTES_MAX: usize = 1 << 20;
 
 /// Starts the threads, and says how many.

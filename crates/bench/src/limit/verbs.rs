@@ -1,7 +1,9 @@
-//! The limit of RDMA: what the device itself carries in the shape of NFS traffic, by a small loop over the verbs.
+//! The limit of RDMA: what the device itself carries in the shape of NFS traffic, by a small loop
+//! over the verbs.
 //!
-//! Blocks go as a server moves them: a READ is an RDMA WRITE into the client's memory, a WRITE an RDMA READ out of it.
-//! No messages go beside them. The ends of all connections are on this machine, as those of the embedded group.
+//! Blocks go as a server moves them: a READ is an RDMA WRITE into the client's memory, a WRITE an
+//! RDMA READ out of it. No messages go beside them. The ends of all connections are on this
+//! machine, as those of the embedded group.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,16 +23,16 @@ use crate::machine;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Memory of one end of one connection: with larger windows fewer blocks are in flight.
 const WINDOW_BYTES_MAX: usize = 64 << 20;
-/// The measured time holds this many times the blocks in flight: they share the device and are done at nearly the same
-/// moment, so that a shorter time counts by chance one such moment more or less.
+/// The measured time holds this many times the blocks in flight: they share the device and are done
+/// at nearly the same moment, so that a shorter time counts by chance one such moment more or less.
 const ROUNDS: u64 = 4;
 /// With so many blocks, or after so long with any.
 const LONGER: Duration = Duration::from_secs(10);
 /// How long a wait lasts before the time is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How completions are waited for, and by how many threads. A device in software works where it is asked to, so that one
-/// thread has one processor's worth of it.
+/// How completions are waited for, and by how many threads. A device in software works where it is
+/// asked to, so that one thread has one processor's worth of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// By asking again and again, which takes a processor.
@@ -58,7 +60,8 @@ impl Mode {
         }
     }
 
-    /// Whether it is not another mode with so many connections: a thread for each processor may be one thread.
+    /// Whether it is not another mode with so many connections: a thread for each processor may be
+    /// one thread.
     #[must_use]
     pub fn is_of_its_own(self, connections: usize) -> bool {
         matches!(self, Self::Asking | Self::Notices) || self.threads(connections) > 1
@@ -139,13 +142,15 @@ pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Er
         mode,
         iops,
         gbytes_per_s: iops * shape.block_bytes as f64 / 1e9,
-        // A device in software works on the system's account, so that others' work is not told from it.
+        // A device in software works on the system's account, so that others' work is not told from
+        // it.
         starved: busy.share().stolen > machine::OTHERS_MAX,
     })
 }
 
-/// What the threads of a try wait for: that all are warm, and that all have moved enough. Until then each goes on, so that none
-/// has the device to itself, and nothing is complete before the measured time that counts in it.
+/// What the threads of a try wait for: that all are warm, and that all have moved enough. Until
+/// then each goes on, so that none has the device to itself, and nothing is complete before the
+/// measured time that counts in it.
 #[derive(Debug, Default)]
 struct Together {
     threads: usize,
@@ -184,8 +189,8 @@ fn drive(pairs: &mut [Pair], mode: Mode, time: Duration, together: &Together) ->
     Ok(moved as f64 / took)
 }
 
-/// Keeps all windows full for so long, until `enough` blocks were moved, and on until it may end. Gives how many were moved,
-/// and the seconds that took.
+/// Keeps all windows full for so long, until `enough` blocks were moved, and on until it may end.
+/// Gives how many were moved, and the seconds that took.
 fn run(
     pairs: &mut [Pair],
     mode: Mode,
@@ -236,8 +241,8 @@ fn wait(pairs: &[Pair]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both ends of a connection. The serving end does all work. Fields are dropped in this order: the ends, which are the
-/// queue pairs, before the memory that they may still write to.
+/// Both ends of a connection. The serving end does all work. Fields are dropped in this order: the
+/// ends, which are the queue pairs, before the memory that they may still write to.
 #[derive(Debug)]
 struct Pair {
     serving: Identifier,
@@ -332,8 +337,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Takes what is complete, and begins as many again. It asks once: a device that completes as fast as it is asked
-    /// must not keep this from the other connections.
+    /// Takes what is complete, and begins as many again. It asks once: a device that completes as
+    /// fast as it is asked must not keep this from the other connections.
     fn take(&mut self) -> Result<u64, Error> {
         self.done.clear();
         let count = self.queue.poll(&mut self.done)?;

@@ -11,8 +11,8 @@ use transport::{Place, ReceiveBuffer, Sink, Slices, SlicesMut, Source};
 use super::ANSWER_TIMEOUT;
 use crate::error::MountError;
 
-/// An address that is not connected in this time is given up. Over RDMA there is more to do than over TCP, and the
-/// connection manager asks several times before it says that nobody answers.
+/// An address that is not connected in this time is given up. Over RDMA there is more to do than
+/// over TCP, and the connection manager asks several times before it says that nobody answers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest reply of the calls that a mount begins with.
 const REPLY_BYTES: u32 = 640;

@@ -16,7 +16,8 @@ use crate::protocol;
 pub(super) struct Answers<'a> {
     pub core: &'a mut Core,
     pub conn: ConnId,
-    /// Calls whose data have not all left on this connection: an answer to one of them is a forgery.
+    /// Calls whose data have not all left on this connection: an answer to one of them is a
+    /// forgery.
     pub unsent: Vec<CallKey>,
     /// After so many bytes of READs their owners have them before there are more.
     pub landed_max: usize,
@@ -59,7 +60,8 @@ impl Answers<'_> {
             }
             let latency = now.saturating_sub(call.sent_at);
             let bytes = call.bytes();
-            // Before the table hears of it: the last answer on a connection that is to go home sends it there.
+            // Before the table hears of it: the last answer on a connection that is to go home
+            // sends it there.
             let path = self.core.table.path_of(self.conn);
             self.core.table.answered(now, self.conn, call.class(), bytes, latency);
             if let Some(path) = path
@@ -179,7 +181,8 @@ impl Sink for Answers<'_> {
             *target = receive_buffer.target;
         }
         self.answered(key);
-        // The head was decoded when the place was named; only the end of the file is asked for again.
+        // The head was decoded when the place was named; only the end of the file is asked for
+        // again.
         let mut reader = Reader::new(head);
         let eof = rpc::reply::decode(&mut reader)
             .ok()

@@ -22,8 +22,8 @@ use crate::protocol;
 pub(crate) const FIRST_CONNECTION_TOKEN: u64 = 1;
 /// The longest reply: the largest read, and room for what stands around it.
 const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
-/// After so many bytes the owners of READs have them, and may give the buffers for the next, before more is received: the copy
-/// out of the socket then goes to memory that the nearest caches hold.
+/// After so many bytes the owners of READs have them, and may give the buffers for the next, before
+/// more is received: the copy out of the socket then goes to memory that the nearest caches hold.
 const LANDED_BYTES_MAX: usize = 64 << 10;
 /// Silence after which the system probes an idle connection.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
@@ -44,7 +44,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) state: State,
-    /// The path that its socket goes along. The table may mean another already: see [`Engine::is_left`].
+    /// The path that its socket goes along. The table may mean another already: see
+    /// [`Engine::is_left`].
     path: Option<PathId>,
     pub node: NodeId,
     pub(super) remote: Option<SocketAddr>,
@@ -106,7 +107,8 @@ pub(super) const fn token(conn: ConnId) -> u64 {
     FIRST_CONNECTION_TOKEN + conn.0 as u64
 }
 
-/// The connection with the least load among those to a node, for what must go there and nowhere else.
+/// The connection with the least load among those to a node, for what must go there and nowhere
+/// else.
 pub(super) fn connection_to(connections: &[Connection], table: &Table, node: NodeId) -> Option<ConnId> {
     (0_u16..)
         .zip(connections)
@@ -146,8 +148,9 @@ impl Engine {
         }
     }
 
-    /// Whether the table has sent a slot along another path than its socket goes. [`Engine::settle`] closes that socket, but
-    /// only once all that came in at the same time is taken in; until then it has nothing to say of the path that is meant.
+    /// Whether the table has sent a slot along another path than its socket goes.
+    /// [`Engine::settle`] closes that socket, but only once all that came in at the same time is
+    /// taken in; until then it has nothing to say of the path that is meant.
     fn is_left(&self, conn: ConnId) -> bool {
         let connection = self.connections.get(usize::from(conn.0));
         connection.is_some_and(|connection| connection.path != self.core.table.path_of(conn))
@@ -312,7 +315,8 @@ impl Engine {
         }
     }
 
-    /// Resets a connection at the table's request. It was silent, so that nobody knows what becomes of its calls.
+    /// Resets a connection at the table's request. It was silent, so that nobody knows what becomes
+    /// of its calls.
     pub(super) fn abort(&mut self, conn: ConnId) {
         let overtakes = |call: &&Call| call.connection == Some(conn) && protocol::may_undo(call.procedure());
         let unfenced = self.core.calls.0.iter().map(|(_, call)| call).filter(overtakes).count();
@@ -320,7 +324,8 @@ impl Engine {
         self.close(conn);
     }
 
-    /// Resets whatever is in a slot; a buffer that was being received into goes back to its call, or a pipe, emptied.
+    /// Resets whatever is in a slot; a buffer that was being received into goes back to its call,
+    /// or a pipe, emptied.
     pub(super) fn close(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         connection.validated = false;
@@ -335,7 +340,8 @@ impl Engine {
                     *target = receive_buffer.target;
                 }
             }
-            // It is dropped here, before any call ends: nothing reaches the memory of its calls afterwards.
+            // It is dropped here, before any call ends: nothing reaches the memory of its calls
+            // afterwards.
             State::Rdma(requester) => self.rdma_closed.add(&requester.counters()),
             State::Closed | State::Connecting(_) => {}
         }
@@ -355,8 +361,8 @@ impl Engine {
         }
     }
 
-    /// Sends what was queued in this round, each connection's in one go; false when nothing was. A connection may
-    /// break by it, so there may be something to settle afterwards.
+    /// Sends what was queued in this round, each connection's in one go; false when nothing was. A
+    /// connection may break by it, so there may be something to settle afterwards.
     pub(crate) fn flush(&mut self) -> bool {
         let flushes = !self.dirty.is_empty();
         while let Some(conn) = self.dirty.pop() {

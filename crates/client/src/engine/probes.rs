@@ -133,8 +133,8 @@ impl Engine {
 }
 
 impl Probe {
-    /// Ends it by a reset: a silent server is asked every second or so, and each connection that is closed instead keeps its
-    /// port for a minute.
+    /// Ends it by a reset: a silent server is asked every second or so, and each connection that is
+    /// closed instead keeps its port for a minute.
     fn give_up(self) {
         if let Wire::Tcp(stream) = self.wire {
             stream.abort();

@@ -12,8 +12,8 @@ use crate::call::{Body, Call};
 use crate::protocol;
 use crate::route::PathEnd;
 
-/// The longest reply but for those that list or name things: head, status, attributes before and after. It fits the
-/// smallest message that an end must take (RFC 8166 s3.3.2), beside the header.
+/// The longest reply but for those that list or name things: head, status, attributes before and
+/// after. It fits the smallest message that an end must take (RFC 8166 s3.3.2), beside the header.
 const REPLY_BYTES: u32 = 640;
 
 /// What a call expects in return. RFC 8166 s4.3.3
@@ -88,7 +88,8 @@ impl Engine {
         self.seen_failures(conn, broken, validated);
     }
 
-    /// Sends what was queued, as far as credits and memory go; the rest follows with the next answers.
+    /// Sends what was queued, as far as credits and memory go; the rest follows with the next
+    /// answers.
     pub(super) fn flush_rdma(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         let State::Rdma(requester) = &mut connection.state else { return };

@@ -1,8 +1,9 @@
 //! Unstable writes, until they are stable. RFC 1813 s3.3.7, s3.3.21
 //!
-//! A write that the server answers UNSTABLE keeps its buffer here until a COMMIT on the same node has
-//! confirmed it; one COMMIT covers all that came before it. A changed verifier, or a node that is gone,
-//! means writing those data again. A lone write is asked for FILE_SYNC instead: one round trip, not two.
+//! A write that the server answers UNSTABLE keeps its buffer here until a COMMIT on the same node
+//! has confirmed it; one COMMIT covers all that came before it. A changed verifier, or a node that
+//! is gone, means writing those data again. A lone write is asked for FILE_SYNC instead: one round
+//! trip, not two.
 
 use std::collections::HashMap;
 
@@ -15,8 +16,8 @@ use crate::call::{Answer, Body, CallKey, FileRef, Owner};
 use crate::error::Error;
 use crate::protocol::Written;
 
-/// Unstable bytes kept at most for each loop and file before a COMMIT is sent however many writes are
-/// still in flight.
+/// Unstable bytes kept at most for each loop and file before a COMMIT is sent however many writes
+/// are still in flight.
 const UNSTABLE_BYTES_MAX: usize = 64 << 20;
 /// What a new list has room for, so that it need not grow at the depths that are usual.
 const LIST_LEN: usize = 64;
@@ -33,13 +34,15 @@ struct Group {
     commit: Option<Commit>,
 }
 
-/// A COMMIT under way. It speaks only for writes that were answered before it was sent, and only if the server
-/// has lived through all of it.
+/// A COMMIT under way. It speaks only for writes that were answered before it was sent, and only if
+/// the server has lived through all of it.
 #[derive(Debug)]
 struct Commit {
-    /// Which call it is: after a write was given up, an older COMMIT of the same group may still be answered.
+    /// Which call it is: after a write was given up, an older COMMIT of the same group may still be
+    /// answered.
     key: CallKey,
-    /// What the writes were answered with; a later write may have brought the group another one since.
+    /// What the writes were answered with; a later write may have brought the group another one
+    /// since.
     verifier: Verifier,
     covers: Vec<CallKey>,
 }
@@ -59,7 +62,8 @@ impl FileWrites {
         let committing: usize = covered.map(|commit| commit.covers.len()).sum();
         let in_flight = self.unfinished.saturating_sub(held + committing);
         let bytes: usize = self.groups.iter().map(|group| group.held_bytes).sum();
-        // Half as many wait as are in flight: commits overlap with writes, and no write waits for long.
+        // Half as many wait as are in flight: commits overlap with writes, and no write waits for
+        // long.
         held > 0 && (held * 2 >= in_flight || bytes >= UNSTABLE_BYTES_MAX)
     }
 }
@@ -68,8 +72,8 @@ impl FileWrites {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     files: HashMap<u64, FileWrites>,
-    /// Files whose writes moved on in this round; at its end it is seen whether a COMMIT is due. Decided after
-    /// each answer, it would cover the first few of many answers that came together.
+    /// Files whose writes moved on in this round; at its end it is seen whether a COMMIT is due.
+    /// Decided after each answer, it would cover the first few of many answers that came together.
     touched: Vec<FileRef>,
     spare: Vec<Vec<CallKey>>,
 }
@@ -102,7 +106,8 @@ impl Groups {
         }
     }
 
-    /// A write is given up: no COMMIT speaks for it any more. Gives the COMMIT that spoke for it alone, and now for none.
+    /// A write is given up: no COMMIT speaks for it any more. Gives the COMMIT that spoke for it
+    /// alone, and now for none.
     pub(super) fn forget(&mut self, file: &FileRef, key: CallKey, bytes: usize) -> Option<CallKey> {
         let mut idle = None;
         for group in self.files.get_mut(&file.number).into_iter().flat_map(|writes| &mut writes.groups) {
@@ -153,8 +158,8 @@ impl Core {
         *change = change.then(told.change);
         let is_stable = told.stability != Stability::Unstable;
         if count < asked {
-            // The rest follows as a write of its own. What is written so far must be safe before it is
-            // forgotten, so a short unstable write starts over, synchronously.
+            // The rest follows as a write of its own. What is written so far must be safe before it
+            // is forgotten, so a short unstable write starts over, synchronously.
             if is_stable {
                 *written += count;
             }
@@ -167,8 +172,8 @@ impl Core {
             return Ok(());
         };
         let bytes = buffer.len();
-        // It was answered. Kept outstanding, as many held writes as a client may run ahead by would leave no number for those that
-        // wait for one, and no COMMIT would come before those.
+        // It was answered. Kept outstanding, as many held writes as a client may run ahead by would
+        // leave no number for those that wait for one, and no COMMIT would come before those.
         self.forget_xid(key);
         let lost = self.hold(&file, node, key, bytes, told.verifier);
         self.rewrite(lost);
@@ -248,7 +253,8 @@ impl Core {
         }
     }
 
-    /// Ends a COMMIT: gives what it speaks for. Nothing for one whose writes were all given up long ago.
+    /// Ends a COMMIT: gives what it speaks for. Nothing for one whose writes were all given up long
+    /// ago.
     fn end_commit(&mut self, key: CallKey) -> Option<(FileRef, Commit)> {
         let Body::Commit { file, .. } = &self.calls.0.get(key)?.body else { return None };
         let file = *file;
@@ -290,8 +296,8 @@ impl Core {
         self.groups.touch(&file);
     }
 
-    /// Writes data again that may be lost, as new calls. Synchronously: it is rare, and a server that changes its
-    /// verifier with every answer must not keep us at it for ever.
+    /// Writes data again that may be lost, as new calls. Synchronously: it is rare, and a server
+    /// that changes its verifier with every answer must not keep us at it for ever.
     fn rewrite(&mut self, mut keys: Vec<CallKey>) {
         for key in keys.drain(..) {
             if let Some(call) = self.calls.0.get_mut(key)

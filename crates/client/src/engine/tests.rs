@@ -1,5 +1,5 @@
-//! What a connection says that the table has sent elsewhere in the same round. The clock stands still and the server's
-//! ends are the test's: nothing happens but what is said here.
+//! What a connection says that the table has sent elsewhere in the same round. The clock stands
+//! still and the server's ends are the test's: nothing happens but what is said here.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HOME: PathId = PathId(0);
 const ABROAD: PathId = PathId(1);
 
-/// An engine whose connections are all at home on the first of two paths, and the servers' ends of those.
+/// An engine whose connections are all at home on the first of two paths, and the servers' ends of
+/// those.
 struct Ends {
     engine: Engine,
     poller: Arc<Poller>,
@@ -115,7 +116,8 @@ impl Ends {
         self.work_until("connections", |engine| engine.connections.iter().all(is_open));
     }
 
-    /// The path does not answer its probe: its connections go abroad, and nothing of that is settled yet.
+    /// The path does not answer its probe: its connections go abroad, and nothing of that is
+    /// settled yet.
     fn home_dies(&mut self) {
         let (table, now) = (&mut self.engine.core.table, self.engine.core.now);
         table.doubt(now, HOME);

@@ -1,12 +1,14 @@
-//! Lists of addresses as `remoteports` and `localports` have them: `A-B` ranges, joined by `~`. Those of `remoteports`
-//! may say their transport before (`rdma:A-B`) and their port behind (`A-B:PORT`, `[A6-B6]:PORT`).
+//! Lists of addresses as `remoteports` and `localports` have them: `A-B` ranges, joined by `~`.
+//! Those of `remoteports` may say their transport before (`rdma:A-B`) and their port behind
+//! (`A-B:PORT`, `[A6-B6]:PORT`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Proto;
 
-/// Addresses in one list; also the bound of the vendors' drivers. A range is counted before it is expanded.
+/// Addresses in one list; also the bound of the vendors' drivers. A range is counted before it is
+/// expanded.
 pub const ADDRESSES_MAX: usize = 2048;
 /// Linux: IFNAMSIZ, less its terminating zero.
 const INTERFACE_NAME_BYTES_MAX: usize = 15;
@@ -80,7 +82,8 @@ fn transport_before(piece: &str) -> (Option<Proto>, &str) {
     (None, piece)
 }
 
-/// The port that a piece ends with. IPv6 addresses have colons of their own, so they stand in brackets before one.
+/// The port that a piece ends with. IPv6 addresses have colons of their own, so they stand in
+/// brackets before one.
 fn port_behind<'a>(text: &'a str, piece: &str) -> Result<(&'a str, Option<u16>), String> {
     let (range, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((range, "")) => return Ok((range, None)),
@@ -115,7 +118,8 @@ pub(super) fn parse_locals(text: &str) -> Result<Vec<Local>, String> {
     Ok(locals)
 }
 
-/// Appends an address or a range; false where the piece is neither. Interface names may have a `-` too.
+/// Appends an address or a range; false where the piece is neither. Interface names may have a `-`
+/// too.
 fn parse_piece(piece: &str, list: &mut Vec<IpAddr>) -> Result<bool, String> {
     let (first, last) = match piece.split_once('-') {
         Some((first, last)) => (first, last),

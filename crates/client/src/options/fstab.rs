@@ -1,4 +1,5 @@
-//! Lines that describe a mount: of fstab(5) and /proc/mounts, as mount(8) prints them, and as one types them.
+//! Lines that describe a mount: of fstab(5) and /proc/mounts, as mount(8) prints them, and as one
+//! types them.
 
 use super::{LineError, MountOptions, OptionError, Target};
 

@@ -1,7 +1,7 @@
 //! The known name nearest to a mistyped one.
 
-/// The candidate that the fewest insertions, deletions, replacements and swaps of neighbours turn `name`
-/// into, if they are few: a third of its length.
+/// The candidate that the fewest insertions, deletions, replacements and swaps of neighbours turn
+/// `name` into, if they are few: a third of its length.
 pub(super) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let bound = (name.chars().count() / 3).max(1);
     let name: Vec<char> = name.to_ascii_lowercase().chars().take(64).collect();

@@ -53,7 +53,8 @@ pub enum Effect {
     Works,
     /// It is accepted, and has no effect, for this reason.
     Noted(&'static str),
-    /// It is accepted, and nothing is to be done for it: it holds anyway, or is for somebody else. This is why.
+    /// It is accepted, and nothing is to be done for it: it holds anyway, or is for somebody else.
+    /// This is why.
     Holds(&'static str),
     /// It is known, and refused, for this reason.
     Refused(&'static str),

@@ -134,8 +134,8 @@ fn set_congestion(draft: &mut Draft, text: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// As the kernel rounds: too small is 4096, too large 1 MiB; below 4096 down to a power of two, else down
-/// to a multiple of 4096. 0 stands for "not given".
+/// As the kernel rounds: too small is 4096, too large 1 MiB; below 4096 down to a power of two,
+/// else down to a multiple of 4096. 0 stands for "not given".
 pub(super) const fn round_size(bytes: u32) -> u32 {
     match bytes {
         0 => SIZE_MAX,

@@ -1,4 +1,5 @@
-//! What is to be mounted: `server:/export`, `[IPv6]:/export`, or `nfs://server[:port]/export?options`.
+//! What is to be mounted: `server:/export`, `[IPv6]:/export`, or
+//! `nfs://server[:port]/export?options`.
 
 use super::{MountOptions, OptionError, TargetError};
 use std::fmt;
@@ -25,8 +26,9 @@ pub struct Target {
     pub host: Host,
     /// The port in an `nfs://` address.
     pub port: Option<u16>,
-    /// The absolute path. It is bytes, because file names are: an address writes others than letters as %XX.
-    /// In an address it may go on below the export; only the server knows where that ends.
+    /// The absolute path. It is bytes, because file names are: an address writes others than
+    /// letters as %XX. In an address it may go on below the export; only the server knows where
+    /// that ends.
     pub path: Vec<u8>,
     /// The options in an `nfs://` address, comma-separated.
     pub options: String,

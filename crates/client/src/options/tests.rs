@@ -1,4 +1,5 @@
-//! What holds for every option of the table, what the kernel's customs are, and what contradicts what.
+//! What holds for every option of the table, what the kernel's customs are, and what contradicts
+//! what.
 
 use super::*;
 use proptest::prelude::*;

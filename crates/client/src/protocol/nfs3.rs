@@ -68,7 +68,8 @@ pub(crate) fn encode_null(writer: &mut Writer<'_>, xid: Xid) {
     encode_call(writer, xid, Nfs::Null, &credential);
 }
 
-/// Why a server refused a call, by the beginning of its results; `None` when it did not, or nothing is said.
+/// Why a server refused a call, by the beginning of its results; `None` when it did not, or nothing
+/// is said.
 pub(crate) fn status_of(results: &[u8]) -> Option<Status> {
     let number = results.first_chunk().map(|status| nfs3::Status(u32::from_be_bytes(*status)))?;
     (number != nfs3::Status::OK).then(|| convert::status(number))

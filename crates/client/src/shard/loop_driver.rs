@@ -1,12 +1,14 @@
 //! Who drives a loop: its own thread, or for a time one of the program that uses the mount.
 //!
-//! A thread that waits for requests of its own and hands each of them to a loop costs two changes of threads for each
-//! call, one to the loop and one with its answer. Such a thread can drive the loop itself while it waits: as an
-//! [`ExternalDriver`] it comes after the requests that it has taken, and leaves when the next can be had. The loop's own thread
-//! stands in for it while it is away for long.
+//! A thread that waits for requests of its own and hands each of them to a loop costs two changes
+//! of threads for each call, one to the loop and one with its answer. Such a thread can drive the
+//! loop itself while it waits: as an [`ExternalDriver`] it comes after the requests that it has
+//! taken, and leaves when the next can be had. The loop's own thread stands in for it while it is
+//! away for long.
 //!
-//! Invariants: one thread drives at a time, the one that has the lock; nobody who attends is waited for longer than
-//! [`PRESENCE_LOOK`] and [`ABSENCE_MAX`]; the loop's own thread ends the loop, whoever drove it last.
+//! Invariants: one thread drives at a time, the one that has the lock; nobody who attends is waited
+//! for longer than [`PRESENCE_LOOK`] and [`ABSENCE_MAX`]; the loop's own thread ends the loop,
+//! whoever drove it last.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,9 +20,11 @@ use transport::poll::Interest;
 
 use super::{Driver, EXTERNAL_DRIVER_TOKEN, Inbox, Message};
 
-/// An attendant that is away for as long is busy with its requests, or does something else. Shorter than a wait that anybody would notice, and long against the microseconds of a request.
+/// An attendant that is away for as long is busy with its requests, or does something else. Shorter
+/// than a wait that anybody would notice, and long against the microseconds of a request.
 const ABSENCE_MAX: Duration = Duration::from_millis(10);
-/// While it attends and never leaves, which is an idle mount, its presence is looked at as often as the loop ticks.
+/// While it attends and never leaves, which is an idle mount, its presence is looked at as often as
+/// the loop ticks.
 const PRESENCE_LOOK: Duration = Duration::from_millis(50);
 
 /// See the module's documentation.
@@ -54,8 +58,8 @@ impl LoopDriver {
             let is_there = now % 2 == 1;
             if now == seen && !is_there {
                 self.wanted.store(false, Ordering::SeqCst);
-                // One that comes steps first and then looks whether it is still wanted. So either its step is seen here, or it
-                // sees that it has to wake this thread.
+                // One that comes steps first and then looks whether it is still wanted. So either
+                // its step is seen here, or it sees that it has to wake this thread.
                 if self.steps.load(Ordering::SeqCst) == seen {
                     return;
                 }
@@ -104,8 +108,9 @@ fn drive(loop_driver: &LoopDriver) -> bool {
     goes_on
 }
 
-/// A thread of the program that drives a loop between requests of its own. Until it comes for the first time, and where it
-/// stays away, the loop's own thread drives it; where it is dropped, for good.
+/// A thread of the program that drives a loop between requests of its own. Until it comes for the
+/// first time, and where it stays away, the loop's own thread drives it; where it is dropped, for
+/// good.
 pub struct ExternalDriver {
     loop_driver: Arc<LoopDriver>,
     stand_in: Option<Thread>,
@@ -136,9 +141,10 @@ impl ExternalDriver {
         }
     }
 
-    /// Sends what was submitted and drives the loop until the descriptor is readable. False once the loop has ended, because the
-    /// mount was closed, which whoever waits for its calls is told: drop the attendant then. Take the requests that wait one
-    /// after the other before coming back, so that their calls leave together.
+    /// Sends what was submitted and drives the loop until the descriptor is readable. False once
+    /// the loop has ended, because the mount was closed, which whoever waits for its calls is told:
+    /// drop the attendant then. Take the requests that wait one after the other before coming back,
+    /// so that their calls leave together.
     #[must_use]
     pub fn drive(&mut self) -> bool {
         // The loop's own thread sees for itself that the loop is to end.

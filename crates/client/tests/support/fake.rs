@@ -1,5 +1,5 @@
-//! A server that a test plays by hand: it answers what a mount begins with by itself, and hands every other
-//! call to the test, which answers it when and how it likes.
+//! A server that a test plays by hand: it answers what a mount begins with by itself, and hands
+//! every other call to the test, which answers it when and how it likes.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::io::{Read, Write};
@@ -90,8 +90,8 @@ impl Request {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Reads nothing more from the connection, not even what the client has sent already. For a fake that is paused: else
-    /// one more call may be under way.
+    /// Reads nothing more from the connection, not even what the client has sent already. For a
+    /// fake that is paused: else one more call may be under way.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::SeqCst);
     }

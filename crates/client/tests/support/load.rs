@@ -1,5 +1,5 @@
-//! A load of stamped blocks: each of several threads writes and reads its own file, knows what must be in it,
-//! and keeps the longest time between two of its answers.
+//! A load of stamped blocks: each of several threads writes and reads its own file, knows what must
+//! be in it, and keeps the longest time between two of its answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -40,8 +40,8 @@ fn stamped(thread: usize, block: usize, generation: u64) -> Vec<u8> {
 }
 
 impl Load {
-    /// Runs the load while `during` does something to the paths; checks all files at the end. Gives the longest
-    /// time that a thread waited for an answer.
+    /// Runs the load while `during` does something to the paths; checks all files at the end. Gives
+    /// the longest time that a thread waited for an answer.
     pub fn run(mount: &Mount, during: impl FnOnce(&Self)) -> Duration {
         let load = Self::default();
         std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! A TCP proxy before each node of a group, whose paths a test can silence, slow down, half close, cut and
-//! restore. It listens on other addresses than the nodes and on the same port.
+//! A TCP proxy before each node of a group, whose paths a test can silence, slow down, half close,
+//! cut and restore. It listens on other addresses than the nodes and on the same port.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

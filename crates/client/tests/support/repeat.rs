@@ -1,5 +1,5 @@
-//! One operation over and over on a loop, at a given depth: first to warm up, then to be counted. Nothing in
-//! here takes anything from the heap meanwhile.
+//! One operation over and over on a loop, at a given depth: first to warm up, then to be counted.
+//! Nothing in here takes anything from the heap meanwhile.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -47,7 +47,8 @@ impl LocalSource {
     }
 
     fn of(file: File, from: u64, size: u64, shape: Shape) -> Self {
-        // Reading ahead further is all that advice changes; without it the copy is slower, not wrong.
+        // Reading ahead further is all that advice changes; without it the copy is slower, not
+        // wrong.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
         let block_bytes = shape.block_bytes;
         Self { file, next: from, end: size, data_end: from, holes: true, block_bytes, spare: Vec::new() }

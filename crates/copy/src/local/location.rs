@@ -1,8 +1,9 @@
 //! A directory of this machine, held by its descriptor.
 //!
-//! A tree is walked by descriptors, each opened beneath the one above it without following links: a symbolic link that
-//! takes a directory's place while a copy runs is an error, and what is made or read in a directory that is open stays
-//! in that directory, whatever its path names meanwhile. Only what the user named himself may be a link.
+//! A tree is walked by descriptors, each opened beneath the one above it without following links: a
+//! symbolic link that takes a directory's place while a copy runs is an error, and what is made or
+//! read in a directory that is open stays in that directory, whatever its path names meanwhile.
+//! Only what the user named himself may be a link.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -72,7 +73,8 @@ impl Location {
     }
 }
 
-/// A name in a directory, from the one that the user named: to be found again without holding the directory open.
+/// A name in a directory, from the one that the user named: to be found again without holding the
+/// directory open.
 #[derive(Debug, Clone)]
 pub struct LocalPath {
     top: Arc<Location>,

@@ -1,4 +1,5 @@
-//! A directory whose place somebody takes with a symbolic link while it is copied, and a file that is cut meanwhile.
+//! A directory whose place somebody takes with a symbolic link while it is copied, and a file that
+//! is cut meanwhile.
 
 use super::*;
 use crate::{Destination, Options, Origin, Outcome, Progress};

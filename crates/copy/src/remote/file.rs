@@ -12,7 +12,8 @@ use crate::entry::NewAttributes;
 use crate::error::{Error, Result};
 use crate::temporary::WINDOW_BYTES;
 
-/// Writes of a large file change the loop after so many bytes, so that all loops and their connections work.
+/// Writes of a large file change the loop after so many bytes, so that all loops and their
+/// connections work.
 const TURN_BYTES: u64 = 4 << 20;
 
 /// A file that is read.

@@ -294,8 +294,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether another one has called for the same and its connection broke. Nothing tells its retry from the call of
-    /// a neighbour, so nobody else sends that call here.
+    /// Whether another one has called for the same and its connection broke. Nothing tells its
+    /// retry from the call of a neighbour, so nobody else sends that call here.
     fn is_anothers_retry(&self, person: u32, xid: u32) -> bool {
         let is_lost = |execution: &Execution| {
             execution.xid == xid && execution.person != person && self.broken.contains(&execution.connection)

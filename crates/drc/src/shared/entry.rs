@@ -1,7 +1,7 @@
 //! What became of a call, and who has it, in one word.
 //!
-//! From the top: 30 bits of the call's counter (0 in the table), 22 of the process's generation and 8 of its member
-//! number, or 30 of a status; then a bit for doubt and 3 for the phase.
+//! From the top: 30 bits of the call's counter (0 in the table), 22 of the process's generation and
+//! 8 of its member number, or 30 of a status; then a bit for doubt and 3 for the phase.
 
 use super::{GENERATION_BITS, Host, Owner};
 use crate::STATUS_MAX;

@@ -1,7 +1,8 @@
-//! The place of one call whose reply is kept: its entry, what was seen before it was executed, and its reply.
+//! The place of one call whose reply is kept: its entry, what was seen before it was executed, and
+//! its reply.
 //!
-//! The process that an entry names writes here, and nobody else. Codes over what is written are bound to the call, so
-//! that what another call left, or half of something, is taken for nothing.
+//! The process that an entry names writes here, and nobody else. Codes over what is written are
+//! bound to the call, so that what another call left, or half of something, is taken for nothing.
 
 use super::entry::{Entry, Phase};
 use super::{Host, Start, exchange, load, store};
@@ -9,7 +10,8 @@ use crate::{STATUS_MAX, Stored};
 use std::sync::atomic::AtomicU64;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The longest reply that is kept, behind the xid: that of CREATE has 300 bytes with the longest handle.
+/// The longest reply that is kept, behind the xid: that of CREATE has 300 bytes with the longest
+/// handle.
 pub const REPLY_BYTES_MAX: usize = 320;
 
 const WORD: usize = size_of::<u64>();
@@ -102,7 +104,8 @@ impl<'m> Slot<'m> {
         }
     }
 
-    /// Ends a call by what is to be kept of it. Nothing is done when it is not this process's any more.
+    /// Ends a call by what is to be kept of it. Nothing is done when it is not this process's any
+    /// more.
     pub fn finish(&self, host: &impl Host, call: Entry, kept: Result<&[u8], u32>) {
         let Some(started) = self.mine(host, |phase| matches!(phase, Phase::Started(_)), call) else { return };
         let sure = Entry { doubt: false, ..started };
@@ -132,7 +135,8 @@ impl<'m> Slot<'m> {
         }
     }
 
-    /// What is kept of a call that has ended; `None` when that is not whole. The entry must be looked at again after.
+    /// What is kept of a call that has ended; `None` when that is not whole. The entry must be
+    /// looked at again after.
     pub fn stored(&self, entry: Entry) -> Option<Stored> {
         if let Phase::Ended(status) = entry.phase {
             return Some(if status == 0 { Stored::Done } else { Stored::Failed(status) });
@@ -162,7 +166,8 @@ impl<'m> Slot<'m> {
         self.store(SEEN_AT, 0);
     }
 
-    /// What was seen before the call was executed for the first time; nothing if it was never executed.
+    /// What was seen before the call was executed for the first time; nothing if it was never
+    /// executed.
     pub fn seen(&self) -> Option<Seen> {
         let words = [0, 1, 2].map(|at| self.load(SEEN_AT + at));
         let [kind, a, b] = words;

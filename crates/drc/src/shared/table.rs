@@ -1,11 +1,13 @@
-//! The table of foreign clients' calls in shared memory: buckets of slots, found by a digest of the call.
+//! The table of foreign clients' calls in shared memory: buckets of slots, found by a digest of the
+//! call.
 //!
-//! Neighbours' calls that agree in everything have a slot each; which one a call belongs to is told by where they came
-//! from ([`crate::connections`]).
+//! Neighbours' calls that agree in everything have a slot each; which one a call belongs to is told
+//! by where they came from ([`crate::connections`]).
 //!
-//! A bucket is searched under its lock, so that a call that comes to two processes at once is found by one of them.
-//! Who has a slot ends its call without the lock. A lock names its process; one that has ended leaves a bucket that is
-//! whole, because a slot counts only once its entry is written, which is last.
+//! A bucket is searched under its lock, so that a call that comes to two processes at once is found
+//! by one of them. Who has a slot ends its call without the lock. A lock names its process; one
+//! that has ended leaves a bucket that is whole, because a slot counts only once its entry is
+//! written, which is last.
 
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
@@ -162,7 +164,8 @@ impl<'m> SharedTable<'m> {
                 Phase::Begun(owner) => owner == host.me() || host.is_alive(owner),
                 _ => false,
             };
-            // That of a process that has ended, or no lock at all, is taken over by the next exchange.
+            // That of a process that has ended, or no lock at all, is taken over by the next
+            // exchange.
             if is_held {
                 if !host.pause(round) {
                     return None;
@@ -173,7 +176,8 @@ impl<'m> SharedTable<'m> {
         }
     }
 
-    /// Asks before a call is executed, after its arguments were found sound. The place is for what follows.
+    /// Asks before a call is executed, after its arguments were found sound. The place is for what
+    /// follows.
     pub fn begin(
         &self,
         host: &impl Host,
@@ -214,8 +218,8 @@ impl<'m> SharedTable<'m> {
         }
     }
 
-    /// Empties the slots of ended calls of this digest that are too old to be answered again. One of them would be taken for
-    /// the slot of a new call that comes from the same connection.
+    /// Empties the slots of ended calls of this digest that are too old to be answered again. One
+    /// of them would be taken for the slot of a new call that comes from the same connection.
     fn forget_aged(&self, bucket: usize, digest: [u64; 2], now: Duration) {
         for aged in self.slots(bucket).filter(|keyed| keyed.has(digest) && keyed.is_aged(now)) {
             let slot = aged.slot(digest);

@@ -424,13 +424,15 @@ fn the_lock_of_a_process_that_ended_is_taken_over_and_one_that_stands_still_is_n
     assert_eq!(table.begin(&second, &call(1), &asker(&second, NOW)).0, SharedBegin::Run);
 }
 
-/// One step of the model: a process (0 to 2), what it does, with which call, and before which step it ends.
+/// One step of the model: a process (0 to 2), what it does, with which call, and before which step
+/// it ends.
 type Step = (u8, u8, u8, Option<u32>);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Three processes that come and go: a call that ended is never executed again, one that lives is executed by one.
+    /// Three processes that come and go: a call that ended is never executed again, one that lives
+    /// is executed by one.
     #[test]
     fn no_call_is_executed_twice_without_doubt(
         steps in proptest::collection::vec(
@@ -446,7 +448,8 @@ proptest! {
             Cache::Window(SharedWindow::new(&words, 9), Xid(WHOLE.0 + u32::from(number)))
         };
         let mut generation = [1_u32; 3];
-        // Of each call: how often it was executed, who executes it, and whether an answer was given.
+        // Of each call: how often it was executed, who executes it, and whether an answer was
+        // given.
         let mut executed = [0; 4];
         let mut executing: [Option<(u8, u32)>; 4] = [None; 4];
         let mut answered = [false; 4];

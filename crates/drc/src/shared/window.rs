@@ -1,5 +1,5 @@
-//! The windows of one of our clients in shared memory. See [`ClientWindow`](crate::ClientWindow) for what they
-//! promise; the rules are the same.
+//! The windows of one of our clients in shared memory. See [`ClientWindow`](crate::ClientWindow)
+//! for what they promise; the rules are the same.
 
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
@@ -53,8 +53,8 @@ impl<'m> SharedWindow<'m> {
         Some(At { slot, call, newest: self.words.get(newest)?, window })
     }
 
-    /// Asks before a call is executed, after its arguments were found sound and its xid's class to be the one its
-    /// procedure needs. One of [`XidClass::Repeatable`] always runs.
+    /// Asks before a call is executed, after its arguments were found sound and its xid's class to
+    /// be the one its procedure needs. One of [`XidClass::Repeatable`] always runs.
     pub fn begin(&self, host: &impl Host, xid: Xid) -> SharedBegin {
         let Some(At { slot, call, newest, window }) = self.at(xid) else {
             return match XidClass::of(xid) {
@@ -89,11 +89,13 @@ impl<'m> SharedWindow<'m> {
                         }
                     }
                 },
-                // Overtaken since the look at the newest: the window moved, and the place is a newer call's.
+                // Overtaken since the look at the newest: the window moved, and the place is a
+                // newer call's.
                 _ if !call.counter.is_after(seen.counter) => {
                     return SharedBegin::Refused(Refusal::BelowWindow);
                 }
-                // A whole window behind, and still being written: no client of ours runs so far ahead.
+                // A whole window behind, and still being written: no client of ours runs so far
+                // ahead.
                 Phase::Writing(owner) if owner == host.me() || host.is_alive(owner) => {
                     if !host.pause(round) {
                         return SharedBegin::Refused(Refusal::BelowWindow);
@@ -153,7 +155,8 @@ impl<'m> SharedWindow<'m> {
         at.slot.finish(host, at.call, kept);
     }
 
-    /// Notes what was seen before a call that was started is executed. Only whole replies have a place for it.
+    /// Notes what was seen before a call that was started is executed. Only whole replies have a
+    /// place for it.
     pub fn note(&self, xid: Xid, seen: Seen) {
         if let Some(at) = self.whole(xid) {
             at.slot.note(seen);

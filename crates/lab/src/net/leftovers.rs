@@ -45,7 +45,8 @@ impl Owner {
     }
 }
 
-/// The 22nd field of `/proc/PID/stat`; the second, in parentheses, may contain anything. A zombie has ended.
+/// The 22nd field of `/proc/PID/stat`; the second, in parentheses, may contain anything. A zombie
+/// has ended.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
@@ -88,8 +89,8 @@ pub(super) fn remove_namespaces(names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks every process in these namespaces to end, and kills those that don't. Ourselves excepted: a lab may
-/// be collected by a program that runs in it.
+/// Asks every process in these namespaces to end, and kills those that don't. Ourselves excepted: a
+/// lab may be collected by a program that runs in it.
 fn end_processes(names: &[String]) -> Result<(), Error> {
     let start = Instant::now();
     let mut asked = BTreeSet::new();

@@ -4,11 +4,12 @@ use super::{Error, Rate, State, system};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// A locally administered hardware address that no device of a lab has: the kernel's own are random, with
-/// six chances in 2^46 to be this one.
+/// A locally administered hardware address that no device of a lab has: the kernel's own are
+/// random, with six chances in 2^46 to be this one.
 const NOBODY: &str = "02:00:00:00:de:ad";
 
-/// How long a packet may wait for its turn at a shaped end. A switch port that buffers 20 ms is a good one.
+/// How long a packet may wait for its turn at a shaped end. A switch port that buffers 20 ms is a
+/// good one.
 const QUEUE: &str = "20ms";
 
 /// Packets a delayed link holds each way, enough for a second of 10 Gbit/s in full frames.

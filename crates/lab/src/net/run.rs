@@ -12,17 +12,19 @@ use std::time::Duration;
 /// How long a server in a lab may take until it says `ready`.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Builds a lab, runs a command in its client's namespace, removes the lab, and gives how the command ended.
+/// Builds a lab, runs a command in its client's namespace, removes the lab, and gives how the
+/// command ended.
 ///
-/// `serve`, where given, is a shell command line that runs beside it in the nodes' namespace (in each, where
-/// they are apart) and must print a line that begins with `ready` first. It finds `--listen ADDRESS:2049`
-/// for each of its addresses in `$TRUNKLINE_LAB_LISTEN`.
+/// `serve`, where given, is a shell command line that runs beside it in the nodes' namespace (in
+/// each, where they are apart) and must print a line that begins with `ready` first. It finds
+/// `--listen ADDRESS:2049` for each of its addresses in `$TRUNKLINE_LAB_LISTEN`.
 ///
-/// Signals (interrupt, terminate, hang-up) end the command, and with it the lab: the first asks, the second
-/// kills.
+/// Signals (interrupt, terminate, hang-up) end the command, and with it the lab: the first asks,
+/// the second kills.
 ///
 /// # Errors
-/// A lab that cannot be built, a command that cannot be started, a server that is not ready in time.
+/// A lab that cannot be built, a command that cannot be started, a server that is not ready in
+/// time.
 pub fn run(spec: &Spec, serve: Option<&str>, command: &Command) -> Result<ExitStatus, Error> {
     // Before the lab, so that no signal can end us between its first namespace and its last.
     let mut signals =
@@ -79,7 +81,8 @@ fn pass_signals_on(pid: Pid, signals: &mut Signals) {
     }
 }
 
-/// Starts the servers' command line in each namespace on the nodes' side and waits until all are ready.
+/// Starts the servers' command line in each namespace on the nodes' side and waits until all are
+/// ready.
 fn start_servers(net: &Net, line: &str) -> Result<Vec<Child>, Error> {
     let mut namespaces: Vec<_> = net.links().iter().map(|link| link.node_namespace.as_str()).collect();
     namespaces.dedup();

@@ -36,8 +36,8 @@ impl Rate {
         self.bits_per_s
     }
 
-    /// Bytes the shaper lets through at once: a millisecond's worth, and never less than two of the largest
-    /// segments that TCP hands down, so that shaping costs no extra cutting.
+    /// Bytes the shaper lets through at once: a millisecond's worth, and never less than two of the
+    /// largest segments that TCP hands down, so that shaping costs no extra cutting.
     #[must_use]
     pub(super) fn burst_bytes(self) -> u64 {
         (self.bits_per_s / 8 / 1000).max(128 * 1024)
@@ -84,10 +84,12 @@ impl FromStr for Rate {
 /// Who shares a namespace on the nodes' side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum Layout {
-    /// All nodes' addresses are in one namespace, `nodes`, where one process can listen on all of them.
+    /// All nodes' addresses are in one namespace, `nodes`, where one process can listen on all of
+    /// them.
     #[default]
     Together,
-    /// Each node has a namespace, `node1` and so on, for a process of its own. Nodes don't reach each other.
+    /// Each node has a namespace, `node1` and so on, for a process of its own. Nodes don't reach
+    /// each other.
     Apart,
 }
 

@@ -1,8 +1,9 @@
 //! What a lab consists of, kept in a file so that other terminals can cut and restore its links.
 //!
-//! The identity of a lab is `PID-START-COUNT`: the process that owns it, when that process started (a
-//! process id comes back, the pair does not), and a number for a process with several labs. It stands in the
-//! names of the namespaces and of the lab's directory, so the owner of anything that is left is known.
+//! The identity of a lab is `PID-START-COUNT`: the process that owns it, when that process started
+//! (a process id comes back, the pair does not), and a number for a process with several labs. It
+//! stands in the names of the namespaces and of the lab's directory, so the owner of anything that
+//! is left is known.
 
 use super::link::Condition;
 use super::{Error, Layout, Link, Rate, Spec, leftovers, system};
@@ -141,12 +142,13 @@ impl State {
         self.note(link, Condition::Up)
     }
 
-    /// The same command, run in one of the lab's namespaces: `client`, `nodes`, or `node1` and so on. Its
-    /// arguments, directory and variables are kept; its redirections and `env_clear` are not.
+    /// The same command, run in one of the lab's namespaces: `client`, `nodes`, or `node1` and so
+    /// on. Its arguments, directory and variables are kept; its redirections and `env_clear` are
+    /// not.
     ///
-    /// Besides, these variables tell it where it is: `TRUNKLINE_LAB` (the lab's name), `TRUNKLINE_LAB_NODES`
-    /// and `TRUNKLINE_LAB_CLIENT` (addresses in the order of the links, joined by commas), and both again
-    /// with `_V6`.
+    /// Besides, these variables tell it where it is: `TRUNKLINE_LAB` (the lab's name),
+    /// `TRUNKLINE_LAB_NODES` and `TRUNKLINE_LAB_CLIENT` (addresses in the order of the links,
+    /// joined by commas), and both again with `_V6`.
     ///
     /// # Errors
     /// No such namespace, or `ip` is missing.
@@ -173,7 +175,8 @@ impl State {
         Ok(inside)
     }
 
-    /// Ends everything that runs in the lab and removes its namespaces, with them the links, and its file.
+    /// Ends everything that runs in the lab and removes its namespaces, with them the links, and
+    /// its file.
     pub(super) fn remove(&self) -> Result<(), Error> {
         let present = leftovers::namespaces()?;
         let mine: Vec<_> =

@@ -1,5 +1,6 @@
-//! The end of the conversation inside a guest: starts commands, passes their streams and signals, tells how they
-//! ended. It is `trunkline lab guest`, started by the guest's first script, and the guest ends with it.
+//! The end of the conversation inside a guest: starts commands, passes their streams and signals,
+//! tells how they ended. It is `trunkline lab guest`, started by the guest's first script, and the
+//! guest ends with it.
 
 use super::Error;
 use super::frame::{Frame, Kind, PIECE_BYTES, Start};
@@ -25,8 +26,8 @@ const PORT_WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks for the port.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long output may still come after a command has ended: a child that it left running holds its streams open,
-/// and may do so for ever.
+/// How long output may still come after a command has ended: a child that it left running holds its
+/// streams open, and may do so for ever.
 const OUTPUT_AFTER_END: Duration = Duration::from_secs(10);
 
 /// After so much silence there is none.

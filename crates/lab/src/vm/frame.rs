@@ -1,13 +1,15 @@
 //! What the host and the agent in a guest say to each other, over one virtio-serial port.
 //!
-//! A frame is its length (4 bytes, of what follows), its kind (1), the command's number (4), and a payload. Both
-//! ends are the same program, so there is no version; a frame that makes no sense ends the conversation.
+//! A frame is its length (4 bytes, of what follows), its kind (1), the command's number (4), and a
+//! payload. Both ends are the same program, so there is no version; a frame that makes no sense
+//! ends the conversation.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The most that one frame carries: a command line with its environment fits, and so does a piece of output.
+/// The most that one frame carries: a command line with its environment fits, and so does a piece
+/// of output.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 4 << 20;
 
 /// How much output one frame takes at most, so that several commands share the port.

@@ -130,8 +130,9 @@ impl Guest {
         &self.environment
     }
 
-    /// Starts a command: program, arguments, directory and variables of it are kept. It runs as root in the
-    /// guest, in the caller's directory when it names none, with the caller's PATH behind root's.
+    /// Starts a command: program, arguments, directory and variables of it are kept. It runs as
+    /// root in the guest, in the caller's directory when it names none, with the caller's PATH
+    /// behind root's.
     ///
     /// # Errors
     /// A guest that is gone. A command that cannot be started tells so when it is waited for.
@@ -193,7 +194,8 @@ impl Guest {
         self.output(&shell)
     }
 
-    /// Takes the carrier off this guest's end of a link, counted from 1, or gives it back: as if its cable were pulled there.
+    /// Takes the carrier off this guest's end of a link, counted from 1, or gives it back: as if
+    /// its cable were pulled there.
     ///
     /// # Errors
     /// A link that it does not have, or a guest that is gone.
@@ -253,8 +255,8 @@ fn read_port(mut port: UnixStream, shared: &Shared, up: &Sender<()>) {
     shared.commands().clear();
 }
 
-/// A command in a guest; killed with its children when dropped before its end. Its output is kept in memory until
-/// it is read.
+/// A command in a guest; killed with its children when dropped before its end. Its output is kept
+/// in memory until it is read.
 #[derive(Debug)]
 pub struct Running {
     name: String,

@@ -1,5 +1,5 @@
-//! The file system that a guest's kernel starts with: busybox, a script of ours, and only the modules that
-//! reach this machine's files. Written as a cpio archive ("newc", which the kernel's
+//! The file system that a guest's kernel starts with: busybox, a script of ours, and only the
+//! modules that reach this machine's files. Written as a cpio archive ("newc", which the kernel's
 //! driver-api/early-userspace/buffer-format describes), straight into memory.
 
 use std::path::Path;
@@ -33,7 +33,8 @@ impl Archive {
     fn entry(&mut self, name: &str, mode: u32, content: &[u8]) {
         self.entries += 1;
         let links = if mode == DIRECTORY { 2 } else { 1 };
-        // Inode, mode, owner, group, links, time, size, device twice (major, minor), name's length, no checksum.
+        // Inode, mode, owner, group, links, time, size, device twice (major, minor), name's length,
+        // no checksum.
         let fields =
             [self.entries, mode, 0, 0, links, 0, size(content), 0, 0, 0, 0, size(name.as_bytes()) + 1, 0];
         self.bytes.extend_from_slice(b"070701");
@@ -52,13 +53,15 @@ impl Archive {
     }
 }
 
-/// Modules and programs are far below 4 GiB; one that is not makes an archive that the kernel refuses.
+/// Modules and programs are far below 4 GiB; one that is not makes an archive that the kernel
+/// refuses.
 fn size(content: &[u8]) -> u32 {
     u32::try_from(content.len()).unwrap_or(u32::MAX)
 }
 
-/// The guest's first program: modules, this machine's files read-only with an overlay in memory above them, then
-/// [`ENTER`] in there. `switch_root`, not `chroot`: the kernel's own requests for modules must find modprobe.
+/// The guest's first program: modules, this machine's files read-only with an overlay in memory
+/// above them, then [`ENTER`] in there. `switch_root`, not `chroot`: the kernel's own requests for
+/// modules must find modprobe.
 pub(super) const INIT: &str = r#"#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc proc /proc; $b mount -t sysfs sys /sys; $b mount -t devtmpfs dev /dev
@@ -72,7 +75,8 @@ $b mount -t tmpfs run /new/run; $b cp /enter /new/run/enter
 exec $b switch_root /new /bin/sh /run/enter
 "#;
 
-/// What goes on below the overlay: the rest of a system's first minute, and then the agent until it ends.
+/// What goes on below the overlay: the rest of a system's first minute, and then the agent until it
+/// ends.
 const ENTER: &str = r#"export PATH=/usr/sbin:/sbin:/usr/bin:/bin HOME=/root
 echo @NAME@ > /proc/sys/kernel/hostname
 [ -e /lib/modules/@VERSION@ ] || { mkdir -p /lib/modules; ln -s '@MODULES@' /lib/modules/@VERSION@; }
@@ -104,7 +108,8 @@ impl Inside<'_> {
     pub(super) fn enter(&self) -> String {
         let mounts = self.writable.iter().enumerate().map(|(number, directory)| {
             let directory = directory.display();
-            // No cache, so that what is written is in the directory at once: guests are ended without ado.
+            // No cache, so that what is written is in the directory at once: guests are ended
+            // without ado.
             format!(
                 "mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none write{number} '{directory}'\n"
             )

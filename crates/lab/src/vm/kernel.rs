@@ -1,5 +1,5 @@
-//! The kernel to boot: fetched by the system's package manager once, unpacked into the user's cache directory, and
-//! used from there, also where there is no network.
+//! The kernel to boot: fetched by the system's package manager once, unpacked into the user's cache
+//! directory, and used from there, also where there is no network.
 
 use super::Error;
 use crate::net::Owner;
@@ -51,7 +51,8 @@ impl Kernel {
         }
         match fetch(&cache, &package) {
             Ok(()) => Self::unpacked(&place),
-            // Without a network yesterday's kernel is better than none, but never in place of one asked for.
+            // Without a network yesterday's kernel is better than none, but never in place of one
+            // asked for.
             Err(error) if wanted.is_none() => {
                 let older = newest(&cache).ok_or(error)?;
                 tracing::warn!("cannot fetch {package}; using {} from the cache", older.version);
@@ -75,7 +76,8 @@ impl Kernel {
         Ok(Self { image, modules: place.join("lib/modules").join(&version), version })
     }
 
-    /// The files of these modules and of those they need, in the order of loading; none for what is built in.
+    /// The files of these modules and of those they need, in the order of loading; none for what is
+    /// built in.
     pub(super) fn modules_for(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let list = self.modules.join("modules.dep");
         let text = fs::read_to_string(&list).map_err(Error::io(format!("read {}", list.display())))?;
@@ -129,7 +131,8 @@ fn cache_directory() -> Result<PathBuf, Error> {
     Ok(root.join("trunkline/kernels"))
 }
 
-/// Fetches and unpacks a package beside its place, then moves it there whole: others may do so at the same time.
+/// Fetches and unpacks a package beside its place, then moves it there whole: others may do so at
+/// the same time.
 fn fetch(cache: &Path, package: &str) -> Result<(), Error> {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     for (program, package) in [("apt-get", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")] {

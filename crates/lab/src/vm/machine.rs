@@ -1,8 +1,9 @@
 //! One QEMU process: started so that it ends with us whatever happens, and leaves no file behind.
 //!
-//! - The kernel ends it when the thread that started it does (`setpriv --pdeathsig`), so a thread of its own starts
-//!   it and waits for it.
-//! - What it reads and writes besides sockets are files in our memory (`memfd`), reached through /proc.
+//! - The kernel ends it when the thread that started it does (`setpriv --pdeathsig`), so a thread
+//!   of its own starts it and waits for it.
+//! - What it reads and writes besides sockets are files in our memory (`memfd`), reached through
+//!   /proc.
 
 use super::monitor::Monitor;
 use super::{Accel, Error, programs};
@@ -84,8 +85,9 @@ impl Machine {
         let complaints = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&complaints);
         let waiter = thread::spawn(move || {
-            // The child inherits its ends of the links and of the monitor; no other child of ours should, so they are
-            // closed to others again at once. One started right now by another thread does no harm with them.
+            // The child inherits its ends of the links and of the monitor; no other child of ours
+            // should, so they are closed to others again at once. One started right now by another
+            // thread does no harm with them.
             let pass = |flags| inherited.iter().try_for_each(|stream| fcntl_setfd(stream, flags));
             let spawned = pass(FdFlags::empty()).map_err(std::io::Error::from).and_then(|()| command.spawn());
             drop(inherited);

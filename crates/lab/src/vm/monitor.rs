@@ -1,7 +1,7 @@
 //! QEMU's monitor: what can be done to a running machine from outside.
 //!
-//! It speaks QMP: a JSON object on each line. The machine greets, and takes commands once it was asked what both are capable
-//! of; between command and answer it may tell of events.
+//! It speaks QMP: a JSON object on each line. The machine greets, and takes commands once it was
+//! asked what both are capable of; between command and answer it may tell of events.
 
 use super::Error;
 use serde_json::{Value, json};

@@ -1,8 +1,9 @@
 //! The links of the guests: addresses, names, and the scripts that set them up from inside.
 //!
-//! The addresses are those of `lab net`: link n is `n<n>`, its client end 10.77.n.1 and `fd77:n::1`, its server end
-//! 10.77.n.2 and `fd77:n::2`; the Soft-RoCE device on it is `rxe<n>`. A guest that is alone has both ends of link 1
-//! on one device: two Soft-RoCE devices of one guest cannot reach each other.
+//! The addresses are those of `lab net`: link n is `n<n>`, its client end 10.77.n.1 and
+//! `fd77:n::1`, its server end 10.77.n.2 and `fd77:n::2`; the Soft-RoCE device on it is `rxe<n>`. A
+//! guest that is alone has both ends of link 1 on one device: two Soft-RoCE devices of one guest
+//! cannot reach each other.
 
 use super::spec::{Guests, LINKS};
 use std::ffi::OsString;

@@ -30,14 +30,15 @@ pub enum Work {
 
 /// Boots the guests, runs the work in the client, ends the guests, and gives how it ended.
 ///
-/// `serve`, where given, is a shell command line that runs beside it in the server (the same guest where there is
-/// one) and must print a line that begins with `ready` first.
+/// `serve`, where given, is a shell command line that runs beside it in the server (the same guest
+/// where there is one) and must print a line that begins with `ready` first.
 ///
-/// Signals (interrupt, terminate, hang-up) end the command, and with it the lab: the first asks, the second kills.
+/// Signals (interrupt, terminate, hang-up) end the command, and with it the lab: the first asks,
+/// the second kills.
 ///
 /// # Errors
-/// A lab that does not start, a command that cannot be started, a server that is not ready in time, no terminal for
-/// a shell.
+/// A lab that does not start, a command that cannot be started, a server that is not ready in time,
+/// no terminal for a shell.
 pub fn run(spec: &Spec, serve: Option<&str>, work: &Work) -> Result<ExitStatus, Error> {
     if matches!(work, Work::Shell) && !isatty(std::io::stdin()) {
         return Err(Error::Misuse("a shell needs a terminal as its standard input".to_owned()));
@@ -110,7 +111,8 @@ fn pass_input(command: Remote) {
     });
 }
 
-/// Starts the server's command line and waits until it is ready; from then on its output goes to standard error.
+/// Starts the server's command line and waits until it is ready; from then on its output goes to
+/// standard error.
 fn start_server(vm: &Vm, line: &str) -> Result<thread::JoinHandle<()>, Error> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", line]);

@@ -63,14 +63,16 @@ pub struct Spec {
     pub accel: Accel,
     /// Whether each link gets a Soft-RoCE device.
     pub rdma: bool,
-    /// Directories of this machine that the guests may write; everything else they write is gone with them.
+    /// Directories of this machine that the guests may write; everything else they write is gone
+    /// with them.
     pub writable: Vec<PathBuf>,
     /// The `trunkline` program: it is the agent in the guests.
     pub program: PathBuf,
 }
 
 impl Spec {
-    /// One guest of two processors and 4 GiB with a Soft-RoCE device, and `trunkline` from this path.
+    /// One guest of two processors and 4 GiB with a Soft-RoCE device, and `trunkline` from this
+    /// path.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {

@@ -50,7 +50,8 @@ impl Device {
         }
     }
 
-    /// Whether the kernel still asks here: it does not once the last mount is gone and nothing in it is open.
+    /// Whether the kernel still asks here: it does not once the last mount is gone and nothing in
+    /// it is open.
     pub(crate) fn is_connected(&self) -> bool {
         let mut fds = [PollFd::new(&self.descriptor, PollFlags::empty())];
         while poll(&mut fds, Some(&rustix::time::Timespec::default())) == Err(Errno::INTR) {}
@@ -91,7 +92,8 @@ impl Device {
         }
     }
 
-    /// Sends such a reply by way of memory; its head and a part of the body may be in the carrier already.
+    /// Sends such a reply by way of memory; its head and a part of the body may be in the carrier
+    /// already.
     fn send_from(&self, unique: u64, carrier: Option<Pipe>, mut data: Pipe, len: usize) {
         let mut all = vec![0; REPLY_HEAD_BYTES + len];
         let begun = carrier.map_or(Ok(REPLY_HEAD_BYTES), |mut carrier| carrier.read(&mut all));
@@ -151,8 +153,8 @@ pub(crate) enum Received<'a> {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     device: Arc<Device>,
-    /// The data of a write, or what another request has behind as many bytes as a write has before them. It is replaced
-    /// when it is given away.
+    /// The data of a write, or what another request has behind as many bytes as a write has before
+    /// them. It is replaced when it is given away.
     behind: Vec<u8>,
     /// A request that is not a write, in one piece.
     whole: Vec<u8>,
@@ -211,8 +213,9 @@ impl Data<'_> {
         self.receiver.behind.get(..self.len).unwrap_or_default()
     }
 
-    /// The same in memory of their own. Most of what may come at once is given away with the memory that it is in; less is
-    /// copied, as what remains of that memory would have to be made fit for use again.
+    /// The same in memory of their own. Most of what may come at once is given away with the memory
+    /// that it is in; less is copied, as what remains of that memory would have to be made fit for
+    /// use again.
     pub(crate) fn into_owned(self) -> Vec<u8> {
         let Receiver { behind, data_bytes_max, buffers, .. } = self.receiver;
         if self.len < *data_bytes_max / 2 {
@@ -296,7 +299,8 @@ mod tests {
         }
     }
 
-    /// Replies with as much of `data` as a pipe holds, as the kernel would have it; gives the pipes that are left.
+    /// Replies with as much of `data` as a pipe holds, as the kernel would have it; gives the pipes
+    /// that are left.
     fn reply_piped(data: &[u8]) -> Pipes {
         use std::io::Read as _;
         let (mut kernel, ours) = UnixStream::pair().unwrap();

@@ -1,4 +1,5 @@
-//! Replies as the kernel takes them. A request has one: whoever has a [`Reply`] gives it, or its end does, with EIO.
+//! Replies as the kernel takes them. A request has one: whoever has a [`Reply`] gives it, or its
+//! end does, with EIO.
 
 use super::Device;
 use crate::attributes::since_1970;
@@ -77,7 +78,8 @@ impl Reply {
         self.give(None, &entry.body());
     }
 
-    /// That there is no such name, which holds for a time: a `struct fuse_entry_out` whose inode is 0.
+    /// That there is no such name, which holds for a time: a `struct fuse_entry_out` whose inode is
+    /// 0.
     pub(crate) fn no_entry(self, ttl: Duration) {
         let mut body = Body::new();
         for number in [0, 0, ttl.as_secs(), 0] {
@@ -148,11 +150,12 @@ impl Drop for Reply {
     }
 }
 
-/// `struct fuse_entry_out`: an object by a name, and for how long the kernel may believe what it is told.
+/// `struct fuse_entry_out`: an object by a name, and for how long the kernel may believe what it is
+/// told.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// By which the kernel shall know it, or 0 where it need remember nothing of a name that is listed; what it shows is in the
-    /// attributes.
+    /// By which the kernel shall know it, or 0 where it need remember nothing of a name that is
+    /// listed; what it shows is in the attributes.
     pub ino: u64,
     pub attributes: FileAttr,
     pub name_ttl: Duration,
@@ -163,7 +166,8 @@ impl Entry {
     fn body(&self) -> Body {
         let Self { ino, attributes, name_ttl, attributes_ttl } = self;
         let mut body = Body::new();
-        // A number of ours is one object's as long as the kernel knows it, so there is one generation.
+        // A number of ours is one object's as long as the kernel knows it, so there is one
+        // generation.
         for number in [*ino, 0, name_ttl.as_secs(), attributes_ttl.as_secs()] {
             body.extend_from_slice(&number.to_ne_bytes());
         }
@@ -187,8 +191,8 @@ impl Names {
         Self { bytes: Vec::with_capacity(room as usize), room: room as usize }
     }
 
-    /// Adds a name, behind which a listing goes on at `cookie`; false where there is no room for it. Of what kind it is need
-    /// not be known: a program that wants to know asks.
+    /// Adds a name, behind which a listing goes on at `cookie`; false where there is no room for
+    /// it. Of what kind it is need not be known: a program that wants to know asks.
     #[must_use]
     pub(crate) fn add(&mut self, ino: u64, cookie: u64, kind: Option<FileType>, name: &[u8]) -> bool {
         self.push(None, ino, cookie, kind, name)

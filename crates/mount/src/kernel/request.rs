@@ -1,4 +1,5 @@
-//! Requests as they lie in memory: a head of one form, arguments by operation, names that end with a zero.
+//! Requests as they lie in memory: a head of one form, arguments by operation, names that end with
+//! a zero.
 
 use fuser::TimeOrNow;
 use std::time::SystemTime;
@@ -12,7 +13,8 @@ const FORGET_BYTES: usize = 16;
 const GETATTR_HANDLE: u32 = 1;
 /// FUSE_WRITE_CACHE: pages of a mapping, written when the kernel likes.
 const WRITE_OF_MAPPING: u32 = 1;
-/// FUSE_READ_LOCKOWNER and FUSE_WRITE_LOCKOWNER: an owner of locks is told, as the kernel does where the data pass its pages.
+/// FUSE_READ_LOCKOWNER and FUSE_WRITE_LOCKOWNER: an owner of locks is told, as the kernel does
+/// where the data pass its pages.
 const PASSES_PAGES: u32 = 1 << 1;
 
 /// `enum fuse_opcode`, as far as it is served here.
@@ -81,7 +83,8 @@ pub(crate) struct Head {
     pub pid: u32,
 }
 
-/// What is asked, but for a write, whose data go their own way. Names lie where the request was received.
+/// What is asked, but for a write, whose data go their own way. Names lie where the request was
+/// received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Lookup {
@@ -197,8 +200,9 @@ pub(crate) struct Write {
     pub of_mapping: bool,
     /// Past the kernel's pages, whatever the handle's flags are: none of them is locked for it.
     pub passes_pages: bool,
-    /// Of the handle, as they are now, as fcntl(2) may have changed what open(2) said; and O_SYNC or O_DSYNC of this write. The
-    /// kernel does not tell of RWF_APPEND and RWF_NOAPPEND. None of pages of a mapping.
+    /// Of the handle, as they are now, as fcntl(2) may have changed what open(2) said; and O_SYNC
+    /// or O_DSYNC of this write. The kernel does not tell of RWF_APPEND and RWF_NOAPPEND. None of
+    /// pages of a mapping.
     pub flags: i32,
 }
 

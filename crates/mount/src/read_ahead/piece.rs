@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-/// What all files of a mount together have read ahead at most: many programs at once must not take all memory.
+/// What all files of a mount together have read ahead at most: many programs at once must not take
+/// all memory.
 pub(super) const HELD_BYTES_MAX: usize = 256 << 20;
 
 /// What all files of a mount together have read ahead, or asked for.
@@ -107,7 +108,8 @@ impl Piece {
         self.end().min(file_end).saturating_sub(self.offset)
     }
 
-    /// Whether so few bytes had better be read for themselves than be taken out of what is, or will be, in a pipe.
+    /// Whether so few bytes had better be read for themselves than be taken out of what is, or will
+    /// be, in a pipe.
     pub(super) fn is_too_much_for(&self, len: usize, file_end: u64) -> bool {
         // Taking much out of a pipe takes long.
         let is_much = is_short(len) && !is_short(self.expected(file_end) as usize);
@@ -127,8 +129,9 @@ impl Piece {
         .await;
     }
 
-    /// All of it out of the pipe that it came by; nothing where it is in memory, was given out before, or is more than `len`
-    /// bytes: a file may have grown behind the end that the kernel knows.
+    /// All of it out of the pipe that it came by; nothing where it is in memory, was given out
+    /// before, or is more than `len` bytes: a file may have grown behind the end that the kernel
+    /// knows.
     pub(super) fn take_pipe(&self, len: usize) -> Option<Pipe> {
         let mut state = self.lock();
         let Some(Ok(content)) = &mut state.outcome else { return None };

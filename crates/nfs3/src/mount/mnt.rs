@@ -52,5 +52,6 @@ impl<'a> Wire<'a> for Success {
 /// A failure carries nothing.
 pub type Failure = ();
 
-/// `mountres3`; its status is one of `mountstat3`, which are a part of [`crate::Status`]. RFC 1813 s5.1.5
+/// `mountres3`; its status is one of `mountstat3`, which are a part of [`crate::Status`]. RFC 1813
+/// s5.1.5
 pub type Reply = Outcome<Success, Failure>;

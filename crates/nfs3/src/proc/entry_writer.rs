@@ -1,9 +1,9 @@
-//! Writes the reply of READDIR and READDIRPLUS entry by entry, never above what the client has room for.
-//! RFC 1813 s3.3.16, s3.3.17
+//! Writes the reply of READDIR and READDIRPLUS entry by entry, never above what the client has room
+//! for. RFC 1813 s3.3.16, s3.3.17
 //!
-//! An entry is written, measured, and taken back when it does not fit: sizes are exact because they are not
-//! computed. The directory's attributes stand before the entries on the wire and are known after them, so their
-//! place is kept free and filled at the end.
+//! An entry is written, measured, and taken back when it does not fit: sizes are exact because they
+//! are not computed. The directory's attributes stand before the entries on the wire and are known
+//! after them, so their place is kept free and filled at the end.
 
 use crate::types::opaque_bytes;
 use crate::{Fattr3, Outcome, PostOpAttr, Status, Verifier, Wire};
@@ -33,7 +33,8 @@ pub struct EntryWriter<'w, K> {
     out: &'w mut Vec<u8>,
     /// Where the status stands in `out`.
     start: usize,
-    /// How many bytes `READDIR3resok` or `READDIRPLUS3resok` may have, which is all behind the status.
+    /// How many bytes `READDIR3resok` or `READDIRPLUS3resok` may have, which is all behind the
+    /// status.
     bytes_max: usize,
     /// How many bytes of names, cookies and file numbers may still come.
     directory_bytes_left: usize,
@@ -43,7 +44,8 @@ pub struct EntryWriter<'w, K> {
 }
 
 impl<'w, K: Kind> EntryWriter<'w, K> {
-    /// `dircount` bounds names, cookies and file numbers; `maxcount` bounds the whole of the result.
+    /// `dircount` bounds names, cookies and file numbers; `maxcount` bounds the whole of the
+    /// result.
     pub(super) fn with_bounds(
         out: &'w mut Vec<u8>,
         verifier: Verifier,
@@ -65,9 +67,9 @@ impl<'w, K: Kind> EntryWriter<'w, K> {
         }
     }
 
-    /// Adds an entry; false when it does not fit, and then no later one is taken either, because a listing has no
-    /// gaps. The first entry is taken above `dircount` too: a client that asks for less than one name would
-    /// never get on, and `maxcount` bounds the reply all the same.
+    /// Adds an entry; false when it does not fit, and then no later one is taken either, because a
+    /// listing has no gaps. The first entry is taken above `dircount` too: a client that asks for
+    /// less than one name would never get on, and `maxcount` bounds the reply all the same.
     pub fn add(&mut self, entry: &K::Entry<'_>) -> bool {
         let directory_bytes = 8 + opaque_bytes(entry.name().len()) + 8;
         if self.full || (self.entries > 0 && directory_bytes > self.directory_bytes_left) {
@@ -99,8 +101,9 @@ impl<'w, K: Kind> EntryWriter<'w, K> {
         self.entries
     }
 
-    /// Ends the listing. `eof` says that the directory has no entry behind the last one taken. Where not even one
-    /// entry fits the reply becomes NFS3ERR_TOOSMALL; the status returned is that of the reply.
+    /// Ends the listing. `eof` says that the directory has no entry behind the last one taken.
+    /// Where not even one entry fits the reply becomes NFS3ERR_TOOSMALL; the status returned is
+    /// that of the reply.
     pub fn finish(self, eof: bool, attributes: PostOpAttr) -> Status {
         let stuck = self.entries == 0 && !eof;
         if stuck || self.result_bytes() > self.bytes_max {
@@ -124,7 +127,8 @@ impl<'w, K: Kind> EntryWriter<'w, K> {
         Status::OK
     }
 
-    /// Takes back everything and makes the reply a failure, for instance when the store gave up midway.
+    /// Takes back everything and makes the reply a failure, for instance when the store gave up
+    /// midway.
     pub fn fail(self, status: Status, attributes: PostOpAttr) -> Status {
         self.out.truncate(self.start);
         Outcome::<(), PostOpAttr>::Fail(status, attributes).encode(&mut Writer::new(self.out));

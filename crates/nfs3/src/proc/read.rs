@@ -1,4 +1,5 @@
-//! READ: data of a file. The data travel beside the message: only what comes before them is here. RFC 1813 s3.3.6
+//! READ: data of a file. The data travel beside the message: only what comes before them is here.
+//! RFC 1813 s3.3.6
 
 use crate::wire::wire_fields;
 use crate::{FileHandle, Outcome, PostOpAttr, Wire};
@@ -17,7 +18,8 @@ pub struct Args {
 
 wire_fields!(Args { file, offset, count });
 
-/// `READ3resok` up to and including the length of the data; `count` bytes of data and their padding follow.
+/// `READ3resok` up to and including the length of the data; `count` bytes of data and their padding
+/// follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyHead {
     /// The file's attributes (`file_attributes`).
@@ -29,8 +31,8 @@ pub struct ReplyHead {
 }
 
 impl<'a> Wire<'a> for ReplyHead {
-    /// Leaves `reader` at the first byte of the data, of which there are [`ReplyHead::count`]. That they have
-    /// arrived is not checked here. A length of the data other than `count` is refused.
+    /// Leaves `reader` at the first byte of the data, of which there are [`ReplyHead::count`]. That
+    /// they have arrived is not checked here. A length of the data other than `count` is refused.
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
         let head = Self {
@@ -52,8 +54,8 @@ impl<'a> Wire<'a> for ReplyHead {
     }
 }
 
-/// The data of READ and WRITE have a count of their own beside their length, and it must be the same one:
-/// believing either of two different ones would lose or invent bytes.
+/// The data of READ and WRITE have a count of their own beside their length, and it must be the
+/// same one: believing either of two different ones would lose or invent bytes.
 pub(super) const fn same_length(len: u32, count: u32) -> Result<()> {
     if len > count {
         return Err(xdr::Error::TooLong { len, max: count });

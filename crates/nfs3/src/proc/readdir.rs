@@ -1,7 +1,7 @@
 //! READDIR: the names in a directory. RFC 1813 s3.3.16
 //!
-//! The server writes the reply with an [`EntryWriter`]; the client reads [`Success::entries`], an iterator over
-//! the message.
+//! The server writes the reply with an [`EntryWriter`]; the client reads [`Success::entries`], an
+//! iterator over the message.
 
 use super::entry_writer::{self, Kind, Named};
 use crate::wire::wire_fields;

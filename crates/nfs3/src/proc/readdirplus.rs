@@ -1,7 +1,7 @@
 //! READDIRPLUS: the names in a directory, with attributes and handles. RFC 1813 s3.3.17
 //!
-//! The server writes the reply with an [`EntryWriter`]; the client reads [`Success::entries`], an iterator over
-//! the message.
+//! The server writes the reply with an [`EntryWriter`]; the client reads [`Success::entries`], an
+//! iterator over the message.
 
 use super::entry_writer::{self, Kind, Named};
 use crate::wire::wire_fields;
@@ -101,7 +101,8 @@ impl Named for Entry<'_> {
 pub type EntryWriter<'w> = entry_writer::EntryWriter<'w, Plus>;
 
 impl<'w> EntryWriter<'w> {
-    /// Starts a reply behind what `out` has; `dircount` and `maxcount` are those of the call, or less.
+    /// Starts a reply behind what `out` has; `dircount` and `maxcount` are those of the call, or
+    /// less.
     pub fn new(out: &'w mut Vec<u8>, verifier: Verifier, dircount: u32, maxcount: u32) -> Self {
         Self::with_bounds(out, verifier, dircount, maxcount)
     }

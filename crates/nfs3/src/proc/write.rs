@@ -1,4 +1,5 @@
-//! WRITE: writes data. The data travel beside the message: only what comes before them is here. RFC 1813 s3.3.7
+//! WRITE: writes data. The data travel beside the message: only what comes before them is here. RFC
+//! 1813 s3.3.7
 
 use super::read::same_length;
 use crate::wire::{wire_enum, wire_fields};
@@ -34,8 +35,9 @@ pub struct ArgsHead {
 }
 
 impl<'a> Wire<'a> for ArgsHead {
-    /// Leaves `reader` at the first byte of the data, of which there are `data_len`. That they have arrived is not
-    /// checked here. A length of the data other than `count` is refused, as the Linux server refuses it.
+    /// Leaves `reader` at the first byte of the data, of which there are `data_len`. That they have
+    /// arrived is not checked here. A length of the data other than `count` is refused, as the
+    /// Linux server refuses it.
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
         let head = Self {

@@ -1,11 +1,12 @@
-//! The attributes of an object, RFC 1813 s2.6 (`fattr3`): 84 bytes in most replies, so they are read and written
-//! as one array.
+//! The attributes of an object, RFC 1813 s2.6 (`fattr3`): 84 bytes in most replies, so they are
+//! read and written as one array.
 
 use crate::Wire;
 use crate::wire::{wire_enum, wire_fields};
 use xdr::{Reader, Result, Writer};
 
-/// `post_op_attr`: attributes after an operation, absent where the server could not or would not say.
+/// `post_op_attr`: attributes after an operation, absent where the server could not or would not
+/// say.
 pub type PostOpAttr = Option<Fattr3>;
 
 /// `ftype3`. RFC 1813 s2.6

@@ -1,4 +1,5 @@
-//! File handles, RFC 1813 s2.6 (`nfs_fh3`), kept inline so that they are copied without an allocation.
+//! File handles, RFC 1813 s2.6 (`nfs_fh3`), kept inline so that they are copied without an
+//! allocation.
 
 use crate::{HANDLE_BYTES_MAX, Wire};
 use std::fmt;

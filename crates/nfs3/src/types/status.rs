@@ -1,11 +1,12 @@
-//! Status numbers, RFC 1813 s2.6 (`nfsstat3`) and s5.1.5 (`mountstat3`, a part of the same numbers).
+//! Status numbers, RFC 1813 s2.6 (`nfsstat3`) and s5.1.5 (`mountstat3`, a part of the same
+//! numbers).
 
 use crate::Wire;
 use std::fmt;
 use xdr::{Reader, Result, Writer};
 
-/// How a call ended. A number that the standard does not have survives as it is, because it comes from a server
-/// and a client can only hand it on.
+/// How a call ended. A number that the standard does not have survives as it is, because it comes
+/// from a server and a client can only hand it on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u32);
 

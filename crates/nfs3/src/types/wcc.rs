@@ -1,4 +1,5 @@
-//! Weak cache consistency, RFC 1813 s2.6 (`wcc_attr`, `wcc_data`): an object right before and after an operation.
+//! Weak cache consistency, RFC 1813 s2.6 (`wcc_attr`, `wcc_data`): an object right before and after
+//! an operation.
 
 use super::{NfsTime, PostOpAttr};
 use crate::wire::wire_fields;

@@ -1,5 +1,5 @@
-//! What decodes encodes to the same value: for arbitrary bytes, and for messages made from arbitrary values.
-//! The bodies are those of the fuzz targets.
+//! What decodes encodes to the same value: for arbitrary bytes, and for messages made from
+//! arbitrary values. The bodies are those of the fuzz targets.
 
 mod calls;
 mod parts;
@@ -8,8 +8,8 @@ mod replies;
 use nfs3::fuzzing::{self, Which};
 use proptest::prelude::*;
 
-/// Encodes a value behind its selector, decodes it again and runs the shared body on it; a cut and a changed byte
-/// must not do any harm either.
+/// Encodes a value behind its selector, decodes it again and runs the shared body on it; a cut and
+/// a changed byte must not do any harm either.
 macro_rules! round_trip {
     ($which:expr, $direction:ident, $type:ty, $value:expr) => {{
         let value = $value;

@@ -1,13 +1,15 @@
 //! The way to foreign paths when a table's own are all gone, and home again.
 //!
-//! A loop's share of the connections may all be on paths that died while other paths of the mount live.
-//! Its slots then connect to those, spread over them; nothing else in the table changes. Home again goes
-//! one connection at a time, each drained before it leaves, so that nothing is moved and nothing stampedes.
+//! A loop's share of the connections may all be on paths that died while other paths of the mount
+//! live. Its slots then connect to those, spread over them; nothing else in the table changes. Home
+//! again goes one connection at a time, each drained before it leaves, so that nothing is moved and
+//! nothing stampedes.
 
 use super::{Conn, ConnId, Duration, Link, Path, PathId, State, Table};
 
 impl Table {
-    /// Sends idle connections to foreign paths, if no connection of this table lives where it belongs.
+    /// Sends idle connections to foreign paths, if no connection of this table lives where it
+    /// belongs.
     pub(super) fn fail_over_idle(&mut self, now: Duration) {
         self.failover_at = None;
         // A failed-over connection that lost its path goes back once its preferred path answers.
@@ -54,8 +56,8 @@ impl Table {
         down.filter_map(|path| path.retry_at.map(|at| at.max(path.hold_until))).min()
     }
 
-    /// When a connection may go home that lives abroad while its home answers again. A home may answer a probe while it is
-    /// held, where nothing else was usable just then.
+    /// When a connection may go home that lives abroad while its home answers again. A home may
+    /// answer a probe while it is held, where nothing else was usable just then.
     pub(super) fn home_at(&self, conn: &Conn) -> Option<Duration> {
         let home = &self.paths[usize::from(conn.preferred.0)];
         let is_failed_over = conn.preferred != conn.path && matches!(conn.link, Link::Live { .. });

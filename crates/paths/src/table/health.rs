@@ -1,18 +1,18 @@
 //! What happens when connections and paths break, fall silent, and come back.
 //!
-//! A path with a live connection is `Up` or `Suspect`; one without is `Down`, or `Probing` while an attempt
-//! to bring it back is under way. Two kinds of retry keep apart: a broken connection of a living path
-//! connects again with a back-off of its own; a path without connections is tried by one probe at a time,
-//! and its connections follow once that is answered. Only after a reset, where the far end has just shown
-//! that it lives, they connect at once.
+//! A path with a live connection is `Up` or `Suspect`; one without is `Down`, or `Probing` while an
+//! attempt to bring it back is under way. Two kinds of retry keep apart: a broken connection of a
+//! living path connects again with a back-off of its own; a path without connections is tried by
+//! one probe at a time, and its connections follow once that is answered. Only after a reset, where
+//! the far end has just shown that it lives, they connect at once.
 
 use crate::timing::{HOLD_PER_WAIT, SUSPECT_DEAR_MAX};
 
 use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, Timing};
 
 impl Path {
-    /// A connection was made in this time. What was dear is forgotten with the connections that are made after it, not
-    /// with time: how dear they are does not change by itself.
+    /// A connection was made in this time. What was dear is forgotten with the connections that are
+    /// made after it, not with time: how dear they are does not change by itself.
     fn note_making(&mut self, made_in: Duration) {
         self.making = made_in.max(self.making * 3 / 4);
     }
@@ -46,8 +46,8 @@ impl Table {
         self.rearm();
     }
 
-    /// The other end's system has accepted the connection, which has not proved itself yet: whatever is slow now is
-    /// the server and not the way to it.
+    /// The other end's system has accepted the connection, which has not proved itself yet:
+    /// whatever is slow now is the server and not the way to it.
     pub fn reached(&mut self, now: Duration, conn: ConnId) {
         if let Link::Connecting { .. } = self.conn(conn).link {
             let until = now + self.connect_patience(conn, now);
@@ -73,8 +73,8 @@ impl Table {
         }
     }
 
-    /// The driver did not run for so long although it should have. What was silent in that time may have spoken, so
-    /// the time is not held against it.
+    /// The driver did not run for so long although it should have. What was silent in that time may
+    /// have spoken, so the time is not held against it.
     pub fn late(&mut self, by: Duration) {
         for conn in &mut self.conns {
             match &mut conn.link {
@@ -89,7 +89,8 @@ impl Table {
         self.rearm();
     }
 
-    /// The connection broke, or its connect failed. Not to be reported for one that was aborted on request.
+    /// The connection broke, or its connect failed. Not to be reported for one that was aborted on
+    /// request.
     pub fn disconnected(&mut self, now: Duration, conn: ConnId) {
         match self.conn(conn).link {
             Link::Live { .. } => self.broken(conn, now, now),
@@ -99,7 +100,8 @@ impl Table {
         self.rearm();
     }
 
-    /// A connection of this path that another table has broke: what broke it may have broken ours, just not as loudly.
+    /// A connection of this path that another table has broke: what broke it may have broken ours,
+    /// just not as loudly.
     pub fn doubt(&mut self, now: Duration, path: PathId) {
         if self.paths.get(usize::from(path.0)).is_some_and(|path| path.status.state == State::Up)
             && self.has_live(path)
@@ -109,8 +111,8 @@ impl Table {
         }
     }
 
-    /// The driver has lost patience with a call on this connection although its path lives: the connection
-    /// is reset, and its calls move.
+    /// The driver has lost patience with a call on this connection although its path lives: the
+    /// connection is reset, and its calls move.
     pub fn give_up(&mut self, now: Duration, conn: ConnId) {
         if self.is_live(conn) {
             let silent_since = self.conn(conn).last_alive;
@@ -120,8 +122,8 @@ impl Table {
         }
     }
 
-    /// How a connection is doing: when its oldest unanswered call was sent on it, if there is one, and
-    /// whether bytes were received or acknowledged since the last tick.
+    /// How a connection is doing: when its oldest unanswered call was sent on it, if there is one,
+    /// and whether bytes were received or acknowledged since the last tick.
     pub fn tick(&mut self, now: Duration, conn: ConnId, oldest_sent_at: Option<Duration>, progress: bool) {
         if !self.is_live(conn) {
             return;
@@ -153,7 +155,8 @@ impl Table {
             self.conn(conn).silent = true;
             self.refresh(conn);
             let of_path = &self.paths[usize::from(path.0)];
-            // Another connection of the path may have been heard of: then it is this connection that is stuck.
+            // Another connection of the path may have been heard of: then it is this connection
+            // that is stuck.
             let path_silent = silence.min(now.saturating_sub(of_path.last_alive));
             if path_silent > self.patience_with_path(path) && of_path.status.state == State::Up {
                 self.suspect(path, now, silent_since);
@@ -269,7 +272,8 @@ impl Table {
         overdue.clamp(self.timing.suspect_min, self.timing.suspect_max.max(self.timing.suspect_min))
     }
 
-    /// How long its path may be: where connections are dear to make, as long as one takes ([`SUSPECT_DEAR_MAX`]).
+    /// How long its path may be: where connections are dear to make, as long as one takes
+    /// ([`SUSPECT_DEAR_MAX`]).
     fn patience_with_path(&self, path: PathId) -> Duration {
         let patience = self.patience(path);
         if self.timing.probe_per_making == 0 {
@@ -278,8 +282,8 @@ impl Table {
         patience.max(self.paths[usize::from(path.0)].making.min(SUSPECT_DEAR_MAX))
     }
 
-    /// How long the connect of this connection, or its proof, may take. One that has left a path that works does not wait
-    /// longer each time: others could have served its calls.
+    /// How long the connect of this connection, or its proof, may take. One that has left a path
+    /// that works does not wait longer each time: others could have served its calls.
     fn connect_patience(&self, conn: ConnId, now: Duration) -> Duration {
         let Timing { connect_timeout, connect_max, .. } = self.timing;
         let Conn { path, returns, .. } = self.conns[usize::from(conn.0)];
@@ -289,15 +293,17 @@ impl Table {
         silence.patience(now, least, connect_max)
     }
 
-    /// How long a connection may take that nobody knows to be dear to make, as the others here were.
+    /// How long a connection may take that nobody knows to be dear to make, as the others here
+    /// were.
     fn making_patience(&self) -> Duration {
         let Timing { probe_per_making, connect_timeout, .. } = self.timing;
         let dearest = self.paths.iter().map(|path| path.making).max().unwrap_or_default();
         dearest.saturating_mul(probe_per_making).min(connect_timeout)
     }
 
-    /// Where connections are dear to make, each attempt on a path that is down has twice as long as the one before: what is
-    /// given up too early is all for nothing, and keeps a slow server from those that it could make.
+    /// Where connections are dear to make, each attempt on a path that is down has twice as long as
+    /// the one before: what is given up too early is all for nothing, and keeps a slow server from
+    /// those that it could make.
     fn growing_patience(&self, path: PathId) -> Duration {
         let Timing { probe_timeout, probe_per_making, connect_timeout, .. } = self.timing;
         let attempts = self.paths[usize::from(path.0)].attempts;
@@ -358,7 +364,8 @@ impl Table {
         }
     }
 
-    /// Whether calls could go to another path: one that is up, or one that this table hasn't tried yet.
+    /// Whether calls could go to another path: one that is up, or one that this table hasn't tried
+    /// yet.
     fn elsewhere(&self, path: PathId) -> bool {
         self.paths.iter().enumerate().any(|(index, other)| {
             let untried = !other.owned && other.members.is_empty() && other.status.state == State::Probing;
@@ -427,7 +434,8 @@ impl Table {
         }
     }
 
-    /// Puts the calls of a connection that is gone up for others. What it had outstanding counts no more.
+    /// Puts the calls of a connection that is gone up for others. What it had outstanding counts no
+    /// more.
     fn take_calls(&mut self, conn: ConnId, now: Duration, silent_since: Duration) {
         let index = usize::from(conn.0);
         let (calls, path) = (self.calls[index], self.conns[index].path);
@@ -540,8 +548,8 @@ impl Table {
         of_path.retry_at = Some(at);
     }
 
-    /// Doubles with each attempt, up to a bound, and varies by a quarter either way, so that clients that
-    /// lost the same server don't come back in step.
+    /// Doubles with each attempt, up to a bound, and varies by a quarter either way, so that
+    /// clients that lost the same server don't come back in step.
     pub(super) fn back_off(&mut self, attempts: u32) -> Duration {
         let longest = self.timing.retry_max;
         let base = self.timing.retry_min.saturating_mul(1 << attempts.min(16)).min(longest);
@@ -595,7 +603,8 @@ impl Table {
         }
     }
 
-    /// Works out when the next thing is due. Cold: it looks at all connections, and only after changes.
+    /// Works out when the next thing is due. Cold: it looks at all connections, and only after
+    /// changes.
     pub(super) fn rearm(&mut self) {
         let mut wake = self.failover_at;
         let leaving = self.on_the_way();

@@ -1,13 +1,14 @@
 //! How files leave a home whose path has become several times slower than another, and come back.
 //!
-//! A file stays with its node for the sake of that server's caches. Behind a link that has lost most of its speed this
-//! costs far more than it brings: whoever reads such a file waits for that link. So calls of a size that are much
-//! slower there than elsewhere leave. How quick a path would be that nobody uses cannot be known, so it is tried from
-//! time to time with a few of its files' calls, and then with more; if it keeps up they are at home again.
+//! A file stays with its node for the sake of that server's caches. Behind a link that has lost
+//! most of its speed this costs far more than it brings: whoever reads such a file waits for that
+//! link. So calls of a size that are much slower there than elsewhere leave. How quick a path would
+//! be that nobody uses cannot be known, so it is tried from time to time with a few of its files'
+//! calls, and then with more; if it keeps up they are at home again.
 //!
-//! A path is slower than another by the lesser of two figures: how much longer its calls take, and how many fewer bytes
-//! it moves in a second of those that are under way. The first alone would drive files from a path because many use it,
-//! the second alone because few do.
+//! A path is slower than another by the lesser of two figures: how much longer its calls take, and
+//! how many fewer bytes it moves in a second of those that are under way. The first alone would
+//! drive files from a path because many use it, the second alone because few do.
 
 use super::{Duration, NodeId, PathId, Set, State, Table, WEIGHT_ONE};
 use crate::status::{Latency, SIZES};
@@ -19,7 +20,8 @@ const LEAVE: u64 = 4 * WEIGHT_ONE;
 const RETURN: u64 = 2 * WEIGHT_ONE;
 /// So many calls must have been answered before anything is concluded from their time.
 const SAMPLES_MIN: u32 = 8;
-/// A path that is tried takes one call at a time on each connection, and one more each time that so many were answered.
+/// A path that is tried takes one call at a time on each connection, and one more each time that so
+/// many were answered.
 const MORE_AFTER: u32 = 4;
 /// What was measured longer ago says nothing of today.
 const FRESH: Duration = Duration::from_secs(2);
@@ -66,8 +68,8 @@ impl Residence {
 }
 
 impl Table {
-    /// For a file at home on this node: the connections there that its calls take, and all on paths that files have not
-    /// left.
+    /// For a file at home on this node: the connections there that its calls take, and all on paths
+    /// that files have not left.
     pub(super) fn preferred<const N: usize>(&self, node: NodeId, size: usize) -> (Set<N>, Set<N>) {
         let of_node = self.by_node.get(usize::from(node.0)).map_or(Set::EMPTY, Set::first);
         let (left, tried) = (self.left[size].first(), self.tried[size].first());
@@ -118,8 +120,8 @@ impl Table {
         }
     }
 
-    /// How many times slower a path is than another, in sixteenths: as told by whichever shows it slowest. 0 where
-    /// nothing is known.
+    /// How many times slower a path is than another, in sixteenths: as told by whichever shows it
+    /// slowest. 0 where nothing is known.
     fn times_slower(&self, path: PathId, size: usize, now: Duration) -> u64 {
         let this = usize::from(path.0);
         let known = |latency: &Latency| {
@@ -139,7 +141,8 @@ impl Table {
     }
 }
 
-/// By how much the calls of one path take longer than another's, or move fewer bytes a second: the lesser of both.
+/// By how much the calls of one path take longer than another's, or move fewer bytes a second: the
+/// lesser of both.
 fn slower_than(own: &Latency, other: &Latency, size: usize) -> u64 {
     let times = |more: u128, less: u128| {
         u64::try_from(more.saturating_mul(u128::from(WEIGHT_ONE)) / less.max(1)).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! Sets of the connections of one table: a bit for each, so that a pick looks at all of them in a few words, and at one
-//! where the table has no more connections than a word has bits.
+//! Sets of the connections of one table: a bit for each, so that a pick looks at all of them in a
+//! few words, and at one where the table has no more connections than a word has bits.
 
 use crate::ConnId;
 use std::ops::{BitAnd, BitOrAssign, Not, SubAssign};

@@ -1,7 +1,7 @@
 //! The table against links that die, break, crawl, flap and come back: many seeds, a virtual clock.
 //!
-//! In every world each call is answered exactly once, and leaves a connection only when that is fenced.
-//! A failure names its seed; `SIM_SEED=n` runs that one alone.
+//! In every world each call is answered exactly once, and leaves a connection only when that is
+//! fenced. A failure names its seed; `SIM_SEED=n` runs that one alone.
 
 mod world;
 
@@ -165,7 +165,8 @@ fn all_but_one_path_may_die_at_once() {
         plan.faults = dead.iter().map(|&path| (ms(1000), path, Fault::Silent)).collect();
         let mut world = World::new(plan);
         finish(&mut world, ms(25_000));
-        // Calls that meet two dead paths one after the other can't happen: all are suspected by then.
+        // Calls that meet two dead paths one after the other can't happen: all are suspected by
+        // then.
         assert!(world.longest < ms(1000) + 2 * QUEUE, "a call took {:?}", world.longest);
         for path in dead {
             assert!(status(&world, path).gap_worst < ms(1000));

@@ -1,9 +1,9 @@
 //! A world for one table: nodes behind links that fail, callers, and a driver, on a virtual clock.
 //!
-//! The driver here does what a real one does with sockets: it keeps a generation per connection, so that
-//! nothing of an aborted connection is delivered, and checks that calls leave only connections that are
-//! gone. Links serve calls one after the other; what is under way on a silent link waits until it is back,
-//! as TCP's retransmissions do.
+//! The driver here does what a real one does with sockets: it keeps a generation per connection, so
+//! that nothing of an aborted connection is delivered, and checks that calls leave only connections
+//! that are gone. Links serve calls one after the other; what is under way on a silent link waits
+//! until it is back, as TCP's retransmissions do.
 
 use paths::{
     Class, Config, ConnId, ConnSpec, NodeId, Output, PathId, PathSpec, Placement, State, Table, Timing,
@@ -47,7 +47,8 @@ pub enum Fault {
     Slow(u32),
     /// The server stops; its system still accepts connections.
     Frozen,
-    /// An overloaded server: it answers what has come in only so often, and its system accepts connections.
+    /// An overloaded server: it answers what has come in only so often, and its system accepts
+    /// connections.
     Stalls(Duration),
 }
 

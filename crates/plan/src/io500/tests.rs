@@ -22,7 +22,8 @@ fn both_published_runs_score_what_they_state() {
         let run = run(text);
         let stated = run.stated.expect("a score");
         assert_eq!([stated.bandwidth_gib_s, stated.iops_kiops, stated.total], printed);
-        // The phases are printed with six places, so the sixth of the score can differ by one: that much and no more.
+        // The phases are printed with six places, so the sixth of the score can differ by one: that
+        // much and no more.
         for (again, printed) in
             [run.score.bandwidth_gib_s, run.score.iops_kiops, run.score.total].iter().zip(printed)
         {

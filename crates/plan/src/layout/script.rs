@@ -1,5 +1,5 @@
-//! The SMcli commands that make a layout, command for command as in figures 11 (pools) and 13 (RAID 6 groups) of
-//! "Deploying NetApp EF600" (Lenovo Press, 2021).
+//! The SMcli commands that make a layout, command for command as in figures 11 (pools) and 13 (RAID
+//! 6 groups) of "Deploying NetApp EF600" (Lenovo Press, 2021).
 
 use super::{Group, Layout};
 use crate::Scheme;

@@ -1,4 +1,5 @@
-//! Which slots: from the centre outwards, or from both ends inwards, always as many on one PCIe bus as on the other.
+//! Which slots: from the centre outwards, or from both ends inwards, always as many on one PCIe bus
+//! as on the other.
 
 use super::{Group, Request};
 use crate::Scheme;

@@ -1,7 +1,8 @@
-//! Segments and full stripes: what a host's largest request fills, and whether the controllers may then skip the
-//! mirrored cache (full-stripe write acceleration).
+//! Segments and full stripes: what a host's largest request fills, and whether the controllers may
+//! then skip the mirrored cache (full-stripe write acceleration).
 //!
-//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section Configuring Volumes on RAID Volume Groups.
+//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section Configuring Volumes on RAID Volume
+//! Groups.
 
 use crate::Scheme;
 use crate::ef600::{cite, ef600};

@@ -67,7 +67,8 @@ fn every_group_lies_evenly_on_both_buses_in_either_order() {
             assert_eq!(i64::try_from(found.free_slots.len()), Ok(24 - drives));
         }
     }
-    // Deploying NetApp EF600, section Configuring the EF600 Storage Volumes: from both outer sides inwards.
+    // Deploying NetApp EF600, section Configuring the EF600 Storage Volumes: from both outer sides
+    // inwards.
     let ends = layout(&Request { order: Order::Ends, ..Request::new(Scheme::Raid6, 20) }).expect("valid");
     assert_eq!(ends.groups[0].slots, [0, 1, 2, 3, 4, 19, 20, 21, 22, 23]);
     assert_eq!(of(Scheme::Ddp, 12).groups[0].slots, (6..18).collect::<Vec<_>>());
@@ -100,7 +101,8 @@ fn volumes_come_in_pairs_over_both_controllers() {
     }
 }
 
-// Deploying NetApp EF600, figures 13, 25 and 27: 4992GB have 10,468,982,784 sectors and show as 5.36 TB.
+// Deploying NetApp EF600, figures 13, 25 and 27: 4992GB have 10,468,982,784 sectors and show as
+// 5.36 TB.
 #[test]
 fn gb_of_the_command_line_are_gib() {
     let sectors = 4992.0 * crate::units::GIB / 512.0;

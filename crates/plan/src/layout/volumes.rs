@@ -1,4 +1,5 @@
-//! Volumes: pairs over the controllers A and B, equal in size, in whole GiB, and no larger together than the drives.
+//! Volumes: pairs over the controllers A and B, equal in size, in whole GiB, and no larger together
+//! than the drives.
 
 use super::{Group, Request, Volume};
 use crate::Scheme;

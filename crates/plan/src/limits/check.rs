@@ -1,4 +1,5 @@
-//! Whether a topology is whole and possible: every stage that must be there, numbers in their ranges, ends that fit.
+//! Whether a topology is whole and possible: every stage that must be there, numbers in their
+//! ranges, ends that fit.
 
 use super::topology::{Clients, Server, Topology};
 use crate::Scheme;
@@ -10,7 +11,8 @@ use std::ops::RangeInclusive;
 
 /// Nodes, clients, tasks, paths at most.
 const COUNT_MAX: u32 = 100_000;
-/// Things of one kind in the whole topology at most: any product of two counts has its exact place in 32 bits.
+/// Things of one kind in the whole topology at most: any product of two counts has its exact place
+/// in 32 bits.
 const TOTAL_MAX: u32 = 10_000_000;
 /// The range of every other speed, in bits: a byte to a petabyte in a second.
 const SWITCH_GBIT: RangeInclusive<f64> = 8e-9..=8e6;
@@ -160,7 +162,8 @@ fn at_switch(gbit_per_s: f64) -> Result<()> {
     )
 }
 
-/// What is counted on each machine, over all machines: a product that overflowed would be a wrong figure.
+/// What is counted on each machine, over all machines: a product that overflowed would be a wrong
+/// figure.
 fn totals(topology: &Topology, server: &Server, clients: &Clients) -> Result<()> {
     let drives = topology.drives.as_ref().map_or(0, |drives| drives.count);
     for (machines, of, each, what) in [

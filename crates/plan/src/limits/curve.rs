@@ -1,4 +1,5 @@
-//! How the limit grows as clients, drives, paths or tasks are added, and where another stage takes over.
+//! How the limit grows as clients, drives, paths or tasks are added, and where another stage takes
+//! over.
 
 use super::topology::Topology;
 use super::{Bound, check, limits};
@@ -88,7 +89,8 @@ pub struct Point {
     pub write: Bound,
 }
 
-/// The limit for 1 to `to` things; to what the topology has, or a little beyond the last change, when absent.
+/// The limit for 1 to `to` things; to what the topology has, or a little beyond the last change,
+/// when absent.
 ///
 /// # Errors
 /// A topology that is not valid, or things that it has not.

@@ -29,8 +29,9 @@ fn told(bound: &Bound) -> (String, StageName) {
     (format!("{:.1}", bound.gib_per_s), bound.first().expect("something binds"))
 }
 
-// Deploying NetApp EF600, section EF600 Bandwidth, figure 38: DDP writes ~11.6 GiB/s by the controller's mirrored
-// cache at every size; reads ~41 GiB/s by the controller, but ~39 GiB/s by the drives with 12 of them.
+// Deploying NetApp EF600, section EF600 Bandwidth, figure 38: DDP writes ~11.6 GiB/s by the
+// controller's mirrored cache at every size; reads ~41 GiB/s by the controller, but ~39 GiB/s by
+// the drives with 12 of them.
 #[test]
 fn ef600_pools_read_and_write_as_figure_38_has_it() {
     let twelve = ef600(Scheme::Ddp, 12);
@@ -45,8 +46,9 @@ fn ef600_pools_read_and_write_as_figure_38_has_it() {
     }
 }
 
-// The same section, figure 39: one RAID 6 group writes ~15 GiB/s by its drives less 20 % and reads ~33 GiB/s (35 GB/s)
-// by its drives; two write ~22.4 GiB/s by FSWA and read ~41 GiB/s by the controller.
+// The same section, figure 39: one RAID 6 group writes ~15 GiB/s by its drives less 20 % and reads
+// ~33 GiB/s (35 GB/s) by its drives; two write ~22.4 GiB/s by FSWA and read ~41 GiB/s by the
+// controller.
 #[test]
 fn ef600_raid_6_groups_read_and_write_as_figure_39_has_it() {
     let ten = ef600(Scheme::Raid6, 10);
@@ -59,7 +61,8 @@ fn ef600_raid_6_groups_read_and_write_as_figure_39_has_it() {
     assert!(twenty.write.why.contains("FSWA"), "{}", twenty.write.why);
 }
 
-// The same guide, section Configuring Volumes on RAID Volume Groups: no FSWA with stripes of 4 MiB or split requests.
+// The same guide, section Configuring Volumes on RAID Volume Groups: no FSWA with stripes of 4 MiB
+// or split requests.
 #[test]
 fn raid_6_without_full_stripes_writes_like_a_pool() {
     let mut topology = of("ef600-raid6-20");
@@ -99,7 +102,8 @@ fn four_tasks_fill_one_edr_client_and_three_do_not() {
     assert_eq!(full.map(|point| point.count), Some(4));
 }
 
-// The same guide, figures 38 and 39: one task on each client scales with the clients until array or drives bind.
+// The same guide, figures 38 and 39: one task on each client scales with the clients until array or
+// drives bind.
 #[test]
 fn clients_add_up_until_the_controller_binds() {
     let curve = curve(&of("ef600-ddp24"), Axis::Clients, Some(10)).expect("a curve");
@@ -108,8 +112,9 @@ fn clients_add_up_until_the_controller_binds() {
     assert_eq!(binding[3..], [StageName::Controller; 7]);
 }
 
-// Setup RoCE on PowerScale, First Thoughts: 3.125 GB/s unidirectional; 9.375 with three nodes, which takes three
-// such ports at the client. Measured there over one path: 1451 MiB/s read and 1446 MiB/s written at once.
+// Setup RoCE on PowerScale, First Thoughts: 3.125 GB/s unidirectional; 9.375 with three nodes,
+// which takes three such ports at the client. Measured there over one path: 1451 MiB/s read and
+// 1446 MiB/s written at once.
 #[test]
 fn three_nodes_of_25gbe_carry_9_375_only_into_three_client_ports() {
     let mut topology = of("powerscale-f200-25gbe");
@@ -136,7 +141,8 @@ fn three_nodes_of_25gbe_carry_9_375_only_into_three_client_ports() {
     assert_eq!(wide.read.binds, [StageName::ServerPorts, StageName::ClientPorts]);
 }
 
-// A test of PowerScale multipath over TCP and RDMA over 100GbE: 93.38 Gbit/s read over RDMA multipath.
+// A test of PowerScale multipath over TCP and RDMA over 100GbE: 93.38 Gbit/s read over RDMA
+// multipath.
 #[test]
 fn the_client_port_of_100gbe_binds_above_93_38_gbit() {
     let mut topology = of("powerscale-f210-100gbe");
@@ -145,7 +151,8 @@ fn the_client_port_of_100gbe_binds_above_93_38_gbit() {
     let gbit = limits.read.gbytes_per_s * 8.0;
     assert_eq!(format!("{gbit:.2}"), "98.04");
     assert!((0.95..1.0).contains(&(93.38 / gbit)), "{}", 93.38 / gbit);
-    // Standard frames hold RDMA packets of 1024 bytes, which carry less than was measured: frames were larger.
+    // Standard frames hold RDMA packets of 1024 bytes, which carry less than was measured: frames
+    // were larger.
     topology.mtu = Some(1500);
     assert!(found(&topology).read.gbytes_per_s * 8.0 < 93.38);
 }
@@ -165,8 +172,8 @@ fn one_path_to_a_powerscale_node_is_bound_by_its_processors() {
     );
 }
 
-// Updated Performance Limit Summary (Sun Storage 7410): 3.18 GB/s from memory over RDMA, the limit of the PCIe
-// generation 1 root complexes; the figure includes headers of the network.
+// Updated Performance Limit Summary (Sun Storage 7410): 3.18 GB/s from memory over RDMA, the limit
+// of the PCIe generation 1 root complexes; the figure includes headers of the network.
 #[test]
 fn the_pcie_1_slots_of_the_sun_7410_bind_before_its_ddr_ports() {
     let limits = found(&of("sun-7410-ddr"));

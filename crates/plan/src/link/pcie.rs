@@ -1,8 +1,10 @@
-//! PCI Express: what a slot carries by generation and lanes, before and after the headers of its packets.
+//! PCI Express: what a slot carries by generation and lanes, before and after the headers of its
+//! packets.
 //!
-//! After the PCI Express Base Specification: rate and encoding of each generation; a transaction packet carries at
-//! most Max_Payload_Size bytes behind 24 bytes of its own (framing 2, sequence 2, header 16, link CRC 4). Left out:
-//! acknowledgements and flow-control packets, a few percent more. Generation 6 and its flits are not modelled.
+//! After the PCI Express Base Specification: rate and encoding of each generation; a transaction
+//! packet carries at most Max_Payload_Size bytes behind 24 bytes of its own (framing 2, sequence 2,
+//! header 16, link CRC 4). Left out: acknowledgements and flow-control packets, a few percent more.
+//! Generation 6 and its flits are not modelled.
 
 use super::Encoding;
 use crate::error::{Result, refuse};

@@ -2,19 +2,24 @@
 //!
 //! Counted for a long stream of full packets in one direction:
 //!
-//! - Ethernet, IEEE 802.3: preamble and start 8, header 14, check sequence 4, gap 12 around each packet.
-//! - TCP over IPv4, RFC 791 and 9293, with timestamps, RFC 7323: 20 + 20 + 12 within the MTU. IPv6, RFC 8200: 40 for 20.
-//! - RoCE v2, InfiniBand Architecture Specification volume 1, annex A17: IPv4 20, UDP 8, BTH 12, ICRC 4 besides at
-//!   most an RDMA MTU of payload. The RDMA MTU is the largest that fits the Ethernet MTU.
+//! - Ethernet, IEEE 802.3: preamble and start 8, header 14, check sequence 4, gap 12 around each
+//!   packet.
+//! - TCP over IPv4, RFC 791 and 9293, with timestamps, RFC 7323: 20 + 20 + 12 within the MTU. IPv6,
+//!   RFC 8200: 40 for 20.
+//! - RoCE v2, InfiniBand Architecture Specification volume 1, annex A17: IPv4 20, UDP 8, BTH 12,
+//!   ICRC 4 besides at most an RDMA MTU of payload. The RDMA MTU is the largest that fits the
+//!   Ethernet MTU.
 //! - InfiniBand, the same volume: LRH 8, BTH 12, ICRC 4, VCRC 2 besides at most an MTU of payload.
-//! - IP over InfiniBand, RFC 4391: an encapsulation of 4 and DETH 8 more around an IP packet, one InfiniBand packet
-//!   each; connected mode, RFC 4755, for an MTU above 4092: cut into packets of 2048.
+//! - IP over InfiniBand, RFC 4391: an encapsulation of 4 and DETH 8 more around an IP packet, one
+//!   InfiniBand packet each; connected mode, RFC 4755, for an MTU above 4092: cut into packets of
+//!   2048.
 
 use crate::error::{Error, Result, refuse};
 use std::fmt;
 use std::str::FromStr;
 
-/// Around each Ethernet packet: preamble and start, header, check sequence, gap. IEEE 802.3 clauses 3 and 4.
+/// Around each Ethernet packet: preamble and start, header, check sequence, gap. IEEE 802.3 clauses
+/// 3 and 4.
 const ETHERNET_BYTES: u32 = 8 + 14 + 4 + 12;
 /// RFC 791 s3.1.
 const IPV4_BYTES: u32 = 20;
@@ -36,7 +41,8 @@ const IPOIB_DATAGRAM_MAX: u32 = 4092;
 const IPOIB_CONNECTED_PACKET: u32 = 2048;
 /// The MTUs of RDMA.
 const RDMA_MTUS: [u32; 5] = [4096, 2048, 1024, 512, 256];
-/// What stacks keep free of the Ethernet MTU for RDMA headers: IPv6, UDP, BTH, the largest extended headers, ICRC.
+/// What stacks keep free of the Ethernet MTU for RDMA headers: IPv6, UDP, BTH, the largest extended
+/// headers, ICRC.
 const RDMA_RESERVE_BYTES: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 /// IPv4 hosts take 576 (RFC 791 s3.2); 65520 is connected IPoIB's most (RFC 4755).
 const MTU_MIN: u32 = 576;
@@ -221,7 +227,8 @@ pub fn efficiency(transport: Transport, mtu: u32) -> Result<f64> {
     framing(transport, mtu).map(|framing| f64::from(framing.payload) / f64::from(framing.wire))
 }
 
-/// What a line of so many bits a second carries of payload, each way: the limit that a route is held against.
+/// What a line of so many bits a second carries of payload, each way: the limit that a route is
+/// held against.
 ///
 /// # Errors
 /// An MTU that the transport cannot have.

@@ -1,4 +1,5 @@
-//! A curve as SVG: one file without script, font or picture from elsewhere; readable on paper and without colour.
+//! A curve as SVG: one file without script, font or picture from elsewhere; readable on paper and
+//! without colour.
 
 use crate::limits::{Curve, Direction, Limits};
 use askama::Template;

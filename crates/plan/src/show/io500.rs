@@ -1,4 +1,5 @@
-//! Runs of IO500 as text: scores as the files state them and as the phases give them, then phase by phase.
+//! Runs of IO500 as text: scores as the files state them and as the phases give them, then phase by
+//! phase.
 
 use super::table::{Table, printable, wrap};
 use crate::io500::{Against, On, Run, Score, agrees};

@@ -81,7 +81,8 @@ pub(super) fn wrap(mark: &str, sentence: &str, columns: usize) -> String {
         .collect()
 }
 
-/// Somebody's text cannot move the cursor of a terminal, nor turn the direction in which it is read.
+/// Somebody's text cannot move the cursor of a terminal, nor turn the direction in which it is
+/// read.
 pub(super) fn printable(text: &str) -> String {
     let turns =
         |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

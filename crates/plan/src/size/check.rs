@@ -1,4 +1,5 @@
-//! What the array allows: how many drives of which size under which scheme, and what it keeps of them.
+//! What the array allows: how many drives of which size under which scheme, and what it keeps of
+//! them.
 
 use super::Request;
 use crate::Scheme;

@@ -1,7 +1,8 @@
-//! The other way round: how many arrays of which layout meet a need, best first, and why the others lose.
+//! The other way round: how many arrays of which layout meet a need, best first, and why the others
+//! lose.
 //!
-//! An array's speed is that of its drives, its code and its controllers (`limits`); what hosts and fabric add is not
-//! asked here. Fewest arrays win, then fewest drives, then least flash.
+//! An array's speed is that of its drives, its code and its controllers (`limits`); what hosts and
+//! fabric add is not asked here. Fewest arrays win, then fewest drives, then least flash.
 
 use super::{Request, usable_tib};
 use crate::Scheme;

@@ -58,7 +58,8 @@ fn the_reckoning_ends_in_the_answer() {
     assert!(tibs.windows(2).all(|pair| pair[1] <= pair[0]), "{tibs:?}");
 }
 
-// Deploying NetApp EF600, section Preservation Capacity for DDP: 1 drive in a pool of 11, 2 from 12.
+// Deploying NetApp EF600, section Preservation Capacity for DDP: 1 drive in a pool of 11, 2 from
+// 12.
 #[test]
 fn a_pool_of_11_is_sized_with_a_warning_and_holds_as_much_as_one_of_12() {
     let eleven = sized(Scheme::Ddp, 7.68, 11);
@@ -167,7 +168,8 @@ fn a_need_is_met_best_first_and_the_others_say_why_they_lose() {
     };
     let answer = arrays(&need).expect("it can be met");
     let best = &answer.candidates[0];
-    // A pool of 18 drives of 15.36 TB holds 171.6 TiB and writes 12.5 GB/s: three arrays, and fewer drives than others.
+    // A pool of 18 drives of 15.36 TB holds 171.6 TiB and writes 12.5 GB/s: three arrays, and fewer
+    // drives than others.
     assert_eq!((best.arrays, best.scheme, best.drives, best.drive_tb), (3, Scheme::Ddp, 18, 15.36));
     assert!(best.needed_for.contains("capacity"), "{}", best.needed_for);
     let ranks: Vec<_> = answer.candidates.iter().map(|one| one.arrays).collect();

@@ -38,7 +38,8 @@ fn is_command(character: char) -> bool {
 /// The text so far.
 pub(super) struct Canvas {
     done: String,
-    /// The line being written, and its last piece's blanks that are kept back until something follows.
+    /// The line being written, and its last piece's blanks that are kept back until something
+    /// follows.
     line: String,
     blanks: usize,
     columns: usize,
@@ -75,7 +76,8 @@ impl Canvas {
         self.blanks = 0;
     }
 
-    /// Writes a text after a lead, wrapped at the canvas' width; further lines start below the text.
+    /// Writes a text after a lead, wrapped at the canvas' width; further lines start below the
+    /// text.
     pub(super) fn paragraph(&mut self, ink: Ink, indent: usize, lead: &str, text: &str) {
         let hang = if lead.is_empty() { indent + 2 } else { indent + width(lead) };
         self.put(Ink::Plain, &format!("{:indent$}", ""));

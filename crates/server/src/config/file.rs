@@ -13,7 +13,8 @@ use std::time::Duration;
 use toml::Spanned;
 use transport::busy::BUSY_POLL_DEFAULT;
 
-/// What is wrong with a configuration. It displays as DESIGN has errors: a sentence, the cause, what to try.
+/// What is wrong with a configuration. It displays as DESIGN has errors: a sentence, the cause,
+/// what to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: Option<String>,
@@ -236,7 +237,8 @@ impl Export {
     }
 
     fn resolve(self, index: usize) -> Result<ExportConfig, ConfigError> {
-        // By default an export's fsid is its place in the file; one who moves exports about gives numbers.
+        // By default an export's fsid is its place in the file; one who moves exports about gives
+        // numbers.
         let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
         Ok(ExportConfig {
             store: self.store()?,
@@ -300,7 +302,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         let line = at(Some(export.span()));
         let export = export.into_inner().resolve(index).map_err(|error| in_file(error, line))?;
         config.exports.push(export);
-        // The whole is checked after each export, so that what it brings in is reported on its line.
+        // The whole is checked after each export, so that what it brings in is reported on its
+        // line.
         if !config.nodes.is_empty() {
             config.check().map_err(|error| in_file(error, line))?;
         }

@@ -1,4 +1,5 @@
-//! Where a node listens, as people write it: `10.0.0.1:2049`, `[fd00::1]:2049`, or over RDMA `rdma:10.0.0.1:20049`.
+//! Where a node listens, as people write it: `10.0.0.1:2049`, `[fd00::1]:2049`, or over RDMA
+//! `rdma:10.0.0.1:20049`.
 
 use std::fmt;
 use std::net::SocketAddr;

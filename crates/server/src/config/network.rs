@@ -1,4 +1,5 @@
-//! Who may come: a network, which is an address and the bits of it that count; or a host by its name.
+//! Who may come: a network, which is an address and the bits of it that count; or a host by its
+//! name.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
@@ -28,7 +29,8 @@ pub enum NetworkError {
     Prefix(String, u8),
 }
 
-/// Reads an address, a network, or the name of a host, which stands for the addresses that it has now.
+/// Reads an address, a network, or the name of a host, which stands for the addresses that it has
+/// now.
 ///
 /// # Errors
 /// [`NetworkError`].
@@ -76,7 +78,8 @@ fn masked(address: IpAddr, prefix: u8) -> IpAddr {
 }
 
 impl Network {
-    /// The network of `address` with a prefix of so many bits; a longer prefix than the address is the address.
+    /// The network of `address` with a prefix of so many bits; a longer prefix than the address is
+    /// the address.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Self {
         let address = address.to_canonical();

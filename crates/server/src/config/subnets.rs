@@ -1,12 +1,13 @@
 //! The subnets that a quick export admits: loopback, and those the listeners are on.
 //!
-//! They are read from `/proc/net/route` and `/proc/net/if_inet6`. Where those cannot be read, only loopback
-//! and the listeners' own addresses are admitted.
+//! They are read from `/proc/net/route` and `/proc/net/if_inet6`. Where those cannot be read, only
+//! loopback and the listeners' own addresses are admitted.
 
 use super::Network;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Loopback, and the subnets of `listens`; a wildcard address stands for every subnet of its family.
+/// Loopback, and the subnets of `listens`; a wildcard address stands for every subnet of its
+/// family.
 pub fn near(listens: &[SocketAddr]) -> Vec<Network> {
     let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
     let interfaces = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();

@@ -12,7 +12,8 @@ use nfs3::{FileHandle, Outcome, Status};
 use rpc::auth::{AUTH_NONE, AUTH_SYS};
 use store::{Caller, Kind};
 
-/// The path is walked with the rights of the server: what the client may do there is checked at each call.
+/// The path is walked with the rights of the server: what the client may do there is checked at
+/// each call.
 const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 
 pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> Result<Reply, Unanswered> {

@@ -8,7 +8,8 @@ use store::{Attributes, Change, Kind, SetAttributes, SetTime, Time, WeakAttribut
 const MODE_BITS: u32 = 0o7777;
 const NANOSECONDS: u32 = 1_000_000_000;
 
-/// Times before 1970 or after 2106 have no place in NFS version 3; the nearest stands in. RFC 1813 s2.6
+/// Times before 1970 or after 2106 have no place in NFS version 3; the nearest stands in. RFC 1813
+/// s2.6
 const fn time(time: Time) -> NfsTime {
     if time.seconds < 0 {
         return NfsTime { seconds: 0, nanoseconds: 0 };

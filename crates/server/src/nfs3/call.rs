@@ -1,5 +1,5 @@
-//! One call of NFSv3 or MOUNT, whose header and credential are sound: reads its arguments, runs its handler, writes
-//! the reply; calls that change something pass the reply cache.
+//! One call of NFSv3 or MOUNT, whose header and credential are sound: reads its arguments, runs its
+//! handler, writes the reply; calls that change something pass the reply cache.
 
 use super::request::{Request, Unanswered};
 use super::settle::Settle;
@@ -109,8 +109,8 @@ impl<'r> Call<'_, 'r> {
         )
     }
 
-    /// Runs `run` unless the call ran before; `replayed` builds the reply to one of which only is known that it
-    /// was done. `cut_short` tells of a success that did less than it was asked for.
+    /// Runs `run` unless the call ran before; `replayed` builds the reply to one of which only is
+    /// known that it was done. `cut_short` tells of a success that did less than it was asked for.
     pub fn once<S, F>(
         self,
         args_hash: impl FnOnce() -> u64,
@@ -128,7 +128,7 @@ impl<'r> Call<'_, 'r> {
         let client = &*self.client;
         let request = request(client, self.mode)?;
         if held == Err(TooManyClients) {
-            // Served otherwise, a copy of this call could run again later. The client comes again until one of the others goes.
+            // Served otherwise, a copy of this call could run again later.
             write::<S, F>(self.out, xid, &Outcome::Fail(Status::JUKEBOX, F::default()));
             return Ok(Answered::reply(true));
         }
@@ -175,7 +175,7 @@ impl<'r> Call<'_, 'r> {
         match answer.to {
             None => Ok(Answered::reply(status != Status::OK)),
             Some(newer) => {
-                // A replay came while the call ran: the reply goes to the connection where that came in.
+                // A replay came while the call ran: its connection gets the reply.
                 self.waiters.answer(newer, reply);
                 Ok(Answered::Elsewhere)
             }

@@ -1,7 +1,7 @@
 //! READDIR: the names in a directory. RFC 1813 s3.3.16
 //!
-//! Cookies of the stores here stay good while other names come and go, so that the cookie verifier never
-//! changes and is not looked at.
+//! Cookies of the stores here stay good while other names come and go, so that the cookie verifier
+//! never changes and is not looked at.
 
 use super::request::{Request, Unanswered};
 use super::status;

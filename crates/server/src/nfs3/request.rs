@@ -1,8 +1,10 @@
-//! What a handler knows about a call besides its arguments: who asks, what its handles open, and whether it may wait.
+//! What a handler knows about a call besides its arguments: who asks, what its handles open, and
+//! whether it may wait.
 //!
-//! On a loop nothing waits. A handler that opens its handles by [`Request::open`] is then stopped right there when
-//! the store may block, and the call goes to a worker; one that opens them by [`Request::open_at_once`] asks the
-//! store by way of [`Target`] for what it can have without waiting, and is stopped where that is not enough.
+//! On a loop nothing waits. A handler that opens its handles by [`Request::open`] is then stopped
+//! right there when the store may block, and the call goes to a worker; one that opens them by
+//! [`Request::open_at_once`] asks the store by way of [`Target`] for what it can have without
+//! waiting, and is stopped where that is not enough.
 
 use super::status;
 use crate::client::Client;

@@ -1,10 +1,12 @@
 //! What becomes of a call that a process of the group may have executed before it ended.
 //!
-//! Before a process executes such a call it notes what is under the name in question ([`Settle::look`]). A process that finds
-//! the call in doubt compares that with what is there now ([`Settle::settle`]): what was to go and is gone has gone by
-//! this call, what was not there and is there has come by it. So it is neither executed twice, nor answered as if it
-//! had met its own doing. Others may have changed the same name between the note and the end of that process, in which
-//! case the answer is the one that fits an order in which they came first or last; `docs/decisions/0008-group.md`.
+//! Before a process executes such a call it notes what is under the name in question
+//! ([`Settle::look`]). A process that finds the call in doubt compares that with what is there now
+//! ([`Settle::settle`]): what was to go and is gone has gone by this call, what was not there and
+//! is there has come by it. So it is neither executed twice, nor answered as if it had met its own
+//! doing. Others may have changed the same name between the note and the end of that process, in
+//! which case the answer is the one that fits an order in which they came first or last;
+//! `docs/decisions/0008-group.md`.
 
 use super::attributes::{set_attributes, time_from_wire};
 use super::request::{Request, Target, Unanswered};
@@ -24,8 +26,8 @@ pub(crate) trait Settle<S, F> {
     /// What is there before the call is executed, if that will tell.
     fn look(&self, request: &Request<'_>) -> Option<Seen>;
 
-    /// The answer to a call that was executed, going by what was there before; `None` when it was not, or when
-    /// executing it again does no harm.
+    /// The answer to a call that was executed, going by what was there before; `None` when it was
+    /// not, or when executing it again does no harm.
     fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<S, F>>;
 }
 
@@ -51,7 +53,8 @@ fn look(request: &Request<'_>, what: &DirOpArgs<'_>) -> Option<Seen> {
     Some(found.map_or(Seen::Absent, |found| seen(found.object)))
 }
 
-/// Puts on disk what was done in a directory by a process that may have ended before that. RFC 1813 s4.8
+/// Puts on disk what was done in a directory by a process that may have ended before that. RFC 1813
+/// s4.8
 fn on_disk(target: &Target<'_>) -> Result<(), Status> {
     target.export.store.sync_names(target.object).map_err(status::of_store)
 }
@@ -93,7 +96,8 @@ fn made(
     })))
 }
 
-/// Sets what the process may not have come to after it had made the object. What cannot be set stays as it is.
+/// Sets what the process may not have come to after it had made the object. What cannot be set
+/// stays as it is.
 fn complete(target: &Target<'_>, found: Attributes, wanted: &Sattr3) -> Attributes {
     let Ok(mut set) = set_attributes(wanted) else { return found };
     // What somebody has written since is theirs.

@@ -1,4 +1,5 @@
-//! One table from the store's errors to NFS statuses, and from ours to MOUNT's. RFC 1813 s2.6, s5.1.5
+//! One table from the store's errors to NFS statuses, and from ours to MOUNT's. RFC 1813 s2.6,
+//! s5.1.5
 
 use crate::handle::HandleError;
 use nfs3::Status;

@@ -1,8 +1,9 @@
 //! A call on its way past the reply cache.
 //!
-//! A call that cannot be done at once is begun in the reply cache on its loop and done by a worker, so that the
-//! order of begins is the order of arrival: a replay finds the original running, wherever that waits. In a group of
-//! processes that may be elsewhere: then the replay is put off, and asks again.
+//! A call that cannot be done at once is begun in the reply cache on its loop and done by a worker,
+//! so that the order of begins is the order of arrival: a replay finds the original running,
+//! wherever that waits. In a group of processes that may be elsewhere: then the replay is put off,
+//! and asks again.
 
 use super::{Answered, Handover, Mode};
 use crate::reply_cache::{CacheEntry, DELAY, Verdict};

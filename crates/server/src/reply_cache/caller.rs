@@ -55,7 +55,8 @@ impl Caller {
         Self { address: peer.ip(), window: None, called_from: Arc::new(CalledFrom::new(peer, local)) }
     }
 
-    /// Sees to it that the connection holds the window of the client that it speaks for, if that is one of ours.
+    /// Sees to it that the connection holds the window of the client that it speaks for, if that is
+    /// one of ours.
     pub fn hold_window(
         &mut self,
         id: Option<u64>,

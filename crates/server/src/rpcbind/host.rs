@@ -1,10 +1,11 @@
 //! Registering with the host's rpcbind, and leaving it at the end. RFC 1833 s2.2.1, s3.2
 //!
-//! By version 4 over its local socket, which is the one way on which it believes who is asking and takes each netid;
-//! where there is no such socket by version 2 on loopback, which has words for IPv4 alone. It has one address for each
-//! program and netid: that of the first node.
+//! By version 4 over its local socket, which is the one way on which it believes who is asking and
+//! takes each netid; where there is no such socket by version 2 on loopback, which has words for
+//! IPv4 alone. It has one address for each program and netid: that of the first node.
 //!
-//! What it answers is somebody else's: it is bounded, and what is no answer to the call is an error.
+//! What it answers is somebody else's: it is bounded, and what is no answer to the call is an
+//! error.
 
 use super::turn::Turn;
 use crate::error::Error;
@@ -41,8 +42,8 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Registers with the rpcbind that has this port. A port other than rpcbind's own is a test's, and has no socket.
-    /// What a process of the same group has left there gives way.
+    /// Registers with the rpcbind that has this port. A port other than rpcbind's own is a test's,
+    /// and has no socket. What a process of the same group has left there gives way.
     pub fn register(port: u16, entries: &[Entry], turn: Option<&Turn>) -> Result<Self, Error> {
         let socket = Some(Path::new(SOCKET)).filter(|_| port == portmap::PORT);
         // A socket that nobody listens on was left behind.
@@ -57,7 +58,8 @@ impl Registered {
         let registered = this.register_each(entries, turn, note);
         if let Err(error) = registered {
             if this.unset() {
-                // A note that stays says too much; what it names is removed only if we are refused there.
+                // A note that stays says too much; what it names is removed only if we are refused
+                // there.
                 let _ = note(&[]);
             }
             return Err(Error::Rpcbind { error });

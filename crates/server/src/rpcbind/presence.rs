@@ -1,4 +1,5 @@
-//! Being found while the server runs: from the start, or from when another process of the group ends.
+//! Being found while the server runs: from the start, or from when another process of the group
+//! ends.
 
 use super::{Found, Waiting};
 use crate::error::Error;
@@ -14,7 +15,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The first loop takes a listener within this, or the server is ending.
 const LISTEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// See the module. [`leave`](Self::leave) sends nobody here any more; dropped, the turn is the next one's.
+/// See the module. [`leave`](Self::leave) sends nobody here any more; dropped, the turn is the next
+/// one's.
 #[derive(Debug)]
 pub(crate) struct Presence {
     published: Arc<Mutex<Option<Published>>>,

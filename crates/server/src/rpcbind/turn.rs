@@ -1,8 +1,10 @@
-//! Which process of a group is found: a host has one port 111, and its rpcbind one address for each program.
+//! Which process of a group is found: a host has one port 111, and its rpcbind one address for each
+//! program.
 //!
-//! Who comes first has the turn, by a lock on a file in the group's directory, and keeps it until it ends. The lock goes
-//! with the process, so one that was killed does not stand in the way. The file says what was registered with the host's
-//! rpcbind, which a killed process could not take back: who has the turn next does.
+//! Who comes first has the turn, by a lock on a file in the group's directory, and keeps it until
+//! it ends. The lock goes with the process, so one that was killed does not stand in the way. The
+//! file says what was registered with the host's rpcbind, which a killed process could not take
+//! back: who has the turn next does.
 
 use rpc::portmap::Entry;
 use rustix::fs::{FlockOperation, flock};

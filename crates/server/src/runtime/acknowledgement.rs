@@ -1,16 +1,16 @@
 //! Whether a client has its replies: what tells its retry from a neighbour's call.
 //!
-//! Somebody asks the reply cache for a call that another connection had, too ([`drc::ConnectionTable`]). The
-//! loop of that connection answers: it notes how many bytes all replies up to now have, and looks until the client's
-//! system has acknowledged as many, or has not for [`UNACKNOWLEDGED_MAX`]. Nothing is done for a connection of which
-//! nobody asks.
+//! Somebody asks the reply cache for a call that another connection had, too
+//! ([`drc::ConnectionTable`]). The loop of that connection answers: it notes how many bytes all
+//! replies up to now have, and looks until the client's system has acknowledged as many, or has not
+//! for [`UNACKNOWLEDGED_MAX`]. Nothing is done for a connection of which nobody asks.
 
 use super::connection::Connection;
 use crate::reply_cache::ReplyCache;
 use std::time::Duration;
 
-/// A client that has not acknowledged a reply for so long may not get it any more, and may ask again elsewhere. A
-/// system acknowledges within a quarter of a second and the way there and back.
+/// A client that has not acknowledged a reply for so long may not get it any more, and may ask
+/// again elsewhere. A system acknowledges within a quarter of a second and the way there and back.
 pub(super) const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(2);
 
 /// A look that has begun.
@@ -33,7 +33,8 @@ impl Look {
 }
 
 impl Connection {
-    /// Looks whether the client has its replies, if somebody asks; true while that is to be looked at again soon.
+    /// Looks whether the client has its replies, if somebody asks; true while that is to be looked
+    /// at again soon.
     pub fn look(&mut self, reply_cache: &ReplyCache, now: Duration) -> bool {
         let Some(known_as) = self.client.caller.called_from.known_as() else { return false };
         let connections = reply_cache.connections();
@@ -51,7 +52,8 @@ impl Connection {
         let Some((bytes, known_since)) = look.bytes else { return true };
         let unacknowledged = self.stream.unacknowledged_bytes(self.unsent);
         let acknowledged = unacknowledged.is_some_and(|left| self.sent_bytes.saturating_sub(left) >= bytes);
-        // What was reset is about to be noticed, and then says that the client may not have read what its system had.
+        // What was reset is about to be noticed, and then says that the client may not have read
+        // what its system had.
         let acknowledged = acknowledged && (self.stream.is_open() || self.stream.is_closed_by_peer());
         if acknowledged || now >= known_since + UNACKNOWLEDGED_MAX {
             connections.answer(known_as, since, acknowledged);
@@ -68,7 +70,8 @@ impl Connection {
             && self.stream.is_closed_by_peer()
     }
 
-    /// Whether it is kept open though the client has closed it, to see whether the client has its replies.
+    /// Whether it is kept open though the client has closed it, to see whether the client has its
+    /// replies.
     pub fn is_parting(&self) -> bool {
         self.parting_since.is_some()
     }

@@ -42,7 +42,8 @@ pub(crate) struct CallSink<'a> {
 }
 
 impl CallSink<'_> {
-    /// Whether the queue of replies is at its bound, or as many calls as may wait for their stores do.
+    /// Whether the queue of replies is at its bound, or as many calls as may wait for their stores
+    /// do.
     pub fn is_full(&self) -> bool {
         self.executor.replies.bytes() + self.in_flight.bytes() >= self.room_bytes
             || self.in_flight.is_full(self.worker_pool)
@@ -101,7 +102,8 @@ impl CallSink<'_> {
 impl Sink for CallSink<'_> {
     type ReceiveBuffer = Incoming;
 
-    /// Finds memory of a store for the payload of a call, and keeps the call's head until the payload is there.
+    /// Finds memory of a store for the payload of a call, and keeps the call's head until the
+    /// payload is there.
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
         let record = head;
         let head = CallHead::decode(record).ok()?;

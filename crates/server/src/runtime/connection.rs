@@ -1,8 +1,10 @@
-//! One connection on its loop: a turn receives calls, has them answered, and sends the replies in one go.
+//! One connection on its loop: a turn receives calls, has them answered, and sends the replies in
+//! one go.
 //!
 //! A client that does not read its replies fills its queue up to a bound
-//! ([`Limits::queued_bytes_max`](crate::config::Limits)); then nothing more is taken from it until half of
-//! that is gone. A turn is bounded in bytes and in calls, so that a busy client does not starve the others.
+//! ([`Limits::queued_bytes_max`](crate::config::Limits)); then nothing more is taken from it until
+//! half of that is gone. A turn is bounded in bytes and in calls, so that a busy client does not
+//! starve the others.
 
 use super::acknowledgement::Look;
 use super::call_sink::CallSink;
@@ -30,9 +32,10 @@ use transport::{Flushed, Scratch, socket};
 const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
 /// Bytes that one turn receives: a few of the largest WRITEs.
 const TURN_BYTES: usize = 4 << 20;
-/// Bytes that one turn receives or sends while the loop serves one with light turns too: some 50 us of copying, so that a
-/// short call beside a flood of long ones does not wait for megabytes. Floods among themselves have long turns, which cost
-/// less: short ones made WRITEs of 1 MiB on eight connections 0.85 times as many.
+/// Bytes that one turn receives or sends while the loop serves one with light turns too: some 50 us
+/// of copying, so that a short call beside a flood of long ones does not wait for megabytes. Floods
+/// among themselves have long turns, which cost less: short ones made WRITEs of 1 MiB on eight
+/// connections 0.85 times as many.
 const SHORT_TURN_BYTES: usize = 256 << 10;
 /// A connection that has been idle for so long is not busy any more.
 const CALM_AFTER: Duration = Duration::from_millis(100);
@@ -40,18 +43,19 @@ const CALM_AFTER: Duration = Duration::from_millis(100);
 const DRAIN_BYTES: usize = 64 << 20;
 /// Calls that one turn executes: more than any sane client has outstanding.
 const TURN_CALLS: u32 = 512;
-/// Replies queued before no more calls are taken, whatever their bytes: each costs more memory than a short one
-/// has bytes, and no sane client has as many calls outstanding.
+/// Replies queued before no more calls are taken, whatever their bytes: each costs more memory than
+/// a short one has bytes, and no sane client has as many calls outstanding.
 const QUEUED_RECORDS_MAX: usize = 4096;
-/// A record that is not complete when a client may be silent no longer must have come at least as fast as this: some
-/// 130 kbit/s, which the slowest line does, and at which the longest record takes a minute more.
+/// A record that is not complete when a client may be silent no longer must have come at least as
+/// fast as this: some 130 kbit/s, which the slowest line does, and at which the longest record
+/// takes a minute more.
 const RECORD_BYTES_PER_S_MIN: u64 = 16 << 10;
 /// After its last reply a connection waits this long for the client to close its end.
 const LINGER: Duration = Duration::from_millis(500);
 /// A client that does not answer the system's probes, or takes no byte for this long, is gone.
 const PEER_GONE: Duration = Duration::from_secs(60);
-/// A client that is silent over RDMA for so long is asked whether it is there; its device has about half a minute to
-/// answer, so that it is found gone within the same time.
+/// A client that is silent over RDMA for so long is asked whether it is there; its device has about
+/// half a minute to answer, so that it is found gone within the same time.
 const ASK_AFTER: Duration = Duration::from_secs(20);
 
 /// What a connection needs of its loop for a turn.
@@ -104,7 +108,8 @@ pub(super) enum Close {
     Garbage(&'static str),
     /// A handler panicked.
     Bug,
-    /// It waits for the answer to a call that was forgotten unexecuted: its client must send that again.
+    /// It waits for the answer to a call that was forgotten unexecuted: its client must send that
+    /// again.
     Forsaken,
     /// Silent in the middle of a record, or too slow with it.
     Stuck,
@@ -186,7 +191,8 @@ pub(super) struct Connection {
     told: bool,
     /// What the loop counts for it in the sum over all connections.
     pub held: usize,
-    /// The queue is full, or too many calls are off the loop: nothing is received until half of that is gone.
+    /// The queue is full, or too many calls are off the loop: nothing is received until half of
+    /// that is gone.
     paused: bool,
     /// Its calls that workers have.
     in_flight: InFlight,
@@ -209,7 +215,8 @@ fn record_bytes_max(client: &Client) -> usize {
 impl Connection {
     pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
         if let Link::Tcp(socket) = &accepted.link {
-            // An option that the system refuses makes the connection slower or later to end, not wrong.
+            // An option that the system refuses makes the connection slower or later to end, not
+            // wrong.
             let _ = socket::set_deadlines(socket.as_fd(), PEER_GONE, PEER_GONE);
             if let Some(name) = &group.congestion {
                 let _ = socket::set_congestion(socket.as_fd(), name);
@@ -257,15 +264,16 @@ impl Connection {
         self.stream.register(poller, token)
     }
 
-    /// Whether another loop could as well have it: nothing of it is here, and nothing is to come to its place here.
+    /// Whether another loop could as well have it: nothing of it is here, and nothing is to come to
+    /// its place here.
     pub fn may_move(&self) -> bool {
         let calls = self.in_flight.calls() > 0 || self.in_flight.is_promised();
         let waits = self.again || self.paused || self.draining || self.phase != Phase::Serving;
         !self.stream.is_rdma() && !self.stream.within_record() && !self.unsent && !calls && !waits
     }
 
-    /// Whether what has come begins with a call for files, not for a mount or a port: who only mounts is gone in a
-    /// moment. Looks at the head of a call without taking it.
+    /// Whether what has come begins with a call for files, not for a mount or a port: who only
+    /// mounts is gone in a moment. Looks at the head of a call without taking it.
     pub fn calls_for_files(&self) -> bool {
         // Record mark, XID, message type, version of RPC, program. RFC 5531 s9, s11
         let mut head = [0; 20];
@@ -285,7 +293,8 @@ impl Connection {
         program.is_some_and(service::serves_files)
     }
 
-    /// Counts its load over the time since that was done last; it is not busy any more if it was idle for long.
+    /// Counts its load over the time since that was done last; it is not busy any more if it was
+    /// idle for long.
     pub fn count_load(&mut self, over: Duration, now: Duration) {
         let is_idle = self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused;
         self.load.count(over, is_idle);
@@ -407,7 +416,8 @@ impl Connection {
             text: &mut work.text,
             times: Times { now, came: now },
         };
-        // What goes over RDMA is copied here, so it must be memory of ours and no page of a file's that may go.
+        // What goes over RDMA is copied here, so it must be memory of ours and no page of a file's
+        // that may go.
         let moment = (!self.stream.is_rdma()).then(store::ReceiveBatch::begin);
         let mut service = CallSink {
             executor,
@@ -467,12 +477,14 @@ impl Connection {
             return self.end_early(Close::Garbage(what));
         }
         if share.is_some_and(|share| self.holds() >= share) {
-            // All together hold too much, and this one more than its share: it waits until that is over.
+            // All together hold too much, and this one more than its share: it waits until that is
+            // over.
             self.paused = true;
             return None;
         }
         if taken.more_may_wait {
-            // Received calls may be waiting in the stream: they come first, without waiting for the socket.
+            // Received calls may be waiting in the stream: they come first, without waiting for the
+            // socket.
             self.paused = self.is_crowded(around);
             return (!self.paused).then_some(Step::Again);
         }
@@ -482,7 +494,8 @@ impl Connection {
         None
     }
 
-    /// Notes since when the record is coming that is not complete; `began` says that others came before it.
+    /// Notes since when the record is coming that is not complete; `began` says that others came
+    /// before it.
     fn note_record(&mut self, began: bool, now: Duration) {
         if !self.stream.within_record() {
             self.record_since = None;
@@ -491,8 +504,8 @@ impl Connection {
         }
     }
 
-    /// What follows cannot be read. What came before is still answered, and what is on its way is read and dropped: a
-    /// close with unread bytes would be a reset, which may overtake replies.
+    /// What follows cannot be read. What came before is still answered, and what is on its way is
+    /// read and dropped: a close with unread bytes would be a reset, which may overtake replies.
     fn end_early(&mut self, why: Close) -> Option<Step> {
         why.log(self);
         self.phase = Phase::Ending;
@@ -519,7 +532,8 @@ impl Connection {
         if !self.draining && !self.told {
             return if self.parts(now) { self.wait_unless_broken() } else { Step::Close(Close::Peer) };
         }
-        // A close with unread calls would be a reset, which may overtake replies; so only our half is closed.
+        // A close with unread calls would be a reset, which may overtake replies; so only our half
+        // is closed.
         let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
         if rustix::net::shutdown(socket, rustix::net::Shutdown::Write).is_err() {
             return Step::Close(Close::Drained);
@@ -568,7 +582,8 @@ impl Connection {
         slow || self.active + silence_max <= now
     }
 
-    /// Whether its peer has to be asked for a sign of life: what is over RDMA the system does not watch.
+    /// Whether its peer has to be asked for a sign of life: what is over RDMA the system does not
+    /// watch.
     pub fn is_to_be_asked(&self, now: Duration) -> bool {
         self.stream.is_rdma() && self.active.max(self.asked) + ASK_AFTER <= now
     }
@@ -579,12 +594,14 @@ impl Connection {
         self.stream.ask().map_err(Close::Transport)
     }
 
-    /// Memory that it holds: replies that are queued, and what has come of a record that is not complete.
+    /// Memory that it holds: replies that are queued, and what has come of a record that is not
+    /// complete.
     pub fn holds(&self) -> usize {
         self.stream.holds()
     }
 
-    /// Gives it its next turn, though its socket has nothing, when it waited only for others to hold less.
+    /// Gives it its next turn, though its socket has nothing, when it waited only for others to
+    /// hold less.
     pub const fn is_paused(&self) -> bool {
         self.paused
     }
@@ -597,7 +614,8 @@ impl Connection {
         }
     }
 
-    /// Takes a call back that was off the loop. Its reply is queued unless the connection is about to end.
+    /// Takes a call back that was off the loop. Its reply is queued unless the connection is about
+    /// to end.
     pub fn land(&mut self, completion: Completion) {
         self.in_flight.land(&completion.ticket);
         if let Some(look) = &mut self.look {

@@ -1,7 +1,8 @@
-//! Programs over UDP, MOUNT and the port mapper: a thread beside the loops, one datagram after the other.
+//! Programs over UDP, MOUNT and the port mapper: a thread beside the loops, one datagram after the
+//! other.
 //!
-//! Kernel clients and `showmount` ask so. NFS itself is not served over UDP: its answers would not fit, and what is
-//! lost would be sent again at the cost of everybody.
+//! Kernel clients and `showmount` ask so. NFS itself is not served over UDP: its answers would not
+//! fit, and what is lost would be sent again at the cost of everybody.
 
 use super::mailbox::Peers;
 use crate::client::Client;
@@ -120,7 +121,8 @@ fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers
     let head = CallHead::decode(call).ok()?;
     let mut out = Vec::new();
     let (mut replies, mut text) = (Replies::default(), Vec::new());
-    // A datagram belongs to no node and no connection; what is served by datagrams asks for neither.
+    // A datagram belongs to no node and no connection; what is served by datagrams asks for
+    // neither.
     let mut client = Client::new(0, 0, peer, local, group.exports());
     let now = crate::clock::now();
     let mut executor = Executor {

@@ -1,12 +1,12 @@
 //! One event loop: a thread with its own connections, buffers and counters.
 //!
-//! Whatever a loop owns nobody else touches; other threads send it a [`Message`]. Sockets are waited for level
-//! by level, so that a connection which used up its share of a round is simply met again in the next one.
-//! Nothing here blocks but the wait.
+//! Whatever a loop owns nobody else touches; other threads send it a [`Message`]. Sockets are
+//! waited for level by level, so that a connection which used up its share of a round is simply met
+//! again in the next one. Nothing here blocks but the wait.
 //!
-//! A loop that did not run for longer than [`Limits::stall_ms_max`](crate::config::Limits) resets its
-//! connections without executing what they hold: their clients have moved those calls elsewhere meanwhile,
-//! and a late original must not undo a newer write.
+//! A loop that did not run for longer than [`Limits::stall_ms_max`](crate::config::Limits) resets
+//! its connections without executing what they hold: their clients have moved those calls elsewhere
+//! meanwhile, and a late original must not undo a newer write.
 
 pub(super) mod balance;
 #[cfg(test)]
@@ -137,7 +137,8 @@ impl EventLoop {
                 break;
             }
             self.statistics.wakeups += 1;
-            // A wait that found nothing may have slept long: there was nothing that could have grown stale.
+            // A wait that found nothing may have slept long: there was nothing that could have
+            // grown stale.
             let held = !self.again.is_empty() || events.iter().next().is_some();
             if watched && held {
                 self.notice_stall();
@@ -145,7 +146,8 @@ impl EventLoop {
                 self.alive = clock::now();
             }
             self.worker_pool.beat(self.alive);
-            // Whoever is given a turn in this round has it in the next: one turn for each in a round.
+            // Whoever is given a turn in this round has it in the next: one turn for each in a
+            // round.
             let due = std::mem::take(&mut self.again);
             for event in events.iter() {
                 match event.token {
@@ -182,7 +184,8 @@ impl EventLoop {
         }
     }
 
-    /// Looks at the clock; after too long a sleep all connections are reset. Says whether they were.
+    /// Looks at the clock; after too long a sleep all connections are reset. Says whether they
+    /// were.
     fn notice_stall(&mut self) -> bool {
         let now = clock::now();
         let slept = now.saturating_sub(self.alive);
@@ -202,7 +205,8 @@ impl EventLoop {
         true
     }
 
-    /// After so long without having run, a loop does not know any more what its clients have moved elsewhere.
+    /// After so long without having run, a loop does not know any more what its clients have moved
+    /// elsewhere.
     fn stall_max(&self) -> Duration {
         Duration::from_millis(self.group.limits.stall_ms_max)
     }
@@ -216,8 +220,8 @@ impl EventLoop {
         self.connections.iter().filter(|(_, connection)| wanted(connection)).map(|(key, _)| key).collect()
     }
 
-    /// One turn of a connection whose socket has something, unless it has its turn of this round anyway. A client
-    /// that sends without end would otherwise gain one turn more with each round.
+    /// One turn of a connection whose socket has something, unless it has its turn of this round
+    /// anyway. A client that sends without end would otherwise gain one turn more with each round.
     fn serve_in_turn(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
         if !connection.again && (connection.load.is_busy() || !self.move_on(key)) {
@@ -225,7 +229,8 @@ impl EventLoop {
         }
     }
 
-    /// One turn of each connection that waits for its next; what they leave over is the next round's.
+    /// One turn of each connection that waits for its next; what they leave over is the next
+    /// round's.
     fn serve_again(&mut self, due: Vec<usize>) {
         for key in due {
             // The key may be another connection's by now, which waits for nothing.
@@ -255,7 +260,8 @@ impl EventLoop {
             place: Place { on_loop: self.index, key },
             now,
         };
-        // A bug that one client's bytes bring out must not take down the others: its connection ends, no more.
+        // A bug that one client's bytes bring out must not take down the others: its connection
+        // ends, no more.
         let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, around)));
         let step = step.unwrap_or_else(|_| {
             self.statistics.bugs += 1;
@@ -292,8 +298,9 @@ impl EventLoop {
         }
     }
 
-    /// What each connection may hold, while all together hold too much. Then those who hold more are not received from,
-    /// the others are: so the greediest wait, and whoever is below comes to the end of its record.
+    /// What each connection may hold, while all together hold too much. Then those who hold more
+    /// are not received from, the others are: so the greediest wait, and whoever is below comes to
+    /// the end of its record.
     fn share(&mut self) -> Option<usize> {
         let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
         if self.held < bound {
@@ -378,7 +385,8 @@ impl EventLoop {
                 // A socket that is gone already needs no reset.
                 let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&socket));
             }
-            // It learns it by the end of the connection, which takes too long to be waited for here.
+            // It learns it by the end of the connection, which takes too long to be waited for
+            // here.
             Link::Rdma(responder) => self.peers.end_over_rdma(responder),
         }
         self.forget(accepted.node);
@@ -436,7 +444,8 @@ impl EventLoop {
         self.peers.repace(&self.group, node);
     }
 
-    /// Now and then: ends those who fell silent within a record, asks for signs of life, and listens again after a rest.
+    /// Now and then: ends those who fell silent within a record, asks for signs of life, and
+    /// listens again after a rest.
     fn sweep(&mut self) {
         let now = self.alive;
         self.listeners.wake_rested(&self.poller, now);
@@ -569,7 +578,8 @@ impl EventLoop {
         self.connections.get_mut(place.key).filter(|connection| low(connection.client.id) == low(number))
     }
 
-    /// Takes a call back that was off the loop. Its reply goes out in the connection's next turn, with others'.
+    /// Takes a call back that was off the loop. Its reply goes out in the connection's next turn,
+    /// with others'.
     fn land(&mut self, completion: Completion) {
         let place = completion.place;
         let of_node = self.of_nodes.get_mut(completion.node);

@@ -93,8 +93,8 @@ pub(crate) fn bind(node: usize, address: SocketAddr) -> Result<BoundListener, Er
     let failed = |error| Error::Listen { address, error };
     let socket = socket::listen(address).map_err(failed)?;
     let address = socket::local_address(socket.as_fd()).map_err(failed)?;
-    // What is accepted inherits it, unless the configuration names another. Where it cannot be set, the
-    // system's own will do.
+    // What is accepted inherits it, unless the configuration names another. Where it cannot be set,
+    // the system's own will do.
     if address.ip().is_loopback()
         && let Some(name) = socket::loopback_congestion()
     {
@@ -110,7 +110,8 @@ pub(crate) fn bind_rdma(node: usize, address: SocketAddr) -> Result<BoundListene
     Ok(BoundListener { node, address: listener.address(), door: Door::Rdma(listener) })
 }
 
-/// Stops watching a listener before it is let go: over RDMA, who waits to be taken over keeps its descriptor open.
+/// Stops watching a listener before it is let go: over RDMA, who waits to be taken over keeps its
+/// descriptor open.
 fn close(poller: &Poller, listener: Option<BoundListener>) {
     if let Some(listener) = listener {
         let _ = poller.remove(&listener.door);
@@ -194,7 +195,8 @@ impl Listeners {
                     return;
                 }
                 Err(error) => {
-                    // The waiting connection would wake us again at once; others may free a descriptor.
+                    // The waiting connection would wake us again at once; others may free a
+                    // descriptor.
                     tracing::warn!(%error, address = %listener.address, "cannot accept; resting");
                     self.rest_until = Some(now + TICK);
                     self.set_interest(poller, Interest::NONE);
@@ -227,7 +229,8 @@ impl Listeners {
     fn set_interest(&self, poller: &Poller, interest: Interest) {
         for (index, listener) in self.slots.iter().enumerate() {
             if let Some(listener) = listener {
-                // It was added under this token, so that the change cannot fail for a reason we could mend.
+                // It was added under this token, so that the change cannot fail for a reason we
+                // could mend.
                 let _ = poller.modify(&listener.door, LISTENERS + index as u64, interest);
             }
         }

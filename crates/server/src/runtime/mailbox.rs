@@ -83,7 +83,8 @@ pub(crate) enum Message {
     Answer(Answer),
     /// A call that was off this loop is back.
     Completion(Completion),
-    /// This connection waits for an answer that will not come: end it, so that its client sends the call again.
+    /// This connection waits for an answer that will not come: end it, so that its client sends the
+    /// call again.
     Forsake { place: Place, connection: u32 },
     /// The exports or their rules have changed.
     Exports(Arc<Exports>, Sender<()>),
@@ -105,7 +106,8 @@ pub(crate) enum Message {
     Stop,
 }
 
-/// A connection moves to a loop that has so much less to do than its own without it, in thousandths of a loop's time.
+/// A connection moves to a loop that has so much less to do than its own without it, in thousandths
+/// of a loop's time.
 const WORTH_A_MOVE_PERMILLE: usize = 50;
 /// Messages that a new one is compared with, from the last one back.
 const REPACES_LOOKED_AT: usize = 16;
@@ -121,13 +123,14 @@ struct Queue {
 struct Inbox {
     queue: Mutex<Queue>,
     waker: Waker,
-    /// Connections given to the loop and not yet closed. The acceptor adds, or another loop that hands one on; the loop
-    /// takes away. A stale reading only places a connection less evenly.
+    /// Connections given to the loop and not yet closed. The acceptor adds, or another loop that
+    /// hands one on; the loop takes away. A stale reading only places a connection less evenly.
     connections: AtomicUsize,
-    /// How much they load the loop, in thousandths of its time. The loop adds and takes away, or another loop that hands one
-    /// on.
+    /// How much they load the loop, in thousandths of its time. The loop adds and takes away, or
+    /// another loop that hands one on.
     load: AtomicUsize,
-    /// The processor that it ran on when it last counted its load, which a loop without load does not; or [`NOWHERE`].
+    /// The processor that it ran on when it last counted its load, which a loop without load does
+    /// not; or [`NOWHERE`].
     runs_on: AtomicU32,
 }
 
@@ -182,8 +185,8 @@ impl Peers {
     pub fn send(&self, index: usize, message: Message) {
         let Some(inbox) = self.inboxes.get(index) else { return };
         let mut queue = inbox.queue();
-        // One of them does for many, and dividing a pace anew is dear: whoever connects and leaves without end
-        // must not keep the loops at it.
+        // One of them does for many, and dividing a pace anew is dear: whoever connects and leaves
+        // without end must not keep the loops at it.
         let is_told = |told: &Message| {
             matches!((told, &message), (Message::Look, Message::Look))
                 || matches!((told, &message), (Message::Repace(a), Message::Repace(b)) if a == b)
@@ -216,8 +219,8 @@ impl Peers {
         }
     }
 
-    /// Has somebody let in who came over RDMA and stays there, for the loop with the least load of those that have less than
-    /// `connections_max` connections.
+    /// Has somebody let in who came over RDMA and stays there, for the loop with the least load of
+    /// those that have less than `connections_max` connections.
     pub fn place_over_rdma(
         self: &Arc<Self>,
         incoming: Box<rdma::Incoming>,
@@ -297,11 +300,12 @@ impl Peers {
         }
     }
 
-    /// A place on another loop for a connection of this one with so much load, of which so much is counted here, if the other
-    /// has less to do than this one without it. Of several that have as little to do it is the one that runs on the processor
-    /// where the connection's packets come in; a connection that is not counted here yet goes there from a loop with as
-    /// little to do too. The other has less than `connections_max` connections; should several loops find so at once, it gets
-    /// one more from each.
+    /// A place on another loop for a connection of this one with so much load, of which so much is
+    /// counted here, if the other has less to do than this one without it. Of several that have as
+    /// little to do it is the one that runs on the processor where the connection's packets come
+    /// in; a connection that is not counted here yet goes there from a loop with as little to do
+    /// too. The other has less than `connections_max` connections; should several loops find so at
+    /// once, it gets one more from each.
     pub fn take_place_from(
         &self,
         index: usize,
@@ -369,7 +373,8 @@ impl Peers {
         }
     }
 
-    /// A loop has ended: what it was told is dropped, so that nobody waits for it, and it gets no connection.
+    /// A loop has ended: what it was told is dropped, so that nobody waits for it, and it gets no
+    /// connection.
     pub fn retire(&self, index: usize) {
         let Some(inbox) = self.inboxes.get(index) else { return };
         inbox.connections.store(usize::MAX / 4, Ordering::Relaxed);

@@ -1,10 +1,11 @@
 //! Makes and ends connections over RDMA, on a thread of its own.
 //!
-//! Queue pairs and registered memory take the system long, and a loop that made them would let the calls of its other
-//! connections wait. Clients take such a server for a dead one, connect again, and so give it still more of that to do.
+//! Queue pairs and registered memory take the system long, and a loop that made them would let the
+//! calls of its other connections wait. Clients take such a server for a dead one, connect again,
+//! and so give it still more of that to do.
 //!
-//! The thread starts with the first who comes over RDMA. It knows no calls: what it has made goes to a loop, and what a
-//! loop is done with comes back to be ended.
+//! The thread starts with the first who comes over RDMA. It knows no calls: what it has made goes
+//! to a loop, and what a loop is done with comes back to be ended.
 
 use super::mailbox::{Accepted, Link, Message, Peers};
 use super::wire::STRANGER_RECORD_BYTES_MAX;
@@ -17,7 +18,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use transport::rdma::{Error, Incoming, Responder};
 
-/// Those who may wait to be let in, as many as the system lets wait before. More are refused, and come again.
+/// Those who may wait to be let in, as many as the system lets wait before. More are refused, and
+/// come again.
 const WAITING_MAX: usize = 256;
 /// Between two looks whether the thread has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);

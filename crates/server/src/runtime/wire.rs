@@ -10,8 +10,8 @@ use transport::rdma::{Counters, Responder};
 use transport::socket;
 use transport::{Error, Flushed, Received, Scratch, Sink, Stream, Transport};
 
-/// The longest record of a stranger, who may ask for nothing that is longer: a call with the largest credential
-/// and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
+/// The longest record of a stranger, who may ask for nothing that is longer: a call with the
+/// largest credential and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
 pub(super) const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
 
 /// See the module's documentation.
@@ -110,8 +110,8 @@ impl Wire {
         }
     }
 
-    /// Memory that it holds: replies that are queued, and what has come of a record that is not complete. What is read of
-    /// a client's memory has a bound of its own.
+    /// Memory that it holds: replies that are queued, and what has come of a record that is not
+    /// complete. What is read of a client's memory has a bound of its own.
     pub fn holds(&self) -> usize {
         match self {
             Self::Tcp(stream) => stream.queued_bytes() + stream.held_bytes() + stream.landing_bytes(),
@@ -135,8 +135,8 @@ impl Wire {
         }
     }
 
-    /// Bytes that were sent and that the peer's end has not acknowledged; nothing where the system does not say. `unsent`:
-    /// not all that is over RDMA is with the client, as far as was seen.
+    /// Bytes that were sent and that the peer's end has not acknowledged; nothing where the system
+    /// does not say. `unsent`: not all that is over RDMA is with the client, as far as was seen.
     pub fn unacknowledged_bytes(&self, unsent: bool) -> Option<u64> {
         match self {
             Self::Tcp(stream) => socket::unacknowledged_bytes(stream.fd()).ok().map(|bytes| bytes as u64),
@@ -157,7 +157,8 @@ impl Wire {
     pub fn is_closed_by_peer(&self) -> bool {
         match self {
             Self::Tcp(stream) => socket::tcp_info(stream.fd()).is_ok_and(|info| info.is_closed_by_peer),
-            // A disconnection is no error of what was sent before; that fails otherwise, and is another end.
+            // A disconnection is no error of what was sent before; that fails otherwise, and is
+            // another end.
             Self::Rdma(_) => true,
         }
     }
@@ -177,8 +178,9 @@ impl Wire {
         }
     }
 
-    /// Ends it; `reset`: so that nothing is delivered any more. Memory that a payload was being received into goes back to
-    /// its store by this, too. What is over RDMA ends on another thread, and the poller forgets it before.
+    /// Ends it; `reset`: so that nothing is delivered any more. Memory that a payload was being
+    /// received into goes back to its store by this, too. What is over RDMA ends on another thread,
+    /// and the poller forgets it before.
     pub fn end(self, reset: bool, poller: &Poller, peers: &Peers) {
         match self {
             Self::Tcp(stream) if reset => drop(stream.abort()),

@@ -1,16 +1,18 @@
 //! Calls that wait for their stores: a bounded pool of workers beside the loops.
 //!
-//! A loop hands over what its store cannot do at once ([`Task`]): the record, who asks, and whether the reply cache
-//! has the call as running already. A worker executes it by the very code that loops use, and its reply goes back to
-//! the connection's loop as a message ([`Completion`]). Replies may overtake each other, which RPC allows.
+//! A loop hands over what its store cannot do at once ([`Task`]): the record, who asks, and whether
+//! the reply cache has the call as running already. A worker executes it by the very code that
+//! loops use, and its reply goes back to the connection's loop as a message ([`Completion`]).
+//! Replies may overtake each other, which RPC allows.
 //!
-//! Bounds: each connection may have [`FLIGHT_CALLS_MAX`] calls here, and as many bytes as it may queue replies; all
-//! together [`ALL_CALLS_MAX`] and [`ALL_BYTES_MAX`], above which a connection may have one. Whoever is at a bound is
-//! not received from until a call of its own has ended. So nobody waits for another's calls, and the memory is
-//! bounded.
+//! Bounds: each connection may have [`FLIGHT_CALLS_MAX`] calls here, and as many bytes as it may
+//! queue replies; all together [`ALL_CALLS_MAX`] and [`ALL_BYTES_MAX`], above which a connection
+//! may have one. Whoever is at a bound is not received from until a call of its own has ended. So
+//! nobody waits for another's calls, and the memory is bounded.
 //!
-//! Workers take the connections' calls by turns ([`queues`]). What a connection had here when its loop or its host
-//! slept, or its node was stopped, is not executed: [`WorkerPool::discard`], and [`worker`] for who wakes up first.
+//! Workers take the connections' calls by turns ([`queues`]). What a connection had here when its
+//! loop or its host slept, or its node was stopped, is not executed: [`WorkerPool::discard`], and
+//! [`worker`] for who wakes up first.
 
 mod queues;
 mod retry;
@@ -35,7 +37,8 @@ use std::time::Duration;
 const FLIGHT_CALLS_MAX: usize = 128;
 /// Calls of all connections that may be here before each may have but one.
 const ALL_CALLS_MAX: usize = 8192;
-/// Bytes of calls, and of the replies they may have, of all connections, before each may have but one call here.
+/// Bytes of calls, and of the replies they may have, of all connections, before each may have but
+/// one call here.
 const ALL_BYTES_MAX: usize = 512 << 20;
 /// How often the end looks whether the workers have ended.
 const END_LOOK: Duration = Duration::from_millis(100);
@@ -108,13 +111,14 @@ impl InFlight {
         self.bytes
     }
 
-    /// Whether an answer from elsewhere may come. Nobody notes when it has, or whether it was promised to another connection:
-    /// this one stays where it is, then.
+    /// Whether an answer from elsewhere may come. Nobody notes when it has, or whether it was
+    /// promised to another connection: this one stays where it is, then.
     pub const fn is_promised(&self) -> bool {
         self.promised
     }
 
-    /// A call of the connection runs elsewhere, and its answer was promised to the connection's place.
+    /// A call of the connection runs elsewhere, and its answer was promised to the connection's
+    /// place.
     pub const fn promise(&mut self) {
         self.promised = true;
     }
@@ -129,7 +133,8 @@ impl InFlight {
         self.bytes = self.bytes.saturating_sub(ticket.bytes);
     }
 
-    /// Whether no more calls may be taken from the connection. Never without a call that will come back.
+    /// Whether no more calls may be taken from the connection. Never without a call that will come
+    /// back.
     pub fn is_full(&self, worker_pool: &WorkerPool) -> bool {
         self.calls > 0 && (self.calls >= FLIGHT_CALLS_MAX || worker_pool.is_full())
     }
@@ -281,8 +286,8 @@ impl WorkerPool {
         }
     }
 
-    /// Ends: what is here is done until `deadline`, or dropped. A worker that waits for its store longer than that is
-    /// left behind.
+    /// Ends: what is here is done until `deadline`, or dropped. A worker that waits for its store
+    /// longer than that is left behind.
     pub fn end(&self, deadline: Duration) {
         self.shared.queues().ending = true;
         self.shared.changed.notify_all();

@@ -1,8 +1,8 @@
 //! Which of our clients has which windows in the file.
 //!
-//! A client's windows stay as long as any process holds them or they were used lately. What others hold cannot be
-//! asked, so every process notes the time of those that it holds; what nobody noted for [`HELD_FOR`] nobody holds.
-//! The bounds are [`drc::Windows`]'s.
+//! A client's windows stay as long as any process holds them or they were used lately. What others
+//! hold cannot be asked, so every process notes the time of those that it holds; what nobody noted
+//! for [`HELD_FOR`] nobody holds. The bounds are [`drc::Windows`]'s.
 
 use super::file::GroupFile;
 use super::layout::{CLIENT_WORDS, CLIENTS_AT, window_at};
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long after the last note a window may be held. Six times [`super::UPKEEP`]: a process that notes nothing for so
-/// long was stopped, and resets its connections when it goes on.
+/// How long after the last note a window may be held. Six times [`super::UPKEEP`]: a process that
+/// notes nothing for so long was stopped, and resets its connections when it goes on.
 const HELD_FOR: Duration = Duration::from_secs(30);
 
 /// By how much a use that was noted elsewhere a moment ago may seem to be ahead.
@@ -47,7 +47,8 @@ impl SharedClient {
     fn window(&self) -> SharedWindow<'_> {
         let at = window_at(self.slot);
         let words = self.file.words().get(at..at + WINDOW_WORDS).unwrap_or_default();
-        // A process that was stopped for long may find that its client's windows have become another's.
+        // A process that was stopped for long may find that its client's windows have become
+        // another's.
         if self.is_current() { SharedWindow::new(words, self.id) } else { SharedWindow::new(&[], self.id) }
     }
 
@@ -184,8 +185,8 @@ impl Clients {
         Some(client)
     }
 
-    /// Makes empty windows for a client, under the change lock. Should this process end in the middle, the place is
-    /// not live, and free.
+    /// Makes empty windows for a client, under the change lock. Should this process end in the
+    /// middle, the place is not live, and free.
     fn make(
         &self,
         known: &HashMap<u64, Arc<SharedClient>>,

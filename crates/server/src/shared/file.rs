@@ -1,8 +1,9 @@
 //! The file of a group: made by the first process, checked by each, and never trusted.
 //!
-//! Everything that decides about the file is done under one lock, which the kernel drops with its process. A file in
-//! which no process lives may be begun anew: what it knew is of calls that nobody waits for, or of before a restart
-//! of the host, when nothing shows that it was written whole.
+//! Everything that decides about the file is done under one lock, which the kernel drops with its
+//! process. A file in which no process lives may be begun anew: what it knew is of calls that
+//! nobody waits for, or of before a restart of the host, when nothing shows that it was written
+//! whole.
 
 use super::layout::{
     BOOT_AT, CHANGE_LOCK, CODE_AT, CONNECTIONS_AT, EXPORT_WORDS, EXPORTS_AT, FILE_WORDS, GENERATION_AT,
@@ -28,7 +29,8 @@ use std::time::Duration;
 
 /// The file within the directory.
 const NAME: &str = "replies";
-/// How long a start waits for another process that has the change lock: it holds it for milliseconds.
+/// How long a start waits for another process that has the change lock: it holds it for
+/// milliseconds.
 const PATIENCE_ROUNDS: u32 = 1000;
 const ROUND: Duration = Duration::from_millis(10);
 /// Rounds of [`Host::pause`] that only let others run, and all rounds: about 20 ms.
@@ -36,8 +38,9 @@ const SPINS: u32 = 50;
 const PAUSES: u32 = 250;
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// File systems that other hosts may share, by statfs(2)'s numbers: mapped memory and locks are not everybody's there.
-/// NFS, 9P, Ceph, SMB (three), Lustre, GFS2, OCFS2, AFS, and FUSE, which may be any of them.
+/// File systems that other hosts may share, by statfs(2)'s numbers: mapped memory and locks are not
+/// everybody's there. NFS, 9P, Ceph, SMB (three), Lustre, GFS2, OCFS2, AFS, and FUSE, which may be
+/// any of them.
 const NETWORK_KINDS: [u32; 11] = [
     0x6969,
     0x0102_1997,
@@ -140,7 +143,8 @@ impl GroupFile {
         None
     }
 
-    /// Sees to it that words of the file have memory of their own, so that writing them cannot fail.
+    /// Sees to it that words of the file have memory of their own, so that writing them cannot
+    /// fail.
     pub(super) fn provide(&self, from: usize, words: usize) -> io::Result<()> {
         provide(&self.file, from, words)
     }
@@ -163,7 +167,8 @@ impl GroupFile {
             .map(|known| known.2)
     }
 
-    /// Says so when the file was taken away or replaced, for then this process shares nothing with those that start.
+    /// Says so when the file was taken away or replaced, for then this process shares nothing with
+    /// those that start.
     pub fn check_place(&self) {
         let there = rustix::fs::statat(&self.directory, NAME, AtFlags::SYMLINK_NOFOLLOW);
         if !there.is_ok_and(|there| identity(&there) == self.identity) {
@@ -361,7 +366,8 @@ fn provide(file: &OwnedFd, from: usize, words: usize) -> io::Result<()> {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         other => return Ok(other?),
     }
-    // A file system that cannot: zeros are written. What is there is only overwritten where it means nothing yet.
+    // A file system that cannot: zeros are written. What is there is only overwritten where it
+    // means nothing yet.
     let zeros = [0; 1 << 16];
     let mut done = 0;
     while done < len {
@@ -418,7 +424,8 @@ fn put(words: &[AtomicU64], export: &ExportMark) -> Result<(), GroupError> {
     Ok(())
 }
 
-/// The place of an export in the file, if it is there. One that is another by the same fsid is an error.
+/// The place of an export in the file, if it is there. One that is another by the same fsid is an
+/// error.
 fn place_of(words: &[AtomicU64], export: &ExportMark) -> Result<Option<usize>, GroupError> {
     for place in 0..EXPORTS_MAX {
         match known(words, place) {
@@ -438,8 +445,8 @@ fn place_of(words: &[AtomicU64], export: &ExportMark) -> Result<Option<usize>, G
     Ok(None)
 }
 
-/// Sees to it that this process serves what the others do. Exports may be added node by node, so one may have more
-/// than the others for a while.
+/// Sees to it that this process serves what the others do. Exports may be added node by node, so
+/// one may have more than the others for a while.
 fn agree(words: &[AtomicU64], exports: &[ExportMark], others: bool) -> Result<Agreement, GroupError> {
     let count = (0..EXPORTS_MAX).filter(|place| known(words, *place).is_some()).count();
     let mut new = Vec::new();

@@ -24,8 +24,8 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `words` words of a file that is at least as long.
     ///
-    /// Should somebody make the file shorter, the kernel ends a process that goes behind its end (SIGBUS); it never
-    /// reads other memory.
+    /// Should somebody make the file shorter, the kernel ends a process that goes behind its end
+    /// (SIGBUS); it never reads other memory.
     pub fn new(file: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
@@ -38,8 +38,9 @@ impl Mapping {
 
     /// All of it.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: a mapping starts at a page, has this length, and lives as long as `self`; every value of the bytes is
-        // a number, and others, of this process and of others, change them by atomic steps only.
+        // SAFETY: a mapping starts at a page, has this length, and lives as long as `self`; every
+        // value of the bytes is a number, and others, of this process and of others, change them by
+        // atomic steps only.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }

@@ -1,8 +1,8 @@
 //! Locks on ranges of a file that the kernel drops with the process that has them.
 //!
-//! They belong to the open file (`F_OFD_SETLK`), which a process closes when its last thread has ended. A thread that is
-//! killed ends only after its system call has, so once such a lock is gone nothing that its process did can take
-//! effect any more.
+//! They belong to the open file (`F_OFD_SETLK`), which a process closes when its last thread has
+//! ended. A thread that is killed ends only after its system call has, so once such a lock is gone
+//! nothing that its process did can take effect any more.
 
 #![allow(unsafe_code)]
 

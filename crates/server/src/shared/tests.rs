@@ -1,5 +1,5 @@
-//! A group's file in hands that it should not be in, and members that end at the wrong moment. Each member is an open
-//! file of its own, as each process is.
+//! A group's file in hands that it should not be in, and members that end at the wrong moment. Each
+//! member is an open file of its own, as each process is.
 
 use super::file::code;
 use super::layout::{
@@ -107,7 +107,8 @@ fn a_member_that_ended_is_dead_and_its_place_another_members() {
 fn two_loops_of_an_older_or_a_newer_client_never_share_a_window() {
     let place = Place::new();
     let (first, second) = (place.join().unwrap(), place.join().unwrap());
-    // Two loops that an older client numbers by the last 8 bits, and newer ones whose random identities are alike there.
+    // Two loops that an older client numbers by the last 8 bits, and newer ones whose random
+    // identities are alike there.
     let loops =
         [0x0123_4567_89ab_cd01, 0x0123_4567_89ab_cd02, 0xfedc_ba98_7654_3201, 0xfedc_ba98_89ab_cd01_u64];
     // Each loop has an xid space of its own: the same xid is another call, on each process.

@@ -150,7 +150,8 @@ fn a_paced_node_sends_no_faster_however_many_connections_it_has() {
 
 #[test]
 fn a_loop_that_slept_resets_its_connections_unexecuted() {
-    // A bound of nothing makes every pause a sleep; the clients of a node that slept have gone elsewhere.
+    // A bound of nothing makes every pause a sleep; the clients of a node that slept have gone
+    // elsewhere.
     let mut config = config();
     config.limits.stall_ms_max = 0;
     let server = Server::start(config).unwrap();

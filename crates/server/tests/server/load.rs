@@ -93,7 +93,8 @@ fn records_that_never_end_hold_no_more_than_the_bound_in_all() {
     let file = peer.create(root, b"f").object.unwrap();
     let data = pattern(1 << 20, 3);
     let half = peer.record(9, nfs3::PROGRAM, 3, 7, &crate::peer::write_args(file, 0, &data));
-    // Eight of them would hold twice the bound; all are closed in the end, and their memory is free again.
+    // Eight of them would hold twice the bound; all are closed in the end, and their memory is free
+    // again.
     let greedy: Vec<Peer> = (0..8).map(|_| Peer::new(address)).collect();
     for client in &greedy {
         (&client.stream).write_all(&half[..half.len() / 4]).unwrap();
@@ -186,7 +187,8 @@ fn connections_that_call_for_files_are_spread_and_those_that_mount_are_not() {
     assert_eq!([loop_of(&server, &one), loop_of(&server, &other)], [0, 0]);
     assert!(!connection_of(&server, &one).busy);
     let places = |one: &Peer, other: &Peer| [loop_of(&server, one), loop_of(&server, other)];
-    // At once, unless the machine stands still for so long that the one is idle when the other calls.
+    // At once, unless the machine stands still for so long that the one is idle when the other
+    // calls.
     eventually("each has a loop of its own", || {
         getattr(&mut one, root);
         getattr(&mut other, root);
@@ -234,7 +236,8 @@ impl Worker {
 #[test]
 fn a_connection_that_was_idle_goes_to_the_loop_with_less_to_do() {
     let (server, _) = start();
-    // At once, unless the machine stands still for so long that the worker is idle too when the sleeper calls.
+    // At once, unless the machine stands still for so long that the worker is idle too when the
+    // sleeper calls.
     eventually("it goes where the worker is not", || {
         eventually("nobody is there", || server.statistics().nodes[0].connections.is_empty());
         let [mut sleeper, beside] = two_of_a_loop(&server);

@@ -15,7 +15,8 @@ use xdr::{Reader, Writer};
 /// Long enough for a machine that is busy with other tests; reached only when something is broken.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A configuration for tests: one node on loopback, one export, tests' loops are never taken for stalled.
+/// A configuration for tests: one node on loopback, one export, tests' loops are never taken for
+/// stalled.
 pub fn config() -> Config {
     let mut config = Config::quick(64 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
     config.loops = Some(2);

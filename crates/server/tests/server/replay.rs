@@ -36,7 +36,8 @@ fn replayed(statistics: &Statistics, procedure: &str) -> u64 {
 fn a_replay_on_another_node_is_answered_from_the_cache() {
     let server = group();
     let addresses = server.addresses();
-    // A foreign client whose connection was reset, and one of our own with an xid of the class for whole replies.
+    // A foreign client whose connection was reset, and one of our own with an xid of the class for
+    // whole replies.
     for (credential, xid, is_ours) in
         [(credential(5, b"other", 0, 0), 0x8765_4321, false), (own_credential(99), 0x8000_0007, true)]
     {
@@ -73,8 +74,9 @@ fn a_replay_on_another_node_is_answered_from_the_cache() {
     assert_eq!(replayed(&server.statistics(), "CREATE"), 2);
 }
 
-/// Identities of two loops that have as many bits in common as those of older and of newer clients may: older ones number the
-/// loops of a mount by the last 8 bits, newer ones have random identities, whose last 8 bits or stamps may be the same.
+/// Identities of two loops that have as many bits in common as those of older and of newer clients
+/// may: older ones number the loops of a mount by the last 8 bits, newer ones have random
+/// identities, whose last 8 bits or stamps may be the same.
 const LOOPS_ALIKE: [[u64; 2]; 3] = [
     [0x0123_4567_89ab_cd01, 0x0123_4567_89ab_cd02],
     [0x0123_4567_89ab_cd01, 0xfedc_ba98_7654_3201],

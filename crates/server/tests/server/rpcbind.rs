@@ -140,7 +140,8 @@ fn without_rpcbind_no_port_is_told() {
     assert_eq!(body, rpc::reply::Body::Accepted(rpc::reply::Accept::ProgUnavail));
 }
 
-/// Another program's rpcbind, which says `yes` to everything: returns the procedures and programs it was asked for.
+/// Another program's rpcbind, which says `yes` to everything: returns the procedures and programs
+/// it was asked for.
 fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u32, u32)>>) {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,8 +1,10 @@
-//! Objects that are held open, by name; bounded, and those that have not been used for long go first.
+//! Objects that are held open, by name; bounded, and those that have not been used for long go
+//! first.
 //!
-//! A place in the cache keeps a file's storage even when its last name is gone, so what is idle is closed after
-//! a while, and what a removal through us ends is closed at once. A file that was written to is synced before
-//! it is closed: a failed write-back shows only on a descriptor, or to nobody.
+//! A place in the cache keeps a file's storage even when its last name is gone, so what is idle is
+//! closed after a while, and what a removal through us ends is closed at once. A file that was
+//! written to is synced before it is closed: a failed write-back shows only on a descriptor, or to
+//! nobody.
 
 use super::node::Node;
 use crate::interface::ObjectId;

@@ -1,10 +1,10 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD and LINK: what adds a name.
 //!
-//! The kernel decides under the caller's identity whether a name may be added, and gives the new object its
-//! owner. The verifier of an exclusive create is kept in the new file's times, so that a create that is
-//! repeated after a restart still finds its file; the client sets the times right afterwards. RFC 1813 s3.3.8
-//! Such a file gets its name last, where the file system can do that: whenever a server is killed, what bears the
-//! name bears the verifier.
+//! The kernel decides under the caller's identity whether a name may be added, and gives the new
+//! object its owner. The verifier of an exclusive create is kept in the new file's times, so that a
+//! create that is repeated after a restart still finds its file; the client sets the times right
+//! afterwards. RFC 1813 s3.3.8 Such a file gets its name last, where the file system can do that:
+//! whenever a server is killed, what bears the name bears the verifier.
 
 use super::find::{WITHIN, check_name, is_dots};
 use super::identity::prepare_thread;
@@ -57,7 +57,8 @@ impl Shared {
                 }
             }
         });
-        // Outside of the directory's lock, as the sync of its names: those who wait for the disk wait together.
+        // Outside of the directory's lock, as the sync of its names: those who wait for the disk
+        // wait together.
         let synced = made.and_then(|(attributes, node)| {
             node.map_or(Ok(()), |node| self.sync_attributes(&node))?;
             Ok(attributes)
@@ -65,7 +66,8 @@ impl Shared {
         (change, synced)
     }
 
-    /// Changes a directory's names, with its state before and after; they are on disk when it is done.
+    /// Changes a directory's names, with its state before and after; they are on disk when it is
+    /// done.
     pub fn changing<T>(
         &self,
         directory: ObjectId,
@@ -131,8 +133,8 @@ impl Shared {
         Ok(node)
     }
 
-    /// Makes a file without a name, sets its times, and only then links it into its directory. `None` where the file
-    /// system makes no such files.
+    /// Makes a file without a name, sets its times, and only then links it into its directory.
+    /// `None` where the file system makes no such files.
     fn make_and_link(
         &self,
         caller: Caller<'_>,
@@ -141,7 +143,8 @@ impl Shared {
         set: &SetAttributes,
     ) -> Result<Option<OwnedFd>> {
         let _acting = self.identity.act_as(caller)?;
-        // As with O_EXCL a name that is taken comes before whatever else would keep the file from being made.
+        // As with O_EXCL a name that is taken comes before whatever else would keep the file from
+        // being made.
         if rustix::fs::statat(&parent.place, called, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Err(Error::Exists);
         }
@@ -209,8 +212,8 @@ impl Shared {
         Ok(node)
     }
 
-    /// Sets what making it could not. Only root may choose another owner or group; for others the fields mean
-    /// nothing.
+    /// Sets what making it could not. Only root may choose another owner or group; for others the
+    /// fields mean nothing.
     fn finish(&self, caller: Caller<'_>, node: &Node, stat: &Stat, set: &SetAttributes) -> Result<()> {
         let root = self.identity.effective(caller).uid == 0;
         let (uid, gid) = (set.uid.filter(|_| root), set.gid.filter(|_| root));
@@ -225,7 +228,8 @@ impl Shared {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
             rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
         }
-        // What mkdir leaves out, and a new owner took away. A directory's inherited set-group-id stays.
+        // What mkdir leaves out, and a new owner took away. A directory's inherited set-group-id
+        // stays.
         let wanted =
             set.mode.unwrap_or(0) & 0o7777 | stat.st_mode & if node.is_directory() { 0o2000 } else { 0 };
         let lacks = wanted & SET_IDS != stat.st_mode & SET_IDS || other && wanted & SET_IDS != 0;
@@ -237,8 +241,8 @@ impl Shared {
 
     /// What CREATE does with a name that is taken. RFC 1813 s3.3.8
     ///
-    /// UNCHECKED sets only the size of an existing file, and leaves anything else as it is: this is what `open`
-    /// without `O_EXCL` means.
+    /// UNCHECKED sets only the size of an existing file, and leaves anything else as it is: this is
+    /// what `open` without `O_EXCL` means.
     fn meet(
         &self,
         caller: Caller<'_>,
@@ -303,8 +307,8 @@ impl Shared {
 
     /// Names that a client is told of are on disk. RFC 1813 s4.8
     pub fn sync_names(&self, directory: &Node) -> Result<()> {
-        // A directory that can be written to but not read cannot be opened by others than root; its names reach
-        // the disk a little later.
+        // A directory that can be written to but not read cannot be opened by others than root; its
+        // names reach the disk a little later.
         let Ok(fd) = directory.to_read() else { return Ok(()) };
         match rustix::fs::fsync(fd) {
             // A file system that has no such thing does what it can by itself.

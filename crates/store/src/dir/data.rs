@@ -26,8 +26,8 @@ impl Shared {
     ) -> Result<ReadEnd> {
         let node = self.get(object)?;
         node.require_file()?;
-        // Taken before the data: a change in between then shows to the client as a newer time than these data
-        // have, and not as one that they seem to have.
+        // Taken before the data: a change in between then shows to the client as a newer time than
+        // these data have, and not as one that they seem to have.
         let stat = node.stat()?;
         let caller = self.identity.effective(caller);
         let rights = || node.rights(&self.callers, &self.identity, caller, &stat);
@@ -143,7 +143,8 @@ impl Shared {
         Some(ReadEnd { count, eof, attributes })
     }
 
-    /// How the kernel is asked to wait for no device. A file system in memory has none, and does not know the flag.
+    /// How the kernel is asked to wait for no device. A file system in memory has none, and does
+    /// not know the flag.
     fn at_once(&self) -> ReadWriteFlags {
         if self.memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT }
     }
@@ -180,9 +181,10 @@ impl Shared {
         (change, synced)
     }
 
-    /// Writes; gives what the data are to be synced through. That is an open file of this write alone, from before its
-    /// data: the kernel tells of a failed write-back once for each, and takes the pages for clean. Through one that
-    /// others use this sync could be told that all is well, because another was told of the failure.
+    /// Writes; gives what the data are to be synced through. That is an open file of this write
+    /// alone, from before its data: the kernel tells of a failed write-back once for each, and
+    /// takes the pages for clean. Through one that others use this sync could be told that all is
+    /// well, because another was told of the failure.
     fn write_in(
         &self,
         caller: Caller<'_>,
@@ -210,8 +212,9 @@ impl Shared {
         Ok((done as u32, own))
     }
 
-    /// Acts as the caller: quotas and reserved blocks are its own, and privileges of the file end. A file system in
-    /// memory reserves nothing, and charges a file's owner; so where the file has no privileges nothing is different.
+    /// Acts as the caller: quotas and reserved blocks are its own, and privileges of the file end.
+    /// A file system in memory reserves nothing, and charges a file's owner; so where the file has
+    /// no privileges nothing is different.
     fn act_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<ActingUser> {
         const SET_USER_OR_GROUP: u32 = 0o6000;
         if self.memory && stat.st_mode & SET_USER_OR_GROUP == 0 {
@@ -274,7 +277,8 @@ impl Shared {
             let done = rustix::io::pwritev2(fd, &[IoSlice::new(data)], offset, self.at_once());
             supported(done, &self.writes_now)?
         };
-        // What is missing is written by whoever may wait, and what is there is then written once more.
+        // What is missing is written by whoever may wait, and what is there is then written once
+        // more.
         if done != data.len() {
             return None;
         }
@@ -309,8 +313,8 @@ impl Shared {
         (node.change_since(&before), result)
     }
 
-    /// Syncs a file through a descriptor that others sync it through too. Whichever of them is told of a failure has
-    /// counted it when [`Node::wait_for_syncs`] returns.
+    /// Syncs a file through a descriptor that others sync it through too. Whichever of them is told
+    /// of a failure has counted it when [`Node::wait_for_syncs`] returns.
     pub fn sync(&self, node: &Node, fd: BorrowedFd<'_>, data_only: bool) -> Result<()> {
         self.sync_by(node, || call_sync(fd, data_only))
     }

@@ -23,7 +23,8 @@ impl From<Errno> for Error {
             Errno::DQUOT => Self::Quota,
             Errno::STALE => Self::Stale,
             Errno::OPNOTSUPP | Errno::NOSYS => Self::NotSupported,
-            // A mount point, or a running program: the caller may not, and asking again will not help soon.
+            // A mount point, or a running program: the caller may not, and asking again will not
+            // help soon.
             Errno::BUSY | Errno::TXTBSY => Self::Access,
             // Somebody's lease that is being broken, and what is used up for the moment.
             Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Later,

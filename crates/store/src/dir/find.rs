@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How long an object that was shown to lie beneath the root is taken to do so still: a directory may be moved
-/// away by somebody at the server itself.
+/// How long an object that was shown to lie beneath the root is taken to do so still: a directory
+/// may be moved away by somebody at the server itself.
 const PROVED_FOR_MS: u64 = 2_000;
 /// The most directories above an object in the map; more is a circle.
 const DEPTH_MAX: usize = 4096;
@@ -33,8 +33,8 @@ pub(super) const WITHIN: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_XDEV);
 pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A name as the kernel takes it. Refuses what cannot be one: empty, too long, or with a separator or a NUL in
-/// it. Names are bytes, not text.
+/// A name as the kernel takes it. Refuses what cannot be one: empty, too long, or with a separator
+/// or a NUL in it. Names are bytes, not text.
 pub(super) fn check_name(name: &[u8]) -> Result<CString> {
     if name.is_empty() {
         return Err(Error::Access);
@@ -90,7 +90,8 @@ pub(super) fn is_whole(root: BorrowedFd<'_>) -> bool {
         return false;
     }
     let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return false };
-    // Fields: number, parent, device, the directory of the file system that is its root, and where it is.
+    // Fields: number, parent, device, the directory of the file system that is its root, and where
+    // it is.
     let ours = known.stx_mnt_id.to_string();
     mounts.lines().any(|line| {
         let mut fields = line.split(' ');
@@ -121,8 +122,8 @@ impl Shared {
         if stat.st_nlink == 0 {
             return Err(Error::Stale);
         }
-        // File systems do not look at all of a handle, an object has one name here, and what the map leads to may
-        // be something else by now.
+        // File systems do not look at all of a handle, an object has one name here, and what the
+        // map leads to may be something else by now.
         match self.naming.name(place.as_fd(), c"", &stat) {
             Ok(name) if name == object => {}
             Ok(_) | Err(Error::Access) => return Err(Error::Stale),
@@ -173,9 +174,10 @@ impl Shared {
 
     /// Shows that an object lies beneath the root.
     ///
-    /// A directory's path is always known to the kernel. A file's is not, when it was opened by its handle and
-    /// nobody has looked it up since; and one with several names may be known by one outside. Those stand: their
-    /// handle was given out beneath the root. A file whose only name is seen to be outside does not.
+    /// A directory's path is always known to the kernel. A file's is not, when it was opened by its
+    /// handle and nobody has looked it up since; and one with several names may be known by one
+    /// outside. Those stand: their handle was given out beneath the root. A file whose only name is
+    /// seen to be outside does not.
     fn prove(&self, node: &Node) -> Result<()> {
         if self.is_proved(node) {
             return Ok(());

@@ -1,11 +1,12 @@
-//! Groups from the server's own user database, for callers whose call has no room for all of theirs.
+//! Groups from the server's own user database, for callers whose call has no room for all of
+//! theirs.
 //!
-//! AUTH_SYS carries 16 groups (RFC 5531 appendix A). A caller that brings as many may have more, so where that is
-//! wanted the database is asked, and what it says counts alone. It may ask a directory service and wait, so what
-//! it said is remembered, and a loop uses only that.
+//! AUTH_SYS carries 16 groups (RFC 5531 appendix A). A caller that brings as many may have more, so
+//! where that is wanted the database is asked, and what it says counts alone. It may ask a
+//! directory service and wait, so what it said is remembered, and a loop uses only that.
 //!
-//! Root's own group is left out: an export that squashes it would give it back to whoever claims to be one of its
-//! members.
+//! Root's own group is left out: an export that squashes it would give it back to whoever claims to
+//! be one of its members.
 
 use super::node::now;
 use super::sys;

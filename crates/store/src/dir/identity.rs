@@ -1,9 +1,9 @@
 //! Acting as a caller: for the length of a scope, this thread's file accesses are the caller's.
 //!
-//! Only the file system identity changes (`setfsuid`, `setfsgid`, and the groups of this one thread), so that
-//! nobody can send it a signal, and with a user other than root the kernel takes the capabilities to pass over
-//! permissions away. A scope does not nest. If the identity cannot be taken back, the process ends: everything
-//! else would act as somebody it is not.
+//! Only the file system identity changes (`setfsuid`, `setfsgid`, and the groups of this one
+//! thread), so that nobody can send it a signal, and with a user other than root the kernel takes
+//! the capabilities to pass over permissions away. A scope does not nest. If the identity cannot be
+//! taken back, the process ends: everything else would act as somebody it is not.
 
 use super::sys;
 use crate::interface::{Caller, Error, Result};
@@ -56,8 +56,8 @@ impl Identity {
         }
     }
 
-    /// Acts as the caller's user until the guard is dropped; its groups do not matter. For data, of which it was
-    /// asked before whether the caller may.
+    /// Acts as the caller's user until the guard is dropped; its groups do not matter. For data, of
+    /// which it was asked before whether the caller may.
     ///
     /// # Errors
     /// [`Error::Access`] when the system has no such user.
@@ -66,8 +66,8 @@ impl Identity {
             return Ok(ActingUser(None));
         }
         may_change()?;
-        // Most writes of a thread are one user's, and what worked once works again: the next is not looked at
-        // before it acts, but when it ends.
+        // Most writes of a thread are one user's, and what worked once works again: the next is not
+        // looked at before it acts, but when it ends.
         if SEEN_TO_WORK.get() == caller.uid {
             sys::switch_fs_user(caller.uid);
             return Ok(ActingUser(Some(caller.uid)));
@@ -92,7 +92,8 @@ impl Identity {
         }
         may_change()?;
         let acting = Acting(Some((*gid, gids)));
-        // The user last: without root's the groups cannot be set. A failure drops `acting`, which goes back.
+        // The user last: without root's the groups cannot be set. A failure drops `acting`, which
+        // goes back.
         let switch = || {
             sys::set_groups(caller.gids)?;
             sys::set_fs_group(caller.gid)?;
@@ -125,7 +126,8 @@ impl Drop for ActingUser {
     }
 }
 
-/// While it lives, this thread acts as somebody; not sent elsewhere, because the identity is this thread's.
+/// While it lives, this thread acts as somebody; not sent elsewhere, because the identity is this
+/// thread's.
 #[must_use]
 pub(super) struct Acting<'a>(Option<(u32, &'a [u32])>);
 
@@ -145,11 +147,12 @@ fn end() -> ! {
     std::process::abort()
 }
 
-/// Has this thread keep its identity and its capabilities for as long as it lives. What would change them is not done at once
-/// here, and is left to a thread that may wait.
+/// Has this thread keep its identity and its capabilities for as long as it lives. What would
+/// change them is not done at once here, and is left to a thread that may wait.
 ///
-/// For threads that use RDMA: the system takes nothing on its descriptors from a thread whose credentials are not the very
-/// ones that they were opened with, not even if all is again as it was.
+/// For threads that use RDMA: the system takes nothing on its descriptors from a thread whose
+/// credentials are not the very ones that they were opened with, not even if all is again as it
+/// was.
 pub fn keep_identity() {
     KEPT.set(true);
 }
@@ -159,7 +162,8 @@ pub(super) fn is_kept() -> bool {
     KEPT.get()
 }
 
-/// Refuses a thread that has been told to keep its identity: what would change it should have been left to another.
+/// Refuses a thread that has been told to keep its identity: what would change it should have been
+/// left to another.
 fn may_change() -> Result<()> {
     if is_kept() { Err(Error::Access) } else { Ok(()) }
 }
@@ -171,7 +175,8 @@ pub(super) fn prepare_thread() {
         return;
     }
     if sys::own_empty_umask().is_err() || sys::obey_quotas().is_err() {
-        // Then modes may come out narrower, and quotas wider, than asked; nothing that could be done about it.
+        // Then modes may come out narrower, and quotas wider, than asked; nothing that could be
+        // done about it.
         PREPARED.set(false);
     }
 }

@@ -1,10 +1,12 @@
-//! READDIR: the names in a directory, in the file system's own order and with its own offsets as cookies.
+//! READDIR: the names in a directory, in the file system's own order and with its own offsets as
+//! cookies.
 //!
-//! ext4, xfs, btrfs, and tmpfs since Linux 6.6 give offsets that stay good while other names come and go, and
-//! outlive the process. Others count places, so that a removal shifts what follows; for those we number names
-//! ourselves, as long as the directory is held open, and a cookie of an earlier numbering is told from ours. Such a
-//! listing goes from the newest name to the oldest, so that it never meets a name that was made since it began: a
-//! program that renames all that it is told would otherwise have no end of it.
+//! ext4, xfs, btrfs, and tmpfs since Linux 6.6 give offsets that stay good while other names come
+//! and go, and outlive the process. Others count places, so that a removal shifts what follows; for
+//! those we number names ourselves, as long as the directory is held open, and a cookie of an
+//! earlier numbering is told from ours. Such a listing goes from the newest name to the oldest, so
+//! that it never meets a name that was made since it began: a program that renames all that it is
+//! told would otherwise have no end of it.
 
 use super::Shared;
 use super::find::{is_layered, magic};

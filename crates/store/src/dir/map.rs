@@ -1,15 +1,17 @@
-//! Where objects lie, for those that cannot be opened by their name alone: a file that is only appended to.
+//! Where objects lie, for those that cannot be opened by their name alone: a file that is only
+//! appended to.
 //!
-//! An entry says in which directory, and under which name there, an object was last seen. What is found that
-//! way is compared with the name it was looked for by, so that a wrong entry is a stale handle, never another
-//! file. Renames through us are noted; a rename beneath us is found when the new name is looked up.
+//! An entry says in which directory, and under which name there, an object was last seen. What is
+//! found that way is compared with the name it was looked for by, so that a wrong entry is a stale
+//! handle, never another file. Renames through us are noted; a rename beneath us is found when the
+//! new name is looked up.
 //!
-//! Each record bears a code over itself. A process that ends in the middle of one, or a machine, leaves a tail
-//! that does not prove true; it is cut off. Several processes may append: each record goes out in one write
-//! under a lock, and who misses an entry reads what others have added.
+//! Each record bears a code over itself. A process that ends in the middle of one, or a machine,
+//! leaves a tail that does not prove true; it is cut off. Several processes may append: each record
+//! goes out in one write under a lock, and who misses an entry reads what others have added.
 //!
-//! Records are not synced one by one. The end of a process loses none; the sudden end of a machine may lose the
-//! last ones, whose handles are stale then.
+//! Records are not synced one by one. The end of a process loses none; the sudden end of a machine
+//! may lose the last ones, whose handles are stale then.
 
 use crate::interface::ObjectId;
 use rustix::fs::{FlockOperation, flock};
@@ -22,13 +24,13 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Objects that are remembered; above it a new one has a handle only as long as it is held open. A bound on
-/// memory: about 200 bytes each.
+/// Objects that are remembered; above it a new one has a handle only as long as it is held open. A
+/// bound on memory: about 200 bytes each.
 const ENTRIES_MAX: usize = 8 << 20;
 /// No record is longer: two names of objects and one of a directory's entry.
 const RECORD_BYTES_MAX: usize = 512;
-/// The file is written anew when it has more records than this, and than twice its entries. So it is bounded
-/// whatever clients do: each look at the other of a file's two names adds a record.
+/// The file is written anew when it has more records than this, and than twice its entries. So it
+/// is bounded whatever clients do: each look at the other of a file's two names adds a record.
 const COMPACT_ABOVE: usize = 10_000;
 const HEAD: &[u8; 8] = b"tl-map1\n";
 
@@ -46,7 +48,8 @@ struct Known {
 /// See the module.
 pub(super) struct Map {
     known: Mutex<Known>,
-    /// Locked by whoever reads or appends; a file of its own, because the map's is replaced at times.
+    /// Locked by whoever reads or appends; a file of its own, because the map's is replaced at
+    /// times.
     lock: File,
     hasher: SipHasher24,
 }
@@ -93,7 +96,8 @@ impl Map {
         found.or_else(|| self.locked(|now, _| Ok(known(now))).ok()?)
     }
 
-    /// Notes where an object lies. A failure loses the entry at the next start, which is a stale handle then.
+    /// Notes where an object lies. A failure loses the entry at the next start, which is a stale
+    /// handle then.
     pub fn note(&self, object: &ObjectId, parent: &ObjectId, name: &[u8]) {
         let same = |(at, called): &Entry| at == parent && &**called == name;
         let full = {
@@ -152,8 +156,8 @@ fn open_file(path: &Path) -> io::Result<File> {
 
 // All under the lock.
 impl Known {
-    /// Reads what has been added since, and cuts off what does not prove true: nobody is writing now, so it was
-    /// left by one who ended in the middle.
+    /// Reads what has been added since, and cuts off what does not prove true: nobody is writing
+    /// now, so it was left by one who ended in the middle.
     fn catch_up(&mut self, hasher: SipHasher24) -> io::Result<()> {
         if self.file.metadata()?.ino() != std::fs::metadata(&self.path)?.ino() {
             // A neighbour wrote it anew.
@@ -211,7 +215,8 @@ impl Known {
         Ok(())
     }
 
-    /// Writes the file anew when most of it is of the past: whole and on disk before it takes the old one's place.
+    /// Writes the file anew when most of it is of the past: whole and on disk before it takes the
+    /// old one's place.
     fn compact(&mut self, hasher: SipHasher24) -> io::Result<()> {
         if self.records < COMPACT_ABOVE || self.records < 2 * self.entries.len() {
             return Ok(());

@@ -1,8 +1,9 @@
-//! Files of a file system in memory as memory of this process, so that a send gathers their very pages.
+//! Files of a file system in memory as memory of this process, so that a send gathers their very
+//! pages.
 //!
-//! Nobody in this process reads mapped bytes: they are handed to the kernel, which takes a page that is gone (the
-//! file got shorter meanwhile) for a bad address, where a read of ours would end the process by a signal. The send
-//! then fails, and so does its connection; see [`distrust`].
+//! Nobody in this process reads mapped bytes: they are handed to the kernel, which takes a page
+//! that is gone (the file got shorter meanwhile) for a bad address, where a read of ours would end
+//! the process by a signal. The send then fails, and so does its connection; see [`distrust`].
 
 #![allow(unsafe_code)]
 
@@ -21,8 +22,8 @@ const DISTRUST_FOR: Duration = Duration::from_secs(60);
 
 static DISTRUSTED_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 
-/// A send failed because mapped pages were gone. For a while data are read before they are sent, so that whoever asks
-/// again gets an answer.
+/// A send failed because mapped pages were gone. For a while data are read before they are sent, so
+/// that whoever asks again gets an answer.
 pub fn distrust() {
     DISTRUSTED_UNTIL_MS.store(milliseconds(now() + DISTRUST_FOR), Ordering::Relaxed);
 }
@@ -88,8 +89,9 @@ impl Mapped {
     /// The memory. To be handed to the kernel only, see the module.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: within the mapping, as `new` made sure, which lives as long as `self`. Others may change the file
-        // meanwhile; nobody looks at the bytes here, and who receives them has asked for them while that went on.
+        // SAFETY: within the mapping, as `new` made sure, which lives as long as `self`. Others may
+        // change the file meanwhile; nobody looks at the bytes here, and who receives them has
+        // asked for them while that went on.
         unsafe { std::slice::from_raw_parts(self.mapping.start.as_ptr().add(self.at), self.len) }
     }
 }

@@ -1,4 +1,5 @@
-//! How an object of a directory is named: by the kernel's handle of it, so that the name outlives the process.
+//! How an object of a directory is named: by the kernel's handle of it, so that the name outlives
+//! the process.
 //!
 //! The first byte says which name it is:
 //!
@@ -6,8 +7,9 @@
 //! - 2: a code over the kernel's handle, where that is too long for ours.
 //! - 3: the time the object was made, where the file system has no handles.
 //!
-//! The first can be opened again as it is where the process may (`CAP_DAC_READ_SEARCH`); the others, and all
-//! without that right, through the map. Only the store sees these bytes, and only under the server's code.
+//! The first can be opened again as it is where the process may (`CAP_DAC_READ_SEARCH`); the
+//! others, and all without that right, through the map. Only the store sees these bytes, and only
+//! under the server's code.
 
 use super::find::is_layered;
 use super::sys::{self, KernelHandle};
@@ -31,7 +33,8 @@ pub(super) struct Naming {
     pub can_open: bool,
     hasher: SipHasher24,
     device: u64,
-    /// Whether files may be of other devices than the root, beneath which their numbers are not theirs alone.
+    /// Whether files may be of other devices than the root, beneath which their numbers are not
+    /// theirs alone.
     layered: bool,
     /// The number of the root's mount, where the kernel tells it.
     mount: Option<u64>,
@@ -64,8 +67,9 @@ impl Naming {
         }
     }
 
-    /// What tells an object from others of the export, as long as it lives: its number, together with its device where
-    /// that is another than the root's. `None` for one that is not of the root's file system.
+    /// What tells an object from others of the export, as long as it lives: its number, together
+    /// with its device where that is another than the root's. `None` for one that is not of the
+    /// root's file system.
     fn fileid(&self, stat: &Stat) -> Option<u64> {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         match stat.st_dev == self.device {
@@ -79,8 +83,8 @@ impl Naming {
         self.can_open && matches!(object.name(), [KERNEL, ..])
     }
 
-    /// Names what `name` is in a directory, or what the descriptor is where the name is empty. What lies on
-    /// another mount is refused: no export reaches beyond its own.
+    /// Names what `name` is in a directory, or what the descriptor is where the name is empty. What
+    /// lies on another mount is refused: no export reaches beyond its own.
     pub fn name(&self, at: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<ObjectId> {
         let fileid = self.fileid(stat).ok_or(Error::Access)?;
         if !self.handles {

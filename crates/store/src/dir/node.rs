@@ -1,8 +1,9 @@
-//! One object that is held open: its place (`O_PATH`), descriptors for its data, and who was found to have
-//! which rights to it.
+//! One object that is held open: its place (`O_PATH`), descriptors for its data, and who was found
+//! to have which rights to it.
 //!
-//! Rights are asked of the kernel under the caller's identity, so that access control lists and whatever else
-//! the file system has count, and remembered for a second, or until mode or owner change.
+//! Rights are asked of the kernel under the caller's identity, so that access control lists and
+//! whatever else the file system has count, and remembered for a second, or until mode or owner
+//! change.
 
 use super::identity::Identity;
 use super::mapping::Mapping;
@@ -25,7 +26,8 @@ pub(super) const EXECUTE: u32 = 1;
 
 /// Callers whose rights to one object are remembered.
 const GRANTS: usize = 4;
-/// How long: a change of an access control list that leaves the mode as it is takes this long to be seen.
+/// How long: a change of an access control list that leaves the mode as it is takes this long to be
+/// seen.
 const GRANT_FOR: Duration = Duration::from_secs(1);
 
 /// A clock that costs next to nothing, and moves every few milliseconds.
@@ -94,7 +96,8 @@ impl Node {
         Ok(attributes(self.object, &self.stat()?))
     }
 
-    /// Holds it against our own other changes, so that what is seen before and after is of one change.
+    /// Holds it against our own other changes, so that what is seen before and after is of one
+    /// change.
     pub fn hold(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,14 +107,14 @@ impl Node {
         self.change.try_lock().ok()
     }
 
-    /// Held during a sync, and until its failure has been counted. Syncs of one file run side by side, so that a file
-    /// system can join them.
+    /// Held during a sync, and until its failure has been counted. Syncs of one file run side by
+    /// side, so that a file system can join them.
     pub fn hold_sync(&self) -> RwLockReadGuard<'_, ()> {
         self.syncs.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the syncs that are under way through descriptors here. Those that come meanwhile begin afterwards, so
-    /// it waits for no others.
+    /// Waits for the syncs that are under way through descriptors here. Those that come meanwhile
+    /// begin afterwards, so it waits for no others.
     pub fn wait_for_syncs(&self) {
         drop(self.syncs.write().unwrap_or_else(PoisonError::into_inner));
     }
@@ -145,7 +148,8 @@ impl Node {
     }
 
     pub fn reopen(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        // Of a file or a directory `NONBLOCK` changes one thing: nobody who has a lease on it can hold a worker up.
+        // Of a file or a directory `NONBLOCK` changes one thing: nobody who has a lease on it can
+        // hold a worker up.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         rustix::fs::open(self.own_path(), flags, Mode::empty())
     }
@@ -176,7 +180,8 @@ impl Node {
         let _ = self.writable.set(fd);
     }
 
-    /// A descriptor to read from; for a file or a directory. Whether the caller may is another question.
+    /// A descriptor to read from; for a file or a directory. Whether the caller may is another
+    /// question.
     pub fn to_read(&self) -> Result<BorrowedFd<'_>> {
         if let Some(fd) = self.opened_to_read() {
             return Ok(fd);
@@ -202,9 +207,9 @@ impl Node {
         }
     }
 
-    /// The owner may always read and write its own file, or a copy of a file with mode 0444 stops halfway.
-    /// Root opens whatever it likes; an ordinary user widens the mode of its own file for a moment.
-    /// RFC 1813 s4.4
+    /// The owner may always read and write its own file, or a copy of a file with mode 0444 stops
+    /// halfway. Root opens whatever it likes; an ordinary user widens the mode of its own file for
+    /// a moment. RFC 1813 s4.4
     fn open_somehow(&self, flags: OFlags, needed: Mode) -> Result<OwnedFd> {
         match self.reopen(flags) {
             Err(Errno::ACCESS) => {

@@ -1,4 +1,5 @@
-//! What can be answered without waiting: from objects that are held open, of file systems in this machine's memory.
+//! What can be answered without waiting: from objects that are held open, of file systems in this
+//! machine's memory.
 
 use super::Shared;
 use super::find::{access_bits, check_name, is_dots};

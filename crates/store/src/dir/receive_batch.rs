@@ -1,8 +1,9 @@
 //! What a loop found out about a file, for the calls that came with the same receive.
 //!
-//! All those calls were on their way before the first of them is looked at, and none is answered before. So what was
-//! seen of a file for one of them is as right for the others, whoever has changed it in between: to their clients that
-//! happened at the same time. Nothing is kept beyond, and a change by the loop itself ends it.
+//! All those calls were on their way before the first of them is looked at, and none is answered
+//! before. So what was seen of a file for one of them is as right for the others, whoever has
+//! changed it in between: to their clients that happened at the same time. Nothing is kept beyond,
+//! and a change by the loop itself ends it.
 
 use super::mapping;
 use super::node::Node;
@@ -52,8 +53,8 @@ impl Seen {
     }
 }
 
-/// While it lives, this thread is a loop that answers the calls of one connection, and sends what they read by system
-/// calls alone: a store may give it pages that only the kernel may look at.
+/// While it lives, this thread is a loop that answers the calls of one connection, and sends what
+/// they read by system calls alone: a store may give it pages that only the kernel may look at.
 #[derive(Debug)]
 pub struct ReceiveBatch {
     /// It is this thread's.

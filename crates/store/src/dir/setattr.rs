@@ -1,4 +1,5 @@
-//! SETATTR: who may set what, asked before anything is set, and then set under the caller's identity.
+//! SETATTR: who may set what, asked before anything is set, and then set under the caller's
+//! identity.
 
 use super::identity::prepare_thread;
 use super::node::{Node, WRITE, attributes, owns};
@@ -98,12 +99,14 @@ impl Shared {
 
     /// What a client is told is done is on disk. RFC 1813 s4.8
     ///
-    /// Only what can be opened can be synced: a link's or a device's attributes reach the disk a little later.
+    /// Only what can be opened can be synced: a link's or a device's attributes reach the disk a
+    /// little later.
     pub fn sync_attributes(&self, node: &Node) -> Result<()> {
         if !matches!(node.kind, Kind::File | Kind::Directory) {
             return Ok(());
         }
-        // A file's data go along, and nobody else is told of their failure who asks through the same descriptor.
+        // A file's data go along, and nobody else is told of their failure who asks through the
+        // same descriptor.
         let sync = |fd: BorrowedFd<'_>| match node.kind {
             Kind::File => self.sync(node, fd, false),
             _ => Ok(rustix::fs::fsync(fd)?),

@@ -1,16 +1,17 @@
-//! What a directory's export keeps outside of it: the secret of its handles, and how often data may have been
-//! lost.
+//! What a directory's export keeps outside of it: the secret of its handles, and how often data may
+//! have been lost.
 //!
 //! One directory for each exported one (0700), named by a hash of its path:
 //!
 //! - `key`: 16 random bytes, made once; without it all handles that clients have are stale.
-//! - `losses`: a count of failed syncs, shared by all processes that serve the export through a mapping.
+//! - `losses`: a count of failed syncs, shared by all processes that serve the export through a
+//!   mapping.
 //! - `map`: where objects lie, where the kernel's handles cannot be opened (`map`).
 //! - `path`: which directory this belongs to, for people.
 //!
-//! The write verifier is made from the boot's identity and the count: what was written survives the end of a
-//! process, because it is in the kernel's memory, but not the end of the kernel, nor a failed write-back.
-//! RFC 1813 s3.3.7, s3.3.21
+//! The write verifier is made from the boot's identity and the count: what was written survives the
+//! end of a process, because it is in the kernel's memory, but not the end of the kernel, nor a
+//! failed write-back. RFC 1813 s3.3.7, s3.3.21
 
 #![allow(unsafe_code)]
 
@@ -52,14 +53,15 @@ impl Losses {
         let mode = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(path, mode, Mode::RUSR | Mode::WUSR)?;
         if rustix::fs::fstat(&file)?.st_size < Self::BYTES as i64 {
-            // Written and not only made longer: a store to a page that has no place on a full disk would end the
-            // process. Two processes at once both write zeros, because neither has mapped it yet.
+            // Written and not only made longer: a store to a page that has no place on a full disk
+            // would end the process. Two processes at once both write zeros, because neither has
+            // mapped it yet.
             rustix::io::pwrite(&file, &[0; Self::BYTES], 0)?;
             rustix::fs::fsync(&file)?;
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory. The file is ours
-        // (0600, in a directory of 0700) and never gets shorter.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory. The
+        // file is ours (0600, in a directory of 0700) and never gets shorter.
         let start = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -74,7 +76,8 @@ impl Losses {
     }
 
     fn count(&self) -> &AtomicU64 {
-        // SAFETY: a mapping starts at a page, it is as long as the number, and lives as long as `self`.
+        // SAFETY: a mapping starts at a page, it is as long as the number, and lives as long as
+        // `self`.
         unsafe { self.0.as_ref() }
     }
 }
@@ -95,7 +98,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Opens what is kept for the exported directory `root`, under `base`; makes it when it is not there.
+    /// Opens what is kept for the exported directory `root`, under `base`; makes it when it is not
+    /// there.
     pub fn open(base: &Path, root: &Path) -> io::Result<Self> {
         let mut name = SipHasher24::new();
         name.write(root.as_os_str().as_bytes());
@@ -127,7 +131,8 @@ impl State {
     }
 }
 
-/// Reads the secret, or makes it: whole and on disk before it has its name, and only by one of several processes.
+/// Reads the secret, or makes it: whole and on disk before it has its name, and only by one of
+/// several processes.
 fn secret(directory: &Path) -> io::Result<[u8; 16]> {
     let path = directory.join("key");
     if !path.exists() {
@@ -150,8 +155,9 @@ fn secret(directory: &Path) -> io::Result<[u8; 16]> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file `key` is not 16 bytes long"))
 }
 
-/// Whoever else can write here can put a key of theirs in the place of ours, and forge handles by it. Above what is kept
-/// may be root's directory, or one like /tmp, in which nobody takes away what is another's.
+/// Whoever else can write here can put a key of theirs in the place of ours, and forge handles by
+/// it. Above what is kept may be root's directory, or one like /tmp, in which nobody takes away
+/// what is another's.
 fn check_owner(directory: &Path, above: bool) -> io::Result<()> {
     const OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;

@@ -1,7 +1,8 @@
-//! The system calls that no safe wrapper offers: kernel file handles, and the identity of one thread.
+//! The system calls that no safe wrapper offers: kernel file handles, and the identity of one
+//! thread.
 //!
-//! The identity calls are made raw, because the C library's `setgroups` changes all threads of the process.
-//! Nothing here keeps a pointer beyond its call.
+//! The identity calls are made raw, because the C library's `setgroups` changes all threads of the
+//! process. Nothing here keeps a pointer beyond its call.
 
 #![allow(unsafe_code)]
 
@@ -43,13 +44,14 @@ fn checked(result: libc::c_long) -> Result<libc::c_long, Errno> {
     Ok(result)
 }
 
-/// The kernel's handle of a name in a directory, or of the descriptor itself where the name is empty; and the
-/// number of its mount. Follows no link. Needs no privilege.
+/// The kernel's handle of a name in a directory, or of the descriptor itself where the name is
+/// empty; and the number of its mount. Follows no link. Needs no privilege.
 pub(super) fn name_to_handle(at: BorrowedFd<'_>, name: &CStr) -> Result<(KernelHandle, i32), Errno> {
     let mut handle = KernelHandle { bytes: HANDLE_BYTES_MAX as u32, of_type: 0, data: [0; HANDLE_BYTES_MAX] };
     let mut mount = 0_i32;
     let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
-    // SAFETY: `handle` has room for the bytes it says, `name` ends with a NUL, and both outlive the call.
+    // SAFETY: `handle` has room for the bytes it says, `name` ends with a NUL, and both outlive the
+    // call.
     checked(unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -63,7 +65,8 @@ pub(super) fn name_to_handle(at: BorrowedFd<'_>, name: &CStr) -> Result<(KernelH
     Ok((handle, mount))
 }
 
-/// Opens a handle as a place (`O_PATH`), on the mount that `root` is on. Needs `CAP_DAC_READ_SEARCH`.
+/// Opens a handle as a place (`O_PATH`), on the mount that `root` is on. Needs
+/// `CAP_DAC_READ_SEARCH`.
 pub(super) fn open_by_handle(root: BorrowedFd<'_>, handle: &KernelHandle) -> Result<OwnedFd, Errno> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the kernel reads as many bytes as `handle` says it has, and only during the call.
@@ -75,8 +78,8 @@ pub(super) fn open_by_handle(root: BorrowedFd<'_>, handle: &KernelHandle) -> Res
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Which of the rights in `wanted` (4 read, 2 write, 1 execute) this thread's identity has, by the kernel's own
-/// rules: all of them, or none.
+/// Which of the rights in `wanted` (4 read, 2 write, 1 execute) this thread's identity has, by the
+/// kernel's own rules: all of them, or none.
 pub(super) fn may(fd: BorrowedFd<'_>, wanted: u32) -> Result<(), Errno> {
     let flags = libc::AT_EACCESS | libc::AT_EMPTY_PATH;
     // SAFETY: the name is a static empty string.
@@ -86,7 +89,8 @@ pub(super) fn may(fd: BorrowedFd<'_>, wanted: u32) -> Result<(), Errno> {
 
 /// Sets the user that this thread's file accesses are made as.
 pub(super) fn set_fs_user(uid: u32) -> Result<(), Errno> {
-    // SAFETY: numbers only. The second call changes nothing: no user has that number. It tells what is set.
+    // SAFETY: numbers only. The second call changes nothing: no user has that number. It tells what
+    // is set.
     let now = unsafe {
         libc::syscall(libc::SYS_setfsuid, uid);
         libc::syscall(libc::SYS_setfsuid, u32::MAX)
@@ -94,7 +98,8 @@ pub(super) fn set_fs_user(uid: u32) -> Result<(), Errno> {
     if u32::try_from(now & 0xffff_ffff) == Ok(uid) { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// As [`set_fs_user`] for a user that it has shown to work, without looking again: tells who was set before.
+/// As [`set_fs_user`] for a user that it has shown to work, without looking again: tells who was
+/// set before.
 pub(super) fn switch_fs_user(uid: u32) -> Option<u32> {
     // SAFETY: numbers only.
     let before = unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
@@ -119,7 +124,8 @@ pub(super) fn set_groups(gids: &[u32]) -> Result<(), Errno> {
 
 /// Gives this thread a mask of its own for the modes of what it makes, and empties it.
 pub(super) fn own_empty_umask() -> Result<(), Errno> {
-    // SAFETY: what this thread shares no longer is its working directory, root and mask; descriptors stay shared.
+    // SAFETY: what this thread shares no longer is its working directory, root and mask;
+    // descriptors stay shared.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS)? };
     rustix::process::umask(rustix::fs::Mode::empty());
     Ok(())
@@ -133,7 +139,8 @@ struct Capabilities {
     inheritable: u32,
 }
 
-/// Takes from this thread the capability to pass over quotas and reserved blocks (`CAP_SYS_RESOURCE`).
+/// Takes from this thread the capability to pass over quotas and reserved blocks
+/// (`CAP_SYS_RESOURCE`).
 pub(super) fn obey_quotas() -> Result<(), Errno> {
     const VERSION_3: u32 = 0x2008_0522;
     const SYS_RESOURCE: u32 = 24;
@@ -147,7 +154,8 @@ pub(super) fn obey_quotas() -> Result<(), Errno> {
     checked(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
 }
 
-/// The groups that the system's user database has for a user, its own first. May wait for a directory service.
+/// The groups that the system's user database has for a user, its own first. May wait for a
+/// directory service.
 pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {
     /// Far more than a line of any database.
     const TEXT_BYTES: usize = 64 << 10;
@@ -156,7 +164,8 @@ pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {
     let mut text = vec![0; TEXT_BYTES];
     let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
     let mut found = std::ptr::null_mut();
-    // SAFETY: all pointers are to memory of ours that outlives the call, and `text` is as long as it is said to be.
+    // SAFETY: all pointers are to memory of ours that outlives the call, and `text` is as long as
+    // it is said to be.
     let status =
         unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), text.as_mut_ptr(), text.len(), &raw mut found) };
     if status != 0 || found.is_null() {
@@ -165,7 +174,8 @@ pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {
     let mut groups = vec![0_u32; 256];
     loop {
         let mut count = i32::try_from(groups.len()).ok()?;
-        // SAFETY: `found` says that `entry` was filled; its name lies in `text`. `groups` has room for `count`.
+        // SAFETY: `found` says that `entry` was filled; its name lies in `text`. `groups` has room
+        // for `count`.
         let fits = unsafe {
             let entry = entry.assume_init_ref();
             libc::getgrouplist(entry.pw_name, entry.pw_gid, groups.as_mut_ptr(), &raw mut count)
@@ -193,7 +203,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leased");
         let file = std::fs::File::create(&path).unwrap();
-        // SAFETY: numbers only; the notice that the lease is to end is a signal that would end the tests.
+        // SAFETY: numbers only; the notice that the lease is to end is a signal that would end the
+        // tests.
         let leased = unsafe {
             libc::signal(libc::SIGIO, libc::SIG_IGN);
             libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)

@@ -1,13 +1,14 @@
 //! How a store names an object, and how that fits into a file handle.
 //!
-//! A name is a file number and up to [`NAME_BYTES_MAX`] bytes that only the store understands: a memory store
-//! keeps a generation there, a directory the kernel's own handle of the file. Both travel inside the handle
-//! that a client sees, so that a store needs no table to find the object again.
+//! A name is a file number and up to [`NAME_BYTES_MAX`] bytes that only the store understands: a
+//! memory store keeps a generation there, a directory the kernel's own handle of the file. Both
+//! travel inside the handle that a client sees, so that a store needs no table to find the object
+//! again.
 
 use std::fmt;
 
-/// The most bytes behind the file number: with it and what the server adds (16 bytes) they fit the 64 bytes
-/// of a file handle. RFC 1813 s2.4 (NFS3_FHSIZE)
+/// The most bytes behind the file number: with it and what the server adds (16 bytes) they fit the
+/// 64 bytes of a file handle. RFC 1813 s2.4 (NFS3_FHSIZE)
 pub const NAME_BYTES_MAX: usize = 39;
 
 /// Names an object for as long as it lives; a new object in an old place has another name.
@@ -21,8 +22,8 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// An object of a store that numbers its objects: `generation` tells apart those that had the same number
-    /// one after the other.
+    /// An object of a store that numbers its objects: `generation` tells apart those that had the
+    /// same number one after the other.
     #[must_use]
     #[inline]
     pub const fn new(fileid: u64, generation: u64) -> Self {

@@ -1,9 +1,10 @@
 //! One arena: 16 MiB of mapped memory and, for each of its extents, who still looks at it.
 //!
-//! An extent's word packs the number of pins (32 bits) and the limbo bits (16): pages that were freed while
-//! pinned. A page goes to limbo, or the last pin takes the limbo pages out, by one compare-and-swap on that
-//! word, so that no page is lost or freed early. The record of an arena stays for the life of the pool, also
-//! while its memory is unmapped: an unpin that is about to end may still touch its word.
+//! An extent's word packs the number of pins (32 bits) and the limbo bits (16): pages that were
+//! freed while pinned. A page goes to limbo, or the last pin takes the limbo pages out, by one
+//! compare-and-swap on that word, so that no page is lost or freed early. The record of an arena
+//! stays for the life of the pool, also while its memory is unmapped: an unpin that is about to end
+//! may still touch its word.
 
 #![allow(unsafe_code)]
 
@@ -29,8 +30,8 @@ pub(super) struct Arena {
     extents: [AtomicU64; ARENA_EXTENTS],
 }
 
-// SAFETY: the memory behind `base` is only reached through `Pool`'s pages and `Segment`s, which keep the rules
-// of sharing; `pool` outlives its arenas (it owns them) and is itself `Sync`.
+// SAFETY: the memory behind `base` is only reached through `Pool`'s pages and `Segment`s, which
+// keep the rules of sharing; `pool` outlives its arenas (it owns them) and is itself `Sync`.
 unsafe impl Send for Arena {}
 // SAFETY: as above; every field is atomic or never changes.
 unsafe impl Sync for Arena {}
@@ -45,8 +46,8 @@ impl Arena {
         }
     }
 
-    /// Where its memory starts; null while it is unmapped. A page's owner reads the right value: the page came
-    /// to it after the arena was mapped.
+    /// Where its memory starts; null while it is unmapped. A page's owner reads the right value:
+    /// the page came to it after the arena was mapped.
     pub fn base(&self) -> *mut u8 {
         self.base.load(Ordering::Relaxed)
     }
@@ -68,8 +69,8 @@ impl Arena {
             unmap(start, head);
         }
         unmap(base.wrapping_add(ARENA_BYTES), HUGE_BYTES - head);
-        // SAFETY: the range is ours, and advice changes nothing that can be seen. Where there are no huge
-        // pages the advice fails, which costs speed only.
+        // SAFETY: the range is ours, and advice changes nothing that can be seen. Where there are
+        // no huge pages the advice fails, which costs speed only.
         let _ = unsafe { madvise(base.cast(), ARENA_BYTES, Advice::LinuxHugepage) };
         self.base.store(base, Ordering::Relaxed);
         true
@@ -82,8 +83,8 @@ impl Arena {
 
     /// Pins an extent: pages freed from now on wait for the unpin.
     pub fn pin(&self, extent: usize) {
-        // Relaxed is enough: whoever frees or overwrites a page that this pin is for takes the file's lock
-        // after us.
+        // Relaxed is enough: whoever frees or overwrites a page that this pin is for takes the
+        // file's lock after us.
         self.extents[extent].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -97,8 +98,8 @@ impl Arena {
         self.extents.iter().map(|word| word.load(Ordering::Acquire) & PINS).sum()
     }
 
-    /// Puts pages that nobody can find any more into limbo; false if no pin is there to take them out again,
-    /// and they are free at once.
+    /// Puts pages that nobody can find any more into limbo; false if no pin is there to take them
+    /// out again, and they are free at once.
     pub fn defer(&self, extent: usize, pages: u16) -> bool {
         let word = &self.extents[extent];
         let mut now = word.load(Ordering::Acquire);
@@ -114,8 +115,8 @@ impl Arena {
 
     /// Takes a pin off; the last one frees the pages in limbo.
     ///
-    /// It frees them while its own pin still stands, so that taking the pin off is the last thing it does:
-    /// when all pins are gone nobody is inside the pool on their behalf.
+    /// It frees them while its own pin still stands, so that taking the pin off is the last thing
+    /// it does: when all pins are gone nobody is inside the pool on their behalf.
     pub fn unpin(&self, extent: usize) {
         let word = &self.extents[extent];
         let mut now = word.load(Ordering::Relaxed);
@@ -124,8 +125,8 @@ impl Arena {
             let next = if last_with_limbo { 1 } else { now - 1 };
             match word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if last_with_limbo => {
-                    // SAFETY: the pool outlives every pin: a store that is dropped while pins are left
-                    // leaks its pool.
+                    // SAFETY: the pool outlives every pin: a store that is dropped while pins are
+                    // left leaks its pool.
                     let pool = unsafe { self.pool.as_ref() };
                     pool.give(self.index, extent, (now >> LIMBO_SHIFT) as u16);
                     now = word.load(Ordering::Relaxed);
@@ -148,8 +149,9 @@ fn unmap(start: *mut u8, bytes: usize) {
     if bytes == 0 {
         return;
     }
-    // SAFETY: the range is part of a mapping made by `Arena::map`; nothing points into it: it was cut off
-    // before use, or all its pages are free and its base is detached, or the pool is being dropped.
+    // SAFETY: the range is part of a mapping made by `Arena::map`; nothing points into it: it was
+    // cut off before use, or all its pages are free and its base is detached, or the pool is being
+    // dropped.
     let result = unsafe { munmap(start.cast(), bytes) };
     debug_assert!(result.is_ok());
 }

@@ -1,9 +1,10 @@
 //! The content of one file: a sparse map from its pages to pages of the pool.
 //!
-//! Leaves of up to 1024 slots (4 MiB of file) hang in a tree by their index, and grow from 16 slots, so that a
-//! small file costs little. An empty slot is a hole. Invariants: bytes of the last page beyond the file's size
-//! are zero; there is no page wholly beyond it. The file's lock is held throughout, for writing by whatever
-//! changes anything; pages that were taken out are freed by the caller, after the lock.
+//! Leaves of up to 1024 slots (4 MiB of file) hang in a tree by their index, and grow from 16
+//! slots, so that a small file costs little. An empty slot is a hole. Invariants: bytes of the last
+//! page beyond the file's size are zero; there is no page wholly beyond it. The file's lock is held
+//! throughout, for writing by whatever changes anything; pages that were taken out are freed by the
+//! caller, after the lock.
 
 use std::collections::BTreeMap;
 
@@ -177,7 +178,8 @@ impl Content {
         self.prepare(pool, Range::new(offset, len))
     }
 
-    /// Swaps received pages in. Only the first and the last can be partial; these are merged with what is there.
+    /// Swaps received pages in. Only the first and the last can be partial; these are merged with
+    /// what is there.
     pub fn land(&mut self, pool: &Pool, offset: u64, len: usize, mut pages: FreshPages, freed: &mut Freed) {
         let range = Range::new(offset, len);
         let mut inserted = 0;
@@ -281,9 +283,10 @@ impl Content {
     }
 }
 
-/// Decides for some slots of one 64 KiB piece of the file how each gets its bytes, and takes the pages this
-/// needs; false when there are none. New pages go where they adjoin their neighbours; the first of a piece
-/// breaks an extent of its own, except in files below 64 KiB, which are packed.
+/// Decides for some slots of one 64 KiB piece of the file how each gets its bytes, and takes the
+/// pages this needs; false when there are none. New pages go where they adjoin their neighbours;
+/// the first of a piece breaks an extent of its own, except in files below 64 KiB, which are
+/// packed.
 fn collect<'a>(
     pool: &'a Pool,
     chunk: &'a mut [Option<Page>],

@@ -34,8 +34,8 @@ impl MemStore {
 
     /// What CREATE does with a name that is taken. RFC 1813 s3.3.8
     ///
-    /// As on Linux, UNCHECKED sets only the size of an existing file, and leaves anything else as it is: this
-    /// is what `open` without `O_EXCL` means.
+    /// As on Linux, UNCHECKED sets only the size of an existing file, and leaves anything else as
+    /// it is: this is what `open` without `O_EXCL` means.
     fn meet(&self, caller: Caller<'_>, object: ObjectId, new: NewObject<'_>) -> Result<Attributes> {
         match new {
             NewObject::File(set) => {
@@ -174,7 +174,8 @@ fn check_new(caller: Caller<'_>, parent: &Inode, new: &NewObject<'_>) -> Result<
     Ok(())
 }
 
-/// The new object. An exclusive create's has no rights until the SETATTR that follows; its owner can use it.
+/// The new object. An exclusive create's has no rights until the SETATTR that follows; its owner
+/// can use it.
 fn inode_of(caller: Caller<'_>, parent: &Inode, object: ObjectId, new: &NewObject<'_>) -> Inode {
     let (set, body) = match *new {
         NewObject::File(set) | NewObject::FileGuarded(set) => (set, Body::File(Default::default())),

@@ -75,7 +75,8 @@ impl MemStore {
         })
     }
 
-    /// What all writes have in common: the right to, the bounds, and what changes besides the bytes.
+    /// What all writes have in common: the right to, the bounds, and what changes besides the
+    /// bytes.
     fn change_content(
         &self,
         caller: Caller<'_>,

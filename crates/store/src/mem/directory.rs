@@ -1,9 +1,9 @@
 //! The names in one directory.
 //!
-//! Each name has a number that grows from name to name and never changes: it is the cookie, so a listing goes
-//! on at the right place whatever came and went meanwhile. It goes from the newest name to the oldest, and so never
-//! meets a name that was made since it began: otherwise it would have no end where a program renames all that it is
-//! told. RFC 1813 s3.3.16
+//! Each name has a number that grows from name to name and never changes: it is the cookie, so a
+//! listing goes on at the right place whatever came and went meanwhile. It goes from the newest
+//! name to the oldest, and so never meets a name that was made since it began: otherwise it would
+//! have no end where a program renames all that it is told. RFC 1813 s3.3.16
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::interface::{Error, ObjectId, Result};
 pub(super) const NAME_BYTES_MAX: usize = 255;
 /// What a name costs besides twice its bytes: its places in the two tables, estimated.
 const NAME_BYTES: u64 = 160;
-/// The cookie of `.`, which is told first; that of `..` is the next, then those of the names follow.
+/// The cookie of `.`, which is told first; that of `..` is the next, then those of the names
+/// follow.
 pub(super) const COOKIE_SELF: u64 = 1;
 /// The cookie of `..`.
 pub(super) const COOKIE_PARENT: u64 = 2;
@@ -51,7 +52,8 @@ impl Directory {
         self.names.get(name).map(|link| link.object)
     }
 
-    /// Adds a name that is not there yet, or lets one that is name another object, in its old place.
+    /// Adds a name that is not there yet, or lets one that is name another object, in its old
+    /// place.
     pub fn put(&mut self, name: &[u8], object: ObjectId) {
         if let Some(link) = self.names.get_mut(name) {
             link.object = object;
@@ -77,14 +79,16 @@ impl Directory {
         cookie <= self.last_cookie
     }
 
-    /// The names after a cookie, which are older than its name: all of them after the beginning and the two dots.
+    /// The names after a cookie, which are older than its name: all of them after the beginning and
+    /// the two dots.
     pub fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &Arc<[u8]>, ObjectId)> {
         let end = if cookie <= COOKIE_PARENT { self.last_cookie + 1 } else { cookie };
         self.order.range(..end).rev().map(|(&cookie, (name, object))| (cookie, name, *object))
     }
 }
 
-/// Refuses what cannot be a name: empty, too long, or with a separator or a NUL in it. Names are bytes, not text.
+/// Refuses what cannot be a name: empty, too long, or with a separator or a NUL in it. Names are
+/// bytes, not text.
 pub(super) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() {
         return Err(Error::Access);

@@ -1,9 +1,9 @@
 //! Which pages of which arenas are free: bookkeeping only, no memory and no locks.
 //!
-//! Whole extents come from the lowest arena that has one, small pieces from the lowest arena that has a
-//! broken extent, so that the high arenas drain. An arena that becomes wholly free is handed back, except
-//! one that is kept as long as others are in use, so that a file growing and shrinking at an arena's border
-//! does not map and unmap it again and again.
+//! Whole extents come from the lowest arena that has one, small pieces from the lowest arena that
+//! has a broken extent, so that the high arenas drain. An arena that becomes wholly free is handed
+//! back, except one that is kept as long as others are in use, so that a file growing and shrinking
+//! at an arena's border does not map and unmap it again and again.
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,8 @@ use super::layout::{
     place_of, push_span,
 };
 
-/// Broken extents looked at for a piece that fits, before a whole extent is broken: bounds the time.
+/// Broken extents looked at for a piece that fits, before a whole extent is broken: bounds the
+/// time.
 const FIT_TRIES: usize = 8;
 
 const WHOLE: u16 = u16::MAX;
@@ -167,7 +168,8 @@ impl FreeMap {
         true
     }
 
-    /// Gives pages of one extent back; arenas to unmap are appended to `empty`, and no longer known here.
+    /// Gives pages of one extent back; arenas to unmap are appended to `empty`, and no longer known
+    /// here.
     pub fn give(&mut self, arena: usize, extent: usize, pages: u16, empty: &mut Empty) {
         self.set(arena, extent, |free| {
             debug_assert_eq!(free & pages, 0, "a page is freed once");
@@ -211,7 +213,8 @@ impl FreeMap {
         Some((arena, self.arenas[arena].as_ref()?.whole.first()?))
     }
 
-    /// A place in a broken extent of the lowest arena that has some, with `count` free pages in a row.
+    /// A place in a broken extent of the lowest arena that has some, with `count` free pages in a
+    /// row.
     fn fitting(&self, count: usize) -> Option<(usize, usize, usize)> {
         let arena = self.with_broken.first()?;
         let map = self.arenas[arena].as_ref()?;

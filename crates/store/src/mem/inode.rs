@@ -1,8 +1,8 @@
 //! One object of the tree: its attributes, who may do what to it, and what hangs on it.
 //!
-//! Times: the changed time of one object never repeats and never goes back, so that weak cache consistency
-//! data tell every change apart. The access time is kept as Linux does by default (relatime), without the
-//! daily step: the first read after a change moves it, later ones do not.
+//! Times: the changed time of one object never repeats and never goes back, so that weak cache
+//! consistency data tell every change apart. The access time is kept as Linux does by default
+//! (relatime), without the daily step: the first read after a change moves it, later ones do not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -50,7 +50,8 @@ pub(super) struct Inode {
     pub uid: u32,
     pub gid: u32,
     pub size: u64,
-    /// Nanoseconds since 1970, as all times here; atomic because reads move it under the shared lock.
+    /// Nanoseconds since 1970, as all times here; atomic because reads move it under the shared
+    /// lock.
     pub accessed: AtomicU64,
     pub modified: u64,
     pub changed: u64,
@@ -111,7 +112,8 @@ impl Inode {
         WeakAttributes { size: self.size, modified: to_time(self.modified), changed: to_time(self.changed) }
     }
 
-    /// The change data of an operation that found this object as `before` and leaves it as it is now.
+    /// The change data of an operation that found this object as `before` and leaves it as it is
+    /// now.
     pub fn change_since(&self, before: WeakAttributes) -> Change {
         Change { before: Some(before), after: Some(self.attributes()) }
     }
@@ -174,8 +176,8 @@ impl Inode {
         }
     }
 
-    /// Whether the caller has all the `wanted` rights by the permission bits; root has, except to execute
-    /// what nobody may execute.
+    /// Whether the caller has all the `wanted` rights by the permission bits; root has, except to
+    /// execute what nobody may execute.
     pub fn allows(&self, caller: Caller<'_>, wanted: u32) -> bool {
         if caller.uid == 0 {
             return wanted & EXECUTE == 0 || self.is_directory() || self.mode & 0o111 != 0;
@@ -195,8 +197,8 @@ impl Inode {
         if self.allows(caller, wanted) { Ok(()) } else { Err(Error::Access) }
     }
 
-    /// Whether file data may be read: the owner always may, because the client checked when the file was
-    /// opened, and whoever may execute a file must be able to page it in. RFC 1813 s4.4
+    /// Whether file data may be read: the owner always may, because the client checked when the
+    /// file was opened, and whoever may execute a file must be able to page it in. RFC 1813 s4.4
     pub fn may_read_data(&self, caller: Caller<'_>) -> bool {
         caller.uid == self.uid || self.allows(caller, READ) || self.allows(caller, EXECUTE)
     }
@@ -211,7 +213,8 @@ impl Inode {
         caller.uid == 0 || caller.uid == self.uid
     }
 
-    /// What writing by anybody but root does to the mode: a changed program loses its special rights.
+    /// What writing by anybody but root does to the mode: a changed program loses its special
+    /// rights.
     pub fn drop_privileges(&mut self, caller: Caller<'_>) {
         if caller.uid != 0 && self.mode & (SET_UID | SET_GID) != 0 && !self.is_directory() {
             self.mode = without_privileges(self.mode);
@@ -219,8 +222,8 @@ impl Inode {
     }
 }
 
-/// Without set-user-id, and without set-group-id where that means a program's group (without the group's
-/// execute bit it once meant mandatory locking, and stays).
+/// Without set-user-id, and without set-group-id where that means a program's group (without the
+/// group's execute bit it once meant mandatory locking, and stays).
 pub(super) fn without_privileges(mode: u32) -> u32 {
     let mode = mode & !SET_UID;
     if mode & 0o010 != 0 { mode & !SET_GID } else { mode }
@@ -236,7 +239,8 @@ pub(super) fn to_time(nanos: u64) -> Time {
     Time { seconds: (nanos / NANOS).cast_signed(), nanoseconds: (nanos % NANOS) as u32 }
 }
 
-/// The nanoseconds to set; `None` to keep what is there. Times before 1970 and after 2554 become the nearest.
+/// The nanoseconds to set; `None` to keep what is there. Times before 1970 and after 2554 become
+/// the nearest.
 pub(super) fn from_set(set: SetTime, now: u64) -> Option<u64> {
     match set {
         SetTime::Keep => None,

@@ -1,7 +1,8 @@
-//! How memory is cut: arenas of 16 MiB, extents of 64 KiB, pages of 4 KiB, and spans of page numbers.
+//! How memory is cut: arenas of 16 MiB, extents of 64 KiB, pages of 4 KiB, and spans of page
+//! numbers.
 //!
-//! A page number is a `u32`: its arena in the high 20 bits, its extent in the next 8, its place there in the
-//! low 4. Arena 0 is never mapped, so that the number 0 can mean "no page".
+//! A page number is a `u32`: its arena in the high 20 bits, its extent in the next 8, its place
+//! there in the low 4. Arena 0 is never mapped, so that the number 0 can mean "no page".
 
 use smallvec::SmallVec;
 

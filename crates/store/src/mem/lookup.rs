@@ -37,8 +37,8 @@ impl MemStore {
             if object == directory {
                 return (Some(attributes), Ok(attributes));
             }
-            // The directory's lock is released first, because the parent comes before it in the order of
-            // locks. If the object went away meanwhile, so did the name: look again.
+            // The directory's lock is released first, because the parent comes before it in the
+            // order of locks. If the object went away meanwhile, so did the name: look again.
             if let Ok(inode) = self.table.read(object) {
                 return (Some(attributes), Ok(inode.attributes()));
             }
@@ -104,8 +104,8 @@ impl MemStore {
             }
             if cookie < COOKIE_PARENT {
                 let parent = if parent == directory { Ok(attributes) } else { self.get(parent) };
-                // A parent that is gone means that this directory was moved and its old parent removed, just
-                // now; its own attributes stand in rather than none.
+                // A parent that is gone means that this directory was moved and its old parent
+                // removed, just now; its own attributes stand in rather than none.
                 let parent = parent.unwrap_or(attributes);
                 if !visit(Entry { name: b"..", cookie: COOKIE_PARENT, attributes: &parent }) {
                     return Ok(more);

@@ -1,13 +1,13 @@
 //! The pool: pages within a hard bound, who owns them, and how their bytes are reached.
 //!
-//! Ownership is in types: a [`Fresh`] page was never seen by a reader and may be filled; a [`Page`] belongs to
-//! one slot of one file, may be read while it is borrowed, and may be overwritten only while no pin is on its
-//! extent; [`Freed`] pages were taken out of a file. None of them has a destructor: they are four bytes in a
-//! table, and whoever holds one gives it back.
+//! Ownership is in types: a [`Fresh`] page was never seen by a reader and may be filled; a [`Page`]
+//! belongs to one slot of one file, may be read while it is borrowed, and may be overwritten only
+//! while no pin is on its extent; [`Freed`] pages were taken out of a file. None of them has a
+//! destructor: they are four bytes in a table, and whoever holds one gives it back.
 //!
-//! The bound holds for all that is charged: pages in use or in limbo, and the tables and names of the tree. A
-//! small part of it is reserved for changes that free as much as they take once readers let go: copies on
-//! write, and the last page of a truncated file.
+//! The bound holds for all that is charged: pages in use or in limbo, and the tables and names of
+//! the tree. A small part of it is reserved for changes that free as much as they take once readers
+//! let go: copies on write, and the last page of a truncated file.
 
 #![allow(unsafe_code)]
 
@@ -95,8 +95,9 @@ impl FreshPages {
             skip -= from;
             len -= count;
             if count > 0 {
-                // SAFETY: the pages of a span lie in one arena, in a row, and are ours alone until published;
-                // spans do not overlap, and `self` is borrowed for as long as the slices live.
+                // SAFETY: the pages of a span lie in one arena, in a row, and are ours alone until
+                // published; spans do not overlap, and `self` is borrowed for as long as the slices
+                // live.
                 visit(unsafe { slice::from_raw_parts_mut(pool.start(span.first).add(from), count) });
             }
         }
@@ -170,7 +171,8 @@ impl Pool {
         self.arenas.iter().filter_map(OnceLock::get).map(|arena| arena.pins()).sum()
     }
 
-    /// Takes bytes from the bound, for something that is not a page; false when there are not enough.
+    /// Takes bytes from the bound, for something that is not a page; false when there are not
+    /// enough.
     #[must_use]
     pub fn charge(&self, bytes: u64) -> bool {
         self.charge_within(bytes, self.bound - self.reserve)
@@ -205,8 +207,8 @@ impl Pool {
         number.map(Fresh)
     }
 
-    /// `count` pages for a file's pages from one that has `place` in its 64 KiB: whole extents where the file
-    /// has whole 64 KiB, so that a later write of those frees whole extents again.
+    /// `count` pages for a file's pages from one that has `place` in its 64 KiB: whole extents
+    /// where the file has whole 64 KiB, so that a later write of those frees whole extents again.
     pub fn pages(&self, place: usize, count: usize) -> Option<FreshPages> {
         let bytes = (count * PAGE_BYTES) as u64;
         if !self.charge(bytes) {
@@ -232,25 +234,27 @@ impl Pool {
 
     /// The bytes of a page.
     pub fn bytes<'a>(&'a self, page: &'a Page) -> &'a [u8] {
-        // SAFETY: the page is mapped as long as it is owned; it changes only through a mutable borrow of it.
+        // SAFETY: the page is mapped as long as it is owned; it changes only through a mutable
+        // borrow of it.
         unsafe { slice::from_raw_parts(self.start(page.number()), PAGE_BYTES) }
     }
 
-    /// The bytes of a page, to overwrite them; gives the page back when readers have its extent pinned.
+    /// The bytes of a page, to overwrite them; gives the page back when readers have its extent
+    /// pinned.
     pub fn bytes_mut<'a>(&'a self, page: &'a mut Page) -> Result<&'a mut [u8], &'a mut Page> {
         let number = page.number();
         if self.arena(arena_of(number)).is_none_or(|arena| arena.pinned(extent_of(number))) {
             return Err(page);
         }
-        // SAFETY: the borrow of the one owner is exclusive, so no reader can find the page and pin it now, and
-        // those that did have unpinned: `pinned` synchronises with the last unpin.
+        // SAFETY: the borrow of the one owner is exclusive, so no reader can find the page and pin
+        // it now, and those that did have unpinned: `pinned` synchronises with the last unpin.
         Ok(unsafe { slice::from_raw_parts_mut(self.start(number), PAGE_BYTES) })
     }
 
     /// The bytes of a fresh page, undefined until written.
     pub fn fill<'a>(&'a self, fresh: &'a mut Fresh) -> &'a mut [u8] {
-        // SAFETY: the page is ours alone until published. Its memory is initialised: anonymous mappings start
-        // zeroed.
+        // SAFETY: the page is ours alone until published. Its memory is initialised: anonymous
+        // mappings start zeroed.
         unsafe { slice::from_raw_parts_mut(self.start(fresh.number()), PAGE_BYTES) }
     }
 
@@ -296,7 +300,8 @@ impl Pool {
         self.refund(u64::from(pages.count_ones()) * PAGE_BYTES as u64);
     }
 
-    /// Gives back the memory of arenas without pins; for a pool that lives on only for its pinned readers.
+    /// Gives back the memory of arenas without pins; for a pool that lives on only for its pinned
+    /// readers.
     pub fn unmap_unpinned(&self) {
         for arena in self.arenas.iter().filter_map(OnceLock::get).filter(|arena| arena.pins() == 0) {
             unmap_arena(arena.detach());

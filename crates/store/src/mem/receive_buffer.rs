@@ -10,8 +10,8 @@ use super::pool::{FreshPages, Pool};
 
 /// Memory for one WRITE that is still being received: fresh pages that no file has yet.
 ///
-/// The first byte lies at the same place within its page as it will in the file, so that whole pages can be
-/// swapped in. Dropped, it gives its pages back and changes nothing.
+/// The first byte lies at the same place within its page as it will in the file, so that whole
+/// pages can be swapped in. Dropped, it gives its pages back and changes nothing.
 pub(crate) struct Pages {
     pool: Arc<Pool>,
     /// Present until written.
@@ -21,7 +21,8 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Takes pages for `len` bytes at `offset`; `None` without space, or when there is nothing to receive.
+    /// Takes pages for `len` bytes at `offset`; `None` without space, or when there is nothing to
+    /// receive.
     pub(super) fn new(pool: &Arc<Pool>, offset: u64, len: usize) -> Option<Pages> {
         let head = (offset % PAGE_BYTES as u64) as usize;
         let count = head.checked_add(len)?.div_ceil(PAGE_BYTES);

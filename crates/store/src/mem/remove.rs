@@ -80,7 +80,8 @@ impl MemStore {
     }
 }
 
-/// Whether the caller may take a name out of a directory; from a sticky one only the owner of either may.
+/// Whether the caller may take a name out of a directory; from a sticky one only the owner of
+/// either may.
 pub(super) fn may_take(parent: &Inode, inode: &Inode, caller: Caller<'_>) -> Result<()> {
     parent.require(caller, WRITE | EXECUTE)?;
     if parent.mode & STICKY != 0 && !parent.owned_by(caller) && !inode.owned_by(caller) {

@@ -1,7 +1,7 @@
 //! RENAME: the one operation that changes the shape of the tree.
 //!
-//! One lock makes renames take turns, so that while one looks at the ancestors of a directory nobody moves
-//! them, and so that two directories can be locked in the order of the tree.
+//! One lock makes renames take turns, so that while one looks at the ancestors of a directory
+//! nobody moves them, and so that two directories can be locked in the order of the tree.
 
 use std::sync::PoisonError;
 
@@ -137,8 +137,8 @@ impl MemStore {
         Ok(over.and_then(|over| self.drop_link(over)))
     }
 
-    /// Locks the object that moves and the one it replaces. Two files can meet here in either order, through
-    /// hard links: the lower number goes first.
+    /// Locks the object that moves and the one it replaces. Two files can meet here in either
+    /// order, through hard links: the lower number goes first.
     fn lock_both(
         &self,
         object: ObjectId,

@@ -16,8 +16,9 @@ use crate::payload::Segment;
 /// What holes read as; one piece of it per extent.
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 
-/// Segments of at most so many bytes leave many at once, each from another place: by the time that one is sent, what was asked
-/// for when it was looked up has come from memory. Longer ones are not helped by it (docs/decisions/0002-event-loop.md).
+/// Segments of at most so many bytes leave many at once, each from another place: by the time that
+/// one is sent, what was asked for when it was looked up has come from memory. Longer ones are not
+/// helped by it (docs/decisions/0002-event-loop.md).
 const SMALL_BYTES: usize = 8 << 10;
 
 /// So much of a short segment is asked for; the processor foresees the rest by itself.
@@ -29,7 +30,8 @@ fn foresee(bytes: &[u8]) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     const CACHE_LINE_BYTES: usize = 64;
     for line in bytes.get(..bytes.len().min(FORESEEN_BYTES)).unwrap_or_default().chunks(CACHE_LINE_BYTES) {
-        // SAFETY: a hint; nothing is read that could be seen, and the address is one of a borrow besides.
+        // SAFETY: a hint; nothing is read that could be seen, and the address is one of a borrow
+        // besides.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }
@@ -59,8 +61,8 @@ impl Pinned {
         Pinned { start: NonNull::from(zeros).cast(), len: zeros.len(), arena: None }
     }
 
-    /// Pins `len` bytes from `from` on, counted from the start of page `first`. The caller borrows all pages
-    /// that it covers, which lie in one arena in a row.
+    /// Pins `len` bytes from `from` on, counted from the start of page `first`. The caller borrows
+    /// all pages that it covers, which lie in one arena in a row.
     fn new(pool: &Pool, first: &Page, from: usize, len: usize) -> Option<Pinned> {
         let arena = pool.arena(arena_of(first.number()))?;
         let start = NonNull::new(pool.start(first.number()).wrapping_add(from))?;
@@ -84,8 +86,8 @@ impl Deref for Pinned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is either static, or its extents are pinned: its pages are neither overwritten
-        // nor given back while they are, and they were readable when the pin was set.
+        // SAFETY: the memory is either static, or its extents are pinned: its pages are neither
+        // overwritten nor given back while they are, and they were readable when the pin was set.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -93,7 +95,8 @@ impl Deref for Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let Some(arena) = self.arena else { return };
-        // SAFETY: a pool keeps the records of its arenas as long as it lives, and it lives while pins are left.
+        // SAFETY: a pool keeps the records of its arenas as long as it lives, and it lives while
+        // pins are left.
         let arena = unsafe { arena.as_ref() };
         for extent in self.extents(arena) {
             arena.unpin(extent);
@@ -101,8 +104,8 @@ impl Drop for Pinned {
     }
 }
 
-/// Appends pinned segments for `len` bytes that start `from` bytes into the first of `slots`; beyond the last
-/// slot everything is a hole. Pages that lie in a row become one segment.
+/// Appends pinned segments for `len` bytes that start `from` bytes into the first of `slots`;
+/// beyond the last slot everything is a hole. Pages that lie in a row become one segment.
 pub(super) fn gather(
     pool: &Pool,
     slots: &[Option<Page>],

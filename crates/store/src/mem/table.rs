@@ -1,11 +1,12 @@
 //! All objects by number, each behind its own lock.
 //!
-//! A number leads to its slot without a lock and without counting references: chunks of slots are made when
-//! first needed and stay. A slot is used again for a new object; the generation tells the two apart.
+//! A number leads to its slot without a lock and without counting references: chunks of slots are
+//! made when first needed and stay. A slot is used again for a new object; the generation tells the
+//! two apart.
 //!
-//! Order of locks: a directory before what it names; two directories only under the rename lock, the one
-//! nearer to the root first; the pool's lock last. Nothing is locked after an object that is not a directory,
-//! except that rename locks two such, the lower number first.
+//! Order of locks: a directory before what it names; two directories only under the rename lock,
+//! the one nearer to the root first; the pool's lock last. Nothing is locked after an object that
+//! is not a directory, except that rename locks two such, the lower number first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -78,8 +79,9 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// For at most so many objects. Generations start with `seed`, so that names from an earlier start of the
-    /// server are stale; except the root's, which is the same directory however often it is emptied.
+    /// For at most so many objects. Generations start with `seed`, so that names from an earlier
+    /// start of the server are stale; except the root's, which is the same directory however often
+    /// it is emptied.
     pub fn new(objects_max: u64, seed: u64) -> Table {
         let chunks = (objects_max + 1).div_ceil(CHUNK) as usize;
         Table {

@@ -1,5 +1,6 @@
-//! Random operations through the store, compared after each step with the directory beneath, name by name; the
-//! store is closed and opened again in between, and the names that objects had still hold.
+//! Random operations through the store, compared after each step with the directory beneath, name
+//! by name; the store is closed and opened again in between, and the names that objects had still
+//! hold.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, mode, read};

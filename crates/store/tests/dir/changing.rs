@@ -1,5 +1,5 @@
-//! Listings of small pages with names made, renamed and removed after each page: such a listing has an end, and tells
-//! once each name that nobody touched.
+//! Listings of small pages with names made, renamed and removed after each page: such a listing has
+//! an end, and tells once each name that nobody touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Caller, Entry, NewObject, SetAttributes, Store};
@@ -16,8 +16,8 @@ const NEW_NAMES_MAX: usize = 200;
 pub enum Order {
     /// From the newest name to the oldest: no name comes twice, and none that was made meanwhile.
     NewestFirst,
-    /// The file system's: names made meanwhile may come. Nothing is renamed over another name, and the oldest name stays:
-    /// tmpfs of some versions of Linux tells names twice in these two cases.
+    /// The file system's: names made meanwhile may come. Nothing is renamed over another name, and
+    /// the oldest name stays: tmpfs of some versions of Linux tells names twice in these two cases.
     OfKernel,
 }
 
@@ -114,7 +114,8 @@ impl Changing<'_> {
     }
 }
 
-/// Fills the root of a store, which is empty, and lists it while it changes, in a way that the seed decides.
+/// Fills the root of a store, which is empty, and lists it while it changes, in a way that the seed
+/// decides.
 pub fn has_an_end_and_tells_what_stays_once(store: &dyn Store, order: Order, seed: u64) {
     let now: Vec<String> = (0..NAMES).map(|number| format!("{number}")).collect();
     let untouched = now.iter().cloned().collect();
@@ -153,8 +154,8 @@ pub fn has_an_end_and_tells_what_stays_once(store: &dyn Store, order: Order, see
     }
 }
 
-/// Renames what a page told, as `mv` of all that is found does, or changes something else; and sometimes another program
-/// begins a listing of its own.
+/// Renames what a page told, as `mv` of all that is found does, or changes something else; and
+/// sometimes another program begins a listing of its own.
 fn change_after(changing: &mut Changing<'_>, page: &[String]) {
     if changing.made + 2 * PAGE > NEW_NAMES_MAX {
         return;

@@ -1,4 +1,5 @@
-//! Who may do what: each caller as itself where root serves, everybody as one where somebody else does.
+//! Who may do what: each caller as itself where root serves, everybody as one where somebody else
+//! does.
 
 use crate::again::{as_root, with_own_mounts};
 use crate::fixture::{Home, ROOT, directory, file, list, mode, open_to_all, read, size, write};

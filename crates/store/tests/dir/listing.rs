@@ -20,7 +20,8 @@ pub fn all_are_listed_once(home: &Home, many: usize) {
     assert_eq!(cookies.len(), found.len(), "each place has a cookie of its own");
 }
 
-/// Lists what [`all_are_listed_once`] made, and removes a quarter of it meanwhile: what has been listed, and what has not.
+/// Lists what [`all_are_listed_once`] made, and removes a quarter of it meanwhile: what has been
+/// listed, and what has not.
 fn what_stays_is_listed_once_while_the_rest_goes(home: &Home, many: usize) {
     let store = home.open();
     let root = store.root();
@@ -111,8 +112,8 @@ fn names_that_come_and_go_disturb_no_others() {
     });
 }
 
-/// Whether the file system's own offsets are no cookies, by what is known of it: an overlay's and a ramfs's count
-/// places, and so did a tmpfs's before Linux 6.6.
+/// Whether the file system's own offsets are no cookies, by what is known of it: an overlay's and a
+/// ramfs's count places, and so did a tmpfs's before Linux 6.6.
 fn counts_places(home: &Home) -> bool {
     let kind = rustix::fs::statfs(home.path("")).unwrap().f_type & 0xffff_ffff;
     let release = rustix::system::uname();

@@ -1,4 +1,5 @@
-//! What a loop is given to send: the very pages of a file in memory, where only the kernel looks at them.
+//! What a loop is given to send: the very pages of a file in memory, where only the kernel looks at
+//! them.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, file, is_tmpfs, read};
@@ -33,7 +34,8 @@ fn filled(home: &Home) -> Option<(DirStore, ObjectId)> {
     Some((store, made))
 }
 
-/// Reads at once. What is proved is proved for two seconds, so a worker may have to come before; `None` never lasts.
+/// Reads at once. What is proved is proved for two seconds, so a worker may have to come before;
+/// `None` never lasts.
 fn read_now(store: &DirStore, object: ObjectId, offset: u64, count: u32) -> (Segments, bool) {
     loop {
         let mut segments = Segments::new();

@@ -8,7 +8,8 @@ use crate::listing::{all_are_listed_once, changes_in_between_disturb_nothing};
 use std::process::Command;
 use store::{Error, Store};
 
-/// An overlay without handles of its own: objects are named by when they were made, and found by the map.
+/// An overlay without handles of its own: objects are named by when they were made, and found by
+/// the map.
 #[test]
 fn the_sides_do_not_differ_where_the_file_system_has_no_handles() {
     with_own_mounts("mounts::the_sides_do_not_differ_where_the_file_system_has_no_handles", || {
@@ -31,7 +32,8 @@ fn the_sides_do_not_differ_where_the_file_system_has_no_handles() {
     });
 }
 
-/// Files of a layer then have that layer's device, which is not the overlay's, and a number that another layer's may have.
+/// Files of a layer then have that layer's device, which is not the overlay's, and a number that
+/// another layer's may have.
 #[test]
 fn an_overlay_of_layers_on_several_file_systems_is_one_file_system_to_clients() {
     with_own_mounts(
@@ -116,7 +118,8 @@ fn run(home: &Home, line: &str) {
     assert!(done.unwrap().success(), "{line}");
 }
 
-/// An overlay that has an overlay beneath: each adds 21 bytes and more to the handle of the one below.
+/// An overlay that has an overlay beneath: each adds 21 bytes and more to the handle of the one
+/// below.
 fn mount_overlay_over_overlay(home: &Home) {
     run(
         home,

@@ -111,7 +111,8 @@ fn read_now(store: &DirStore, object: ObjectId) -> Option<Vec<u8>> {
     Some(segments.iter().flat_map(|segment| segment.to_vec()).collect())
 }
 
-/// Asks for everything with leave to wait, and then without it; whether that was answered, and so rightly.
+/// Asks for everything with leave to wait, and then without it; whether that was answered, and so
+/// rightly.
 fn all_now(store: &DirStore, made: ObjectId) -> bool {
     let root = store.root();
     assert_eq!(look(store, root, "f").unwrap().object, made);
@@ -140,7 +141,8 @@ fn what_is_held_open_is_answered_without_waiting_and_nothing_else() {
         let store = home.open();
         assert!(store.attributes_now(made).is_none() && read_now(&store, made).is_none());
         assert!(store.lookup_now(ROOT, root, b"f").is_none());
-        // What was found out counts for a second or two, which a busy machine may spend in between: then again.
+        // What was found out counts for a second or two, which a busy machine may spend in between:
+        // then again.
         let deadline = Instant::now() + Duration::from_secs(60);
         while !all_now(&store, made) {
             assert!(Instant::now() < deadline, "never answered without waiting");

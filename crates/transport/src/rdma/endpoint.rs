@@ -16,7 +16,8 @@ use super::{Counters, Error, Event, NOBODY_LISTENS, Options, SIGNALLED_EACH};
 
 /// Marks the numbers of receives; the others count work.
 const RECEIVE: u64 = 1 << 63;
-/// Completions that are no work's or receive's: none, but a queue must not be filled to its last place.
+/// Completions that are no work's or receive's: none, but a queue must not be filled to its last
+/// place.
 const SPARE_COMPLETIONS: u32 = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,8 @@ struct OnDevice {
 /// One end of a connection. `T` names pieces of work to their owner.
 #[derive(Debug)]
 pub struct Endpoint<T> {
-    // The fields are dropped in this order: first the queue pair, so that nothing is carried any more, then memory.
+    // The fields are dropped in this order: first the queue pair, so that nothing is carried any
+    // more, then memory.
     identifier: Identifier,
     on_device: Option<OnDevice>,
     channel: Arc<EventChannel>,
@@ -110,7 +112,8 @@ pub struct Endpoint<T> {
 }
 
 impl<T> Endpoint<T> {
-    /// Begins to connect to a server, from one of our addresses where that is given (its port may be 0).
+    /// Begins to connect to a server, from one of our addresses where that is given (its port may
+    /// be 0).
     ///
     /// # Errors
     /// Libraries or devices that are missing, an address that no device has.
@@ -135,8 +138,9 @@ impl<T> Endpoint<T> {
         }
         match endpoint.make_queue_pair() {
             Ok(()) => Ok(endpoint),
-            // The system tells no event of a client that gives up before it is accepted, and then says of everything that
-            // it is invalid: that there is nobody to be refused any more tells this from a device that lacks something.
+            // The system tells no event of a client that gives up before it is accepted, and then
+            // says of everything that it is invalid: that there is nobody to be refused any more
+            // tells this from a device that lacks something.
             Err(_) if endpoint.identifier.reject().is_err() => Err(Error::Closed),
             Err(error) => Err(error),
         }
@@ -203,8 +207,9 @@ impl<T> Endpoint<T> {
         }
     }
 
-    /// What to wait for, both until readable: events of the connection, and, once the way is known, completions. The
-    /// second one is there at once on a server, and on a client from the first [`Endpoint::poll`] on after which it is.
+    /// What to wait for, both until readable: events of the connection, and, once the way is known,
+    /// completions. The second one is there at once on a server, and on a client from the first
+    /// [`Endpoint::poll`] on after which it is.
     #[must_use]
     pub fn fds(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
         (self.channel.as_fd(), self.on_device.as_ref().map(|on_device| on_device.queue.as_fd()))
@@ -247,8 +252,8 @@ impl<T> Endpoint<T> {
         self.waiting.iter().map(|(job, _)| bytes(job)).sum()
     }
 
-    /// Registered memory of at least so many bytes; none while too much of the pool is in use, which ends when work does
-    /// and buffers are dropped.
+    /// Registered memory of at least so many bytes; none while too much of the pool is in use,
+    /// which ends when work does and buffers are dropped.
     ///
     /// # Errors
     /// More than may be locked, or an endpoint that has no device yet.
@@ -315,8 +320,9 @@ impl<T> Endpoint<T> {
         self.move_part(Work::Read { address, key }, part, tag)
     }
 
-    /// Asks the other end's device for a sign of life, unless work is under way, which asks for one anyway: a write of no
-    /// bytes, which is acknowledged, and for which no memory is looked up. Where nobody is there it fails, in time.
+    /// Asks the other end's device for a sign of life, unless work is under way, which asks for one
+    /// anyway: a write of no bytes, which is acknowledged, and for which no memory is looked up.
+    /// Where nobody is there it fails, in time.
     ///
     /// # Errors
     /// The system's refusal.
@@ -333,8 +339,8 @@ impl<T> Endpoint<T> {
         self.woken = true;
     }
 
-    /// What happened next; none when nothing more has: then wait for the descriptors. A message that was received is in
-    /// `inbox`.
+    /// What happened next; none when nothing more has: then wait for the descriptors. A message
+    /// that was received is in `inbox`.
     ///
     /// # Errors
     /// Why the connection has ended, or was not made.
@@ -360,7 +366,8 @@ impl<T> Endpoint<T> {
         self.take_connection_event()
     }
 
-    /// Ends the connection: the other end is told, and nothing is carried any more. Dropping it does the same and frees all.
+    /// Ends the connection: the other end is told, and nothing is carried any more. Dropping it
+    /// does the same and frees all.
     pub fn disconnect(&self) {
         // One that is not connected has nothing to end.
         let _ = self.identifier.disconnect();
@@ -438,7 +445,8 @@ impl<T> Endpoint<T> {
         self.number = (self.number + 1) & !RECEIVE;
     }
 
-    /// Whether there are more completions to look at. When there are none, the next one makes the descriptor readable.
+    /// Whether there are more completions to look at. When there are none, the next one makes the
+    /// descriptor readable.
     fn take_completions(&mut self) -> Result<bool, Error> {
         self.completions.clear();
         self.taken = 0;

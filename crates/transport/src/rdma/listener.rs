@@ -98,8 +98,8 @@ impl Incoming {
         self.local
     }
 
-    /// Makes an endpoint of it, with its own descriptors, on whichever thread shall have it. Post receives, then
-    /// [`Endpoint::accept`].
+    /// Makes an endpoint of it, with its own descriptors, on whichever thread shall have it. Post
+    /// receives, then [`Endpoint::accept`].
     ///
     /// # Errors
     /// The system's refusal, above all of memory that would have to be locked.

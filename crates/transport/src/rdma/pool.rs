@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use verbs::{Access, Domain, Error, Region};
 
-/// The sizes buffers come in: of small, usual and the largest transfers. The largest has room for a call that is read
-/// whole, with its head.
+/// The sizes buffers come in: of small, usual and the largest transfers. The largest has room for a
+/// call that is read whole, with its head.
 const CLASSES: [usize; 4] = [8 << 10, 64 << 10, 256 << 10, (1 << 20) + (64 << 10)];
 
 #[derive(Debug, Default)]
@@ -39,8 +39,8 @@ impl Pool {
         Self(Arc::new(Shared { domain: Arc::clone(domain), bytes_max, kept: Mutex::default() }))
     }
 
-    /// A buffer of at least so many bytes; none while too much is in use. What is in it is of no meaning. One that is
-    /// larger than the whole pool may be is given when nothing else is in use.
+    /// A buffer of at least so many bytes; none while too much is in use. What is in it is of no
+    /// meaning. One that is larger than the whole pool may be is given when nothing else is in use.
     pub fn take(&self, bytes: usize, access: Access) -> Result<Option<Buffer>, Error> {
         let size = CLASSES.iter().copied().find(|class| bytes <= *class).unwrap_or(bytes);
         let mut kept = self.0.kept();
@@ -89,8 +89,8 @@ impl Drop for Held {
     }
 }
 
-/// Registered memory. Clones are the same memory, which goes back to its pool when the last one is dropped. Bytes are copied
-/// in and out: a device or a peer may write them at any time.
+/// Registered memory. Clones are the same memory, which goes back to its pool when the last one is
+/// dropped. Bytes are copied in and out: a device or a peer may write them at any time.
 #[derive(Clone)]
 pub struct Buffer(Arc<Held>);
 

@@ -1,12 +1,13 @@
 //! The client's end of a connection over RDMA: makes it, frames calls, and takes replies. RFC 8166
 //!
 //! Nothing blocks: the endpoint's descriptors are in the owner's poller under one token, and
-//! [`Requester::advance`] takes what has come. Calls wait here, unframed, until a credit and registered memory are
-//! free: so what a connection holds is bounded by its credits.
+//! [`Requester::advance`] takes what has come. Calls wait here, unframed, until a credit and
+//! registered memory are free: so what a connection holds is bounded by its credits.
 //!
-//! Payload is bounced through the endpoint's pool. The caller's own memory is never known to a device, and a dead
-//! connection can write into its own pool only, which goes after its queue pair: so a buffer may go back to its owner
-//! at any time, and a call may move to another path as soon as its connection is dropped.
+//! Payload is bounced through the endpoint's pool. The caller's own memory is never known to a
+//! device, and a dead connection can write into its own pool only, which goes after its queue pair:
+//! so a buffer may go back to its owner at any time, and a call may move to another path as soon as
+//! its connection is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -23,12 +24,14 @@ use crate::{Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
 const CREDITS: u32 = 32;
 /// Messages of a connection that only asks: the least that an end must take. RFC 8166 s3.3.2
 const ASKING_BYTES: u32 = 1024;
-/// What a connection registers for payload at most. Calls for which there is no room wait for those that have it.
+/// What a connection registers for payload at most. Calls for which there is no room wait for those
+/// that have it.
 const POOL_BYTES_MAX: usize = 64 << 20;
 
 /// What a client's endpoint is made with. It reads and writes no memory of the server's.
 fn options(credits: u32) -> Options {
-    // A reply may come before our device says that the call has arrived, so that there are more messages on their way.
+    // A reply may come before our device says that the call has arrived, so that there are more
+    // messages on their way.
     let sends = (2 * credits).max(to_u32(SIGNALLED_EACH) + 1);
     Options {
         receives: credits,
@@ -101,7 +104,8 @@ impl<K> Requester<K> {
         Self::with(poller, token, (local, remote), CREDITS, options(CREDITS))
     }
 
-    /// The same for one short call at a time, with hardly any memory: to see whether the server answers.
+    /// The same for one short call at a time, with hardly any memory: to see whether the server
+    /// answers.
     ///
     /// # Errors
     /// As for [`Requester::connect`].
@@ -255,8 +259,8 @@ impl<K> Requester<K> {
                     self.refused.push((xid, error));
                 }
                 Output::Close(reason) => return Err(reason.into()),
-                // Calls are handed to the machine only when they can be sent at once; and we offer no program to a
-                // server that would call back.
+                // Calls are handed to the machine only when they can be sent at once; and we offer
+                // no program to a server that would call back.
                 Output::Send { .. } | Output::Reverse(_) => {}
             }
         }
@@ -280,7 +284,8 @@ impl<K> Requester<K> {
                 if let Some(buffer) = &offered.reply {
                     buffer.read(0, &mut long)?;
                 }
-                // As with replies that come inline: one that answers another call is nobody's. RFC 8166 s4.2.1
+                // As with replies that come inline: one that answers another call is nobody's. RFC
+                // 8166 s4.2.1
                 if long.first_chunk().copied().map(u32::from_be_bytes) != Some(xid) {
                     return Err(CloseReason::Protocol.into());
                 }
@@ -388,7 +393,8 @@ fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> R
             sink.received(head, receive_buffer, &[]);
         }
         place => {
-            // A reply that says another length than what has landed: as on a stream, it is what it says it is.
+            // A reply that says another length than what has landed: as on a stream, it is what it
+            // says it is.
             let mut record = head.to_vec();
             record.resize(length, 0);
             if let Some(payload) = record.get_mut(head.len()..head.len() + landed) {

@@ -1,11 +1,14 @@
-//! The server's end of a connection over RDMA: takes calls apart, reads what they offer, and sends replies. RFC 8166
+//! The server's end of a connection over RDMA: takes calls apart, reads what they offer, and sends
+//! replies. RFC 8166
 //!
-//! Calls come out as records, as from a stream, and replies go in as records: each is matched to its call by its number,
-//! so whoever executes calls needs to know nothing of chunks. Nothing blocks; the owner calls [`Responder::wake`] when
-//! a descriptor is readable, then [`Responder::flush`] and [`Responder::receive`].
+//! Calls come out as records, as from a stream, and replies go in as records: each is matched to
+//! its call by its number, so whoever executes calls needs to know nothing of chunks. Nothing
+//! blocks; the owner calls [`Responder::wake`] when a descriptor is readable, then
+//! [`Responder::flush`] and [`Responder::receive`].
 //!
-//! Bounds: a client has [`CREDITS`] calls outstanding at most; what is read of its memory and not yet handed out is
-//! [`READ_BYTES_MAX`] at most, which is half of the registered pool, so that replies always find room in the end.
+//! Bounds: a client has [`CREDITS`] calls outstanding at most; what is read of its memory and not
+//! yet handed out is [`READ_BYTES_MAX`] at most, which is half of the registered pool, so that
+//! replies always find room in the end.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -20,7 +23,8 @@ use crate::{Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
 
 /// Calls that one client may have outstanding on a connection: what Linux grants, too.
 const CREDITS: u32 = 64;
-/// What a connection registers for payload at most. Replies for which there is no room wait for those that have it.
+/// What a connection registers for payload at most. Replies for which there is no room wait for
+/// those that have it.
 const POOL_BYTES_MAX: usize = 32 << 20;
 /// What is read of a client's memory before its calls are taken.
 const READ_BYTES_MAX: usize = POOL_BYTES_MAX / 2;
@@ -150,7 +154,8 @@ impl<P> Responder<P> {
         self.replies.len()
     }
 
-    /// Asks the client's device for a sign of life: a client that is gone without a word ends the connection by this.
+    /// Asks the client's device for a sign of life: a client that is gone without a word ends the
+    /// connection by this.
     ///
     /// # Errors
     /// The connection is finished.
@@ -307,7 +312,8 @@ impl<P> Responder<P> {
         Ok(())
     }
 
-    /// Does the first thing that is left to do for the current reply; false while there is no memory for it.
+    /// Does the first thing that is left to do for the current reply; false while there is no
+    /// memory for it.
     fn carry_first(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
         let mut payload = Slices::new();
         if let Some(reply) = &self.current {

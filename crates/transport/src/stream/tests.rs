@@ -1,4 +1,5 @@
-//! Streams over a socket pair: records of every size and cut, in place and assembled, and what is refused.
+//! Streams over a socket pair: records of every size and cut, in place and assembled, and what is
+//! refused.
 
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::net::Shutdown;
@@ -422,7 +423,8 @@ fn what_is_sent_at_once_is_bounded_and_the_rest_follows_whole() {
 fn short_records_behind_a_long_one_that_has_begun_are_pushed_at_a_constant_price() {
     let (_theirs, mut sender) = sender();
     let told = Told(100_000.into());
-    // Nobody reads: the last long one stays in its middle, and nothing behind it is worth looking for.
+    // Nobody reads: the last long one stays in its middle, and nothing behind it is worth looking
+    // for.
     for _ in 0..9 {
         sender.push((), 100_000, |head| head.extend_from_slice(b"long"));
         sender.flush(&told).unwrap();

@@ -8,15 +8,18 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Boot a stock Debian kernel with a Soft-RoCE device, run a command in it as root, and leave nothing behind.
+/// Boot a stock Debian kernel with a Soft-RoCE device, run a command in it as root, and leave
+/// nothing behind.
 ///
-/// The guest sees this machine's files and may change them all: what it writes is gone with it, but for --write. It
-/// is emulated where KVM does not work, so neither hardware nor root is needed, only patience. The command finds the
-/// addresses in TRUNKLINE_LAB_NODES and TRUNKLINE_LAB_CLIENT, as in `lab net`. Its exit status is passed on.
+/// The guest sees this machine's files and may change them all: what it writes is gone with it, but
+/// for --write. It is emulated where KVM does not work, so neither hardware nor root is needed,
+/// only patience. The command finds the addresses in TRUNKLINE_LAB_NODES and TRUNKLINE_LAB_CLIENT,
+/// as in `lab net`. Its exit status is passed on.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct VmArgs {
-    /// 1: client and server share a guest and its one device; 2: a guest for each, joined by four links.
+    /// 1: client and server share a guest and its one device; 2: a guest for each, joined by four
+    /// links.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     guests: u8,
     /// Run this shell command line in the server first, and wait until it prints `ready`; it finds
@@ -29,7 +32,8 @@ pub struct VmArgs {
     /// Processors of each guest.
     #[arg(long, value_name = "N", default_value_t = 2)]
     cpus: u8,
-    /// The Debian package of the kernel [default: what linux-image-amd64 names, else the newest one fetched].
+    /// The Debian package of the kernel [default: what linux-image-amd64 names, else the newest one
+    /// fetched].
     #[arg(long, value_name = "PACKAGE")]
     kernel: Option<String>,
     /// What executes the guests' instructions: auto (KVM where it works), kvm, or tcg (emulation).

@@ -1,4 +1,5 @@
-//! Called as `mount.trunkline`: mount(8) gives arguments of its own, `SPEC DIR [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]`.
+//! Called as `mount.trunkline`: mount(8) gives arguments of its own, `SPEC DIR [-sfnv] [-N NS] [-o
+//! OPTIONS] [-t TYPE]`.
 
 use super::MountArgs;
 use crate::error::{BAD_USAGE, INTERRUPTED};

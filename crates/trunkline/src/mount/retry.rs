@@ -1,7 +1,8 @@
 //! Going on trying where the server is not there yet: nfs(5)'s `retry`, `fg` and `bg`.
 //!
-//! [`Patience`] is pure: which errors may pass, how long the next pause is, when it is enough. Each try runs on a thread
-//! of its own, so that a signal ends the waiting at once, in a pause as in a try.
+//! [`Patience`] is pure: which errors may pass, how long the next pause is, when it is enough. Each
+//! try runs on a thread of its own, so that a signal ends the waiting at once, in a pause as in a
+//! try.
 
 use crate::error::Error;
 use client::options::MountOptions;
@@ -31,8 +32,9 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// As the options have it. Where they say nothing, nfs(5)'s defaults hold for mount(8), whose callers know them; a
-    /// person who types `trunkline mount` learns at once what stands in the way.
+    /// As the options have it. Where they say nothing, nfs(5)'s defaults hold for mount(8), whose
+    /// callers know them; a person who types `trunkline mount` learns at once what stands in the
+    /// way.
     pub fn new(options: &MountOptions, for_mount_8: bool) -> Self {
         let background = options.background;
         let minutes = options.retry_minutes.unwrap_or(match (background, for_mount_8) {
@@ -114,7 +116,8 @@ impl<T: Send + 'static> Events<T> {
         Ok(Self { sender, receiver, signals: handle })
     }
 
-    /// Learns when nobody reads our standard output any more: the caller is gone, and was told nothing.
+    /// Learns when nobody reads our standard output any more: the caller is gone, and was told
+    /// nothing.
     pub fn watch_caller(&self) {
         let to = self.sender.clone();
         std::thread::spawn(move || {
@@ -126,8 +129,9 @@ impl<T: Send + 'static> Events<T> {
         });
     }
 
-    /// Tries until it succeeds, fails for good, the time is over or a signal ends it. `wait` hears what the caller is to
-    /// be told when it begins to wait, and says whether the caller still waits.
+    /// Tries until it succeeds, fails for good, the time is over or a signal ends it. `wait` hears
+    /// what the caller is to be told when it begins to wait, and says whether the caller still
+    /// waits.
     pub fn persist(
         &self,
         mut patience: Patience,
@@ -182,7 +186,8 @@ impl<T: Send + 'static> Events<T> {
         }
     }
 
-    /// Does this at each signal from now on, until the handle is closed; nothing else happens any more.
+    /// Does this at each signal from now on, until the handle is closed; nothing else happens any
+    /// more.
     pub fn at_signals(self, mut act: impl FnMut(i32) + Send + 'static) -> Attending<T> {
         let Self { sender, receiver, signals } = self;
         let thread = std::thread::spawn(move || {

@@ -1,9 +1,12 @@
-//! The watcher of a mount: a process of its own that learns when the serving process was killed, and says so.
+//! The watcher of a mount: a process of its own that learns when the serving process was killed,
+//! and says so.
 //!
-//! It is started before the mount and has none of its descriptors, so it keeps nothing alive. It reads from a pipe that the
-//! serving process alone can write to: first which mount it is, then a goodbye. Where the pipe ends without one, the
-//! serving process was killed or has crashed. Its directory then stays mounted and answers ENOTCONN: programs must not take
-//! the directory beneath for it, and fill the local disk. With `auto_unmount` the watcher unmounts it, and no other mount.
+//! It is started before the mount and has none of its descriptors, so it keeps nothing alive. It
+//! reads from a pipe that the serving process alone can write to: first which mount it is, then a
+//! goodbye. Where the pipe ends without one, the serving process was killed or has crashed. Its
+//! directory then stays mounted and answers ENOTCONN: programs must not take the directory beneath
+//! for it, and fill the local disk. With `auto_unmount` the watcher unmounts it, and no other
+//! mount.
 
 use super::{MountArgs, ROLE, fstab, leave_terminal, this_program};
 use client::options::Target;
@@ -35,7 +38,8 @@ impl Watcher {
             fstab::Call::Ours(given) => given,
             fstab::Call::Nothing => Vec::new(),
         };
-        // In the background it must not keep what the caller waits for the end of, unless the caller has asked for that.
+        // In the background it must not keep what the caller waits for the end of, unless the
+        // caller has asked for that.
         let keeps_errors = !is_background || args.log_file.as_deref() == Some(Path::new("/dev/stderr"));
         let spawned = this_program()
             .args(fstab::own_arguments(args, given))
@@ -70,7 +74,8 @@ impl Watcher {
         }
     }
 
-    /// Leaves it as if this process was killed: it learns of our end when there is nothing of us any more.
+    /// Leaves it as if this process was killed: it learns of our end when there is nothing of us
+    /// any more.
     pub fn leave(self) {
         std::mem::forget(self);
     }

@@ -1,4 +1,5 @@
-//! `trunkline plan io500`: scores of IO500 runs, phase by phase beside the limits of their topology.
+//! `trunkline plan io500`: scores of IO500 runs, phase by phase beside the limits of their
+//! topology.
 
 use crate::error::Error;
 use crate::output;
@@ -11,8 +12,8 @@ const RUNS_MAX: usize = 8;
 
 /// Score IO500 runs again, and set them beside each other and beside the limits of their topology.
 ///
-/// Reads what IO500 wrote: result_summary.txt (or what it printed) and result.txt. One topology holds for all runs;
-/// several are taken in the order of the runs.
+/// Reads what IO500 wrote: result_summary.txt (or what it printed) and result.txt. One topology
+/// holds for all runs; several are taken in the order of the runs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Io500Args {

@@ -1,4 +1,5 @@
-//! `trunkline plan layout`: slots, groups, volumes and segments of an EF600, and the commands that make them.
+//! `trunkline plan layout`: slots, groups, volumes and segments of an EF600, and the commands that
+//! make them.
 
 use super::size::tb;
 use crate::error::Error;
@@ -11,8 +12,9 @@ use clap::Args;
 
 /// Where the drives and volumes of an EF600 go, which segments, and the SMcli commands for it.
 ///
-/// Slots are even over the two PCIe buses, volumes come in pairs over controllers A and B, and segments fit what hosts
-/// send at once, so that writes of full stripes are accelerated where they can be.
+/// Slots are even over the two PCIe buses, volumes come in pairs over controllers A and B, and
+/// segments fit what hosts send at once, so that writes of full stripes are accelerated where they
+/// can be.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LayoutArgs {

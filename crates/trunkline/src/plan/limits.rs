@@ -1,4 +1,5 @@
-//! `trunkline plan limits`: what each stage carries, what binds, and how that changes as things are added.
+//! `trunkline plan limits`: what each stage carries, what binds, and how that changes as things are
+//! added.
 
 use crate::error::Error;
 use crate::output;
@@ -8,18 +9,20 @@ use ::plan::show;
 use clap::Args;
 use std::path::PathBuf;
 
-/// What each stage between drive and client carries, which one binds, and how many of each a need takes.
+/// What each stage between drive and client carries, which one binds, and how many of each a need
+/// takes.
 ///
-/// The topology comes from a file, from a preset, from options, or from options over a file or preset. Stages that are
-/// not given are never the limit; a server's link and a client must be given.
+/// The topology comes from a file, from a preset, from options, or from options over a file or
+/// preset. Stages that are not given are never the limit; a server's link and a client must be
+/// given.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LimitsArgs {
     /// The topology, as docs/MODEL.md describes it.
     #[arg(value_name = "TOPOLOGY.toml")]
     file: Option<PathBuf>,
-    /// A topology that comes along: ef600-ddp24, ef600-raid6-20, powerscale-f200-25gbe, powerscale-f210-100gbe,
-    /// sun-7410-ddr.
+    /// A topology that comes along: ef600-ddp24, ef600-raid6-20, powerscale-f200-25gbe,
+    /// powerscale-f210-100gbe, sun-7410-ddr.
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     preset: Option<String>,
     /// Show the limit as these are added: clients, drives, paths, tasks or nodes.

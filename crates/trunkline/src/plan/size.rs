@@ -12,8 +12,9 @@ const SHOWN: usize = 9;
 
 /// How much an array holds, and how many arrays a need takes.
 ///
-/// With --drives: what is left of so many drives after configuration data, spares, protection and optimization
-/// capacity. With --need-...: how many arrays of which layout, best first, and why the others lose.
+/// With --drives: what is left of so many drives after configuration data, spares, protection and
+/// optimization capacity. With --need-...: how many arrays of which layout, best first, and why the
+/// others lose.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, group(ArgGroup::new("need").multiple(true)))]
 pub struct SizeArgs {
@@ -23,7 +24,8 @@ pub struct SizeArgs {
     /// The same with its unit (7.68TB, 6.98TiB).
     #[arg(long, value_name = "SIZE", conflicts_with = "drive_tb", allow_hyphen_values = true)]
     drive: Option<String>,
-    /// Drives that hold data: pools of 12, 14, ... 24 (11 with a warning), RAID 6 of 10 or 20, RAID 1 in pairs.
+    /// Drives that hold data: pools of 12, 14, ... 24 (11 with a warning), RAID 6 of 10 or 20, RAID
+    /// 1 in pairs.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     drives: Option<i64>,
     /// ddp, raid6, raid1, or K+M for any other code with distributed spares (8+2).
@@ -44,7 +46,8 @@ pub struct SizeArgs {
     /// GB of each drive that the array keeps for itself [default: 5.5].
     #[arg(long, value_name = "GB", allow_negative_numbers = true, conflicts_with = "need")]
     config_gb: Option<f64>,
-    /// Share set aside for the drives' own upkeep [default: 28, 14, 10, 4 for 1.92, 3.84, 7.68, 15.36 TB].
+    /// Share set aside for the drives' own upkeep [default: 28, 14, 10, 4 for 1.92, 3.84, 7.68,
+    /// 15.36 TB].
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
     optimization_percent: Option<f64>,
     /// Share of the usable capacity that the file system's metadata take.

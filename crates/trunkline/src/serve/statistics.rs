@@ -9,7 +9,8 @@ const HEAD: [&str; 10] =
 /// Columns of words, which stand to the left; numbers stand to the right.
 const WORDS: usize = 2;
 
-/// The table, a line for each procedure that was called, and a line for each node about its connections.
+/// The table, a line for each procedure that was called, and a line for each node about its
+/// connections.
 pub fn table(statistics: &Statistics) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     for node in &statistics.nodes {

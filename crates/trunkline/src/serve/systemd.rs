@@ -1,4 +1,5 @@
-//! What a service manager is told and gives: notices on a socket, as sd_notify(3) has them, and listening sockets.
+//! What a service manager is told and gives: notices on a socket, as sd_notify(3) has them, and
+//! listening sockets.
 //!
 //! Without `NOTIFY_SOCKET` in the environment nobody is told anything.
 
@@ -48,7 +49,8 @@ pub fn ready(status: &str) {
     notify(&format!("READY=1\nSTATUS={status}"));
 }
 
-/// Shows the service manager that all loops answer, as often as it wants to see it. sd_watchdog_enabled(3)
+/// Shows the service manager that all loops answer, as often as it wants to see it.
+/// sd_watchdog_enabled(3)
 pub fn watch(server: &Shared) {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));

@@ -1,7 +1,8 @@
 //! Each fault, several times, on a mount under load.
 //!
-//! `TRUNKLINE_FAULTS_REPEATS` says how often each is tried, `TRUNKLINE_FAULTS` which (a part of the name, or several
-//! with commas), `TRUNKLINE_FAULTS_RECORD` where the record goes; with a record each fault lasts longer.
+//! `TRUNKLINE_FAULTS_REPEATS` says how often each is tried, `TRUNKLINE_FAULTS` which (a part of the
+//! name, or several with commas), `TRUNKLINE_FAULTS_RECORD` where the record goes; with a record
+//! each fault lasts longer.
 
 use super::figures::{self, Repeat, Times};
 use super::history::Store;
@@ -21,7 +22,8 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Longer where figures are made, so that what must be back within five seconds has the time to.
+    /// Longer where figures are made, so that what must be back within five seconds has the time
+    /// to.
     fn of(fault: Fault, figures: bool) -> Self {
         let [before, fault, after] = match (fault, figures) {
             (Fault::AllGone, true) => [1500, 10_000, 6000],
@@ -53,7 +55,8 @@ fn try_once(testbed: &mut FaultTestbed, fault: Fault, round: u64, schedule: &Sch
     let name = fault.name();
     assert_eq!(outcome.failed, [""; 0], "{name}: calls failed");
     assert!(outcome.wrong.is_empty(), "{name}: {:?}", outcome.wrong);
-    // What a killed process had begun may be done or not; then the client says how often that may have been so.
+    // What a killed process had begun may be done or not; then the client says how often that may
+    // have been so.
     let undecided = if fault.kills() { outcome.undecided } else { 0 };
     assert!(
         outcome.doubled.len() as u64 <= undecided,

@@ -1,5 +1,6 @@
-//! What a fault cost: gaps, throughput, and what was lost or done twice. A table for people, a record for programs.
-//! Nothing here is asserted on: times are for quiet machines. Beside each stands what is aimed at.
+//! What a fault cost: gaps, throughput, and what was lost or done twice. A table for people, a
+//! record for programs. Nothing here is asserted on: times are for quiet machines. Beside each
+//! stands what is aimed at.
 
 use super::load::{Completion, Outcome};
 use super::testbed::Fault;
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 const STEP: Duration = Duration::from_millis(200);
 /// So much of what is due counts as back, in hundredths.
 const BACK_PERCENT: f64 = 80.0;
-/// What is aimed at: throughput is back to the share of the paths that are left, and all of it once they are back.
+/// What is aimed at: throughput is back to the share of the paths that are left, and all of it once
+/// they are back.
 const SHARE_MS_MAX: f64 = 2000.0;
 const FULL_MS_MAX: f64 = 5000.0;
 
@@ -26,7 +28,8 @@ pub struct Times {
 /// One fault, once.
 #[derive(Debug, Clone, Default)]
 pub struct Repeat {
-    /// The longest time in which some worker of the load, with its eight calls under way, had none of them answered.
+    /// The longest time in which some worker of the load, with its eight calls under way, had none
+    /// of them answered.
     gap_ms: f64,
     /// The longest wait for an answer of the calls that were under way in the fault or came then.
     slowest_ms: f64,

@@ -1,4 +1,5 @@
-//! A network of ordinary frames: what a READ brings is then in so many pieces that a pipe may have no room for them.
+//! A network of ordinary frames: what a READ brings is then in so many pieces that a pipe may have
+//! no room for them.
 
 use super::history::Store;
 use super::testbed::{FaultTestbed, Origin};
@@ -28,7 +29,8 @@ fn what_comes_in_ordinary_frames_is_read_whole_in_a_mounted_directory() {
         let mut direct = OpenOptions::new();
         let file = direct.read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path).expect("opened");
         for (at, len) in [(0, 128 << 10), (4096, 300 << 10), (MIB, MIB), (3 * MIB + 512, 3 * MIB)] {
-            // Twice: what has no room in its pipe goes on in memory, and the next has a larger one or none.
+            // Twice: what has no room in its pipe goes on in memory, and the next has a larger one
+            // or none.
             for _ in 0..2 {
                 let mut seen = vec![0; len];
                 file.read_exact_at(&mut seen, at as u64).expect("read");

@@ -1,9 +1,9 @@
-//! What a file may hold: for each block, which generation was written, which was acknowledged, and so what a read
-//! may give. Every 64 bytes of a block say whose they are, so that a block that is lost, stale, torn or another's is
-//! told from a right one.
+//! What a file may hold: for each block, which generation was written, which was acknowledged, and
+//! so what a read may give. Every 64 bytes of a block say whose they are, so that a block that is
+//! lost, stale, torn or another's is told from a right one.
 //!
-//! A block has one write in flight at a time; reads go on beside it. A read must give the generation that was last
-//! acknowledged before it began, or one that was issued before it ended.
+//! A block has one write in flight at a time; reads go on beside it. A read must give the
+//! generation that was last acknowledged before it began, or one that was issued before it ended.
 
 /// Bytes of one block.
 pub const BLOCK_BYTES: usize = 64 << 10;
@@ -115,7 +115,8 @@ impl History {
         }
     }
 
-    /// What was so when a read began, what is so now, and the least and the greatest generation that it gave.
+    /// What was so when a read began, what is so now, and the least and the greatest generation
+    /// that it gave.
     pub fn describe(&self, reading: Reading, data: &[u8]) -> String {
         format!(
             "{reading:?}, now {:?}, read {:?}",

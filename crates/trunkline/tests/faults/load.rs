@@ -1,5 +1,5 @@
-//! A mixed load on a mount: workers that write their own file and read everybody's, held to a [`History`], and
-//! others that make, rename and remove names, each of which must happen once.
+//! A mixed load on a mount: workers that write their own file and read everybody's, held to a
+//! [`History`], and others that make, rename and remove names, each of which must happen once.
 //!
 //! What every call took is kept, so that the figures can be had afterwards.
 
@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Workers that read and write, each with its file: as many as nodes, so that one is at home on each.
+/// Workers that read and write, each with its file: as many as nodes, so that one is at home on
+/// each.
 const WORKERS: usize = 4;
 /// Workers that make and remove names.
 const NAMERS: usize = 2;
@@ -49,7 +50,8 @@ pub struct Outcome {
     pub failed: Vec<String>,
     /// Names that were made or removed twice, or not at all, in words.
     pub doubled: Vec<String>,
-    /// Of those errors, how many came from calls whose original may have been done by a server that has forgotten it.
+    /// Of those errors, how many came from calls whose original may have been done by a server that
+    /// has forgotten it.
     pub undecided: u64,
     pub calls: u64,
 }
@@ -186,7 +188,8 @@ fn read_and_write(shared: &Shared, worker: usize, mut random: Rng) -> Outcome {
         while under_way.len() < DEPTH && !shared.stopped() {
             // At first every block is written once.
             let block = if begun < BLOCKS { begun } else { random.usize(..BLOCKS) };
-            // Each file is read as often as any other: where many pile up on one, calls wait for more than the fault.
+            // Each file is read as often as any other: where many pile up on one, calls wait for
+            // more than the fault.
             let file = (worker + begun) % WORKERS;
             let write = begun < BLOCKS || random.bool();
             let begin_write = |history: &mut History| history.begin_write(block);
@@ -236,8 +239,8 @@ struct Names<'a> {
     others: BTreeSet<Vec<u8>>,
 }
 
-/// Makes, links, renames and removes names that nobody else uses, one after the other: an error is something that
-/// was done twice, or not at all.
+/// Makes, links, renames and removes names that nobody else uses, one after the other: an error is
+/// something that was done twice, or not at all.
 fn name(shared: &Shared, worker: usize, label: &str, mut random: Rng) -> Outcome {
     let mut outcome = Outcome::default();
     let mount = &shared.mount;

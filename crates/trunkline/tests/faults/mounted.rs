@@ -1,5 +1,5 @@
-//! A program in a mounted directory while paths and nodes fail: no call of it may fail, nothing that it has written may
-//! be lost, and no read may give it anything but the newest.
+//! A program in a mounted directory while paths and nodes fail: no call of it may fail, nothing
+//! that it has written may be lost, and no read may give it anything but the newest.
 
 use super::history::Store;
 use super::program::{self, Program};
@@ -28,7 +28,8 @@ fn a_program_in_a_mounted_directory_notices_none_of_all_faults_on_any_path() {
     }
 }
 
-/// How long a fault lasts. Where nothing goes on meanwhile, long enough that the system has stopped to send again often.
+/// How long a fault lasts. Where nothing goes on meanwhile, long enough that the system has stopped
+/// to send again often.
 const fn lasts(fault: Fault) -> Duration {
     match fault {
         Fault::AllGone => Duration::from_secs(10),

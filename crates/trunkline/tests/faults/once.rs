@@ -1,4 +1,5 @@
-//! Operations that must not happen twice, on our own server: one node, a group in one process, and a group of processes.
+//! Operations that must not happen twice, on our own server: one node, a group in one process, and
+//! a group of processes.
 
 use super::check::Server;
 use super::cuts::Cut;

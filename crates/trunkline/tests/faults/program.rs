@@ -1,14 +1,18 @@
-//! A program in a mounted directory: no call of it may fail, nothing that it has written may be lost, no read may give it
-//! anything but the newest, and each name is made, moved and removed once.
+//! A program in a mounted directory: no call of it may fail, nothing that it has written may be
+//! lost, no read may give it anything but the newest, and each name is made, moved and removed
+//! once.
 //!
-//! The program is the test, started again with the directory in its environment: whoever holds files of a mount open must
-//! not start processes while that mount waits. It works until a file tells it to stop:
+//! The program is the test, started again with the directory in its environment: whoever holds
+//! files of a mount open must not start processes while that mount waits. It works until a file
+//! tells it to stop:
 //!
 //! - writers and readers of blocks, past the kernel's cache, each held to a [`History`];
-//! - others write whole files through that cache, and after fsync or close hold what is there to what they have written;
+//! - others write whole files through that cache, and after fsync or close hold what is there to
+//!   what they have written;
 //! - others make, rename and remove names.
 //!
-//! What is there they ask the mount, and the directory that is served itself: it lies on the same machine.
+//! What is there they ask the mount, and the directory that is served itself: it lies on the same
+//! machine.
 
 use super::history::{BLOCK_BYTES, History, Store};
 use fastrand::Rng;
@@ -30,8 +34,8 @@ const DIRECTORY: &str = "TRUNKLINE_FAULTS_DIRECTORY";
 const SERVED: &str = "TRUNKLINE_FAULTS_SERVED";
 const ORDERS: &str = "TRUNKLINE_FAULTS_ORDERS";
 const STOP: &str = "stop";
-/// Writers, each with a file of its own, and as many readers: what they hold open is more than the nodes, so that each
-/// node is some file's home.
+/// Writers, each with a file of its own, and as many readers: what they hold open is more than the
+/// nodes, so that each node is some file's home.
 const WRITERS: usize = 4;
 const BLOCKS: usize = 32;
 /// Those who write whole files, and those who make names.
@@ -53,7 +57,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts this test again, by its whole name, which then calls [`is_asked_for`], in a new directory of this name.
+    /// Starts this test again, by its whole name, which then calls [`is_asked_for`], in a new
+    /// directory of this name.
     pub fn start(test: &str, name: &str, [mounted, served]: [&Path; 2]) -> Self {
         let orders = temp_dir("program");
         let mut command = Command::new(std::env::current_exe().expect("it has a path"));
@@ -135,8 +140,8 @@ impl Orders {
     }
 }
 
-/// Works until it is told to stop, then looks at everything once more and removes it. A thread that panics ends it with an
-/// error.
+/// Works until it is told to stop, then looks at everything once more and removes it. A thread that
+/// panics ends it with an error.
 fn run(place: &Place, orders: &Orders) {
     fs::create_dir(&place.mounted).expect("made");
     let blocks: Vec<Blocks> = (0..WRITERS).map(|number| Blocks::made(place, number)).collect();
@@ -357,7 +362,8 @@ impl Namer {
         self.now(&[], &[&below]);
     }
 
-    /// It must have been done; who was killed may have done it without knowing. What is there is looked at next, in any case.
+    /// It must have been done; who was killed may have done it without knowing. What is there is
+    /// looked at next, in any case.
     fn done(&mut self, outcome: std::io::Result<()>, doubt: ErrorKind) {
         match outcome {
             Err(error) if error.kind() == doubt => {
@@ -375,7 +381,8 @@ impl Namer {
         assert_eq!(names_in(&self.place.served), self.names);
     }
 
-    /// Also as the mount lists it, once what was removed before the kernel had told of its close is gone too.
+    /// Also as the mount lists it, once what was removed before the kernel had told of its close is
+    /// gone too.
     fn compare(&self) {
         Deadline::wait_until("names of what was removed while open to go", SOON, || {
             let all = all_names_in(&self.place.served);

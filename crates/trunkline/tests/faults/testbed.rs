@@ -1,5 +1,6 @@
-//! Where faults happen: four shaped links in network namespaces, a server at their far ends, and this thread, which
-//! has moved to the near ones. The server is one process that serves memory, or a group of four that serve a directory.
+//! Where faults happen: four shaped links in network namespaces, a server at their far ends, and
+//! this thread, which has moved to the near ones. The server is one process that serves memory, or
+//! a group of four that serve a directory.
 
 use super::history::Store;
 use crate::mounts::{Mounted, PATIENCE};
@@ -18,7 +19,8 @@ use testkit::{Process, Served, TempDir, require_program};
 
 pub const NODES: u8 = 4;
 pub const PORT: u16 = 2049;
-/// Each link's speed: together they are far below what two processors can move, so that it is the links that bind.
+/// Each link's speed: together they are far below what two processors can move, so that it is the
+/// links that bind.
 const RATE: &str = "200mbit";
 const SLOW_RATE: &str = "20mbit";
 /// A link that flaps is silent for so long, and carries for as long, by turns.
@@ -74,7 +76,8 @@ impl Fault {
         matches!(self, Self::Silent | Self::Reset)
     }
 
-    /// What must be served for it: nodes that fail one by one are processes, and those share a directory.
+    /// What must be served for it: nodes that fail one by one are processes, and those share a
+    /// directory.
     pub const fn store(self) -> Store {
         match self {
             Self::Kill | Self::KillAll | Self::Freeze => Store::ByParts,
@@ -118,7 +121,8 @@ impl Fault {
 pub enum Origin {
     /// The system finds an address: two connections to each node.
     Anywhere,
-    /// One from each of the client's four addresses to each node. What comes back comes over the link of that address.
+    /// One from each of the client's four addresses to each node. What comes back comes over the
+    /// link of that address.
     EachAddress,
 }
 
@@ -138,15 +142,16 @@ pub struct FaultTestbed {
     net: Net,
     directory: TempDir,
     store: Store,
-    /// The client's namespace, which programs that mount must enter without leaving this one's mounts behind.
+    /// The client's namespace, which programs that mount must enter without leaving this one's
+    /// mounts behind.
     client: String,
     /// Segments that filters have stopped since [`FaultTestbed::take_stopped`].
     stopped: u64,
 }
 
 impl FaultTestbed {
-    /// Builds the network, starts the server, and moves this thread to the client's side. Threads that it starts are
-    /// there too.
+    /// Builds the network, starts the server, and moves this thread to the client's side. Threads
+    /// that it starts are there too.
     pub fn build(store: Store) -> Self {
         // At once, not when the first fault that needs it is tried.
         ["ip", "nft", "nsenter", "tc"].into_iter().for_each(|program| drop(require_program(program)));
@@ -171,7 +176,8 @@ impl FaultTestbed {
         testbed
     }
 
-    /// What comes back to one address may have gone to a node behind another link: no host may take that for forged.
+    /// What comes back to one address may have gone to a node behind another link: no host may take
+    /// that for forged.
     fn take_from_any_link(&self) {
         let mut script = Command::new("sh");
         let all = "/proc/sys/net/ipv4/conf/*/rp_filter";
@@ -208,7 +214,8 @@ impl FaultTestbed {
         };
         let mut add = |word: &str, value: String| arguments.extend([word.to_owned(), value]);
         add("--export", "/export".to_owned());
-        // Unasked, a process admits the subnet of its own listener alone, and a client comes from any of its addresses.
+        // Unasked, a process admits the subnet of its own listener alone, and a client comes from
+        // any of its addresses.
         self.net.links().iter().for_each(|link| add("--allow", format!("{}/24", link.client)));
         self.net.links()[nodes].iter().for_each(|link| add("--listen", format!("{}:{PORT}", link.node)));
         let program = Command::new(env!("CARGO_BIN_EXE_trunkline"));
@@ -233,7 +240,8 @@ impl FaultTestbed {
         nodes.for_each(|node| self.servers[node] = self.start_server(node..node + 1));
     }
 
-    /// Our program on the client's side. Unlike `ip netns exec` this leaves it among everybody's mounts.
+    /// Our program on the client's side. Unlike `ip netns exec` this leaves it among everybody's
+    /// mounts.
     pub fn trunkline_beside(&self) -> Command {
         let mut command = Command::new(require_program("nsenter"));
         command.arg(format!("--net=/run/netns/{}", self.client)).arg(env!("CARGO_BIN_EXE_trunkline"));
@@ -344,8 +352,8 @@ impl FaultTestbed {
         }
     }
 
-    /// How many segments filters have stopped since the last time. A rule that names nothing real is accepted, too, and
-    /// stops none.
+    /// How many segments filters have stopped since the last time. A rule that names nothing real
+    /// is accepted, too, and stops none.
     pub const fn take_stopped(&mut self) -> u64 {
         std::mem::replace(&mut self.stopped, 0)
     }
@@ -378,7 +386,8 @@ impl FaultTestbed {
         self.run_in("client", &line);
     }
 
-    /// From now on the links carry no more than a frame at once, as a network card without offloads does.
+    /// From now on the links carry no more than a frame at once, as a network card without offloads
+    /// does.
     pub fn send_single_frames(&self) {
         for link in self.net.links() {
             for namespace in ["nodes", "client"] {

@@ -1,5 +1,5 @@
-//! One call at two nodes at once: of one client it is executed by one, and answered alike by both; of two neighbours it is
-//! executed for each.
+//! One call at two nodes at once: of one client it is executed by one, and answered alike by both;
+//! of two neighbours it is executed for each.
 
 use crate::fixtures::{EXPORT, Node, Places, file, mkdir, remove};
 use crate::peer::Peer;

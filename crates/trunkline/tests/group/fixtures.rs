@@ -25,8 +25,8 @@ pub struct Places {
 
 impl Places {
     pub fn new(name: &str) -> Self {
-        // In a tmpfs where there is one: what is at /tmp may number names anew in each process (an overlay does), and
-        // a listing that goes on at another node then has to begin again.
+        // In a tmpfs where there is one: what is at /tmp may number names anew in each process (an
+        // overlay does), and a listing that goes on at another node then has to begin again.
         let at = match Path::new("/dev/shm").is_dir() {
             true => tempfile::Builder::new().prefix(&format!("trunkline-{name}-")).tempdir_in("/dev/shm"),
             false => Ok(temp_dir(name)),

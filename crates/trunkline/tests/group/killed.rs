@@ -1,4 +1,5 @@
-//! Nodes of a group that are killed: what had run is answered from the cache by their neighbours and by themselves.
+//! Nodes of a group that are killed: what had run is answered from the cache by their neighbours
+//! and by themselves.
 
 use crate::fixtures::{
     EXPORT, Node, Places, create_exclusive, exists, file, link, lookup, mkdir, remove, rename, symlink, write,
@@ -7,7 +8,8 @@ use crate::peer::{Peer, getattr_args};
 use nfs3::{FileHandle, Procedure, Wire, proc};
 use xdr::Reader;
 
-/// The first xid of calls whose whole reply is kept, and of those of which it is kept that they were done.
+/// The first xid of calls whose whole reply is kept, and of those of which it is kept that they
+/// were done.
 const WHOLE: u32 = 0x8000_0001;
 const DONE: u32 = 0x4000_0001;
 const CLIENT: u64 = 7;

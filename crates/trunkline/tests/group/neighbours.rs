@@ -1,5 +1,5 @@
-//! Clients at one address that send the same calls under the same numbers to several processes of a group: a neighbour's
-//! call is executed, a retry is answered from the cache.
+//! Clients at one address that send the same calls under the same numbers to several processes of a
+//! group: a neighbour's call is executed, a retry is answered from the cache.
 
 use crate::fixtures::{EXPORT, Node, Places, create_guarded, file, mkdir, remove, rename, rmdir, symlink};
 use crate::peer::Peer;
@@ -66,7 +66,8 @@ fn a_client_whose_connection_to_one_process_broke_is_answered_by_another() {
         here.reset();
         assert_eq!(Peer::foreign(second.address).exchange(XID, procedure, &args), answer, "{procedure:?}");
     }
-    // One that closed in order before its process was killed does not ask again; one that was cut off does.
+    // One that closed in order before its process was killed does not ask again; one that was cut
+    // off does.
     let (closed, cut_off) = (mkdir(root, b"closed"), mkdir(root, b"cut off"));
     let mut here = Peer::foreign(first.address);
     assert_eq!(status(&here.exchange(XID, Procedure::MkDir, &closed)), Status::OK);

@@ -1,5 +1,5 @@
-//! Nodes that are killed between executing a call and answering it: at their first sync after the start, which comes
-//! after the change and before its answer.
+//! Nodes that are killed between executing a call and answering it: at their first sync after the
+//! start, which comes after the change and before its answer.
 
 use crate::fixtures::{
     EXPORT, Node, Places, create_exclusive, create_guarded, exists, file, link, lookup, mkdir, remove,
@@ -36,7 +36,8 @@ fn found(peer: &mut Peer, root: FileHandle, name: &[u8]) -> FileHandle {
     reply.into_result().expect("it is there").object
 }
 
-/// Sends a call to a node that is killed in the middle of it, and gives its neighbour's answers to two copies.
+/// Sends a call to a node that is killed in the middle of it, and gives its neighbour's answers to
+/// two copies.
 fn struck(
     places: &Places,
     survivor: &Node,
@@ -114,7 +115,8 @@ fn a_node_killed_before_it_executed_anything_leaves_the_call_to_its_neighbour() 
     let places = Places::new("group-unstruck");
     let survivor = Node::start(&places, 2);
     file(&places, "linked", b"");
-    // Nothing is under that name: had the killed node's REMOVE counted as done, the answer would be a lie.
+    // Nothing is under that name: had the killed node's REMOVE counted as done, the answer would be
+    // a lie.
     let answers = struck_before(&places, &survivor);
     assert_eq!(answers[..4], [0, 0, 0, 2], "NFS3ERR_NOENT");
 }

@@ -1,5 +1,5 @@
-//! Four node processes over one directory, and a mount that uses all of them: each is killed under load and started
-//! again.
+//! Four node processes over one directory, and a mount that uses all of them: each is killed under
+//! load and started again.
 
 use crate::check::Server;
 use crate::cuts::Cut;
@@ -69,7 +69,8 @@ fn nothing_is_lost_or_done_twice_when_nodes_are_killed_under_load() {
     let outcome = load.stop();
     assert_eq!(outcome.failed, [""; 0], "calls failed");
     assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
-    // The group's memory outlives its processes, so nothing is left to guess: not for the client either.
+    // The group's memory outlives its processes, so nothing is left to guess: not for the client
+    // either.
     assert!(outcome.doubled.is_empty(), "done twice or not at all: {:?}", outcome.doubled);
     let statistics = mount.statistics();
     assert_eq!(statistics.replays.reconciled, 0, "a removal was executed again");

@@ -1,4 +1,5 @@
-//! One file as one thread has it open: the calls that read and write it, each with the times before and after.
+//! One file as one thread has it open: the calls that read and write it, each with the times before
+//! and after.
 
 use crate::mapped::Mapping;
 use crate::op::{How, Run, now};

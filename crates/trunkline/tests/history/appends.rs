@@ -1,7 +1,7 @@
 //! Where appended records have come to lie, and those that have not.
 //!
-//! All records of a file have one length, so that each lies in a cell. The observer's reads of the whole file, after all else, say in
-//! which; then an append is a write of that cell.
+//! All records of a file have one length, so that each lies in a cell. The observer's reads of the
+//! whole file, after all else, say in which; then an append is a write of that cell.
 
 use crate::check::{Finding, Wrong, words_of};
 use crate::op::{Effect, OBSERVER, Op, Run};
@@ -13,7 +13,8 @@ pub fn word(writer: u8, number: u32) -> u64 {
     Stamp { writer, number, cell: ANYWHERE }.word()
 }
 
-/// The cell of each append, by its index, and what is wrong with those that have none or several, and with their order.
+/// The cell of each append, by its index, and what is wrong with those that have none or several,
+/// and with their order.
 pub fn placed(ops: &[Op]) -> (HashMap<usize, u32>, Vec<Finding>) {
     let appends: Vec<(usize, u64)> = (0..)
         .zip(ops)

@@ -1,17 +1,22 @@
-//! The checker: which reads of a file give what no order of the operations explains. Pure: operations in, findings out.
+//! The checker: which reads of a file give what no order of the operations explains. Pure:
+//! operations in, findings out.
 //!
-//! Each cell is a register of its own, and each value of it was written once, which makes this simple:
+//! Each cell is a register of its own, and each value of it was written once, which makes this
+//! simple:
 //!
 //! - a read gives what some write of that cell wrote, which began before the read ended;
-//! - and which is not overwritten: no other write began after it had ended, and ended before the read began;
-//! - where asked for, a read does not give an older value than a read of the same kind that had ended before it began, also while the
-//!   newer one is being written ([`order`](crate::order));
-//! - a cell of which several writes' words are read needs each of them to be a value that the read may give. So reads and writes of
-//!   a cell need not be whole beside each other, as they are not in all local file systems;
+//! - and which is not overwritten: no other write began after it had ended, and ended before the
+//!   read began;
+//! - where asked for, a read does not give an older value than a read of the same kind that had
+//!   ended before it began, also while the newer one is being written ([`order`](crate::order));
+//! - a cell of which several writes' words are read needs each of them to be a value that the read
+//!   may give. So reads and writes of a cell need not be whole beside each other, as they are not
+//!   in all local file systems;
 //! - a word that mixes bytes of several writes likewise.
 //!
-//! Zeros are what nobody has written, or a truncation has cut. Which truncation it was they do not tell, so one that explains them is
-//! enough. Appended records are looked for where the last read of the whole file has them ([`appends`](crate::appends)).
+//! Zeros are what nobody has written, or a truncation has cut. Which truncation it was they do not
+//! tell, so one that explains them is enough. Appended records are looked for where the last read
+//! of the whole file has them ([`appends`](crate::appends)).
 
 use crate::appends;
 use crate::op::{Effect, How, Op, Run};
@@ -26,7 +31,8 @@ const FINDINGS_MAX: usize = 3;
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     pub cells: u32,
-    /// Reads have an order among themselves too, also while a write is under way, as in a local directory.
+    /// Reads have an order among themselves too, also while a write is under way, as in a local
+    /// directory.
     pub ordered: bool,
 }
 
@@ -233,7 +239,8 @@ impl Register {
         self.writes.iter().filter(|write| self.may_be_read(write, read))
     }
 
-    /// Whether each byte of a word is one of some write that the read may give, of which there are several.
+    /// Whether each byte of a word is one of some write that the read may give, of which there are
+    /// several.
     fn is_mixed(&self, word: u64, read: &Read) -> bool {
         let words: Vec<[u8; 8]> = self.candidates(read).map(|write| write.word.to_ne_bytes()).collect();
         let bytes = word.to_ne_bytes();

@@ -145,7 +145,8 @@ fn reads_beside_a_write_have_an_order_where_it_is_asked_for() {
 
 #[test]
 fn a_value_that_comes_back_after_another_was_seen_is_found() {
-    // The first write is slow; its value is seen, then the second's whole life passes, then the first one is back.
+    // The first write is slow; its value is seen, then the second's whole life passes, then the
+    // first one is back.
     let ops = [write(1, 1, [10, 90]), read(1, 1, [20, 25]), write(2, 1, [30, 40]), read(1, 1, [50, 60])];
     assert_eq!(found(&ops), [Wrong::Backwards]);
 }

@@ -13,7 +13,8 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The file must have that length, and keep it: whoever touches what lies behind its end is killed.
+    /// The file must have that length, and keep it: whoever touches what lies behind its end is
+    /// killed.
     pub fn of(file: &File, bytes: usize) -> Self {
         // SAFETY: a new mapping, where the system likes, overlaps no memory that anybody uses.
         let start = unsafe {
@@ -24,8 +25,9 @@ impl Mapping {
 
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(WORD_BYTES) && offset + WORD_BYTES <= self.bytes);
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned, as it begins at a page. Whoever else has the file mapped
-        // or writes to it is another process or the kernel; threads of this one only come here.
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned, as it begins at a
+        // page. Whoever else has the file mapped or writes to it is another process or the kernel;
+        // threads of this one only come here.
         unsafe { AtomicU64::from_ptr(self.start.add(offset).cast()) }
     }
 

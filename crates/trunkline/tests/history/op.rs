@@ -1,5 +1,5 @@
-//! What one thread did to one file: when it began and ended, and what it wrote or read. Each thread keeps its operations in a
-//! file of its own, as words of 64 bits; the parent reads and joins them.
+//! What one thread did to one file: when it began and ended, and what it wrote or read. Each thread
+//! keeps its operations in a file of its own, as words of 64 bits; the parent reads and joins them.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -50,7 +50,8 @@ impl How {
 /// What a read gave for cells next to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Run {
-    /// So many cells are filled with stamps of one write, or with zeros. A stamp says its cell, so `word` is the first one's.
+    /// So many cells are filled with stamps of one write, or with zeros. A stamp says its cell, so
+    /// `word` is the first one's.
     Whole { word: u64, cells: u32 },
     /// One cell has several words.
     Torn(Vec<u64>),

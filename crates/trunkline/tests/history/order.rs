@@ -1,12 +1,14 @@
 //! Whether reads of one register go back in time.
 //!
-//! All operations of one value, its write and the reads that gave it, span a zone: from the first end to the last beginning. Where the
-//! end comes first, the register must have had that value all the time between. Such zones must not overlap, and no value can have had
-//! all its operations within another's zone. This is what linearizability of a register means whose values are written once (Gibbons
-//! and Korach, "Testing Shared Memories", 1997).
+//! All operations of one value, its write and the reads that gave it, span a zone: from the first
+//! end to the last beginning. Where the end comes first, the register must have had that value all
+//! the time between. Such zones must not overlap, and no value can have had all its operations
+//! within another's zone. This is what linearizability of a register means whose values are written
+//! once (Gibbons and Korach, "Testing Shared Memories", 1997).
 //!
-//! Left out are zeros, which do not tell their write, and torn reads: what remains of a right history is right. Reads past the kernel's
-//! cache are judged apart from those through it: while a write is under way, the one may see it before the other.
+//! Left out are zeros, which do not tell their write, and torn reads: what remains of a right
+//! history is right. Reads past the kernel's cache are judged apart from those through it: while a
+//! write is under way, the one may see it before the other.
 
 use crate::check::{Finding, Read, Write, Wrong};
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
-//! Where histories are made: mounts of our own server with its files in memory or in a directory, mounts of nfs-ganesha, and a local
-//! directory, which shows that the checker finds nothing where nothing is wrong.
+//! Where histories are made: mounts of our own server with its files in memory or in a directory,
+//! mounts of nfs-ganesha, and a local directory, which shows that the checker finds nothing where
+//! nothing is wrong.
 
 use crate::ganesha::Ganesha;
 use crate::mounts::{Mounted, unmount_all_below};

@@ -1,5 +1,5 @@
-//! What a round does, drawn from its seed: how many processes and mounts, with which options, and files of which kinds. Workers draw the
-//! same plan from the same seed.
+//! What a round does, drawn from its seed: how many processes and mounts, with which options, and
+//! files of which kinds. Workers draw the same plan from the same seed.
 
 use crate::op::How;
 use fastrand::Rng;
@@ -28,7 +28,8 @@ const RECORDS_MAX: u32 = 4096;
 pub enum Meeting {
     /// Files stay open, on one mount: what has returned is seen.
     OneMount,
-    /// Each read and write opens and closes its file, on several mounts: what was closed is seen by those who open it after.
+    /// Each read and write opens and closes its file, on several mounts: what was closed is seen by
+    /// those who open it after.
     CloseToOpen,
     /// So, and a lock that is not on the mount lets one at a time.
     UnderLock,
@@ -37,8 +38,8 @@ pub enum Meeting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Plain,
-    /// Also stores through a mapping. They have halves of pages of their own: where a write(2) of another process is under way to the
-    /// very bytes, a mapped store has no promise.
+    /// Also stores through a mapping. They have halves of pages of their own: where a write(2) of
+    /// another process is under way to the very bytes, a mapped store has no promise.
     Mapped,
     /// Also truncations.
     Cut,
@@ -125,7 +126,8 @@ impl FilePlan {
                 &[Kind::Plain, Kind::Plain, Kind::Mapped, Kind::Cut, Kind::Appended, Kind::Locked]
             }
             Meeting::OneMount => &[Kind::Plain, Kind::Plain, Kind::Mapped, Kind::Cut, Kind::Appended],
-            // While a process of a mount extends or cuts a file, its kernel takes no size for it that another mount has made.
+            // While a process of a mount extends or cuts a file, its kernel takes no size for it
+            // that another mount has made.
             Meeting::CloseToOpen if !known_limits => &[Kind::Plain],
             Meeting::CloseToOpen => &[Kind::Plain, Kind::Cut],
             Meeting::UnderLock => &[Kind::Plain, Kind::Cut, Kind::Appended],
@@ -215,7 +217,8 @@ fn ways(kind: Kind) -> (Vec<How>, Vec<How>) {
     }
 }
 
-/// Who reads through a mapping asks nobody, so that a page may be there a moment longer than a write that is over.
+/// Who reads through a mapping asks nobody, so that a page may be there a moment longer than a
+/// write that is over.
 fn keep_mapped_apart(writes: &[How], reads: &mut Vec<How>) {
     if writes.iter().any(|how| *how != How::Mapped) {
         reads.retain(|how| *how != How::Mapped);

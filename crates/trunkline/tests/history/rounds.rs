@@ -1,4 +1,5 @@
-//! Rounds: each has a seed, mounts of its own, some worker processes, and a history, which is checked when all have ended.
+//! Rounds: each has a seed, mounts of its own, some worker processes, and a history, which is
+//! checked when all have ended.
 
 use crate::access::{Access, name};
 use crate::check::{Rules, check};
@@ -87,7 +88,8 @@ fn round(test: &str, place: &mut Place, abilities: &Abilities, seed: u64) -> Opt
     Some(format!("{title}\n{words}"))
 }
 
-/// Reads the whole file on each mount, and, where that takes any length, on one mount past its cache.
+/// Reads the whole file on each mount, and, where that takes any length, on one mount past its
+/// cache.
 fn observe(
     ops: &mut Vec<Op>,
     file: &FilePlan,

@@ -1,8 +1,9 @@
-//! Stamps: what a write puts into each cell that it covers, so that whoever reads the cell knows the write.
+//! Stamps: what a write puts into each cell that it covers, so that whoever reads the cell knows
+//! the write.
 //!
-//! A stamp is a word of 8 bytes, repeated over the whole cell. Words that no write has put there are told by their check bits,
-//! and data of another place by the cell that the stamp names. Zero is no stamp: it is what nobody has written, or a truncation
-//! has cut off.
+//! A stamp is a word of 8 bytes, repeated over the whole cell. Words that no write has put there
+//! are told by their check bits, and data of another place by the cell that the stamp names. Zero
+//! is no stamp: it is what nobody has written, or a truncation has cut off.
 
 /// Bytes of a stamp.
 pub const WORD_BYTES: usize = 8;

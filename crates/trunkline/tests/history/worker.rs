@@ -1,4 +1,5 @@
-//! A worker process: the test program started again, which reads and writes the files of a plan and keeps what it did.
+//! A worker process: the test program started again, which reads and writes the files of a plan and
+//! keeps what it did.
 
 use crate::access::{Access, Times};
 use crate::op::{Effect, How, Log, Op, now};

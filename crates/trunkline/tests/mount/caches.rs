@@ -1,4 +1,5 @@
-//! For how long attributes and names are believed, and how directories are read: seen by the calls that reach the server.
+//! For how long attributes and names are believed, and how directories are read: seen by the calls
+//! that reach the server.
 
 use crate::fixture::{Mounted, PATIENCE, Server, names_in, shell};
 use crate::semantics::flags;
@@ -8,7 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use testkit::Deadline;
 
-/// How often each test asks: often enough that a chance question, such as one after a second's end, is told apart.
+/// How often each test asks: often enough that a chance question, such as one after a second's end,
+/// is told apart.
 const TURNS: u64 = 50;
 const CHANCE_MAX: u64 = 5;
 

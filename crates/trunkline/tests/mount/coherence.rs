@@ -1,5 +1,5 @@
-//! What a read may be served from while others write the same bytes, or their neighbours: programs of one host never see what
-//! was there before a write that has returned.
+//! What a read may be served from while others write the same bytes, or their neighbours: programs
+//! of one host never see what was there before a write that has returned.
 
 use crate::fixture::{Mounted, PATIENCE, Server, shell};
 use crate::refusals::{Refusals, mounted_behind};
@@ -38,7 +38,8 @@ fn a_page_that_is_read_while_a_part_of_it_is_written_has_what_was_written() {
     let (refusals, mount) = mounted_behind(&server);
     let other = server.mount("other", "nolock");
     fs::write(mount.path("f"), [b'a'; 4096]).unwrap();
-    // Before the page is looked at: an open may drop it, and a write locks what it finds no content in.
+    // Before the page is looked at: an open may drop it, and a write locks what it finds no content
+    // in.
     let file = flags(OFlags::SYNC).open(mount.path("f")).unwrap();
     let (_built, program) = compiled("mapped_page.c");
     let mut command = Command::new(program);
@@ -62,7 +63,8 @@ fn a_page_that_is_read_while_a_part_of_it_is_written_has_what_was_written() {
     assert_eq!(reader.wait_for_line("look 3", PATIENCE), "look 3: bc");
 }
 
-/// Writes here and there between two places, and looks at once for what it has written; gives the first that is not there.
+/// Writes here and there between two places, and looks at once for what it has written; gives the
+/// first that is not there.
 fn write_and_look(mount: &Mounted, how: OFlags, (from, to): (u64, u64), writes: u64) -> Result<(), String> {
     let writer = flags(how).open(mount.path("f")).unwrap();
     let reader = File::open(mount.path("f")).unwrap();
@@ -132,7 +134,8 @@ fn append(mount: &Mounted, how: OFlags, writer: u8, records: u16) {
     }
 }
 
-/// Looks where the file ends, and at its last pages, until all is appended: so the kernel is told sizes and fills pages.
+/// Looks where the file ends, and at its last pages, until all is appended: so the kernel is told
+/// sizes and fills pages.
 fn look_at_the_end(mount: &Mounted, bytes: u64) {
     let file = File::open(mount.path("f")).unwrap();
     let mut pages = [0; 8192];

@@ -1,4 +1,5 @@
-//! How many bytes are fetched from the server for each byte that programs read, counted at the server.
+//! How many bytes are fetched from the server for each byte that programs read, counted at the
+//! server.
 
 use crate::fixture::{Mounted, Server};
 use std::fs::{File, OpenOptions};
@@ -50,8 +51,9 @@ fn change(file: &File, block: u64) {
 /// For how long what was read ahead is given out.
 const AHEAD_AGE: Duration = Duration::from_secs(3);
 
-/// Bytes fetched for each that `work` reads, which it says how many are. On a machine so slow that what was read ahead grows too
-/// old, it has to be fetched once more each time, which does not count.
+/// Bytes fetched for each that `work` reads, which it says how many are. On a machine so slow that
+/// what was read ahead grows too old, it has to be fetched once more each time, which does not
+/// count.
 fn ratio(server: &Server, work: impl FnOnce() -> u64) -> f64 {
     let before = server.sent_bytes("READ");
     let began = Instant::now();

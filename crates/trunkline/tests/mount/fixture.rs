@@ -107,7 +107,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whatever a test that failed has left mounted would wait for this server, and so would its cleaning up.
+        // Whatever a test that failed has left mounted would wait for this server, and so would its
+        // cleaning up.
         unmount_all_below(self.directory.path());
     }
 }

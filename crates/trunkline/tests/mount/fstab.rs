@@ -1,5 +1,6 @@
-//! Mounts by mount(8) from lines of fstab, each in a mount namespace and a process namespace of its own, where the program
-//! is linked as mount(8) looks for it. What a test leaves mounted, and who serves it, goes with the namespace.
+//! Mounts by mount(8) from lines of fstab, each in a mount namespace and a process namespace of its
+//! own, where the program is linked as mount(8) looks for it. What a test leaves mounted, and who
+//! serves it, goes with the namespace.
 
 use crate::fixture::{Server, text};
 use std::fs;
@@ -106,7 +107,8 @@ fn mount_8_tells_what_is_wrong_with_a_line_and_ends_with_its_own_status() {
     said(1, "there is no such export");
     said(3, "Usage: trunkline mount");
     let statuses: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("status ")).collect();
-    // mount(8): 32 is a mount failure, 1 a command line that makes no sense, 64 that some were mounted.
+    // mount(8): 32 is a mount failure, 1 a command line that makes no sense, 64 that some were
+    // mounted.
     assert_eq!(statuses, ["32", "32", "0", "1", "64", "0"], "{out}");
     assert!(err.contains("some mount options have no effect here") && err.contains("\"fsc\""), "{err}");
 }

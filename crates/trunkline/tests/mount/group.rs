@@ -1,4 +1,5 @@
-//! A mount of a group of processes over one directory, and of a server whose cookies don't outlive it.
+//! A mount of a group of processes over one directory, and of a server whose cookies don't outlive
+//! it.
 
 use crate::fixture::{Mounted, PATIENCE, unmount_all_below};
 use rustix::mount::{MountFlags, mount};
@@ -26,7 +27,8 @@ impl Places {
         self.0.path().join(name)
     }
 
-    /// On a file system whose offsets do not stay good names are numbered by each process for itself.
+    /// On a file system whose offsets do not stay good names are numbered by each process for
+    /// itself.
     pub fn on_ramfs(&self) {
         mount("none", self.at("served"), "ramfs", MountFlags::empty(), None::<&CStr>).unwrap();
     }

@@ -1,4 +1,5 @@
-//! A server whose answers are well-formed and make no sense: an error to the program that asked, and nothing to others.
+//! A server whose answers are well-formed and make no sense: an error to the program that asked,
+//! and nothing to others.
 
 use crate::fixture::{Mounted, Server};
 use crate::refusals::{Refusals, answer};
@@ -28,8 +29,8 @@ fn put(record: &mut [u8], index: usize, value: u32) {
     record[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Where the attributes of a LOOKUP's answer begin: behind the status, the handle and the word that says they are there.
-/// RFC 1813 s3.3.3
+/// Where the attributes of a LOOKUP's answer begin: behind the status, the handle and the word that
+/// says they are there. RFC 1813 s3.3.3
 fn found(record: &[u8]) -> Option<usize> {
     let attributes = RESULTS + 2 + word(record, RESULTS + 1).div_ceil(4) as usize + 1;
     (word(record, RESULTS) == 0).then_some(attributes)
@@ -108,7 +109,8 @@ fn a_size_that_no_file_can_have_is_an_error_and_an_append_behind_it_too() {
     let (proxy, mount) = mounted(&server);
     fs::write(mount.path("a"), b"abc").unwrap();
     let mut open = flags(OFlags::APPEND).open(mount.path("a")).unwrap();
-    // GETATTR's status is followed by the attributes, a type first; the size is the sixth word and the next.
+    // GETATTR's status is followed by the attributes, a type first; the size is the sixth word and
+    // the next.
     proxy.replace(Procedure::GetAttr, |mut record| {
         if word(&record, RESULTS + 1) == 1 {
             [6, 7].iter().for_each(|index| put(&mut record, RESULTS + index, u32::MAX));

@@ -1,4 +1,5 @@
-//! What is left of a mount whose process was killed: a directory that answers ENOTCONN, and a line in the log.
+//! What is left of a mount whose process was killed: a directory that answers ENOTCONN, and a line
+//! in the log.
 
 use crate::fixture::{Mounted, PATIENCE, Server, is_mounted, shell, text, wait_until_nobody_serves};
 use rustix::process::{Pid, Signal, kill_process};
@@ -67,7 +68,8 @@ fn a_killed_mount_answers_enotconn_until_it_is_mounted_again() {
     drop(open);
 
     let again = mount(&server, &directory, "nolock");
-    // By another program: one that some other test starts has this one's open files for a moment, and they are in use then.
+    // By another program: one that some other test starts has this one's open files for a moment,
+    // and they are in use then.
     assert_eq!(shell(Path::new("/"), &format!("cat {}/f", directory.display())), "kept");
     assert!(!directory.join("local").exists());
     // The dead one went before, so nothing is left beneath this one.

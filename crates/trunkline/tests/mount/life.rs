@@ -11,7 +11,8 @@ use std::process::{Command, Output};
 use testkit::{Deadline, Process};
 
 fn trunkline(arguments: &[&str]) -> Output {
-    // Not a pipe for the errors: a background process would keep it open, and that is looked at elsewhere.
+    // Not a pipe for the errors: a background process would keep it open, and that is looked at
+    // elsewhere.
     Command::new(env!("CARGO_BIN_EXE_trunkline")).args(arguments).output().unwrap()
 }
 
@@ -20,13 +21,15 @@ fn a_mount_in_the_background_is_there_when_the_command_returns_and_goes_with_umo
     let server = Server::start(2);
     let directory = server.mount_point("mnt");
     let at = directory.to_str().unwrap();
-    // `output` waits until nobody holds the pipes any more: the background process must have let them go.
+    // `output` waits until nobody holds the pipes any more: the background process must have let
+    // them go.
     let mounted = trunkline(&["mount", "127.0.0.1:/export", at, "-o", &server.options("nolock")]);
     assert!(mounted.status.success() && mounted.stdout.is_empty(), "{mounted:?}");
     let shown = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = shown.lines().find(|line| line.contains(at)).expect("it is mounted");
     assert!(line.starts_with("127.0.0.1:/export ") && line.contains(" fuse.trunkline rw,"), "{line}");
-    // By another program: one that some other test starts has this one's open files for a moment, and they are in use then.
+    // By another program: one that some other test starts has this one's open files for a moment,
+    // and they are in use then.
     shell(&directory, "printf kept > f");
     let unmounted = trunkline(&["umount", at]);
     assert!(unmounted.status.success(), "{unmounted:?}");
@@ -90,7 +93,8 @@ fn a_log_file_that_is_a_pipe_holds_up_neither_the_mount_nor_its_end() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
     command.args(["mount", "127.0.0.1:/export", at, "--log-file", log, "-o", &options]);
     assert!(Process::spawn(command).wait(PATIENCE).success());
-    // By another program: one that some other test starts has this one's open files for a moment, and they are in use then.
+    // By another program: one that some other test starts has this one's open files for a moment,
+    // and they are in use then.
     shell(&directory, "echo kept > f");
     assert!(trunkline(&["umount", at]).status.success());
     wait_until_nobody_serves(&directory);
@@ -203,8 +207,9 @@ fn a_server_that_freezes_under_load_loses_nothing() {
         .map(|writer| {
             let (source, target) = (sources.join(format!("f{writer}")), mount.path(&format!("f{writer}")));
             fs::write(&source, data(writer)).unwrap();
-            // In processes of their own: a program that this one starts has this one's open files until it runs, then
-            // closes them, and a file in the mount is closed only once the server answers.
+            // In processes of their own: a program that this one starts has this one's open files
+            // until it runs, then closes them, and a file in the mount is closed only once the
+            // server answers.
             let script = "for turn in 1 2 3 4; do dd if=$0 of=$1 bs=4M conv=fsync status=none; done";
             let mut command = Command::new("sh");
             command.args(["-euc", script]).args([source, target]);
@@ -213,7 +218,8 @@ fn a_server_that_freezes_under_load_loses_nothing() {
         .collect();
     for _ in 0..3 {
         server.process.signal(Signal::STOP);
-        // As long as it takes to start a program: there is no event to wait for while all stand still.
+        // As long as it takes to start a program: there is no event to wait for while all stand
+        // still.
         shell(Path::new("/"), "sleep 0.7");
         server.process.signal(Signal::CONT);
     }

@@ -1,4 +1,5 @@
-//! Random operations on a mount and on a real directory side by side: the same outcomes, the same trees.
+//! Random operations on a mount and on a real directory side by side: the same outcomes, the same
+//! trees.
 
 use crate::fixture::mounted;
 use std::fs::{self, File, OpenOptions, Permissions};

@@ -1,4 +1,5 @@
-//! A mount by a user who is not root: with fusermount3, for nobody else, and with words that help where it cannot be.
+//! A mount by a user who is not root: with fusermount3, for nobody else, and with words that help
+//! where it cannot be.
 
 use crate::fixture::{
     Mounted, PATIENCE, Server, is_mounted, text, unmount_all_below, wait_until_nobody_serves,
@@ -13,7 +14,8 @@ use testkit::{Process, TempDir, copy_program, require_program, temp_dir};
 /// `daemon`, whom every Debian knows: fusermount3 wants a name.
 const USER: u32 = 1;
 
-/// A server with a directory of the user's, and a place where the user can mount and finds the program.
+/// A server with a directory of the user's, and a place where the user can mount and finds the
+/// program.
 struct Rig {
     server: Server,
     _by_root: Mounted,
@@ -40,7 +42,8 @@ impl Rig {
         self.place.path().join("mnt")
     }
 
-    /// A shell script, run by the user; `$1` is the program, `$2` the directory, `$3` the mount options.
+    /// A shell script, run by the user; `$1` is the program, `$2` the directory, `$3` the mount
+    /// options.
     fn script(&self, script: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "1", "--regid", "1", "--clear-groups", "sh", "-euc", script, "sh"]);

@@ -27,7 +27,8 @@ fn tar_unpacks_thousands_of_files_as_they_were() {
     tar_unpacks(&mount, 2000);
 }
 
-/// Unpacks an archive of so many files in 37 directories, compares them in two ways, and removes them.
+/// Unpacks an archive of so many files in 37 directories, compares them in two ways, and removes
+/// them.
 pub fn tar_unpacks(mount: &Mounted, files: u32) {
     let local = tempfile::tempdir().unwrap();
     let script = format!(
@@ -43,7 +44,8 @@ pub fn tar_unpacks(mount: &Mounted, files: u32) {
     assert!(mount.names().is_empty());
 }
 
-/// A writer that is killed midway, again and again: the database stays whole, and keeps what was committed.
+/// A writer that is killed midway, again and again: the database stays whole, and keeps what was
+/// committed.
 fn sqlite_survives_kills(journal: &str) {
     let (_server, mount) = mounted();
     let _ = require_program("sqlite3");

@@ -1,5 +1,5 @@
-//! A server that refuses what it is told to refuse: a proxy before one of ours that knows records, and gives another
-//! answer to calls of one procedure.
+//! A server that refuses what it is told to refuse: a proxy before one of ours that knows records,
+//! and gives another answer to calls of one procedure.
 
 use crate::fixture::{Mounted, PATIENCE, Server};
 use crate::semantics::{flags, pattern};
@@ -65,7 +65,8 @@ impl Refusals {
 
     /// From now on calls of this procedure have this answer; the server does them all the same.
     pub fn refuse(&self, procedure: Procedure, status: Status) {
-        // No attributes: two absent ones suit a READ too, which has one, as nothing reads beyond it.
+        // No attributes: two absent ones suit a READ too, which has one, as nothing reads beyond
+        // it.
         self.replace(procedure, move |record| answer(word(&record, 0), &[status.0, 0, 0]));
     }
 
@@ -225,7 +226,8 @@ fn what_the_server_refuses_is_the_error_that_a_program_sees() {
         refusals.refuse(Procedure::Write, status);
         let told = direct.write_all_at(&data, 0).unwrap_err();
         assert_eq!(told.raw_os_error(), Some(errno), "{status} for a direct write");
-        // What write(2) has taken fails behind the program's back, and fsync tells it, to each handle.
+        // What write(2) has taken fails behind the program's back, and fsync tells it, to each
+        // handle.
         file.write_all_at(&data, 0).unwrap();
         for handle in [&file, &direct] {
             assert_eq!(handle.sync_all().unwrap_err().raw_os_error(), Some(errno), "{status} at fsync");

@@ -1,4 +1,5 @@
-//! What is open and is renamed over on a server that does not do all that is asked: a directory whose root is squashed.
+//! What is open and is renamed over on a server that does not do all that is asked: a directory
+//! whose root is squashed.
 
 use crate::fixture::{Mounted, PATIENCE, names_in, unmount_all_below};
 use crate::refusals::Refusals;
@@ -14,8 +15,8 @@ use testkit::{Deadline, Process, TempDir};
 
 /// As whom root of a client acts.
 const NOBODY: u32 = 65534;
-/// Somebody else. By default Linux lets nobody make links to files that they neither own nor may write
-/// (fs.protected_hardlinks), so theirs is moved where nobody's own is linked.
+/// Somebody else. By default Linux lets nobody make links to files that they neither own nor may
+/// write (fs.protected_hardlinks), so theirs is moved where nobody's own is linked.
 const OTHER: u32 = 1234;
 
 /// A served directory with `src/a` in it, which is to be renamed over `dst/b`.
@@ -101,7 +102,8 @@ fn a_file_that_is_open_keeps_its_name_when_renaming_over_it_fails() {
 
 #[test]
 fn a_rename_over_an_open_file_is_not_left_half_done_when_its_process_is_killed() {
-    // What the file is kept by, which is held back until the process has ended, and what comes of the rename.
+    // What the file is kept by, which is held back until the process has ended, and what comes of
+    // the rename.
     for (owner, src_mode, kept_by, expected) in [
         (NOBODY, 0o777, Procedure::Link, "new"),
         (OTHER, 0o777, Procedure::Rename, "new"),

@@ -124,7 +124,8 @@ fn signals_end_the_waiting_in_the_foreground() {
 #[test]
 fn in_the_background_a_mount_succeeds_at_once_and_is_there_with_its_server() {
     let place = Place::new();
-    // `output` waits until nobody holds the pipes any more: the background process must have let them go.
+    // `output` waits until nobody holds the pipes any more: the background process must have let
+    // them go.
     let output = place.mount("bg,retry=5").output().unwrap();
     let said = text(&output.stderr);
     assert!(output.status.success() && !is_mounted(&place.at), "{said}");

@@ -94,7 +94,8 @@ fn what_was_read_ahead_is_right_whatever_part_of_it_is_asked_for() {
         (mount.pipes() < waiting).then_some(())
     });
     read(7 * MIB, MIB);
-    // The kernel now asks for what is wanted and no more: parts of what waits in pipes, and of what was given out.
+    // The kernel now asks for what is wanted and no more: parts of what waits in pipes, and of what
+    // was given out.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     for (at, len) in [(9 * MIB + 4096, 4096), (9 * MIB + 8192, MIB), (8 * MIB, 2 * MIB), (11 * MIB - 1, 2)] {
         read(at, len);
@@ -428,7 +429,8 @@ fn a_name_that_is_renamed_over_is_there_at_each_moment() {
             while !ended.load(Ordering::Relaxed) {
                 match fs::metadata(other.path("f")) {
                     Ok(_) => drop(looks.fetch_add(1, Ordering::Relaxed)),
-                    // Twice in a row it was replaced between the look at the name and the one at the file.
+                    // Twice in a row it was replaced between the look at the name and the one at
+                    // the file.
                     Err(error) if error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error()) => {}
                     Err(error) => {
                         ended.store(true, Ordering::Relaxed);
@@ -525,7 +527,8 @@ fn special_files_links_and_long_names_are_what_they_are() {
     assert_eq!(fs::read(deep.join("f")).unwrap(), b"deep");
 }
 
-/// The names of a directory, from where it was read to. What the system gives at once is a part of a page of the server's.
+/// The names of a directory, from where it was read to. What the system gives at once is a part of
+/// a page of the server's.
 fn names_from_here(directory: &File, most: usize) -> Vec<String> {
     let mut room = [std::mem::MaybeUninit::uninit(); 1024];
     let mut names = Vec::new();
@@ -694,7 +697,8 @@ fn a_write_that_fails_behind_the_back_is_told_at_fsync_and_once_for_each_handle(
     let piece = pattern(MIB, 1);
     let told = (0..1100).find_map(|at| file.write_all_at(&piece, at * MIB as u64).err());
     assert_eq!(told.expect("1100 MiB fit into 1 GiB").raw_os_error(), NO_SPACE);
-    // That does not count: of a long write(2) of which a part was done the kernel tells only so much.
+    // That does not count: of a long write(2) of which a part was done the kernel tells only so
+    // much.
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), NO_SPACE);
     file.sync_all().expect("each error is told once");
     // A copy that is closed, as a child's is at its exec(2), takes the error from nobody.

@@ -55,8 +55,9 @@ fn a_process_that_waits_for_a_silent_server_can_be_killed() {
     assert_eq!(fs::read(mount.path("f")).unwrap(), b"1", "the mount goes on");
 }
 
-/// Until the mount has looked for who waits for what it was asked for before: it finds so who was killed. The second of
-/// them came after the look at which the first was found, and was found at a later one.
+/// Until the mount has looked for who waits for what it was asked for before: it finds so who was
+/// killed. The second of them came after the look at which the first was found, and was found at a
+/// later one.
 fn wait_until_it_has_looked(mount: &Mounted) {
     for _ in 0..2 {
         let waiting = Command::new("cat").arg(mount.path("f")).stdout(Stdio::null()).spawn().unwrap();
@@ -152,9 +153,11 @@ fn a_write_waits_where_too_much_waits_for_the_server() {
     let piece = |at: u64| pattern(MIB, at as u8);
     let server = Server::start(1);
     let mount = server.mount("mnt", "");
-    // What a process reads below, which is ended after two seconds: so long the writer must wait too.
+    // What a process reads below, which is ended after two seconds: so long the writer must wait
+    // too.
     fs::write(mount.path("g"), piece(0)).unwrap();
-    // This process has no file open there: each process that it starts would close a copy, and wait for the server.
+    // This process has no file open there: each process that it starts would close a copy, and wait
+    // for the server.
     let mut writer = Command::new("dd");
     writer.args(["bs=1M", "iflag=fullblock", "conv=fsync"]).arg(format!("of={}", mount.path("f").display()));
     let mut writer = writer.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

@@ -57,8 +57,8 @@ fn a_mount_in_use_is_unmounted_lazily_alone() {
     assert!(mount.process.wait(PATIENCE).success());
 }
 
-/// Writes a file by another program: one that some other test starts has this one's open files for a moment, and then the
-/// directory is in use.
+/// Writes a file by another program: one that some other test starts has this one's open files for
+/// a moment, and then the directory is in use.
 fn write(path: &Path) {
     shell(Path::new("/"), &format!("printf kept > {}", path.display()));
 }

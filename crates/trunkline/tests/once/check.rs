@@ -1,5 +1,6 @@
-//! The checker: each operation, with something in its way and without, meets each cut; then the answer and the directory
-//! must be those of an operation that was done once, and a call that comes late must change nothing any more.
+//! The checker: each operation, with something in its way and without, meets each cut; then the
+//! answer and the directory must be those of an operation that was done once, and a call that comes
+//! late must change nothing any more.
 
 use super::cuts::{Cut, Cuts};
 use super::operations::{Operation, list};
@@ -28,7 +29,8 @@ pub struct Findings {
     pub cases: u64,
     /// Answers or directories that are wrong.
     pub wrong: Vec<String>,
-    /// Operations that were done and answered with an error, where the server cannot know and the client says so.
+    /// Operations that were done and answered with an error, where the server cannot know and the
+    /// client says so.
     pub undecided: BTreeMap<Operation, u64>,
     /// Removals of what was not there that were taken for done.
     pub taken_for_done: BTreeMap<Operation, u64>,

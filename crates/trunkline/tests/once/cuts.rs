@@ -1,5 +1,6 @@
-//! A proxy before each node that knows records and calls, and loses a connection at a chosen point between the sending
-//! of a call and the arrival of its answer; or keeps a call back, and delivers it when all is over.
+//! A proxy before each node that knows records and calls, and loses a connection at a chosen point
+//! between the sending of a call and the arrival of its answer; or keeps a call back, and delivers
+//! it when all is over.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -27,7 +28,8 @@ pub enum Cut {
     AfterReply,
     /// The server has answered, nothing arrives, and nothing says so: the whole path is silent.
     Silence,
-    /// The call is kept back, and reaches the server when it was long since sent again, answered and undone.
+    /// The call is kept back, and reaches the server when it was long since sent again, answered
+    /// and undone.
     Late,
 }
 

@@ -1,5 +1,5 @@
-//! The operations that must not happen twice: what each needs, what it does, what a directory looks like when it was
-//! done once, and what undoes it, so that a second time would show.
+//! The operations that must not happen twice: what each needs, what it does, what a directory looks
+//! like when it was done once, and what undoes it, so that a second time would show.
 
 use client::{Error, Mount, Result};
 use fs::{CreateMode, FileHandle, FileKind, SetAttributes, Special, Status};
@@ -119,7 +119,8 @@ impl Operation {
         }
     }
 
-    /// The status it must end with where [`Self::prepare`] has put something in its way; none where nothing could be.
+    /// The status it must end with where [`Self::prepare`] has put something in its way; none where
+    /// nothing could be.
     pub const fn refusal(self) -> Option<Status> {
         match self {
             Self::CreateExclusive
@@ -193,7 +194,8 @@ impl Operation {
         }
     }
 
-    /// What its directory must look like when it was done once. `before` is what it looked like before.
+    /// What its directory must look like when it was done once. `before` is what it looked like
+    /// before.
     pub fn done(self, before: &Listing) -> Listing {
         let mut after = before.clone();
         let kind = match self {

@@ -1,7 +1,7 @@
 //! A capture of what passes over loopback, and what tshark makes of it.
 //!
-//! tshark must find no malformed packet and nothing that it does not know. Whether each call has its one answer
-//! is counted here, by connection and xid, from the messages that tshark lists.
+//! tshark must find no malformed packet and nothing that it does not know. Whether each call has
+//! its one answer is counted here, by connection and xid, from the messages that tshark lists.
 
 use crate::fixtures::{SOON, run};
 use rustix::process::Signal;
@@ -110,7 +110,8 @@ struct Message {
     kind: Kind,
 }
 
-/// All messages in order. A frame may have several; tshark lists each field of all of them with commas.
+/// All messages in order. A frame may have several; tshark lists each field of all of them with
+/// commas.
 fn list_messages(capture: &Capture) -> Vec<Message> {
     let fields = ["tcp.stream", "rpc.xid", "rpc.msgtyp", "rpc.program", "rpc.procedure"];
     let mut arguments = vec!["-2", "-Y", "rpc", "-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"];

@@ -1,4 +1,5 @@
-//! `ls`, `cat`, `stat` and `cp` on nfs-ganesha: what lies there afterwards, and a server that is killed meanwhile.
+//! `ls`, `cat`, `stat` and `cp` on nfs-ganesha: what lies there afterwards, and a server that is
+//! killed meanwhile.
 
 use crate::fixtures::{SOON, assert_same, pattern};
 use crate::ganesha::Ganesha;

@@ -1,5 +1,5 @@
-//! nfs-ganesha and mounts of it, by the names that the tests of `mount/` have for our own server: the same tests run
-//! on both.
+//! nfs-ganesha and mounts of it, by the names that the tests of `mount/` have for our own server:
+//! the same tests run on both.
 
 use crate::ganesha::Ganesha;
 pub(crate) use crate::mounts::*;

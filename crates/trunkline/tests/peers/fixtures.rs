@@ -45,7 +45,8 @@ impl Group {
         config: impl Fn(&[SocketAddr]) -> Config,
     ) -> Self {
         let addresses: Vec<IpAddr> = (1..=nodes).map(|node| IpAddr::from([127, 0, 0, node])).collect();
-        // A port that is free on the first address may be taken on another; then the next one is tried.
+        // A port that is free on the first address may be taken on another; then the next one is
+        // tried.
         for _ in 0..20 {
             let port = testkit::free_port();
             let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();

@@ -1,5 +1,5 @@
-//! Debian's nfs-ganesha over a tmpfs of its own. The tmpfs is in a mount namespace that lives as long as a
-//! process of the test, so nothing is left mounted, even when the test is killed.
+//! Debian's nfs-ganesha over a tmpfs of its own. The tmpfs is in a mount namespace that lives as
+//! long as a process of the test, so nothing is left mounted, even when the test is killed.
 //!
 //! Only one runs at a time: all of them register with the one rpcbind that a machine can have.
 
@@ -57,7 +57,8 @@ impl Ganesha {
         self.daemon.kill();
     }
 
-    /// Starts it again on the same ports and the same tmpfs: another instance, with another write verifier.
+    /// Starts it again on the same ports and the same tmpfs: another instance, with another write
+    /// verifier.
     pub(crate) fn start_again(&mut self) {
         self.daemon = start_daemon(&self.place, &self.namespace);
         self.wait_until_it_accepts();

@@ -8,8 +8,8 @@ use client::{Mount, Settings};
 use fs::{CreateMode, SetAttributes};
 use nfs3::{Procedure, mount};
 
-/// So much that several WRITEs are always under way at once: one that is alone is sent FILE_SYNC, and no
-/// COMMIT follows it. A capture stays within a few tens of MB.
+/// So much that several WRITEs are always under way at once: one that is alone is sent FILE_SYNC,
+/// and no COMMIT follows it. A capture stays within a few tens of MB.
 const FILE_BYTES: usize = 8 << 20;
 
 /// Calls that [`everything`] leads to, whatever the server.
@@ -121,7 +121,8 @@ fn what_our_server_answers_to_libnfs_is_well_formed_and_complete() {
 
 #[test]
 fn libnfs_and_ganesha_pass_the_same_examination() {
-    // What tshark calls odd between two others is no fault of ours: this holds the examination itself.
+    // What tshark calls odd between two others is no fault of ours: this holds the examination
+    // itself.
     let ganesha = Ganesha::start();
     let capture = Capture::start(&[ganesha.port, ganesha.mount_port]);
     Load { mode: "fill", block: 65_536, depth: 8, connections: 2, seconds: "1", file_mib: 1 }

@@ -21,7 +21,8 @@ pub(crate) fn flipping_proxy(to: SocketAddr) -> u16 {
     port
 }
 
-/// The mark may lie across two reads, so what could be its beginning is looked at again with what follows.
+/// The mark may lie across two reads, so what could be its beginning is looked at again with what
+/// follows.
 fn forward(mut from: TcpStream, mut to: TcpStream, flips: bool) {
     let mut buffer = vec![0; 1 << 16];
     let mut kept = 0_usize;

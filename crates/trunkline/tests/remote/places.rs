@@ -1,4 +1,5 @@
-//! One place is the same to every command: what can be mounted can be listed, read, examined and copied.
+//! One place is the same to every command: what can be mounted can be listed, read, examined and
+//! copied.
 
 use super::fixtures::{Served, fails, prints};
 use client::Mount;
@@ -6,15 +7,16 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use testkit::{TempDir, temp_dir};
 
-/// `/one/closed/open/file`, where the callers, whom the server takes for nobody, may not search `closed`, and links
-/// to what lies there.
+/// `/one/closed/open/file`, where the callers, whom the server takes for nobody, may not search
+/// `closed`, and links to what lies there.
 struct Tree {
     served: Served,
     place: TempDir,
 }
 
 impl Tree {
-    /// None where this is not run by root: then no directory can be closed to callers and open to the server.
+    /// None where this is not run by root: then no directory can be closed to callers and open to
+    /// the server.
     fn start(listen: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root's server lets MOUNT pass where callers may not");

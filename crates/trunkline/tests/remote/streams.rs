@@ -1,4 +1,5 @@
-//! `cp` and what is no file: pipes, devices, descriptors and `-` are read and written as they are, and stay what they are.
+//! `cp` and what is no file: pipes, devices, descriptors and `-` are read and written as they are,
+//! and stay what they are.
 
 use super::fixtures::{SOON, Served, fails, make_file, pattern, prints, run, trunkline};
 use ::fs::{SetAttributes, Special};

@@ -1,4 +1,5 @@
-//! What tests do in the guests of a lab: run scripts, and run themselves again where the devices are.
+//! What tests do in the guests of a lab: run scripts, and run themselves again where the devices
+//! are.
 
 use lab::vm::Guest;
 use std::path::Path;
@@ -21,7 +22,8 @@ pub fn is_in_guest() -> bool {
     Path::new("/run/enter").exists()
 }
 
-/// What runs a test of this program, by its whole name. The test asks [`is_in_guest`] which end it is.
+/// What runs a test of this program, by its whole name. The test asks [`is_in_guest`] which end it
+/// is.
 pub fn again(test: &str) -> Command {
     let mut again = Command::new(std::env::current_exe().expect("it has a path"));
     again.args(["--exact", "--nocapture", test]);

@@ -1,4 +1,5 @@
-//! MOUNT's own call, spelled out: what a server answers to a host, without a client of ours between.
+//! MOUNT's own call, spelled out: what a server answers to a host, without a client of ours
+//! between.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,6 @@
-//! Links that lose and reorder segments under our client, and faults under our client and the kernel's beside each other. Two
-//! links of their own lead to a namespace of the guest, where our servers are.
+//! Links that lose and reorder segments under our client, and faults under our client and the
+//! kernel's beside each other. Two links of their own lead to a namespace of the guest, where our
+//! servers are.
 
 use crate::kernel_client::READY_WITHIN;
 use crate::{alone, lab, sh, trunkline};
@@ -47,8 +48,8 @@ impl Ours {
         Self::mounted(&mut [serve])
     }
 
-    /// A group of a server behind each link, of one directory. One that is killed is started again, once
-    /// `/run/bad/held` is not there.
+    /// A group of a server behind each link, of one directory. One that is killed is started again,
+    /// once `/run/bad/held` is not there.
     fn group() -> Self {
         links();
         sh("rm -rf /run/bad; mkdir -p /srv/bad /run/bad; mount -t tmpfs none /srv/bad
@@ -104,7 +105,8 @@ fn at_each_end(links: &[u8], what: &str) -> String {
         .collect()
 }
 
-/// How many segments `tc -s qdisc` says were dropped: `Sent 7057538 bytes 5011 pkt (dropped 8, overlimits ...`.
+/// How many segments `tc -s qdisc` says were dropped: `Sent 7057538 bytes 5011 pkt (dropped 8,
+/// overlimits ...`.
 fn dropped(said: &str) -> u64 {
     said.split("(dropped ").skip(1).filter_map(|rest| rest.split(',').next()?.parse::<u64>().ok()).sum()
 }
@@ -172,7 +174,8 @@ const FAULTS: [Fault; 8] = [
     },
 ];
 
-/// The longest wait of a call in milliseconds, of two programs that read and write while this strikes.
+/// The longest wait of a call in milliseconds, of two programs that read and write while this
+/// strikes.
 fn gap_ms(directory: &str, fault: &Fault) -> f64 {
     let Fault { strike, mend, .. } = fault;
     // It strikes when the load has begun.
@@ -195,7 +198,8 @@ fn gap_ms(directory: &str, fault: &Fault) -> f64 {
     longest("read").max(longest("write")) / 1e6
 }
 
-/// Neither sees an error; how long each waits is said, and not asserted on. The suite `vm-faults` runs it.
+/// Neither sees an error; how long each waits is said, and not asserted on. The suite `vm-faults`
+/// runs it.
 #[test]
 fn faults_strike_under_our_client_and_under_the_kernels() {
     let _turn = alone();

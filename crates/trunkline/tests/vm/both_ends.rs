@@ -1,4 +1,5 @@
-//! Our client on our own group over RDMA: one connection, several to each node, and paths over TCP beside them.
+//! Our client on our own group over RDMA: one connection, several to each node, and paths over TCP
+//! beside them.
 
 use crate::kernel_client::started;
 use crate::{alone, measured, sh, trunkline};

@@ -1,4 +1,5 @@
-//! The Linux kernel's NFS client on directories that we serve as root, each the root of a file system with a device.
+//! The Linux kernel's NFS client on directories that we serve as root, each the root of a file
+//! system with a device.
 
 use crate::kernel_client::{Mounted, READY_WITHIN, fio_finds_what_it_wrote};
 use crate::{alone, lab, sh, trunkline};
@@ -103,8 +104,8 @@ fn a_full_file_system_says_so(directory: &str, kind: &str) {
     ));
 }
 
-/// A user of 2 MiB and ten objects, who has none yet: what was removed before counts for a while, as XFS has it. Objects
-/// first: who has no block left gets no object either.
+/// A user of 2 MiB and ten objects, who has none yet: what was removed before counts for a while,
+/// as XFS has it. Objects first: who has no block left gets no object either.
 fn a_quota_is_told(directory: &str) {
     let said = sh(&format!(
         "{AS}
@@ -121,8 +122,8 @@ fn a_quota_is_told(directory: &str) {
     assert!(said.contains("#1003"), "{said}");
 }
 
-/// The device beneath takes less than it says, so a write into the server's memory is good and its way to the device is
-/// not: what UNSTABLE writes are told at COMMIT.
+/// The device beneath takes less than it says, so a write into the server's memory is good and its
+/// way to the device is not: what UNSTABLE writes are told at COMMIT.
 #[test]
 fn a_write_that_fails_on_its_way_to_the_device_is_told_to_the_kernel() {
     let _turn = alone();

@@ -3,7 +3,8 @@
 use crate::kernel_client::{Mounted, fio_finds_what_it_wrote};
 use crate::{alone, sh};
 
-/// Blocks and files of fio: fewer than over TCP, since a device in software on an emulated machine is slow.
+/// Blocks and files of fio: fewer than over TCP, since a device in software on an emulated machine
+/// is slow.
 const SIZES: [(&str, &str); 3] = [("4k", "512k"), ("64k", "2m"), ("1m", "8m")];
 
 #[test]

@@ -41,7 +41,8 @@ fn our_client_finds_what_it_wrote_on_two_addresses_of_the_kernel() {
     assert!(!left.contains("trunkline-bench-"), "its files are removed: {left}");
 }
 
-/// Sizes that are inline and not, and no multiples of four; a listing and a link that need memory for their replies.
+/// Sizes that are inline and not, and no multiples of four; a listing and a link that need memory
+/// for their replies.
 #[test]
 fn our_client_copies_over_rdma_what_the_kernel_has_and_the_other_way_round() {
     let _turn = alone();

@@ -1,4 +1,5 @@
-//! A mounted directory over RDMA: what is written is read, names are what they are, and afterwards nothing is held.
+//! A mounted directory over RDMA: what is written is read, names are what they are, and afterwards
+//! nothing is held.
 
 use crate::kernel_client::{READY_WITHIN, fio_finds_what_it_wrote, started};
 use crate::{alone, lab, sh, trunkline};
@@ -78,7 +79,8 @@ fn programs_find_what_they_wrote_in_a_directory_mounted_over_rdma_and_its_end_fr
     wait_until_freed(&EVERYTHING, &everything);
 }
 
-/// Through the kernel's cache and without it, each beside the other, and once more as the server has it, over TCP.
+/// Through the kernel's cache and without it, each beside the other, and once more as the server
+/// has it, over TCP.
 fn buffered_data_are_whole() {
     let program = trunkline().display();
     sh(&format!(

@@ -1,6 +1,6 @@
-//! What operations cost over RDMA, in counts, which depend on no machine: work requests, completions, interrupts and system
-//! calls of both ends, and of the Linux kernel's what it tells. Both ends are in one process in the guest; the tests ask for
-//! themselves to be run there.
+//! What operations cost over RDMA, in counts, which depend on no machine: work requests,
+//! completions, interrupts and system calls of both ends, and of the Linux kernel's what it tells.
+//! Both ends are in one process in the guest; the tests ask for themselves to be run there.
 
 use crate::guest::{again, is_in_guest, passes_in};
 use crate::kernel_server::served;
@@ -15,8 +15,8 @@ use transport::rdma::Counters;
 
 /// Operations of one turn, one after the other.
 const OPERATIONS: u64 = 32;
-/// A call that is sent again, or a connection that is made anew, costs more than an operation does: the turn that took
-/// least is looked at.
+/// A call that is sent again, or a connection that is made anew, costs more than an operation does:
+/// the turn that took least is looked at.
 const TURNS: usize = 4;
 /// What belongs to no single operation: completions that come later, and a notice more.
 const SPARE: u64 = 4;
@@ -33,9 +33,10 @@ struct Mark {
 
 /// What of the environment says that the process is traced, and only does the operations.
 const TRACED: &str = "TRUNKLINE_TRACED";
-/// System calls that one operation may take of a loop, at one call in flight. A message that goes and one that comes bring a
-/// notice each: it is waited for, taken, looked behind, and the next is asked for. Telling the device of the work is one more, an
-/// RDMA read by the server five; being woken by who submits takes two, and waking that one.
+/// System calls that one operation may take of a loop, at one call in flight. A message that goes
+/// and one that comes bring a notice each: it is waited for, taken, looked behind, and the next is
+/// asked for. Telling the device of the work is one more, an RDMA read by the server five; being
+/// woken by who submits takes two, and waking that one.
 const SYSTEM_CALLS_MAX: f64 = 4.0 + 4.0 + 1.0 + 5.0;
 
 /// The client sends a message and gets one; the server moves the payload by one RDMA operation.
@@ -79,7 +80,8 @@ fn a_read_and_a_write_take_few_system_calls() {
         let (_server, mount) = both_ends();
         let file = counted_file(&mount);
         for mark in MARKS {
-            // What is warm stays out of the counts, which `getppid`, that nothing else calls, opens and closes.
+            // What is warm stays out of the counts, which `getppid`, that nothing else calls, opens
+            // and closes.
             operate(&file, mark);
             let _ = rustix::process::getppid();
             for _ in 0..TURNS {
@@ -110,8 +112,8 @@ fn a_read_and_a_write_take_few_system_calls() {
     }
 }
 
-/// How often threads of this name began which call. Left out is the clock, which is one only where the kernel cannot show it to
-/// programs, as on an emulated processor.
+/// How often threads of this name began which call. Left out is the clock, which is one only where
+/// the kernel cannot show it to programs, as on an emulated processor.
 fn system_calls<'a>(trace: &'a str, thread: &str) -> BTreeMap<&'a str, u64> {
     let mut calls = BTreeMap::new();
     for line in trace.lines() {
@@ -142,7 +144,8 @@ fn counted_file(mount: &Mount) -> File {
     file
 }
 
-/// What the kernel's client counts of a connection over RDMA (the line `xprt: rdma` of `/proc/self/mountstats`).
+/// What the kernel's client counts of a connection over RDMA (the line `xprt: rdma` of
+/// `/proc/self/mountstats`).
 #[derive(Debug, Clone, Copy)]
 struct KernelCounts {
     sends: u64,
@@ -172,7 +175,8 @@ impl KernelCounts {
     }
 }
 
-/// The kernel's client on our server: its calls take as many messages and RDMA operations of our server as our client's.
+/// The kernel's client on our server: its calls take as many messages and RDMA operations of our
+/// server as our client's.
 fn kernels_client() {
     let (server, mount) = both_ends();
     drop((counted_file(&mount), mount));
@@ -201,7 +205,8 @@ fn kernels_client() {
         println!("{OPERATIONS} times {} by the kernel's client: {kernel:?}, our server {ours:?}", mark.name);
         let [writes, reads] = mark.server_moves.map(|each| each * OPERATIONS);
         assert_eq!([ours.writes, ours.reads], [writes, reads], "{}", mark.name);
-        // It asks for attributes beside them, so that it sends more; each call of it is one message, and one is its answer.
+        // It asks for attributes beside them, so that it sends more; each call of it is one
+        // message, and one is its answer.
         assert_eq!(kernel.chunks, [reads, writes], "{}", mark.name);
         assert!(kernel.sends.abs_diff(ours.sends) <= SPARE, "{}: {kernel:?}, {ours:?}", mark.name);
         assert!(kernel.receives.abs_diff(ours.sends) <= SPARE, "{}: {kernel:?}, {ours:?}", mark.name);
@@ -211,7 +216,8 @@ fn kernels_client() {
     drop(mounted);
 }
 
-/// The kernel's mount of a server in this process, until dropped: also by a failure, after which nobody would answer it.
+/// The kernel's mount of a server in this process, until dropped: also by a failure, after which
+/// nobody would answer it.
 struct KernelsMount(&'static str);
 
 impl Drop for KernelsMount {
@@ -267,8 +273,9 @@ fn marks_are_held() {
     }
 }
 
-/// One end of a turn: for each operation one message out, one in, and the moves. Completions come of messages, and of RDMA
-/// reads, for which the call waits; an RDMA write is done when the reply behind it is.
+/// One end of a turn: for each operation one message out, one in, and the moves. Completions come
+/// of messages, and of RDMA reads, for which the call waits; an RDMA write is done when the reply
+/// behind it is.
 #[track_caller]
 fn hold(mark: Mark, done: Counters, [writes, reads]: [u64; 2]) {
     assert_eq!(done.sends, OPERATIONS, "{}: {done:?}", mark.name);
@@ -285,7 +292,8 @@ fn hold(mark: Mark, done: Counters, [writes, reads]: [u64; 2]) {
     assert!(done.notices <= completions, "{}: {done:?}", mark.name);
 }
 
-/// What the client and the server do for so many operations. `None` where a loop was too slow to say what it has done.
+/// What the client and the server do for so many operations. `None` where a loop was too slow to
+/// say what it has done.
 fn turn(server: &Server, mount: &Mount, file: &File, mark: Mark) -> Option<[Counters; 2]> {
     let now = || [mount.statistics().rdma, work_of(server)];
     let before = now();

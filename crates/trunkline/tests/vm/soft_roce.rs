@@ -1,4 +1,5 @@
-//! The RDMA libraries over Soft-RoCE: both ends of a connection in one guest, every kind of work, everything freed.
+//! The RDMA libraries over Soft-RoCE: both ends of a connection in one guest, every kind of work,
+//! everything freed.
 //!
 //! The test asks for itself to be run in the guest, where it does the work.
 
@@ -210,8 +211,8 @@ fn refused_where_nobody_listens() {
     expect(&channel, EventKind::Rejected);
 }
 
-/// A server that is slow to let clients in meets some that have left. The system tells it no event of that, and calls
-/// invalid what it asks for them.
+/// A server that is slow to let clients in meets some that have left. The system tells it no event
+/// of that, and calls invalid what it asks for them.
 fn who_gives_up_before_it_is_let_in_is_known_to_be_gone() {
     let address = "10.77.1.2:20997".parse().expect("an address");
     let listener = transport::rdma::Listener::bind(address).expect("it listens");

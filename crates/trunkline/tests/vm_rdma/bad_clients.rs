@@ -1,5 +1,6 @@
-//! Clients that break the protocol, lie about their memory or leave in the middle of it, each on a connection of its
-//! own: the error goes to whom it belongs, others are served meanwhile, and nothing of it is left.
+//! Clients that break the protocol, lie about their memory or leave in the middle of it, each on a
+//! connection of its own: the error goes to whom it belongs, others are served meanwhile, and
+//! nothing of it is left.
 
 use crate::guest::{is_in_guest, passes_in};
 use crate::pair::{SOON, Served, alone, pair, wait_until_nothing_is_left};
@@ -229,7 +230,8 @@ fn leave_while_read(target: &Target) {
         let mut stranger = Stranger::new();
         let source = stranger.memory(MIB as usize, Access::RemoteRead, WRONG);
         let call = write(xid, target.theirs, MIB);
-        // The last of it may not be read, so that nothing is written even where the rest was there in time.
+        // The last of it may not be read, so that nothing is written even where the rest was there
+        // in time.
         let (whole, half) = (segment(&source, MIB), MIB / 2);
         let position = call.len() as u32;
         let mut chunks = with_read(position, Segment { length: half, ..whole });

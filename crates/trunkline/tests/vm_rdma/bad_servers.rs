@@ -1,5 +1,5 @@
-//! Servers that break the protocol: our client says what is wrong, or asks again on a new connection, and gets what is
-//! right; nothing of it is left.
+//! Servers that break the protocol: our client says what is wrong, or asks again on a new
+//! connection, and gets what is right; nothing of it is left.
 
 use crate::guest::{is_in_guest, passes_in};
 use crate::pair::{Served, alone, pair, wait_until_nothing_is_left};

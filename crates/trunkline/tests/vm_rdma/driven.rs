@@ -1,5 +1,5 @@
-//! A client in the guest under a load whose every block and name is accounted for, driven from outside by lines. Each line
-//! asks for something to have come about, and is answered when it has.
+//! A client in the guest under a load whose every block and name is accounted for, driven from
+//! outside by lines. Each line asks for something to have come about, and is answered when it has.
 //!
 //! - `goes on`: calls that were made after the line have been answered.
 //! - `breaks`: calls had to leave a connection after the line.
@@ -123,7 +123,8 @@ pub fn obey() {
     let outcome = load.stop();
     assert_eq!(outcome.failed, [""; 0], "calls failed");
     assert!(outcome.wrong.is_empty(), "{:?}", outcome.wrong);
-    // What a killed server had begun may be done or not; then the client says how often that may have been so.
+    // What a killed server had begun may be done or not; then the client says how often that may
+    // have been so.
     let undecided = if store == Store::ByParts { outcome.undecided } else { 0 };
     assert!(outcome.doubled.len() as u64 <= undecided, "done twice or not at all: {:?}", outcome.doubled);
     drop(mount);
@@ -141,7 +142,8 @@ fn mounted(options: &str) -> Mount {
     Mount::connect("10.77.1.2:/export", options).expect("it mounts")
 }
 
-/// What all loops say of the paths. A loop that is busy for a second says nothing, and is asked again.
+/// What all loops say of the paths. A loop that is busy for a second says nothing, and is asked
+/// again.
 fn paths_of(mount: &Mount) -> Vec<PathStatistics> {
     Deadline::wait_until("all loops to say how they are", SOON, || {
         let paths = mount.statistics().paths;

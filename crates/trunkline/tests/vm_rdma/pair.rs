@@ -43,7 +43,8 @@ pub fn sh(guest: &Guest, script: &str) -> String {
     crate::guest::sh(guest, &format!("set -e\n{script}"))
 }
 
-/// What a guest's devices and our threads in it are at, for those who have to find out why something failed.
+/// What a guest's devices and our threads in it are at, for those who have to find out why
+/// something failed.
 pub fn state_of(guest: &Guest) -> String {
     let script = "rdma link; rdma resource; nft list ruleset
         for task in /proc/[0-9]*/task/*; do
@@ -55,13 +56,14 @@ pub fn state_of(guest: &Guest) -> String {
         .map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Waits until the kernel of a guest knows of no queue pair, no memory and no completion queue of a program.
+/// Waits until the kernel of a guest knows of no queue pair, no memory and no completion queue of a
+/// program.
 #[track_caller]
 pub fn wait_until_nothing_is_left(guest: &Guest) {
     let mut last = String::new();
     let ours = || {
-        // The kernel's own have a name in brackets.
-        // Not their protection domains: the connection manager's library has one for whoever listens.
+        // The kernel's own have a name in brackets. Not their protection domains: the connection
+        // manager's library has one for whoever listens.
         let kinds = ["qp type RC", "mr", "cq"];
         let said = sh(guest, &kinds.map(|kind| format!("rdma resource show {kind}")).join("\n"));
         said.lines()

@@ -1,5 +1,6 @@
-//! A server over RDMA that hands calls on to ours over TCP and brings back what that says, but for what it is told to get
-//! wrong. Framing, chunks and credits are those of our own machine, spoilt on their way out.
+//! A server over RDMA that hands calls on to ours over TCP and brings back what that says, but for
+//! what it is told to get wrong. Framing, chunks and credits are those of our own machine, spoilt
+//! on their way out.
 
 use rpcrdma::header::{Body, Header, HeaderError, bytes_of};
 use rpcrdma::server::{Limits, Message, Output, Payload, Piece, ReadInto, RequestId, Server, Source};
@@ -241,7 +242,8 @@ impl Connection {
         let mut reply = vec![0; (u32::from_be_bytes(mark) & !(1 << 31)) as usize];
         self.upstream.read_exact(&mut reply).ok()?;
         let word = |at: usize| u32::from_be_bytes(reply[at..at + 4].try_into().expect("four bytes"));
-        // Behind the head of an accepted reply: status, attributes, count, end, and then the data. RFC 1813 s3.3.6
+        // Behind the head of an accepted reply: status, attributes, count, end, and then the data.
+        // RFC 1813 s3.3.6
         if apart && reply.len() > 40 && word(24) == 0 {
             let length = 32 + 84 * word(28) as usize + 8;
             let (at, count) = (length + 4, word(length));
@@ -272,7 +274,8 @@ impl Connection {
         Some(())
     }
 
-    /// Sends a reply, spoilt where it is one that the mischief is about: those of READ, and those that are long.
+    /// Sends a reply, spoilt where it is one that the mischief is about: those of READ, and those
+    /// that are long.
     fn send(&mut self, bytes: Vec<u8>, shared: &Shared) -> Option<()> {
         let mut reader = Reader::new(&bytes);
         let mut header = Header::decode(&mut reader).expect("our machine makes headers");

@@ -1,4 +1,5 @@
-//! A client that says whatever it likes: raw messages and memory over a connection of its own, and what comes back.
+//! A client that says whatever it likes: raw messages and memory over a connection of its own, and
+//! what comes back.
 
 use crate::pair::SOON;
 use nfs3::FileHandle;

@@ -1,5 +1,6 @@
-//! Trouble under a load over RDMA: a server killed and started again, connections torn in the middle of what a device moves,
-//! a link that drops everything, a device that goes away. Nothing is lost, nothing hangs, and no object is left at either end.
+//! Trouble under a load over RDMA: a server killed and started again, connections torn in the
+//! middle of what a device moves, a link that drops everything, a device that goes away. Nothing is
+//! lost, nothing hangs, and no object is left at either end.
 
 use crate::driven::{Driven, obey};
 use crate::guest::is_in_guest;
@@ -18,8 +19,9 @@ const IN_MEMORY: &str = "--mem 256MiB";
 /// What a server that is started again still has: see [`Directory`].
 const IN_DIRECTORY: &str = "--dir /srv/trouble/data --state /srv/trouble/state --no-root-squash";
 
-/// Operations of a reliable connection, by their numbers: a packet in the middle of what is moved, and the last.
-/// InfiniBand Architecture Specification, volume 1, the field OpCode of the base transport header.
+/// Operations of a reliable connection, by their numbers: a packet in the middle of what is moved,
+/// and the last. InfiniBand Architecture Specification, volume 1, the field OpCode of the base
+/// transport header.
 const WRITE_MIDDLE_AND_LAST: [u8; 2] = [7, 8];
 const READ_MIDDLE_AND_LAST: [u8; 2] = [14, 15];
 
@@ -102,7 +104,8 @@ impl Filter {
 
     /// Packets of RDMA with these operations, so that what they are part of begins and never ends.
     fn on_operations(guest: &'static Guest, operations: [u8; 2]) -> Self {
-        // RoCE version 2 is UDP to this port, and the operation is the first byte behind the header of that.
+        // RoCE version 2 is UDP to this port, and the operation is the first byte behind the header
+        // of that.
         Self::on(guest, &operations.map(|operation| format!("udp dport 4791 @th,64,8 {operation}")))
     }
 
@@ -155,7 +158,8 @@ fn a_server_that_is_killed_under_load_and_started_again_loses_nothing() {
     drop(directory);
 }
 
-/// The server's device writes into the client's memory: the first packet comes, and no other, until the device gives up.
+/// The server's device writes into the client's memory: the first packet comes, and no other, until
+/// the device gives up.
 #[test]
 fn connections_torn_in_the_middle_of_a_read_lose_nothing() {
     if is_in_guest() {
@@ -164,7 +168,8 @@ fn connections_torn_in_the_middle_of_a_read_lose_nothing() {
     torn("trouble::connections_torn_in_the_middle_of_a_read_lose_nothing", Vm::client, WRITE_MIDDLE_AND_LAST);
 }
 
-/// The server's device reads from the client's memory: the first packet comes, and no other, until the device gives up.
+/// The server's device reads from the client's memory: the first packet comes, and no other, until
+/// the device gives up.
 #[test]
 fn connections_torn_in_the_middle_of_a_write_lose_nothing() {
     if is_in_guest() {
@@ -261,7 +266,8 @@ fn a_link_that_goes_down_loses_its_calls_to_the_other_and_gets_them_back() {
     drop(server);
 }
 
-/// The client's device of one of two links is removed. The kernel has that wait for the programs that have used it.
+/// The client's device of one of two links is removed. The kernel has that wait for the programs
+/// that have used it.
 #[test]
 fn a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other() {
     if is_in_guest() {
@@ -283,7 +289,8 @@ fn a_device_that_goes_away_from_a_client_loses_its_calls_to_the_other() {
     drop(server);
 }
 
-/// The server's device of one of two links is removed; the server goes on at the other, and is started again.
+/// The server's device of one of two links is removed; the server goes on at the other, and is
+/// started again.
 #[test]
 fn a_device_that_goes_away_from_a_server_loses_its_calls_to_the_other_and_gets_them_back() {
     if is_in_guest() {
@@ -350,7 +357,8 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if let Some(mut removal) = self.removal.take() {
-            // A case failed in between; its programs have ended by now, and the next case needs the device.
+            // A case failed in between; its programs have ended by now, and the next case needs the
+            // device.
             while let Ok(Some(_)) = removal.next_within(SOON) {}
             let _ = self.guest.sh(&format!("rdma link add rxe{LINK} type rxe netdev n{LINK}"));
         }

@@ -1,5 +1,5 @@
-//! The fixed client: one thread for its connections, whatever is ready in one receive of at most 1 MiB, as many
-//! new calls in one send as answers came.
+//! The fixed client: one thread for its connections, whatever is ready in one receive of at most 1
+//! MiB, as many new calls in one send as answers came.
 
 use crate::{BLOCKS, CALL_BYTES, Case, HEADER_BYTES, STOP};
 use rustix::event::epoll;
@@ -32,7 +32,8 @@ pub fn ask(mut sockets: Vec<TcpStream>, case: &Case) {
             partial[i] = bytes % answer;
             if answers > 0 {
                 BLOCKS.fetch_add(answers as u64, Ordering::Relaxed);
-                // At most a few kilobytes are ever in flight this way, so this never finds the buffer full.
+                // At most a few kilobytes are ever in flight this way, so this never finds the
+                // buffer full.
                 if sockets[i].write_all(&calls[..answers * CALL_BYTES]).is_err() {
                     return;
                 }

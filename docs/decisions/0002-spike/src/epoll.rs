@@ -1,4 +1,5 @@
-//! The readiness loop: big receives, one gathered send per batch of replies, the rest when there is room.
+//! The readiness loop: big receives, one gathered send per batch of replies, the rest when there is
+//! room.
 
 use crate::memory::{HEADER, Places};
 use crate::{CALL_BYTES, Case, HEADER_BYTES, Loop, STOP};

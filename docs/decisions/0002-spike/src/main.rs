@@ -1,8 +1,8 @@
 //! Spike for decision 0002: which loop carries the shape of NFS over loopback TCP best?
 //!
-//! Every case is run by one process: server loops, client threads (batched, blocking in epoll), one try after the
-//! other in the order A B B A..., and the medians are printed as a Markdown table. A try during which other
-//! processes took over 6 % of the machine is thrown away and repeated.
+//! Every case is run by one process: server loops, client threads (batched, blocking in epoll), one
+//! try after the other in the order A B B A..., and the medians are printed as a Markdown table. A
+//! try during which other processes took over 6 % of the machine is thrown away and repeated.
 //!
 //!   cargo run --release -- [SECONDS] [TRIES] [FILTER]
 

@@ -1,5 +1,5 @@
-//! The completion loop: a receive and at most one gathered send (MSG_WAITALL: the kernel finishes short sends
-//! itself) per connection in flight, one `io_uring_enter` per turn.
+//! The completion loop: a receive and at most one gathered send (MSG_WAITALL: the kernel finishes
+//! short sends itself) per connection in flight, one `io_uring_enter` per turn.
 
 use crate::memory::{HEADER, Places};
 use crate::{CALL_BYTES, Case, Loop, STOP};

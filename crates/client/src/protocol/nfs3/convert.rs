@@ -1,4 +1,5 @@
-//! The types of NFS version 3 to those of [`fs`] and back: one function for each, by exhaustive match.
+//! The types of NFS version 3 to those of [`fs`] and back: one function for each, by exhaustive
+//! match.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use nfs3::proc::write::Stable;
 use nfs3::proc::{fsinfo, fsstat, pathconf};
 use nfs3::{Fattr3, FileType, NfsTime, Sattr3, SpecData, WccAttr, WccData};
 
-/// A handle as it goes to the server. No server of version 3 gives a longer one than fits; for one that is of no server, an
-/// empty one is sent, which the server does not know either.
+/// A handle as it goes to the server. No server of version 3 gives a longer one than fits; for one
+/// that is of no server, an empty one is sent, which the server does not know either.
 pub(super) fn to_handle(handle: FileHandle) -> nfs3::FileHandle {
     nfs3::FileHandle::new(handle.as_slice()).unwrap_or(nfs3::FileHandle::EMPTY)
 }
@@ -28,7 +29,8 @@ const fn time(time: NfsTime) -> Time {
     Time { seconds: time.seconds as i64, nanoseconds: time.nanoseconds }
 }
 
-/// Times before 1970 and after 2106 are not to be told in version 3: the nearest is taken, as on a kernel mount.
+/// Times before 1970 and after 2106 are not to be told in version 3: the nearest is taken, as on a
+/// kernel mount.
 pub(super) fn to_time(time: Time) -> NfsTime {
     if time.seconds < 0 {
         return NfsTime { seconds: 0, nanoseconds: 0 };

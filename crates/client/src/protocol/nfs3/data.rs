@@ -1,5 +1,5 @@
-//! The calls that the engine makes itself: READ, WRITE and COMMIT, whose payload travels beside them, and the GETATTR by
-//! which a connection proves where it leads.
+//! The calls that the engine makes itself: READ, WRITE and COMMIT, whose payload travels beside
+//! them, and the GETATTR by which a connection proves where it leads.
 
 use fs::{Attributes, FileHandle, Stability, Verifier};
 use nfs3::proc::{commit, getattr, read, write};

@@ -40,7 +40,8 @@ fn created(reader: &mut Reader<'_>) -> xdr::Result<Found> {
     Ok(Found { handle: object.map(convert::handle), attributes: optional(attributes) })
 }
 
-/// For operations whose results say no more than that they succeeded. What follows the status is checked all the same.
+/// For operations whose results say no more than that they succeeded. What follows the status is
+/// checked all the same.
 fn done<S: for<'a> Wire<'a>>(reader: &mut Reader<'_>) -> xdr::Result<()> {
     S::decode(reader).map(drop)
 }
@@ -58,7 +59,8 @@ impl Protocol {
         })
     }
 
-    /// Sets attributes; `guard` is the ctime that the object must still have. Gives the attributes afterwards, if told.
+    /// Sets attributes; `guard` is the ctime that the object must still have. Gives the attributes
+    /// afterwards, if told.
     #[must_use]
     pub fn setattr(
         self,

@@ -1,9 +1,10 @@
 //! Replies to calls that were sent again: what the original may have done.
 //!
-//! A server that keeps its reply cache answers a replay as it answered the original. A server that has restarted, or
-//! that shares no cache with the node that the original went to, executes the call again, and finds what the original
-//! did. A name that was to be removed and is gone is as it should be. A name that was to be made and is there may be
-//! another client's, which took it as a lock: to call that a success would give the lock to two. RFC 1813 s4.5
+//! A server that keeps its reply cache answers a replay as it answered the original. A server that
+//! has restarted, or that shares no cache with the node that the original went to, executes the
+//! call again, and finds what the original did. A name that was to be removed and is gone is as it
+//! should be. A name that was to be made and is there may be another client's, which took it as a
+//! lock: to call that a success would give the lock to two. RFC 1813 s4.5
 
 use nfs3::{Procedure, Status};
 
@@ -14,7 +15,8 @@ pub(crate) fn reconcile(procedure: Procedure, results: &mut [u8], replays: &mut 
     let Some(head) = results.first_chunk_mut::<4>() else { return };
     match (procedure, Status(u32::from_be_bytes(*head))) {
         (Procedure::Remove | Procedure::RmDir, Status::NOENT) => {
-            // Failed or not, what follows is the directory before and after. RFC 1813 s3.3.12, s3.3.13
+            // Failed or not, what follows is the directory before and after. RFC 1813 s3.3.12,
+            // s3.3.13
             *head = Status::OK.0.to_be_bytes();
             replays.reconciled += 1;
         }

@@ -11,7 +11,8 @@ enum Proof {
     Awaited,
 }
 
-/// One connection, its home 0 and the path 1, in steps of a millisecond. Both paths accept and answer probes within one.
+/// One connection, its home 0 and the path 1, in steps of a millisecond. Both paths accept and
+/// answer probes within one.
 struct Lone {
     table: Table,
     now: Duration,

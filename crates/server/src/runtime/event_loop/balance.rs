@@ -1,12 +1,14 @@
 //! Where connections live: how much each loads its loop, and when it goes to another.
 //!
-//! A connection is busy from its first call for files on until it has been idle for a while. When it becomes busy it
-//! goes to the loop with the least to do; ten times a second loops count how much of their time each connection takes, and
-//! a loop that has more to do than another hands a connection on between two of its turns. Of two loops that have no time
-//! left, the one with fewer connections has more for another.
+//! A connection is busy from its first call for files on until it has been idle for a while. When
+//! it becomes busy it goes to the loop with the least to do; ten times a second loops count how
+//! much of their time each connection takes, and a loop that has more to do than another hands a
+//! connection on between two of its turns. Of two loops that have no time left, the one with fewer
+//! connections has more for another.
 //!
-//! Of several loops that have as little to do, a connection goes to the one that runs on the processor where its packets come
-//! in (`SO_INCOMING_CPU`): a network card has queues, and each queue interrupts one processor.
+//! Of several loops that have as little to do, a connection goes to the one that runs on the
+//! processor where its packets come in (`SO_INCOMING_CPU`): a network card has queues, and each
+//! queue interrupts one processor.
 
 use super::EventLoop;
 use crate::clock;
@@ -20,10 +22,12 @@ use transport::threads::processor;
 
 /// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is,
 const LIGHT_TURN_BYTES: usize = 48 << 10;
-/// if they are less than this apart. Others of its loop have short turns for as long after each of them.
+/// if they are less than this apart. Others of its loop have short turns for as long after each of
+/// them.
 pub(in crate::runtime) const LIGHT_APART: Duration = Duration::from_millis(20);
-/// What a busy connection loads its loop by, in thousandths of the loop's time, besides the time that its turns take: of two
-/// loops that have no time left, the one with fewer connections has more for another.
+/// What a busy connection loads its loop by, in thousandths of the loop's time, besides the time
+/// that its turns take: of two loops that have no time left, the one with fewer connections has
+/// more for another.
 pub(in crate::runtime) const BUSY_PERMILLE: usize = 400;
 /// How often the load of each connection is counted.
 const COUNT_LOAD: Duration = Duration::from_millis(100);
@@ -35,7 +39,8 @@ const EVEN_OUT_TRIALS: u32 = 16;
 pub(in crate::runtime) struct Load {
     /// It has called for files lately, and its load is counted.
     busy: bool,
-    /// While it is busy: the share that its turns take of the loop's time, in thousandths, and [`BUSY_PERMILLE`].
+    /// While it is busy: the share that its turns take of the loop's time, in thousandths, and
+    /// [`BUSY_PERMILLE`].
     permille: usize,
     /// The time that its turns have taken since that was counted.
     worked: Duration,
@@ -69,7 +74,8 @@ impl Load {
         self.turn_bytes += bytes;
     }
 
-    /// Ends a turn that took so long; tells whether its turns are light, and somebody waits for one after the other.
+    /// Ends a turn that took so long; tells whether its turns are light, and somebody waits for one
+    /// after the other.
     pub fn end_turn(&mut self, took: Duration, now: Duration) -> bool {
         self.worked += took;
         let bytes = std::mem::take(&mut self.turn_bytes);
@@ -81,7 +87,8 @@ impl Load {
         self.busy && self.turn_bytes_mean < LIGHT_TURN_BYTES && now < last + LIGHT_APART
     }
 
-    /// Counts it over the time since that was done last. A connection that is idle and has had no turn is not busy any more.
+    /// Counts it over the time since that was done last. A connection that is idle and has had no
+    /// turn is not busy any more.
     pub fn count(&mut self, over: Duration, is_idle: bool) {
         let worked = std::mem::take(&mut self.worked);
         if is_idle && worked.is_zero() {
@@ -127,9 +134,10 @@ impl Balance {
 }
 
 impl EventLoop {
-    /// A connection has something to say that was not busy. If it calls for files, it is from now on: here, or on a loop
-    /// that has less to do. So clients that work share the loops evenly, wherever they were when they were idle,
-    /// and a client that only mounts takes nobody's place. Says whether it went.
+    /// A connection has something to say that was not busy. If it calls for files, it is from now
+    /// on: here, or on a loop that has less to do. So clients that work share the loops evenly,
+    /// wherever they were when they were idle, and a client that only mounts takes nobody's place.
+    /// Says whether it went.
     pub(in crate::runtime) fn move_on(&mut self, key: usize) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         if !connection.calls_for_files() {
@@ -144,8 +152,9 @@ impl EventLoop {
         place.is_some()
     }
 
-    /// A connection has had its turn, and nothing of it is here: it goes to a loop that has less to do even then. Only one
-    /// does after each count: what the others are worth is counted again before the next.
+    /// A connection has had its turn, and nothing of it is here: it goes to a loop that has less to
+    /// do even then. Only one does after each count: what the others are worth is counted again
+    /// before the next.
     pub(in crate::runtime) fn even_out(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
         let load = &connection.load;
@@ -160,8 +169,8 @@ impl EventLoop {
         }
     }
 
-    /// A place on another loop for a connection with so much load, of which so much is counted here, if it may move and is
-    /// better off there.
+    /// A place on another loop for a connection with so much load, of which so much is counted
+    /// here, if it may move and is better off there.
     fn take_place(&self, key: usize, permille: usize, counted: usize) -> Option<usize> {
         let connection = self.connections.get(key).filter(|connection| self.may_move(connection))?;
         let comes_in_on = || connection.socket().and_then(|socket| socket_incoming_cpu(socket).ok());
@@ -217,7 +226,8 @@ impl EventLoop {
         self.peers.send(place, Message::Moved(moving));
     }
 
-    /// Goes on with a connection that another loop had, and serves the call that it may have come with.
+    /// Goes on with a connection that another loop had, and serves the call that it may have come
+    /// with.
     pub(in crate::runtime) fn take_over(&mut self, moving: Moving) {
         let Moving { connection, since } = moving;
         self.begin_to_count();

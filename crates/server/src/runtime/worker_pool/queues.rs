@@ -1,6 +1,7 @@
 //! Who is served next: connections by turns, each in the order of its calls.
 //!
-//! One connection may keep all workers but one busy, so that a client whose store hangs leaves one for the others.
+//! One connection may keep all workers but one busy, so that a client whose store hangs leaves one
+//! for the others.
 
 use super::Task;
 use std::collections::{HashMap, VecDeque};

@@ -1,5 +1,6 @@
-//! Calls that another process of the group has, or another worker of this one, or of which it is yet to be seen whether they
-//! are a neighbour's: they ask again until that is over. The same thread does what a group needs done now and then.
+//! Calls that another process of the group has, or another worker of this one, or of which it is
+//! yet to be seen whether they are a neighbour's: they ask again until that is over. The same
+//! thread does what a group needs done now and then.
 
 use super::Shared;
 use crate::clock;
@@ -7,7 +8,8 @@ use crate::shared::UPKEEP;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// How long a call waits before it asks again: first, and once that has been in vain [`SOON_TIMES`].
+/// How long a call waits before it asks again: first, and once that has been in vain
+/// [`SOON_TIMES`].
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_millis(20);
 const SOON_TIMES: u32 = 50;

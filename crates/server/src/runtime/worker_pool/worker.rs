@@ -54,7 +54,8 @@ fn execute(shared: &Shared, mut task: Task, work: &mut Workspace) {
         forget(shared, task);
         return;
     }
-    // A bug that one client's bytes bring out must not take down the others: its connection ends, no more.
+    // A bug that one client's bytes bring out must not take down the others: its connection ends,
+    // no more.
     let end = catch_unwind(AssertUnwindSafe(|| answer(shared, &mut task, work)));
     match end {
         Ok(Some(end)) => land(shared, task, end),

@@ -1,4 +1,5 @@
-//! Syncs of one file side by side, of which one fails. No device has to: what the kernel tells that one is made up.
+//! Syncs of one file side by side, of which one fails. No device has to: what the kernel tells that
+//! one is made up.
 
 use crate::dir::find::PLACE;
 use crate::dir::node::Node;
@@ -47,8 +48,8 @@ impl Served {
         self.store.commit(self.file, 0, 0).1
     }
 
-    /// Does something that syncs the file while another's sync is under way, and lets that one end in `told` once the
-    /// former waits for it.
+    /// Does something that syncs the file while another's sync is under way, and lets that one end
+    /// in `told` once the former waits for it.
     fn beside_a_sync<T: Send>(&self, told: rustix::io::Result<()>, act: impl FnOnce(&Self) -> T + Send) -> T {
         let shared = &self.store.shared;
         let node = shared.get(self.file).unwrap();
@@ -65,8 +66,8 @@ impl Served {
     }
 }
 
-/// Until it has been told that all went well. Nobody else begins a sync while somebody waits for those under way, or the
-/// waiting would have no end.
+/// Until it has been told that all went well. Nobody else begins a sync while somebody waits for
+/// those under way, or the waiting would have no end.
 fn wait_until_it_waits<T>(node: &Node, acting: &ScopedJoinHandle<'_, T>) {
     Deadline::wait_until("a sync that waits for the other one", PATIENCE, || {
         assert!(!acting.is_finished(), "it did not wait for the sync that is under way");
