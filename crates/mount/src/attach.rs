@@ -1,7 +1,7 @@
-//! Mounting: root by the kernel's own calls, anybody else by fusermount3.
+//! Mounting: root mounts with the kernel's own calls, any other user with fusermount3.
 //!
-//! The FUSE crate could mount too. It would unmount by path when it is done, and take away what
-//! others have mounted there meanwhile; and it does not say which mount it made. See `own_mount`.
+//! The FUSE crate could mount too. But it unmounts by path when it is done, and so removes what
+//! others have mounted there meanwhile; and it does not tell which mount it made. See `own_mount`.
 
 use crate::fusermount;
 use crate::mount_table::{FILE_SYSTEM, place_of};
@@ -17,30 +17,30 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Each mount has its own.
+/// Each open of the device can serve one mount.
 const DEVICE: &str = "/dev/fuse";
 /// move_mount(2), since Linux 6.5.
 const MOVE_MOUNT_BENEATH: u32 = 0x200;
-/// The kernel takes no longer text for one parameter, fsconfig(2).
+/// The kernel accepts no longer value for one parameter, fsconfig(2).
 const PARAMETER_BYTES_MAX: usize = 255;
 
-/// A new mount, which waits for its first answer.
+/// A new mount that waits for its first reply.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub device: OwnedFd,
     pub mount: MountId,
 }
 
-/// The directory as the system names it, where something may be mounted on it.
+/// Returns the path of a directory as the system names it, if something may be mounted on it.
 ///
 /// # Errors
-/// Where it is not there, no directory, or the root directory.
+/// Fails if the path does not exist, is no directory, or is the root directory.
 pub fn hold_mount_point(directory: &Path) -> io::Result<PathBuf> {
-    // What was removed, such as a shell's working directory, has no name any more.
+    // A directory that was removed, such as a shell's working directory, has no name any more.
     let absolute = std::path::absolute(directory)?;
     let kind = rustix::fs::openat(CWD, &absolute, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    // The kind alone, and no question to whoever serves it: what is mounted there may have no
-    // server any more.
+    // Ask only for the file type, which needs no request to the file system: what is mounted there
+    // may have no server any more.
     let kind = rustix::fs::statx(&kind, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
     let is_other =
         kind.is_ok_and(|kind| FileType::from_raw_mode(kind.stx_mode.into()) != FileType::Directory);
@@ -54,7 +54,7 @@ pub fn hold_mount_point(directory: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Mounts on a directory, in the place of a mount that nobody serves any more.
+/// Mounts on a directory, and replaces a mount there whose server is gone.
 ///
 /// # Errors
 /// [`Error`].
@@ -70,18 +70,18 @@ pub(crate) fn attach(request: &Request, directory: &Path, dead: Option<Dead>) ->
     match tree {
         Ok(tree) => {
             place(&tree, directory, dead).map_err(fuse)?;
-            // By its own descriptor, so that it is this one for sure.
+            // Ask by descriptor, so that the answer is certainly about this mount.
             let mount = MountId::of_mount(tree.as_fd()).inspect_err(|_| detach(&tree)).map_err(fuse)?;
             Ok(Attached { device, mount })
         }
-        // Not root, or root without its rights, or a kernel of before 5.2.
+        // Not root, or root without its capabilities, or a kernel before 5.2.
         Err(Errno::PERM | Errno::NOSYS) if fusermount::find().is_some() => {
-            // It mounts on top alone.
+            // fusermount3 can only mount on top.
             dead.map_or(Ok(()), Dead::unmount).map_err(fuse)?;
             let given = helper_options(request, is_root);
             let device =
                 fusermount::mount(directory, &given).map_err(|source| match source.raw_os_error() {
-                    // What comes without a number are fusermount3's words.
+                    // An error without a number holds fusermount3's message.
                     None => {
                         let said = source.to_string().trim().to_owned();
                         Error::Refused { directory: request.directory.clone(), said }
@@ -95,7 +95,8 @@ pub(crate) fn attach(request: &Request, directory: &Path, dead: Option<Dead>) ->
     }
 }
 
-/// A mount that is nowhere yet. Mounted by root, others may enter, as on a kernel mount.
+/// Makes a mount that is not attached anywhere yet. On a mount made by root other users may enter,
+/// as on a kernel mount.
 fn make(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
     let system = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |name: &str, value: &str| fsconfig_set_string(system.as_fd(), name, value);
@@ -115,8 +116,9 @@ fn make(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
     fsmount(system.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes(request))
 }
 
-/// Puts a mount on a directory. Where a dead mount is to be replaced, the new one goes beneath it
-/// first, so that no program finds the directory itself. Kernels of before 6.5 cannot do that.
+/// Attaches a mount to a directory. A dead mount that is to be replaced is unmounted after the new
+/// mount was placed beneath it, so that no program sees the underlying directory. Kernels before
+/// 6.5 cannot do that.
 fn place(tree: &OwnedFd, directory: &Path, dead: Option<Dead>) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     let put = |flags| move_mount(tree.as_fd(), "", CWD, directory, flags).map_err(io::Error::from);
@@ -131,7 +133,7 @@ fn place(tree: &OwnedFd, directory: &Path, dead: Option<Dead>) -> io::Result<()>
     if is_beneath { Ok(()) } else { put(flags) }
 }
 
-/// Takes away a mount that nobody was told of.
+/// Detaches a mount that has not been reported to the caller.
 fn detach(tree: &OwnedFd) {
     let itself = format!("/proc/self/fd/{}", tree.as_raw_fd());
     if let Err(error) = rustix::mount::unmount(itself, UnmountFlags::DETACH) {
@@ -154,8 +156,9 @@ fn attributes(request: &Request) -> MountAttrFlags {
         .fold(MountAttrFlags::empty(), |all, (_, flag)| all | flag)
 }
 
-/// The same for fusermount3, which takes one text. It refuses `allow_other` where the administrator
-/// has not allowed it, and never lets those who are not root have devices or set-uid programs.
+/// The same options for fusermount3, which takes one string. It refuses `allow_other` unless the
+/// administrator has allowed it, and never lets users other than root have devices or set-uid
+/// programs.
 fn helper_options(request: &Request, is_root: bool) -> String {
     let given = |name: &str| request.options.noted.contains_key(name);
     // A comma would end the name.
@@ -174,7 +177,7 @@ fn helper_options(request: &Request, is_root: bool) -> String {
     wished.fold(format!("fsname={source}"), |all, (_, option)| format!("{all},{option}"))
 }
 
-/// As much of a source's name as the kernel takes: it is for people.
+/// The part of a source's name that the kernel accepts. The name is only shown to people.
 fn shortened(source: &str) -> &str {
     let mut end = source.len().min(PARAMETER_BYTES_MAX);
     while !source.is_char_boundary(end) {

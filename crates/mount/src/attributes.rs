@@ -1,14 +1,14 @@
-//! Attributes and times between NFS and FUSE.
+//! Conversion of attributes and times between NFS and FUSE.
 
 use fs::{Attributes, Device, FileKind, SetTime, Time};
 use fuser::{Errno, FileAttr, FileType as FuseType, INodeNo, TimeOrNow};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The longest file that Linux has.
+/// The largest file size that Linux supports.
 pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// Attributes that the kernel would take. What it refuses it does not forget either, and a size
-/// beyond its own would be counted on here.
+/// Checks that the kernel accepts these attributes. The kernel never forgets an object whose
+/// attributes it refused, and a size beyond its limit would be used in calculations here.
 pub(crate) fn usable(attributes: Attributes) -> Result<Attributes, Errno> {
     if attributes.size > FILE_BYTES_MAX {
         tracing::warn!(
@@ -21,7 +21,7 @@ pub(crate) fn usable(attributes: Attributes) -> Result<Attributes, Errno> {
     Ok(attributes)
 }
 
-/// Attributes as the kernel takes them.
+/// Converts attributes to the kernel's form.
 pub(crate) fn to_fuse(number: u64, attributes: &Attributes, block_bytes: u32) -> FileAttr {
     FileAttr {
         ino: INodeNo(number),
@@ -63,7 +63,7 @@ pub(crate) fn time(time: Time) -> SystemTime {
     second.and_then(|second| second.checked_add(fraction)).unwrap_or(UNIX_EPOCH)
 }
 
-/// What utimes asks for.
+/// The time that utimes asks for.
 pub(crate) fn set_time(asked: Option<TimeOrNow>) -> SetTime {
     match asked {
         None => SetTime::Keep,
@@ -72,7 +72,7 @@ pub(crate) fn set_time(asked: Option<TimeOrNow>) -> SetTime {
     }
 }
 
-/// The nanoseconds of a time before 1970 go forward from the second before it.
+/// Times before 1970 have nanoseconds that count forward from the preceding second.
 pub(crate) fn since_1970(time: SystemTime) -> Time {
     let seconds = |of: Duration| i64::try_from(of.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
@@ -92,7 +92,7 @@ const fn join_device(device: Device) -> u32 {
     (device.minor & 0xff) | (device.major & 0xfff) << 8 | (device.minor & 0xfff_ff00) << 12
 }
 
-/// The opposite.
+/// The inverse of `join_device`.
 pub(crate) const fn split_device(device: u32) -> Device {
     Device { major: device >> 8 & 0xfff, minor: (device & 0xff) | (device >> 12 & 0xf_ff00) }
 }

@@ -1,16 +1,17 @@
-//! Memory for READs and WRITEs, used again: fresh memory would have to be mapped and zeroed for
-//! each long one, and to be found and zeroed for each short one.
+//! Reused memory for READs and WRITEs. Fresh memory would have to be mapped and zeroed for each
+//! long request, and allocated and zeroed for each short one.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One that is shorter still costs less in fresh memory.
+/// A shorter buffer costs less in fresh memory.
 const SHORT_BYTES_MIN: usize = 1 << 10;
-/// What a short one has at least, whatever is asked for, so that it suits the next too.
+/// The smallest capacity of a short buffer, whatever is asked for, so that the next request can
+/// reuse it.
 const SHORT_BYTES: usize = 16 << 10;
-/// Longer ones than short are fresh up to here, and serve as short ones afterwards.
+/// Buffers between short and this size are allocated fresh, and are reused as short ones.
 const LONG_BYTES_MIN: usize = 64 << 10;
-/// What is kept for the next ones at most.
+/// The most memory that is kept for later requests.
 const KEPT_SHORT_BYTES_MAX: usize = 2 << 20;
 const KEPT_LONG_BYTES_MAX: usize = 32 << 20;
 
@@ -21,7 +22,7 @@ pub(crate) struct Buffers {
     long: Shelf<KEPT_LONG_BYTES_MAX>,
 }
 
-/// Memory of one kind, so many bytes at most.
+/// Memory of one kind, up to a limit in bytes.
 #[derive(Debug, Default)]
 struct Shelf<const BYTES_MAX: usize>(Mutex<Kept>);
 
@@ -52,7 +53,7 @@ impl<const BYTES_MAX: usize> Shelf<BYTES_MAX> {
     }
 }
 
-/// Bytes whose memory goes back when they are dropped.
+/// Bytes whose memory returns to the pool when they are dropped.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -60,7 +61,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffers {
-    /// Memory of so many bytes, whatever they hold.
+    /// Returns a buffer of `len` bytes with unspecified content.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
         let mut bytes = match len {
             SHORT_BYTES_MIN..=SHORT_BYTES => {
@@ -76,19 +77,19 @@ impl Buffers {
         bytes
     }
 
-    /// How much is kept.
+    /// The number of bytes that the pool keeps.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.short.bytes() + self.long.bytes()
     }
 
-    /// The same bytes, in memory of their own.
+    /// Copies bytes into memory of the pool.
     pub(crate) fn copy_of(&self, bytes: &[u8]) -> Vec<u8> {
         let mut copy = self.take(bytes.len());
         copy.copy_from_slice(bytes);
         copy
     }
 
-    /// Bytes that are kept, and known by this pool from now on.
+    /// Wraps bytes so that their memory goes to this pool when they are dropped.
     pub(crate) fn own(self: &Arc<Self>, bytes: Vec<u8>) -> Buffer {
         Buffer { bytes, home: Arc::clone(self) }
     }

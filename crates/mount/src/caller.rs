@@ -1,9 +1,8 @@
-//! For whom a request is made: the user, the group, and the supplementary groups, which FUSE does
-//! not carry.
+//! The caller of a request: user, group, and the supplementary groups, which FUSE does not carry.
 //!
 //! A mount made by root acts for each caller with that caller's own numbers; the groups are read
-//! from `/proc/PID/status`. A mount of anybody else acts for its owner, whom alone the kernel lets
-//! in.
+//! from `/proc/PID/status`. A mount made by another user acts for its owner, the only user whom the
+//! kernel admits.
 
 use crate::kernel::Head;
 use client::Caller;
@@ -11,19 +10,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whose credential a call carries; the mount's own where none.
+/// The caller whose credential a call carries; `None` stands for the mount's own credential.
 pub(crate) type As = Option<Arc<Caller>>;
 
-/// Groups that were read are believed this long for lookups and attributes. Where something is
-/// opened, made, changed or removed they are read anew.
+/// Groups are cached this long for lookups and attributes. Operations that open, make, change or
+/// remove something read them again.
 const GROUPS_KEPT: Duration = Duration::from_secs(1);
-/// Callers remembered at most; then all are forgotten.
+/// The most callers remembered; at this number all are forgotten.
 const CALLERS_MAX: usize = 1024;
 
 /// Callers by thread, user and group, and when their groups were read.
 type Known = HashMap<(u32, u32, u32), (Instant, Arc<Caller>)>;
 
-/// Gives each request its caller.
+/// Finds the caller of each request.
 #[derive(Debug)]
 pub(crate) struct Callers {
     each: bool,
@@ -38,12 +37,12 @@ impl Callers {
         Self { each, root, known: Mutex::default() }
     }
 
-    /// For what only looks.
+    /// The caller of an operation that only looks.
     pub(crate) fn looking(&self, head: &Head) -> As {
         self.of(head, false)
     }
 
-    /// For what opens or changes something.
+    /// The caller of an operation that opens or changes something.
     pub(crate) fn acting(&self, head: &Head) -> As {
         self.of(head, true)
     }
@@ -54,7 +53,8 @@ impl Callers {
         }
         let (pid, uid, gid) = (head.pid, head.uid, head.gid);
         if uid == 0 && gid == 0 {
-            // Groups give root nothing: a server believes root in all or in nothing.
+            // Groups make no difference for root: a server grants root everything or treats it as
+            // any user.
             return Some(Arc::clone(&self.root));
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,8 +73,8 @@ impl Callers {
     }
 }
 
-/// The supplementary groups of a thread; none for one that is gone or in another pid namespace (pid
-/// 0).
+/// The supplementary groups of a thread; none if the thread is gone or in another pid namespace
+/// (pid 0).
 fn groups_of(pid: u32) -> Vec<u32> {
     if pid == 0 {
         return Vec::new();

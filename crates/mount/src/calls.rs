@@ -1,4 +1,5 @@
-//! The client's operations as the kernel needs them: within its limits, and errno where they fail.
+//! The client's operations as the kernel needs them: within the kernel's limits, with an errno when
+//! they fail.
 
 use crate::attributes::usable;
 use crate::buffers::Buffer;
@@ -17,14 +18,14 @@ use fuser::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The longest name of a directory that the kernel takes from FUSE. FUSE_NAME_MAX
+/// The longest name in a directory that the kernel accepts from FUSE. FUSE_NAME_MAX
 const NAME_BYTES_MAX: usize = 1024;
 
-/// A READ of so many bytes costs less than to hand it to another thread; longer ones are spread
-/// over all loops.
+/// A READ of at most this size costs less than handing it to another thread; longer READs are
+/// spread over all loops.
 const DRIVER_READ_BYTES_MAX: usize = 16 << 10;
 
-/// Where a name is.
+/// The location of a name: its directory and the name itself.
 pub(crate) type At<'a> = (FileHandle, &'a [u8]);
 
 fn errno_of(error: Error) -> Errno {
@@ -34,7 +35,7 @@ fn errno_of(error: Error) -> Errno {
     errno::of_error(&error)
 }
 
-/// An object whose attributes the kernel would take.
+/// Checks that the kernel accepts the object's attributes.
 fn object(found: client::Result<(FileHandle, Attributes)>) -> Result<(FileHandle, Attributes), Errno> {
     let (handle, attributes) = found.map_err(errno_of)?;
     Ok((handle, usable(attributes)?))
@@ -44,8 +45,8 @@ fn optional(told: client::Result<Option<Attributes>>) -> Result<Option<Attribute
     told.map_err(errno_of)?.map(usable).transpose()
 }
 
-/// Refuses a name that the kernel does not take in a directory: it would drop the names behind it
-/// too, and forget none.
+/// Refuses a name that the kernel does not accept in a directory listing: the kernel would also
+/// drop the names after it, and never forget their objects.
 fn check_name(name: &[u8]) -> Result<(), Errno> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
         tracing::warn!(name = %name.escape_ascii(), "the server tells a name that no file can have");
@@ -63,7 +64,7 @@ impl Core {
         usable(self.operations(caller).getattr(object).await.map_err(errno_of)?)
     }
 
-    /// Which of the wished rights the server grants.
+    /// Returns which of the requested rights the server grants.
     pub(crate) async fn call_access(
         &self,
         caller: &As,
@@ -177,8 +178,8 @@ impl Core {
         self.operations(caller).statfs().await.map_err(errno_of)
     }
 
-    /// A page of a directory, with attributes and handles if `plus`; none where the server refuses
-    /// the cookie.
+    /// Reads a page of a directory, with attributes and handles if `plus`. Returns `None` if the
+    /// server refuses the cookie.
     pub(crate) async fn call_readdir(
         &self,
         caller: &As,
@@ -197,7 +198,7 @@ impl Core {
         Ok(Some(page))
     }
 
-    /// One READ: the bytes that there are, and whether the file ends with them.
+    /// Sends one READ. Returns the bytes read, and whether the file ends with them.
     pub(crate) async fn call_read(
         &self,
         caller: &As,
@@ -218,7 +219,8 @@ impl Core {
         }
     }
 
-    /// One READ whose bytes stay in the kernel if they can, and whether the file ends with them.
+    /// Sends one READ whose bytes stay in the kernel if possible. Also returns whether the file
+    /// ends with them.
     pub(crate) async fn call_read_piped(
         &self,
         caller: &As,
@@ -243,8 +245,8 @@ impl Core {
         }
     }
 
-    /// One WRITE that a program waits for: when it is done, the data are stable. A WRITE that is
-    /// alone goes to the loop that the receiving thread drives.
+    /// Sends one WRITE that a program waits for; on return the data are stable. A WRITE with no
+    /// other under way goes to the loop that the receiving thread drives.
     pub(crate) async fn call_write(
         &self,
         open: &OpenFile,
@@ -260,18 +262,18 @@ impl Core {
             _ => self.mount.submit_as(op, caller),
         };
         let done = self.charged(&open.inode, bytes, pending, writing).done().await;
-        // Its memory is for the next one.
+        // Return the memory to the pool for the next request.
         drop(self.buffers.own(done.buffer));
         done.result.map(|_| ()).map_err(|error| errno::of_error(&error))
     }
 }
 
-/// One of those that are counted, until it is dropped, which it also is if whoever waited is
+/// Counts an operation as under way until dropped, which also happens if the waiting program is
 /// killed.
 struct UnderWay<'a>(&'a AtomicUsize);
 
 impl<'a> UnderWay<'a> {
-    /// How many there are besides.
+    /// Counts one more operation. Returns how many others are under way.
     fn count(all: &'a AtomicUsize) -> (usize, Self) {
         (all.fetch_add(1, Ordering::Relaxed), Self(all))
     }

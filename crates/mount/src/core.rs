@@ -1,4 +1,4 @@
-//! What all requests of a mount share.
+//! State that all requests of a mount share.
 
 use crate::attributes;
 use crate::buffers::Buffers;
@@ -42,46 +42,48 @@ pub(crate) struct Core {
     pub pipes: Arc<Pipes>,
     pub notifier: OnceLock<Notifier>,
     pub notices: Notices,
-    /// Files that are open: while there are none, nothing has to be hidden when it is removed.
+    /// Number of open files: while it is zero, no removed file has to be hidden.
     pub open_files: AtomicUsize,
-    /// WRITEs that programs wait for.
+    /// Number of WRITEs that programs wait for.
     pub writes_under_way: AtomicUsize,
-    /// Bytes of one READ and of one WRITE.
+    /// Sizes in bytes of one READ and of one WRITE.
     pub sizes: (usize, usize),
-    /// Bytes that are read ahead in a file at most.
+    /// The most bytes that are read ahead in one file.
     pub ahead_max: usize,
     pub ahead_budget: Arc<ByteBudget>,
-    /// For names and verifiers that nobody else may make.
+    /// Source of names and verifiers that no other client can make.
     pub unique: AtomicU64,
 }
 
 impl Core {
-    /// Bytes of one request: what a call moves at most, and what Linux allows by default.
+    /// The size of one request in bytes: at most what one call carries, and what Linux allows by
+    /// default.
     pub(crate) fn request_bytes_max(&self) -> u32 {
         let (read, write) = self.sizes;
         u32::try_from(read.max(write)).unwrap_or(REQUEST_BYTES_MAX).clamp(4096, REQUEST_BYTES_MAX)
     }
 
-    /// What the kernel means by a number.
+    /// The object that the kernel names by a number.
     pub(crate) fn inode(&self, ino: u64) -> Result<Arc<Inode>, Errno> {
         self.inodes.find(ino).ok_or(Errno::ESTALE)
     }
 
-    /// Waits for what has come by now to read or write a range.
+    /// Waits for the reads and writes of a range that have been received by now.
     pub(crate) async fn done_by_now(&self, ino: u64, range: Range<u64>) {
         if let Some(inode) = self.inodes.find(ino) {
             inode.done_by_now(range).await;
         }
     }
 
-    /// Attributes as the kernel takes them.
+    /// Converts attributes to the kernel's form.
     pub(crate) fn to_fuse(&self, attributes: &Attributes) -> FileAttr {
         let (read, write) = self.sizes;
         let number = self.inodes.number(attributes.fsid, attributes.fileid);
         attributes::to_fuse(number, attributes, u32::try_from(read.min(write)).unwrap_or(u32::MAX))
     }
 
-    /// An object in a directory as the kernel is told of it, which counts as a lookup.
+    /// The kernel's entry for an object in a directory. Returning it to the kernel counts as a
+    /// lookup.
     pub(crate) fn entry(
         &self,
         parent: &Inode,
@@ -99,19 +101,19 @@ impl Core {
         (entry, inode)
     }
 
-    /// Attributes for the kernel, which believes them for a time.
+    /// Attributes for the kernel, with the time for which it may cache them.
     pub(crate) fn tell(&self, inode: &Inode, known: &Known) -> FileAttr {
         inode.lock().tells(known.attributes.version());
         self.to_fuse(&known.attributes)
     }
 
-    /// How long the kernel may believe them: where it still has pages to drop, it is to ask before
-    /// it gives any out.
+    /// How long the kernel may cache the attributes. While it still has pages to drop the time is
+    /// zero, so that it asks before it gives out any page.
     pub(crate) fn ttl(&self, inode: &Inode, known: &Known) -> Duration {
         if self.notices.has_some_for(inode.ino) { Duration::ZERO } else { known.ttl }
     }
 
-    /// How long a name in a directory holds: as long as the directory's attributes.
+    /// How long a name in a directory may be cached: as long as the directory's attributes.
     pub(crate) fn name_ttl(&self, parent: &Inode) -> Duration {
         if self.policy.lookup_cache == client::options::LookupCache::None {
             return Duration::ZERO;
@@ -119,7 +121,7 @@ impl Core {
         parent.known().map_or_else(|| self.policy.bounds(true).0, |known| known.ttl)
     }
 
-    /// Attributes from the server, once all that was written here is there.
+    /// Fetches attributes from the server, after all data written here have reached it.
     pub(crate) async fn attributes(
         self: &Arc<Self>,
         caller: &As,
@@ -136,7 +138,7 @@ impl Core {
         }
     }
 
-    /// Attributes that still hold, or else from the server.
+    /// Returns attributes that are still valid, or fetches them from the server.
     pub(crate) async fn attributes_kept(
         self: &Arc<Self>,
         caller: &As,
@@ -148,21 +150,21 @@ impl Core {
         }
     }
 
-    /// chmod(2), chown(2), truncate(2), utimes(2). What was written before comes before.
+    /// chmod(2), chown(2), truncate(2), utimes(2). Earlier writes are sent first.
     pub(crate) async fn set_attributes(
         self: &Arc<Self>,
         caller: &As,
         inode: &Arc<Inode>,
         new: SetAttributes,
     ) -> Result<Known, Errno> {
-        // Whatever lies behind the new end is written, too.
+        // Data behind the new end are affected too.
         let cut = new.size.map(|size| inode.begin_change(size..u64::MAX));
         self.flush(inode).await;
         if let Some(cut) = &cut {
             cut.turn().await;
         }
-        // A program that is killed from here on has cut the file or has not; what comes after it
-        // waits until that is known.
+        // If the program is killed from here on, the file may or may not have been truncated. Later
+        // requests wait until that is known.
         let (core, caller, inode) = (Arc::clone(self), caller.clone(), Arc::clone(inode));
         self.undivided(async move {
             let outcome = core.call_setattr(&caller, inode.handle, new).await;
@@ -181,26 +183,26 @@ impl Core {
         .await
     }
 
-    /// A number that was not given before.
+    /// Returns a number that was not returned before.
     pub(crate) fn next_unique(&self) -> u64 {
         self.unique.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// For CREATE: what no other client sends.
+    /// A verifier for CREATE that no other client sends.
     pub(crate) fn verifier(&self) -> Verifier {
         self.next_unique().to_be_bytes()
     }
 }
 
-/// Open things by the number that the kernel gives back.
+/// Open handles by the number that the kernel sends back.
 #[derive(Debug)]
 pub(crate) struct Handles<T> {
     open: Mutex<Slab<Arc<T>>>,
 }
 
-/// What a handle stands for.
+/// The object that a handle stands for.
 pub(crate) trait HandleUse {
-    /// A request has come that uses the handle, or it is gone.
+    /// Called when a request uses the handle, or the handle is gone.
     fn is_used(&self);
 }
 

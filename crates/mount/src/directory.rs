@@ -1,10 +1,10 @@
-//! Reading directories: READDIRPLUS, whose answers fill the kernel's caches of names and
-//! attributes, or READDIR.
+//! Reading directories with READDIRPLUS, whose replies fill the kernel's caches of names and
+//! attributes, or with READDIR.
 //!
-//! The kernel continues at the cookie of the last name that it took. A page of the server's stays
-//! with the handle until it is used up, so a page is asked for once, however small the kernel's
-//! portions. A listing whose cookie the server refuses begins anew and leaves out what the kernel
-//! has ([`Listing`]).
+//! The kernel continues at the cookie of the last name that it took. A page from the server stays
+//! with the handle until it is used up, so each page is requested once, however small the kernel's
+//! portions. When the server refuses the cookie of a listing, the listing starts again and leaves
+//! out the names that the kernel has ([`Listing`]).
 
 use crate::attributes::kind;
 use crate::caller::As;
@@ -18,18 +18,18 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Where `.` ends, and `..`: numbers that a server's cookies are not likely to be. Cookie 0 is the
-/// beginning of the directory, which is `.`, so the beginning of what the server lists needs
-/// another one.
+/// The cookies after `.` and `..`: numbers that a server's cookies are unlikely to be. Cookie 0 is
+/// the beginning of the directory, which is `.`, so the beginning of the server's listing needs a
+/// cookie of its own.
 const AFTER_DOT: u64 = 0x7fff_ffff_ffff_fff1;
 const AFTER_DOT_DOT: u64 = 0x7fff_ffff_ffff_fff2;
 
-/// Pages one after the other without a name to tell. Names that were removed meanwhile are none,
-/// but so many pages of them are a server's that never ends.
+/// The most consecutive pages without a name to report. Pages of names that were removed meanwhile
+/// have none, but a server that sends this many never ends its listing.
 const PAGES_IN_VAIN_MAX: usize = 1000;
 
-/// What a page says of its names is believed for so long at least, however short attributes are
-/// believed: it may have been on its way so long.
+/// The information in a page is valid for at least this long, however short the attribute timeout:
+/// the page itself may have taken so long to arrive.
 const PAGE_AGE_MIN: Duration = Duration::from_millis(100);
 
 /// A directory that is being read.
@@ -46,16 +46,16 @@ impl HandleUse for OpenDirectory {
     fn is_used(&self) {}
 }
 
-/// A page of the server's.
+/// A page from the server.
 #[derive(Debug, Clone)]
 struct Kept {
-    /// The cookie that it follows.
+    /// The cookie after which the page begins.
     follows: u64,
     page: Arc<DirectoryPage>,
     asked_at: Instant,
 }
 
-/// Names of a page, from one on.
+/// The names of a page from an index on.
 #[derive(Debug)]
 struct Rest {
     page: Arc<DirectoryPage>,
@@ -78,7 +78,7 @@ impl OpenDirectory {
         self.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the page at hand has behind a cookie.
+    /// Returns the rest of the cached page after a cookie.
     fn rest_of_page(&self, cookie: u64) -> Option<Rest> {
         let kept = self.kept();
         let Kept { follows, page, asked_at } = kept.as_ref()?;
@@ -98,7 +98,7 @@ impl OpenDirectory {
         self.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The program begins anew, and wants what is there now.
+    /// The program starts again at the beginning, and wants the current content.
     fn begins(&self) {
         *self.kept() = None;
     }
@@ -109,7 +109,7 @@ impl OpenDirectory {
 }
 
 impl Core {
-    /// Names behind a cookie of the server's; none at the end.
+    /// Returns the names after a server's cookie; empty at the end.
     async fn names(&self, directory: &OpenDirectory, cookie: u64) -> Result<Rest, Errno> {
         if let Some(rest) = directory.rest_of_page(cookie) {
             return Ok(rest);
@@ -120,7 +120,7 @@ impl Core {
         let start = DirectoryPosition::default();
         let mut from =
             if cookie == 0 { start } else { DirectoryPosition { cookie, verifier: directory.verifier() } };
-        // How many names that the program has may still come again.
+        // The most known names that may still be repeated.
         let mut again = usize::MAX;
         let (page, asked_at) = loop {
             let asked_at = Instant::now();
@@ -130,7 +130,7 @@ impl Core {
                     tracing::warn!("the server refuses the cookies of its own directory");
                     return Err(Errno::EIO);
                 };
-                // Some may come twice: removed and made again while they are listed.
+                // Some names may appear twice: removed and created again during the listing.
                 (from, again) = (start, left_out.saturating_mul(2));
                 continue;
             };
@@ -154,7 +154,7 @@ impl Core {
         Ok(Rest { page, from: 0, asked_at })
     }
 
-    /// A page of the server's; none where it refuses the cookie.
+    /// Reads a page from the server. Returns `None` if the server refuses the cookie.
     async fn page(
         &self,
         directory: &OpenDirectory,
@@ -193,7 +193,7 @@ impl Core {
             from = 0;
         }
         directory.listing().goes_on_at(from);
-        // One portion may take several pages; the end is an answer without names.
+        // One portion may take several pages; a reply without names is the end.
         for _ in 0..PAGES_IN_VAIN_MAX {
             let rest = self.names(directory, from).await?;
             let Some(last) = rest.names().last() else { return Ok(()) };
@@ -217,14 +217,14 @@ impl Core {
         Err(endless())
     }
 
-    /// readdir(3) with attributes: each name that is told counts as looked up.
+    /// readdir(3) with attributes: each name in the reply counts as looked up.
     pub(crate) async fn list_plus(
         &self,
         directory: &OpenDirectory,
         from: u64,
         told: &mut Names,
     ) -> Result<(), Errno> {
-        // The kernel takes neither for a lookup.
+        // The kernel counts neither `.` nor `..` as a lookup.
         let dot = Entry {
             ino: directory.inode.ino,
             attributes: self.attributes_of_dot(directory),
@@ -253,7 +253,7 @@ impl Core {
             for name in rest.names().iter().filter(|name| is_listed(name)) {
                 let Some(entry) = self.listed(directory, name, rest.asked_at).await? else { continue };
                 if !told.add_plus(&entry, name.cookie, &name.name) {
-                    // It did not fit, so the kernel does not know of it.
+                    // The entry did not fit, so the kernel does not know the object.
                     self.inodes.forget(entry.ino, 1);
                     return Ok(());
                 }
@@ -267,9 +267,9 @@ impl Core {
         Err(endless())
     }
 
-    /// What the kernel is told of a name in a page that was asked for then; nothing where it was
-    /// removed meanwhile. A server need not send attributes and handles along: then each name is
-    /// looked up.
+    /// The kernel's entry for a name in a page that was requested at that time; `None` if the name
+    /// was removed meanwhile. A server need not send attributes and handles with the names; each
+    /// name without them is looked up.
     async fn listed(
         &self,
         directory: &OpenDirectory,
@@ -290,12 +290,12 @@ impl Core {
         }
     }
 
-    /// Whether what a page says may be otherwise by now. A page is used for as long as the program
-    /// takes to read it: told as new, it would give back to a name what was removed here, and to a
-    /// file a size from before it was written.
+    /// Whether the information in a page may be outdated. A page is used for as long as the program
+    /// takes to read it. Reported as new, it would bring back a name that was removed here, or give
+    /// a file the size from before it was written.
     fn is_old(&self, parent: &Inode, handle: FileHandle, attributes: &Attributes, asked_at: Instant) -> bool {
         let age_max = self.policy.bounds(false).0.max(PAGE_AGE_MIN);
-        // One lock at a time: others look for objects first, and then at one of them.
+        // Take one lock at a time: other code finds objects first, and then locks one of them.
         let has_changed = |inode: &Inode| inode.lock().has_changed_since(asked_at);
         if asked_at.elapsed() > age_max || has_changed(parent) {
             return true;
@@ -304,8 +304,8 @@ impl Core {
         known.is_some_and(|inode| has_changed(&inode))
     }
 
-    /// A name, its number and its kind, of which the kernel remembers nothing: it asks when it
-    /// wants to know.
+    /// An entry with name, number and kind, which the kernel does not cache: it asks when it needs
+    /// the attributes.
     fn name_alone(&self, attributes: &Attributes) -> Entry {
         Entry {
             ino: 0,
@@ -323,7 +323,7 @@ impl Core {
         }
     }
 
-    /// A directory of which nothing is known.
+    /// Attributes of a directory of which nothing is known.
     pub(crate) fn dummy(&self) -> FileAttr {
         FileAttr {
             ino: INodeNo(0),
@@ -345,7 +345,7 @@ impl Core {
     }
 }
 
-/// The cookie that a listing goes on at; an error where it is where it was.
+/// The cookie at which a listing continues. Fails if the listing has made no progress.
 fn behind(from: u64, last: &DirectoryEntry) -> Result<u64, Errno> {
     if last.cookie == from { Err(endless()) } else { Ok(last.cookie) }
 }

@@ -1,21 +1,21 @@
-//! What a mount holds at a moment, for whoever looks after it.
+//! What a mount holds at the moment, for monitoring.
 
 use crate::core::Core;
 
-/// Where nobody uses the directory, all but the objects go back to what they were.
+/// When no program uses the directory, all values but `objects` return to their initial level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauges {
-    /// Objects that the kernel remembers, as long as it likes.
+    /// Objects that the kernel remembers, for as long as it chooses.
     pub objects: usize,
-    /// Handles of files.
+    /// Open handles of files.
     pub open_files: usize,
-    /// Handles of directories.
+    /// Open handles of directories.
     pub open_directories: usize,
-    /// Data, and what it takes to keep them, that the server does not have yet.
+    /// Data that the server does not have yet, with their overhead.
     pub unsent_bytes: usize,
-    /// What was read ahead, or is to be.
+    /// Bytes that were read ahead, or are being read ahead.
     pub ahead_bytes: usize,
-    /// Memory that is kept for the next requests.
+    /// Memory that is kept for later requests.
     pub kept_bytes: usize,
 }
 
