@@ -1,13 +1,13 @@
-//! Which path takes the next call: placement, health, failover, failback.
+//! Chooses the path of each call: placement, health, failover, failback.
 //!
 //! A mount has several loops. Each loop owns a share of the mount's connections and one [`Table`]
-//! over them; nothing is shared between loops but the [`Placement`] of files on nodes, which is
-//! asked once a file. Everything here is pure: time comes in as the `Duration` since an arbitrary
-//! start, randomness as a seed, and what is to be done goes out through [`Table::poll_output`].
+//! over them. The loops share only the [`Placement`] of files on nodes, which is asked once per
+//! file. The crate is pure: time is passed in as the `Duration` since an arbitrary start,
+//! randomness as a seed, and requests to the driver are returned by [`Table::poll_output`].
 //!
-//! Words: a *node* is one server address, a *path* is (transport, local address, node), a
-//! *connection* lives on one path at a time. What this crate must not know: sockets, calls, files'
-//! contents.
+//! Terms: a *node* is one server address; a *path* is a (transport, local address, node); a
+//! *connection* is on one path at a time. This crate must not know about sockets, calls or the
+//! contents of files.
 #![forbid(unsafe_code)]
 
 mod placement;
@@ -33,7 +33,7 @@ pub struct PathId(pub u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u16);
 
-/// What kind of call looks for a connection.
+/// The class of a call that needs a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Everything but READ and WRITE.
@@ -47,73 +47,75 @@ pub enum Class {
 /// One path of the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathSpec {
-    /// The node that it reaches.
+    /// The node that the path reaches.
     pub node: NodeId,
 }
 
 /// One connection of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnSpec {
-    /// The path it belongs on; it may be failed-over to another one while that path is down.
+    /// The preferred path. The connection may be failed over to another path while this one is
+    /// down.
     pub path: PathId,
     /// The node of that path.
     pub node: NodeId,
-    /// Whether it is one of the `mdconnect` connections.
+    /// Whether this is one of the `mdconnect` connections.
     pub metadata: bool,
 }
 
-/// What a table is made from.
+/// The configuration of a [`Table`].
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// All paths of the mount, also those on which this table has no connection: they are where its
-    /// connections go when its own paths are gone.
+    /// All paths of the mount, including those on which this table has no connection: its
+    /// connections fail over to them when its own paths are down.
     pub paths: Vec<PathSpec>,
     /// The connections of this table, 1 to [`CONNECTIONS_MAX`].
     pub connections: Vec<ConnSpec>,
-    /// `mdconnect`: metadata on connections marked so, reads and writes on the others.
+    /// `mdconnect`: metadata calls use the connections marked `metadata`, reads and writes the
+    /// others.
     pub metadata_apart: bool,
     /// `spread_reads`: reads ignore where their file is placed.
     pub spread_reads: bool,
     /// `spread_writes`: writes ignore where their file is placed.
     pub spread_writes: bool,
-    /// How long things take.
+    /// Timeouts and intervals.
     pub timing: Timing,
-    /// Seed of the jitter in back-offs. Give each table its own.
+    /// Seed of the jitter in back-offs. Give each table a different seed.
     pub seed: u64,
 }
 
-/// What the driver of a table is asked to do, in this order.
+/// A request to the driver of a table. Requests must be carried out in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// Connect this connection to the path that it is on. Report [`Table::connected`] once it has
-    /// proved itself there, [`Table::disconnected`] if it failed. Back-off and the time limit are
-    /// in the table.
+    /// Connect this connection on its current path. Report [`Table::connected`] once the path is
+    /// validated, or [`Table::disconnected`] if the connect failed. The table keeps the back-off
+    /// and the time limit.
     Connect(ConnId),
-    /// Like [`Output::Connect`], but to another path than before. An old connection in this slot
-    /// has no calls in flight any more; close it.
+    /// Like [`Output::Connect`], but on a different path than before. If the slot still has an old
+    /// connection, that connection has no calls in flight; close it.
     FailOver {
-        /// Which connection.
+        /// The connection.
         conn: ConnId,
-        /// The path it is on from now.
+        /// The path that the connection is on from now on.
         to: PathId,
     },
-    /// Reset this connection now, so that nothing sent on it can arrive or be delivered any later
-    /// (RDMA: the queue pair in error and flushed). It comes before the [`Output::Move`] of the
-    /// same connection.
+    /// Reset this connection now, so that nothing sent on it can arrive or be delivered later
+    /// (RDMA: put the queue pair into the error state and flush it). This output precedes the
+    /// [`Output::Move`] of the same connection.
     Abort(ConnId),
-    /// Send the calls in flight of this connection again, each through [`Table::pick`]. The
-    /// connection itself is gone, or aborted by the output before this one.
+    /// Send the calls in flight on this connection again, each through [`Table::pick`]. The
+    /// connection is gone, or was aborted by the preceding output.
     Move(ConnId),
-    /// Send a NULL call to this path, on a connection that is used for probes only, and report
-    /// [`Table::probe_answered`] or [`Table::probe_failed`]. The time limit is in the table.
+    /// Send a NULL call on this path, on a connection used only for probes, and report
+    /// [`Table::probe_answered`] or [`Table::probe_failed`]. The table keeps the time limit.
     Probe(PathId),
-    /// A path changed its state; for the log and for `top`.
+    /// A path changed state; for the log and for `top`.
     StateChanged {
-        /// Which path.
+        /// The path.
         path: PathId,
-        /// What it was.
+        /// The previous state.
         from: State,
-        /// What it is.
+        /// The new state.
         to: State,
     },
 }

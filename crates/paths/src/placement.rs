@@ -1,17 +1,18 @@
-//! Which node a file is read and written on, and which path connection i takes.
+//! Which node a file is read and written on, and which path connection `i` takes.
 //!
-//! A hash of the file handle places twenty equal files on four nodes as 9, 37, 45 and 11 %;
-//! counting places them evenly. It lives once per mount, behind a lock, and is asked once per
-//! opened file.
+//! A hash of the file handle distributes twenty equal files over four nodes as 9, 37, 45 and 11 %;
+//! counting files distributes them evenly. There is one placement per mount, behind a lock, and it
+//! is asked once per opened file.
 
 use crate::NodeId;
 use std::collections::HashMap;
 
-/// Files on nodes: each goes at first use to the node with the fewest files, and stays there until
-/// it is released as often as it was placed.
+/// Assigns files to nodes. On first use a file is placed on the node with the fewest files, and
+/// stays there until it has been released as often as it was placed.
 ///
-/// A file stays placed on a node that goes down: its calls go elsewhere in the meantime (see
-/// [`crate::Table::pick`]), and come home by themselves. It holds one entry per file in use.
+/// A file stays placed on a node that goes down: its calls use other nodes in the meantime (see
+/// [`crate::Table::pick`]) and return when the node is up again. The map has one entry per file in
+/// use.
 #[derive(Debug)]
 pub struct Placement {
     nodes: Vec<Node>,
@@ -32,9 +33,9 @@ struct Placed {
 }
 
 impl Placement {
-    /// For `nodes` remote addresses (at least one is assumed). Ties go to the node `start` steps
-    /// on, modulo their number: with a hash of the local address there, many clients spread over
-    /// the nodes.
+    /// Creates a placement over `nodes` remote addresses (0 is treated as 1). Ties go to the node
+    /// at offset `start`, modulo the number of nodes: if `start` is a hash of the local address,
+    /// many clients spread over the nodes.
     #[must_use]
     pub fn new(nodes: u16, start: u16) -> Self {
         let nodes = nodes.max(1);
@@ -45,7 +46,7 @@ impl Placement {
         }
     }
 
-    /// The node of this file, which counts as used once more.
+    /// Returns the node of this file and counts one more use of the file.
     pub fn place(&mut self, file: u64) -> NodeId {
         if let Some(placed) = self.files.get_mut(&file) {
             placed.uses += 1;
@@ -57,7 +58,8 @@ impl Placement {
         NodeId(node)
     }
 
-    /// Takes back one [`Placement::place`] of this file. A file that isn't placed is no error.
+    /// Undoes one [`Placement::place`] of this file. Releasing a file that is not placed is not an
+    /// error.
     pub fn release(&mut self, file: u64) {
         let Some(placed) = self.files.get_mut(&file) else { return };
         placed.uses -= 1;
@@ -67,14 +69,15 @@ impl Placement {
         }
     }
 
-    /// Whether new files may be placed on this node. With no usable node at all, every node may be.
+    /// Sets whether new files may be placed on this node. If no node is usable, files are placed on
+    /// any node.
     pub fn set_usable(&mut self, node: NodeId, usable: bool) {
         if let Some(node) = self.nodes.get_mut(usize::from(node.0)) {
             node.usable = usable;
         }
     }
 
-    /// Files placed on each node.
+    /// The number of files placed on each node.
     pub fn files_by_node(&self) -> impl Iterator<Item = u32> + '_ {
         self.nodes.iter().map(|node| node.files)
     }
@@ -90,15 +93,15 @@ impl Placement {
     }
 }
 
-/// The remote address of connection `i` of `remotes`: round robin from `start`, the hash of the
-/// local address or `remoteports_offset`.
+/// The remote address of connection `i`: round robin over `remotes` addresses from `start`, which
+/// is the hash of the local address or `remoteports_offset`.
 #[must_use]
 pub const fn remote_of(i: usize, remotes: usize, start: usize) -> usize {
     if remotes == 0 { 0 } else { (start % remotes + i) % remotes }
 }
 
-/// The local address of connection `i`: the next one each time that all remotes have had their
-/// turn.
+/// The local address of connection `i`: advances by one each time all remote addresses have been
+/// used.
 #[must_use]
 pub const fn local_of(i: usize, remotes: usize, locals: usize) -> usize {
     if remotes == 0 || locals == 0 { 0 } else { (i / remotes) % locals }

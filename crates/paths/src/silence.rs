@@ -1,12 +1,11 @@
-//! How long a path has been silent of late and yet alive, so that a slow server is not taken for a
-//! dead one.
+//! Estimates how long a live path has recently been silent, so that a slow server is not taken for
+//! a dead one.
 
 use std::time::Duration;
 
-/// Shorter silences teach nothing: the floors of the time-outs are above twice that.
+/// Shorter silences are ignored: the lower bounds of the timeouts are more than twice this.
 const NOTED_MIN: Duration = Duration::from_millis(100);
-/// In this time half of what was learned is forgotten: a path that has become quick shall fail over
-/// quickly.
+/// The estimate halves in this time, so that a path that has become fast again fails over quickly.
 const HALF_LIFE: Duration = Duration::from_secs(5);
 
 /// The longest recent silence that ended with a sign of life.
@@ -17,7 +16,7 @@ pub(crate) struct SilenceEstimator {
 }
 
 impl SilenceEstimator {
-    /// Something was heard after so long a silence, while something was waited for.
+    /// Records a silence that ended while a reply was expected.
     #[inline]
     pub(crate) fn note(&mut self, now: Duration, silence: Duration) {
         if silence >= NOTED_MIN && silence > self.longest(now) {
@@ -25,13 +24,13 @@ impl SilenceEstimator {
         }
     }
 
-    /// The longest silence, the less the longer ago.
+    /// The longest recorded silence, reduced according to its age.
     pub(crate) fn longest(&self, now: Duration) -> Duration {
         let age = now.saturating_sub(self.at).as_secs_f64() / HALF_LIFE.as_secs_f64();
         self.longest.div_f64(1.0 + age)
     }
 
-    /// How long to wait for a sign of life: twice what has been seen, within these bounds.
+    /// How long to wait for a sign of life: twice the longest silence, clamped to these bounds.
     pub(crate) fn patience(&self, now: Duration, least: Duration, most: Duration) -> Duration {
         (2 * self.longest(now)).clamp(least, most.max(least))
     }

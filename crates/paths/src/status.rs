@@ -1,18 +1,18 @@
-//! What is known of a path: its state, its counters, how quick it has been.
+//! What is known about a path: its state, its counters and its latency.
 
 use std::time::Duration;
 
-/// The health of a path, as one table sees it.
+/// The health of a path, as seen by one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It answers.
+    /// The path answers.
     Up,
-    /// A call on it is overdue, or one of its connections broke; a probe is under way. It is used
-    /// only where nothing is up.
+    /// A call on the path is overdue, or one of its connections broke; a probe is in flight. The
+    /// path is used only if no path is up.
     Suspect,
-    /// It is dead; its calls have been moved.
+    /// The path is dead; its calls have been moved.
     Down,
-    /// Not known to be alive: not connected yet, or dead and being tried again.
+    /// Not known to be alive: not connected yet, or dead and being retried.
     Probing,
 }
 
@@ -35,36 +35,36 @@ impl std::fmt::Display for State {
     }
 }
 
-/// State and counters of one path in one table. Add them up over the tables of a mount.
+/// State and counters of one path in one table. Sum the counters over the tables of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathStatus {
-    /// Its state now.
+    /// The current state.
     pub state: State,
-    /// Since when it is in that state.
+    /// When the path entered this state.
     pub since: Duration,
-    /// Calls sent, those sent again after a move included.
+    /// Calls sent, including calls sent again after a move.
     pub calls: u64,
-    /// Payload bytes of those calls, as given to [`crate::Table::sent`].
+    /// Payload bytes of these calls, as passed to [`crate::Table::sent`].
     pub bytes: u64,
-    /// How often calls in flight had to leave a connection of this path.
+    /// How often calls in flight had to be moved off a connection of this path.
     pub failovers: u64,
-    /// How many calls left that way.
+    /// How many calls were moved in this way.
     pub moved_calls: u64,
-    /// From the last sign of life to the move, the last time that calls had to leave.
+    /// Time from the last sign of life to the most recent move.
     pub gap_last: Duration,
     /// The longest of those gaps.
     pub gap_worst: Duration,
-    /// How often it was suspected.
+    /// How often the path was suspected.
     pub suspicions: u64,
-    /// How often it went down.
+    /// How often the path went down.
     pub deaths: u64,
-    /// How often files left it because it was several times slower than another.
+    /// How often files left the path because it was several times slower than another.
     pub departures: u64,
-    /// Probes sent to it.
+    /// Probes sent on the path.
     pub probes: u64,
-    /// Connects that succeeded, the first ones included.
+    /// Successful connects, including the first ones.
     pub connects: u64,
-    /// Smoothed time from call to answer.
+    /// Smoothed time from call to reply.
     pub latency: Duration,
 }
 
@@ -96,38 +96,38 @@ impl PathStatus {
     }
 }
 
-/// Smoothed latency and its deviation, as TCP estimates its round trip (RFC 6298 s2); by size of
-/// call too, so that paths can be compared that carry different calls.
+/// Smoothed latency and its deviation, estimated as TCP estimates the round-trip time (RFC 6298
+/// s2). Also kept by size of call, so that paths that carry different calls can be compared.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
     smoothed_ns: u64,
     deviation_ns: u64,
-    /// Smoothed nanoseconds of small and of large calls; 0 while unknown.
+    /// Smoothed nanoseconds of small and of large calls; 0 if unknown.
     pub by_size_ns: [u64; SIZES],
-    /// Smoothed bytes that were under way meanwhile, of all calls on the path.
+    /// Smoothed bytes in flight at the same time, over all calls on the path.
     pub load_by_size: [u64; SIZES],
-    /// When the last of them was answered, and how many were since a start of [`super::table`]'s
-    /// choice.
+    /// When the last call of each size was answered, and how many were answered since a start
+    /// chosen by [`super::table`].
     pub sampled_at: [Duration; SIZES],
     pub samples: [u32; SIZES],
 }
 
-/// Small and large calls.
+/// The number of size classes: small and large calls.
 pub(crate) const SIZES: usize = 2;
 
-/// Calls up to this size are small: their time is latency rather than bandwidth.
+/// Calls up to this size are small: their time is determined by latency rather than by bandwidth.
 const SMALL_BYTES_MAX: u32 = 16 << 10;
-/// No latency is longer than this (two years), so that the sums here do not overflow.
+/// Latencies are capped at this (two years), so that the sums here do not overflow.
 const LATENCY_NS_MAX: u64 = u64::MAX >> 8;
 
-/// Which of the two sizes a call is.
+/// The size class of a call.
 pub(crate) const fn size_of(bytes: u32) -> usize {
     if bytes > SMALL_BYTES_MAX { 1 } else { 0 }
 }
 
 impl Latency {
-    /// One call of `bytes` was answered after `latency`, when `load` bytes were under way on its
-    /// path.
+    /// Records that a call of `bytes` was answered after `latency`, while `load` bytes were in
+    /// flight on its path.
     pub fn sample(&mut self, now: Duration, latency: Duration, bytes: u32, load: u64) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX).clamp(1, LATENCY_NS_MAX);
         if self.smoothed_ns == 0 {
@@ -149,7 +149,7 @@ impl Latency {
         self.samples[size] = self.samples[size].saturating_add(1);
     }
 
-    /// What was known of calls of this size counts no more.
+    /// Discards what is known about calls of this size.
     pub const fn forget(&mut self, size: usize) {
         (self.by_size_ns[size], self.load_by_size[size], self.samples[size]) = (0, 0, 0);
     }
@@ -158,7 +158,7 @@ impl Latency {
         Duration::from_nanos(self.smoothed_ns)
     }
 
-    /// The silence that is too long for what this path has been doing.
+    /// The silence that is too long, given the recent latency of this path.
     pub const fn overdue_after(&self) -> Duration {
         Duration::from_nanos(self.smoothed_ns.saturating_add(self.deviation_ns.saturating_mul(4)))
     }

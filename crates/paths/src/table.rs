@@ -1,11 +1,13 @@
-//! The table of one loop: its connections, the paths they are on, and who takes the next call.
+//! The table of one loop: its connections, their paths, and the choice of a connection for each
+//! call.
 //!
-//! This file has the data and the warm path ([`Table::pick`], [`Table::sent`],
-//! [`Table::answered`]), which neither allocates nor looks at a timer; `health` has what happens
-//! when something breaks or comes back, `failover` the way to foreign paths and home again, `leave`
-//! how files leave a slow home.
+//! This file has the data and the hot path ([`Table::pick`], [`Table::sent`], [`Table::answered`]),
+//! which neither allocates nor looks at a timer. `health` handles failures and recovery, `failover`
+//! moves connections to foreign paths and back to their preferred path, and `leave` moves files off
+//! a slow preferred path.
 //!
-//! Sets of connections are bits ([`set`]); what `pick` reads of each connection lies together.
+//! Sets of connections are bit sets ([`set`]). What `pick` reads of each connection is stored
+//! contiguously.
 
 mod failover;
 mod health;
@@ -22,14 +24,14 @@ use set::{Set, WORDS};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Connections of one table: `nconnect` and `mdconnect` together never exceed it, and it is the
+/// Connections of one table: `nconnect` and `mdconnect` together never exceed this; it is also the
 /// width of the bit sets.
 pub const CONNECTIONS_MAX: usize = 256;
-/// What is outstanding in the other direction counts by this part: it shares the processors, not
+/// Bytes outstanding in the other direction count at one eighth: they share the processors but not
 /// the link.
 const OTHER_DIRECTION: u64 = 8;
 
-/// Which way the bytes of a call go: 1 away from us.
+/// The direction of a call's payload: 1 is away from the client.
 const fn direction(class: Class) -> usize {
     match class {
         Class::Read | Class::Metadata => 0,
@@ -37,16 +39,16 @@ const fn direction(class: Class) -> usize {
     }
 }
 
-/// A call loads its connection by this much more than its payload: an answer costs a server about
-/// as much as moving a few KiB, and calls without payload must count too.
+/// A call loads its connection by its payload plus this: a reply costs a server about as much as
+/// moving a few KiB, and calls without payload must count too.
 const CALL_COST: u64 = 4 << 10;
-/// One pick in so many ignores how slow a path has been, and among equals takes the slow one, so
-/// that a path that has become quick is noticed.
+/// One pick in this many ignores how slow a path has been and prefers the slow path among equally
+/// loaded ones, so that a path that has become fast again is noticed.
 const EXPLORE_EVERY: u32 = 64;
 /// Weights are in sixteenths.
 const WEIGHT_ONE: u64 = 16;
-/// A path counts as slow from twice the latency of the quickest on; this bounds how far it is
-/// avoided.
+/// A path counts as slow once its latency is twice that of the fastest path; this bounds how
+/// strongly it is avoided.
 const WEIGHT_MAX: u64 = 8 * WEIGHT_ONE;
 
 /// Whether a connection can carry calls.
@@ -54,9 +56,9 @@ const WEIGHT_MAX: u64 = 8 * WEIGHT_ONE;
 enum Link {
     /// Not connected; waits for a path.
     Idle,
-    /// The driver is connecting it, until then.
+    /// The driver is connecting it, with this deadline.
     Connecting { until: Duration },
-    /// Broken while its path lives; will be connected then.
+    /// Broken while its path is alive; it connects again at this time.
     Waiting { until: Duration },
     /// Connected.
     Live { since: Duration },
@@ -65,22 +67,22 @@ enum Link {
 #[derive(Debug)]
 struct Conn {
     link: Link,
-    /// The path it belongs on.
+    /// The preferred path.
     preferred: PathId,
-    /// The path that the driver was last told.
+    /// The path that the driver was last told to use.
     path: PathId,
     last_alive: Duration,
     /// Its calls are overdue.
     silent: bool,
-    /// How much of its silence is the driver's, which did not run.
+    /// How much of its silence is due to the driver, which did not run.
     excused: Duration,
-    /// Since when it is connecting or, once the other end's system has accepted it, proving itself.
+    /// When it started connecting or, once the peer's system has accepted it, path validation.
     connecting_since: Duration,
-    /// The other end's system has accepted it.
+    /// The peer's system has accepted it.
     reached: bool,
-    /// It left a live connection abroad for this attempt.
+    /// This attempt is a failback: it gave up a live connection on another path.
     returns: bool,
-    /// Takes no new calls, because it is about to go home; until then.
+    /// Takes no new calls until this time, because it is about to fail back.
     draining: Option<Duration>,
     attempts: u32,
 }
@@ -89,83 +91,82 @@ struct Conn {
 struct Path {
     node: NodeId,
     status: PathStatus,
-    /// The connections that are on it now.
+    /// The connections that are on the path now.
     members: Set,
-    /// How many those are.
+    /// The number of `members`.
     sharers: u32,
-    /// Some connection of this table belongs here.
+    /// The path is the preferred path of some connection of this table.
     owned: bool,
     latency: Latency,
     last_alive: Duration,
-    /// The silences that it has come back from.
+    /// The silences from which the path has recovered.
     silence: SilenceEstimator,
-    /// How long it took of late until the other end's system had accepted a connection.
+    /// How long it recently took until the peer's system accepted a connection.
     making: Duration,
-    /// When the probe under way was sent, and how long it has.
+    /// When the probe in flight was sent, and its deadline.
     probe_sent: Option<Duration>,
     probe_until: Duration,
-    /// When the other end's system accepted the last probe.
+    /// When the peer's system accepted the last probe.
     probe_reached: Option<Duration>,
-    /// Connects that were accepted and not proved in time, one after the other.
+    /// Consecutive connects that were accepted but not validated in time.
     unproved: u32,
     /// Down: when to try again. Suspect: when to send the next probe.
     retry_at: Option<Duration>,
     attempts: u32,
-    /// A flapping path stays down until then, if there is any other; so does a home that could not
-    /// prove itself.
+    /// A flapping path stays down until this time if there is any other path; so does a preferred
+    /// path that failed validation.
     hold_until: Duration,
     hold: Duration,
-    /// How long it was held when a connection last came home for nothing; forgotten as soon as it
-    /// proves itself, which the hold of a flapping path is not.
+    /// The hold after the last failed failback. It is cleared as soon as the path is validated,
+    /// unlike the hold of a flapping path.
     return_hold: Duration,
-    /// Since when it is up again after it had been down.
+    /// When the path came up again after it had been down.
     returned_at: Option<Duration>,
-    /// It answered a probe while down: failed-over connections may come home.
+    /// It answered a probe while down: failed-over connections may fail back.
     ready: bool,
     ramp_since: Option<Duration>,
-    /// Since when it has been silent, as far as its suspicion goes.
+    /// Start of the silence for which the path is suspected.
     silent_since: Duration,
-    /// Whether files whose home it is are there, by the size of their calls.
+    /// Whether files that prefer this path use it, by the size of their calls.
     residence: [Residence; SIZES],
 }
 
-/// Which connection takes the next call, and what is to be done about those that take none.
+/// Chooses the connection for each call, and tells the driver what to do about connections that
+/// cannot take calls.
 ///
-/// The driver reports what happens with `now`, the time since a start of its choice that never runs
-/// backwards, and drains [`Table::poll_output`] after each report but the warm ones
-/// ([`Table::sent`] and [`Table::pick`] never cause outputs). Between reports it calls
-/// [`Table::tick`] for each connection about every [`crate::timing::TICK`] and [`Table::advance`]
-/// at [`Table::next_wake`].
+/// The driver reports events with `now`, the time since a start of its choice, which never runs
+/// backwards, and drains [`Table::poll_output`] after each report except [`Table::sent`] and
+/// [`Table::pick`], which never cause outputs. Between reports it calls [`Table::tick`] for each
+/// connection about every [`crate::timing::TICK`], and [`Table::advance`] at [`Table::next_wake`].
 ///
-/// Calls for which `pick` finds nothing wait with the driver, which tries again after any
-/// [`Table::connected`]; connects go on until one succeeds.
+/// Calls for which `pick` finds no connection wait in the driver, which tries again after each
+/// [`Table::connected`]. The table keeps connecting until a connect succeeds.
 #[derive(Debug)]
 pub struct Table {
-    /// Connections that may take calls: of paths that are up, and the others.
+    /// Connections that may take calls: those on paths that are up, and the others.
     up: Set,
     suspect: Set,
-    /// Connections on paths that ramp up, and those of them that carry all they may for now.
+    /// Connections on paths that ramp up, and the subset at its current limit of calls.
     ramping: Set,
     full: Set,
-    /// Connections on paths that files have left, by the size of calls, and those of them that are
-    /// being tried.
+    /// Connections on paths that files have left, by size of call, and the subset on trial.
     left: [Set; SIZES],
     tried: [Set; SIZES],
-    /// Connections by class: metadata, and reads and writes.
+    /// Connections by class: those for metadata, and those for reads and writes.
     metadata: Set,
     bulk: Set,
     spread_reads: bool,
     spread_writes: bool,
     last: ConnId,
     turn: u32,
-    /// Outstanding bytes and calls of each connection, and how slow its path is ([`WEIGHT_ONE`] is
-    /// not slow). Bytes outstanding in each direction: towards us, and away from us. A link carries
-    /// both at once.
+    /// Outstanding bytes and calls of each connection, and how slow its path is ([`WEIGHT_ONE`]
+    /// means not slow). The bytes are kept by direction, towards the client and away from it,
+    /// because a link carries both at once.
     load: [[u64; 2]; CONNECTIONS_MAX],
     calls: [u32; CONNECTIONS_MAX],
     weight: [u64; CONNECTIONS_MAX],
-    /// What the slow are held against, as of the last tick: found once for all connections that
-    /// tick together.
+    /// The latency that slow paths are compared with, as of the last tick: computed once for all
+    /// connections that tick together.
     quickest: [u64; SIZES],
     quickest_at: Option<Duration>,
     by_node: Vec<Set>,
@@ -175,10 +176,10 @@ pub struct Table {
     timing: Timing,
     random: u64,
     wake: Option<Duration>,
-    /// Where the search for a foreign path goes on, and when.
+    /// Where the search for a foreign path continues, and when.
     failover_next: usize,
     failover_at: Option<Duration>,
-    /// When connections may try again to go home.
+    /// When connections may next try to fail back.
     return_at: Duration,
 }
 
@@ -187,8 +188,9 @@ impl Table {
     ///
     /// # Panics
     ///
-    /// When there are no connections, or more than [`CONNECTIONS_MAX`], or one is on a path that is
-    /// not in the list: mistakes of the caller, which checked its options before.
+    /// Panics if there are no connections, or more than [`CONNECTIONS_MAX`], or if a connection is
+    /// on a path that is not in the list. These are bugs of the caller, which must have checked its
+    /// options.
     #[must_use]
     pub fn new(config: Config, now: Duration) -> Self {
         let count = config.connections.len();
@@ -254,16 +256,17 @@ impl Table {
         table
     }
 
-    /// The connection for the next call, or none while nothing is connected.
+    /// Returns the connection for the next call, or `None` if no connection can take calls.
     ///
-    /// Least outstanding bytes wins, ties go round. Connections of paths that are up come before
-    /// those of suspect ones, the call's class before the other class, and, unless `spread_reads`
-    /// or `spread_writes` lift that, the file's home node before other nodes. A slow path counts
-    /// its bytes several times, and files leave it while it is much slower than others; a returning
-    /// one takes only as many calls at once as its ramp allows.
+    /// The connection with the fewest outstanding bytes is chosen; ties are broken round robin.
+    /// Connections of paths that are up come before those of suspect paths, connections of the
+    /// call's class before those of the other class, and connections to the file's preferred node
+    /// (`home`) before other nodes, unless `spread_reads` or `spread_writes` is set. On a slow path
+    /// bytes count several times, and files leave a path that is much slower than others. A
+    /// returning path takes only as many calls at once as its ramp allows.
     ///
-    /// `bytes` is what the call will move: the payload of a WRITE, the count of a READ, else 0.
-    /// Follow with [`Table::sent`].
+    /// `bytes` is what the call will move: the payload of a WRITE, the count of a READ, otherwise
+    /// 0. Call [`Table::sent`] next.
     pub fn pick(&mut self, class: Class, home: Option<NodeId>, bytes: u32) -> Option<ConnId> {
         if self.conns.len() <= u64::BITS as usize {
             self.pick_of::<1>(class, home, bytes)
@@ -272,7 +275,7 @@ impl Table {
         }
     }
 
-    /// The same where so many words hold all connections.
+    /// Implements [`Table::pick`] for a table whose connections fit into `N` words.
     fn pick_of<const N: usize>(&mut self, class: Class, home: Option<NodeId>, bytes: u32) -> Option<ConnId> {
         let (own, spread) = match class {
             Class::Metadata => (&self.metadata, false),
@@ -304,7 +307,7 @@ impl Table {
         let ours = direction(class);
         self.turn = self.turn.wrapping_add(1);
         let plain = self.turn.is_multiple_of(EXPLORE_EVERY);
-        // The search starts after the last choice, so that ties go round.
+        // The search starts after the last choice, so that ties are broken round robin.
         let first = ConnId(self.last.0 + 1);
         let (mut best, mut best_score) = (ConnId(0), u64::MAX);
         for conn in set.from(first) {
@@ -316,8 +319,8 @@ impl Table {
             if score < best_score {
                 (best, best_score) = (conn, score);
             }
-            // Nothing under way on a quick path: none can be better, and those that are as good
-            // come later.
+            // This connection has nothing outstanding and its path is fast: no connection can be
+            // better, and equally good ones get their turn later.
             if !plain && score == cost * WEIGHT_ONE {
                 break;
             }
@@ -326,7 +329,7 @@ impl Table {
         best
     }
 
-    /// A call of `bytes` (as given to [`Table::pick`]) was handed to this connection.
+    /// Records that a call of `bytes` (as passed to [`Table::pick`]) was handed to this connection.
     pub fn sent(&mut self, now: Duration, conn: ConnId, class: Class, bytes: u32) {
         let index = usize::from(conn.0);
         let path = self.conns[index].path;
@@ -340,8 +343,8 @@ impl Table {
         }
     }
 
-    /// A call of `bytes` was answered on this connection, `latency` after it was sent there.
-    /// Answers of calls that have left the connection must not be reported.
+    /// Records that a call of `bytes` was answered on this connection, `latency` after it was sent
+    /// there. Replies to calls that have been moved off the connection must not be reported.
     pub fn answered(&mut self, now: Duration, conn: ConnId, class: Class, bytes: u32, latency: Duration) {
         let index = usize::from(conn.0);
         // The connections of a path share its load evenly.
@@ -364,7 +367,7 @@ impl Table {
         }
     }
 
-    /// A silence has ended in which something was waited for, since so long at the most.
+    /// Records the end of a silence during which a reply was expected for at most `waited`.
     #[inline]
     fn note_silence(&mut self, now: Duration, conn: ConnId, waited: Duration) {
         let Conn { last_alive, excused, path, .. } = self.conns[usize::from(conn.0)];
@@ -372,8 +375,9 @@ impl Table {
         self.path_mut(path).silence.note(now, silence);
     }
 
-    /// A byte was received on this connection, or one sent on it was acknowledged. Acknowledged
-    /// keep-alive segments don't count: a stopped server still sends those.
+    /// Records that a byte was received on this connection, or that a byte sent on it was
+    /// acknowledged. Acknowledged keep-alive segments don't count: a stopped server still
+    /// acknowledges those.
     pub fn alive(&mut self, now: Duration, conn: ConnId) {
         let state = &mut self.conns[usize::from(conn.0)];
         let Link::Live { .. } = state.link else { return };
@@ -390,19 +394,19 @@ impl Table {
         }
     }
 
-    /// The next thing to do.
+    /// The next request to the driver.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When [`Table::advance`] is due; none while nothing is waited for. A time in the past means
-    /// at once.
+    /// When [`Table::advance`] is due; `None` if no timer is running. A time in the past means at
+    /// once.
     #[must_use]
     pub const fn next_wake(&self) -> Option<Duration> {
         self.wake
     }
 
-    /// State and counters of a path, if it is in the list.
+    /// State and counters of a path; `None` if the path is not in the list.
     #[must_use]
     pub fn path(&self, path: PathId) -> Option<PathStatus> {
         let path = self.paths.get(usize::from(path.0))?;
@@ -415,7 +419,7 @@ impl Table {
         self.conns.get(usize::from(conn.0)).map(|conn| conn.path)
     }
 
-    /// Bytes outstanding on a connection, with what each call counts besides its payload.
+    /// Bytes outstanding on a connection, including the fixed cost of each call.
     #[must_use]
     pub fn load(&self, conn: ConnId) -> u64 {
         self.load.get(usize::from(conn.0)).map_or(0, |loads| loads.iter().sum())
@@ -439,7 +443,7 @@ impl Table {
         matches!(self.conns[usize::from(conn.0)].link, Link::Live { .. })
     }
 
-    /// Enters a connection among those of a path and its node.
+    /// Moves a connection into the sets of a path and its node.
     fn enter(&mut self, conn: ConnId, path: PathId) {
         let old = self.conn(conn).path;
         let old_node = self.path_mut(old).node;
@@ -455,7 +459,7 @@ impl Table {
         }
     }
 
-    /// Works out anew which sets of `pick` this connection is in.
+    /// Recomputes which of the sets used by `pick` this connection is in.
     fn refresh(&mut self, conn: ConnId) {
         let of_conn = &self.conns[usize::from(conn.0)];
         let of_path = &self.paths[usize::from(of_conn.path.0)];
@@ -481,8 +485,8 @@ impl Table {
         }
     }
 
-    /// Holds a connection of a returning path to 1, 2, 4, ... calls at once, up to 128 at the
-    /// ramp's end.
+    /// Limits a connection of a returning path to 1, 2, 4, ... calls at once, up to 128 at the end
+    /// of the ramp.
     fn ramp(&mut self, conn: ConnId, now: Duration) {
         const STEPS: u32 = 8;
         let (path, calls) = (self.conn(conn).path, self.calls[usize::from(conn.0)]);
@@ -499,10 +503,11 @@ impl Table {
         }
     }
 
-    /// Works out how many times over the bytes on this connection count, because its path is slow.
+    /// Recomputes the weight of the bytes on this connection, which is greater if its path is slow.
     ///
-    /// Compared is the latency of calls of like size. It falls as the path is used less, so the
-    /// weight moves there in steps: otherwise slow and quick would take turns.
+    /// The latencies of calls of similar size are compared. The latency of a path falls as the path
+    /// is used less, so the weight approaches its target in steps: otherwise slow and fast would
+    /// alternate.
     fn weigh(&mut self, conn: ConnId, now: Duration) {
         if self.quickest_at != Some(now) {
             (self.quickest, self.quickest_at) = (self.quickest_ns(), Some(now));
@@ -522,8 +527,7 @@ impl Table {
         };
     }
 
-    /// The least latency of any path that is used, by the size of calls; the largest number where
-    /// none is known.
+    /// The lowest latency of any path in use, by size of call; `u64::MAX` if none is known.
     fn quickest_ns(&self) -> [u64; SIZES] {
         let mut quickest = [u64::MAX; SIZES];
         for path in self.paths.iter().filter(|path| !path.members.is_empty()) {
@@ -534,7 +538,7 @@ impl Table {
         quickest
     }
 
-    /// xorshift64*: jitter needs no better.
+    /// xorshift64*, which is good enough for jitter.
     fn random(&mut self) -> u64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;

@@ -1,18 +1,18 @@
-//! The way to foreign paths when a table's own are all gone, and home again.
+//! Fails over to foreign paths if all of the table's own paths are down, and fails back.
 //!
-//! A loop's share of the connections may all be on paths that died while other paths of the mount
-//! live. Its slots then connect to those, spread over them; nothing else in the table changes. Home
-//! again goes one connection at a time, each drained before it leaves, so that nothing is moved and
-//! nothing stampedes.
+//! All connections of a loop may be on paths that died while other paths of the mount are alive.
+//! The loop's connections then connect to those paths, spread over them; nothing else in the table
+//! changes. Connections fail back one at a time, and each is drained first, so that no call has to
+//! be moved and the returning path is not overrun.
 
 use super::{Conn, ConnId, Duration, Link, Path, PathId, State, Table};
 
 impl Table {
-    /// Sends idle connections to foreign paths, if no connection of this table lives where it
-    /// belongs.
+    /// Fails idle connections over to foreign paths, if no connection of this table is live on its
+    /// preferred path.
     pub(super) fn fail_over_idle(&mut self, now: Duration) {
         self.failover_at = None;
-        // A failed-over connection that lost its path goes back once its preferred path answers.
+        // A failed-over connection that lost its path fails back once its preferred path answers.
         for index in 0..self.conns.len() {
             let Conn { link, preferred, path, .. } = self.conns[index];
             if link == Link::Idle && preferred != path && self.paths[usize::from(preferred.0)].ready {
@@ -38,7 +38,7 @@ impl Table {
         }
     }
 
-    /// The next path on which no connection of this table belongs, and that isn't known to be dead.
+    /// The next path that no connection of this table prefers and that isn't known to be dead.
     fn foreign_path(&mut self, now: Duration) -> Option<PathId> {
         let count = self.paths.len();
         let tryable = |path: &Path| {
@@ -56,15 +56,16 @@ impl Table {
         down.filter_map(|path| path.retry_at.map(|at| at.max(path.hold_until))).min()
     }
 
-    /// When a connection may go home that lives abroad while its home answers again. A home may
-    /// answer a probe while it is held, where nothing else was usable just then.
+    /// When a failed-over connection may fail back, if its preferred path answers again. A
+    /// preferred path may have answered a probe during its hold, if nothing else was usable at that
+    /// time.
     pub(super) fn home_at(&self, conn: &Conn) -> Option<Duration> {
         let home = &self.paths[usize::from(conn.preferred.0)];
         let is_failed_over = conn.preferred != conn.path && matches!(conn.link, Link::Live { .. });
         (is_failed_over && conn.draining.is_none() && home.ready).then(|| self.return_at.max(home.hold_until))
     }
 
-    /// Starts the next failed-over connection on its way home, if none is on the way yet.
+    /// Starts to fail back the next failed-over connection, unless a failback is already under way.
     pub(super) fn bring_home(&mut self, now: Duration) {
         if self.on_the_way() {
             return;
@@ -80,7 +81,7 @@ impl Table {
         }
     }
 
-    /// Whether a connection drains or connects to its own path.
+    /// Whether a connection is draining or connecting to its preferred path.
     pub(super) fn on_the_way(&self) -> bool {
         self.conns.iter().any(|conn| {
             let connecting = matches!(conn.link, Link::Connecting { .. }) && conn.path == conn.preferred;
@@ -88,7 +89,7 @@ impl Table {
         })
     }
 
-    /// A drained connection leaves for its own path.
+    /// Fails back a drained connection.
     pub(super) fn go_home(&mut self, conn: ConnId, now: Duration) {
         let home = self.conn(conn).preferred;
         self.connect(conn, home, now);

@@ -1,25 +1,26 @@
-//! What happens when connections and paths break, fall silent, and come back.
+//! Handles connections and paths that break, fall silent and recover.
 //!
-//! A path with a live connection is `Up` or `Suspect`; one without is `Down`, or `Probing` while an
-//! attempt to bring it back is under way. Two kinds of retry keep apart: a broken connection of a
-//! living path connects again with a back-off of its own; a path without connections is tried by
-//! one probe at a time, and its connections follow once that is answered. Only after a reset, where
-//! the far end has just shown that it lives, they connect at once.
+//! A path with a live connection is `Up` or `Suspect`; a path without one is `Down`, or `Probing`
+//! during an attempt to bring it back. There are two kinds of retry. A broken connection of a live
+//! path connects again with a back-off of its own. A path without connections is tried by one probe
+//! at a time, and its connections connect once a probe is answered. Only after a reset, which shows
+//! that the peer is alive, do they connect at once.
 
 use crate::timing::{HOLD_PER_WAIT, SUSPECT_DEAR_MAX};
 
 use super::{Conn, ConnId, Duration, Link, Output, Path, PathId, State, Table, Timing};
 
 impl Path {
-    /// A connection was made in this time. What was dear is forgotten with the connections that are
-    /// made after it, not with time: how dear they are does not change by itself.
+    /// Records how long a connection took to establish. An expensive connection is forgotten as
+    /// further connections are established, not with time, because the cost does not change by
+    /// itself.
     fn note_making(&mut self, made_in: Duration) {
         self.making = made_in.max(self.making * 3 / 4);
     }
 }
 
 impl Table {
-    /// The connection is established and has proved that it reaches the same file system.
+    /// The connection is established, and was validated to reach the same file system.
     pub fn connected(&mut self, now: Duration, conn: ConnId) {
         if !matches!(self.conn(conn).link, Link::Connecting { .. }) {
             return;
@@ -46,8 +47,8 @@ impl Table {
         self.rearm();
     }
 
-    /// The other end's system has accepted the connection, which has not proved itself yet:
-    /// whatever is slow now is the server and not the way to it.
+    /// The peer's system has accepted the connection, which is not validated yet: any further delay
+    /// is due to the server and not to the route to it.
     pub fn reached(&mut self, now: Duration, conn: ConnId) {
         if let Link::Connecting { .. } = self.conn(conn).link {
             let until = now + self.connect_patience(conn, now);
@@ -61,7 +62,7 @@ impl Table {
         }
     }
 
-    /// The other end's system has accepted the connection of an [`Output::Probe`].
+    /// The peer's system has accepted the connection of an [`Output::Probe`].
     pub fn probe_reached(&mut self, now: Duration, path: PathId) {
         let Timing { probe_answer, probe_max, .. } = self.timing;
         let of_path = self.path_mut(path);
@@ -73,8 +74,8 @@ impl Table {
         }
     }
 
-    /// The driver did not run for so long although it should have. What was silent in that time may
-    /// have spoken, so the time is not held against it.
+    /// The driver ran late by this long. A peer that was silent in that time may have sent
+    /// something, so the time does not count as silence.
     pub fn late(&mut self, by: Duration) {
         for conn in &mut self.conns {
             match &mut conn.link {
@@ -89,8 +90,8 @@ impl Table {
         self.rearm();
     }
 
-    /// The connection broke, or its connect failed. Not to be reported for one that was aborted on
-    /// request.
+    /// The connection broke, or its connect failed. Must not be reported for a connection that was
+    /// aborted by an [`Output::Abort`].
     pub fn disconnected(&mut self, now: Duration, conn: ConnId) {
         match self.conn(conn).link {
             Link::Live { .. } => self.broken(conn, now, now),
@@ -100,8 +101,8 @@ impl Table {
         self.rearm();
     }
 
-    /// A connection of this path that another table has broke: what broke it may have broken ours,
-    /// just not as loudly.
+    /// A connection of another table broke on this path: the same fault may have broken this
+    /// table's connections without a visible error.
     pub fn doubt(&mut self, now: Duration, path: PathId) {
         if self.paths.get(usize::from(path.0)).is_some_and(|path| path.status.state == State::Up)
             && self.has_live(path)
@@ -111,8 +112,8 @@ impl Table {
         }
     }
 
-    /// The driver has lost patience with a call on this connection although its path lives: the
-    /// connection is reset, and its calls move.
+    /// The driver gives up a call on this connection although the path is alive: the connection is
+    /// reset, and its calls move.
     pub fn give_up(&mut self, now: Duration, conn: ConnId) {
         if self.is_live(conn) {
             let silent_since = self.conn(conn).last_alive;
@@ -122,8 +123,8 @@ impl Table {
         }
     }
 
-    /// How a connection is doing: when its oldest unanswered call was sent on it, if there is one,
-    /// and whether bytes were received or acknowledged since the last tick.
+    /// Reports the progress of a connection: when its oldest unanswered call was sent on it, if
+    /// there is one, and whether bytes were received or acknowledged since the last tick.
     pub fn tick(&mut self, now: Duration, conn: ConnId, oldest_sent_at: Option<Duration>, progress: bool) {
         if !self.is_live(conn) {
             return;
@@ -135,7 +136,7 @@ impl Table {
         }
         let oldest = oldest_sent_at;
         let Some(oldest_sent_at) = oldest.filter(|_| !progress) else {
-            // Where nothing is outstanding nothing is overdue; that alone says nothing of the path.
+            // If no call is outstanding, none is overdue; that alone says nothing about the path.
             if progress {
                 let waited = oldest.map_or(Duration::ZERO, |sent| now.saturating_sub(sent));
                 self.note_silence(now, conn, waited);
@@ -155,8 +156,8 @@ impl Table {
             self.conn(conn).silent = true;
             self.refresh(conn);
             let of_path = &self.paths[usize::from(path.0)];
-            // Another connection of the path may have been heard of: then it is this connection
-            // that is stuck.
+            // Another connection of the path may have shown a sign of life: then only this
+            // connection is stuck.
             let path_silent = silence.min(now.saturating_sub(of_path.last_alive));
             if path_silent > self.patience_with_path(path) && of_path.status.state == State::Up {
                 self.suspect(path, now, silent_since);
@@ -170,7 +171,7 @@ impl Table {
         let usable = self.usable();
         let of_path = self.path_mut(path);
         of_path.last_alive = now;
-        // An answer that came too late counts most: that server was slow and not dead.
+        // A reply that came too late matters most: that server was slow and not dead.
         let answering = of_path.probe_reached.take().map_or(Duration::ZERO, |at| now.saturating_sub(at));
         of_path.silence.note(now, answering);
         of_path.probe_sent = None;
@@ -194,7 +195,8 @@ impl Table {
         self.rearm();
     }
 
-    /// The probe's connection was refused or broke. (Its time limit is watched here.)
+    /// The connection of the probe was refused or broke. (The table itself enforces the time
+    /// limit.)
     pub fn probe_failed(&mut self, now: Duration, path: PathId) {
         if self.path_mut(path).probe_sent.is_some() {
             self.probe_missed(path, now);
@@ -202,7 +204,8 @@ impl Table {
         }
     }
 
-    /// Does what is due at this time: connects and probes that took too long, and new attempts.
+    /// Does what is due at this time: ends connects and probes that took too long, and starts new
+    /// attempts.
     pub fn advance(&mut self, now: Duration) {
         if self.wake.is_none_or(|wake| now < wake) {
             return;
@@ -254,7 +257,7 @@ impl Table {
         }
     }
 
-    /// When a path is to be probed again. A hold counts only where there is something else to use.
+    /// When a path is to be probed again. A hold applies only if there is another path to use.
     fn retry_time(&self, path: PathId) -> Option<Duration> {
         let of_path = &self.paths[usize::from(path.0)];
         match of_path.status.state {
@@ -272,8 +275,8 @@ impl Table {
         overdue.clamp(self.timing.suspect_min, self.timing.suspect_max.max(self.timing.suspect_min))
     }
 
-    /// How long its path may be: where connections are dear to make, as long as one takes
-    /// ([`SUSPECT_DEAR_MAX`]).
+    /// How long a path may be silent: if connections are expensive to establish, as long as
+    /// establishing one takes ([`SUSPECT_DEAR_MAX`]).
     fn patience_with_path(&self, path: PathId) -> Duration {
         let patience = self.patience(path);
         if self.timing.probe_per_making == 0 {
@@ -293,17 +296,17 @@ impl Table {
         silence.patience(now, least, connect_max)
     }
 
-    /// How long a connection may take that nobody knows to be dear to make, as the others here
-    /// were.
+    /// How long establishing a connection may take on a path whose cost is not known, judging by
+    /// the most expensive path of this table.
     fn making_patience(&self) -> Duration {
         let Timing { probe_per_making, connect_timeout, .. } = self.timing;
         let dearest = self.paths.iter().map(|path| path.making).max().unwrap_or_default();
         dearest.saturating_mul(probe_per_making).min(connect_timeout)
     }
 
-    /// Where connections are dear to make, each attempt on a path that is down has twice as long as
-    /// the one before: what is given up too early is all for nothing, and keeps a slow server from
-    /// those that it could make.
+    /// Where connections are expensive to establish, each attempt on a path that is down may take
+    /// twice as long as the previous one: an attempt given up too early is wasted, and keeps a slow
+    /// server from completing others.
     fn growing_patience(&self, path: PathId) -> Duration {
         let Timing { probe_timeout, probe_per_making, connect_timeout, .. } = self.timing;
         let attempts = self.paths[usize::from(path.0)].attempts;
@@ -313,7 +316,7 @@ impl Table {
 
     fn probe(&mut self, path: PathId, now: Duration) {
         let Timing { probe_timeout, probe_max, .. } = self.timing;
-        // The attempts are those on a path that was down.
+        // `attempts` counts attempts on a path that was down.
         let is_suspect = self.paths[usize::from(path.0)].status.state == State::Suspect;
         let growing = if is_suspect { Duration::ZERO } else { self.growing_patience(path) };
         let making = self.making_patience().max(growing);
@@ -352,7 +355,8 @@ impl Table {
                 if self.elsewhere(path) || silent_for >= timing.alone_max {
                     self.path_died(path, now);
                 } else {
-                    // A probe refused at once must not be followed by the next one at once.
+                    // A probe that is refused at once must not be followed at once by the next
+                    // probe.
                     self.path_mut(path).retry_at = Some(now.max(sent + timing.probe_timeout));
                 }
             }
@@ -364,7 +368,7 @@ impl Table {
         }
     }
 
-    /// Whether calls could go to another path: one that is up, or one that this table hasn't tried
+    /// Whether calls could use another path: a path that is up, or one that this table hasn't tried
     /// yet.
     fn elsewhere(&self, path: PathId) -> bool {
         self.paths.iter().enumerate().any(|(index, other)| {
@@ -373,7 +377,8 @@ impl Table {
         })
     }
 
-    /// A silent path did not answer its probe: its connections are reset, and their calls move.
+    /// Takes down a silent path that did not answer its probe: its connections are reset, and their
+    /// calls move.
     fn path_died(&mut self, path: PathId, now: Duration) {
         let silent_since = self.path_mut(path).silent_since;
         self.set_down(path, now);
@@ -393,7 +398,7 @@ impl Table {
         self.fail_over_idle(now);
     }
 
-    /// A live connection is gone: its calls move now, and it connects again.
+    /// Handles the loss of a live connection: its calls move now, and it connects again.
     fn broken(&mut self, conn: ConnId, now: Duration, silent_since: Duration) {
         let path = self.conn(conn).path;
         if let Link::Live { since } = self.conn(conn).link
@@ -408,7 +413,7 @@ impl Table {
                 0 => self.connect(conn, path, now),
                 _ => self.wait(conn, now),
             }
-            // What broke one connection may have broken them all, just not as loudly.
+            // The same fault may have broken all of the path's connections without a visible error.
             if self.path_mut(path).status.state == State::Up {
                 self.suspect(path, now, now);
             }
@@ -434,8 +439,8 @@ impl Table {
         }
     }
 
-    /// Puts the calls of a connection that is gone up for others. What it had outstanding counts no
-    /// more.
+    /// Moves the calls of a lost connection to other connections. Its outstanding bytes no longer
+    /// count.
     fn take_calls(&mut self, conn: ConnId, now: Duration, silent_since: Duration) {
         let index = usize::from(conn.0);
         let (calls, path) = (self.calls[index], self.conns[index].path);
@@ -468,7 +473,8 @@ impl Table {
         self.fail_over_idle(now);
     }
 
-    /// A connection has come home from abroad and waited so long for nothing ([`HOLD_PER_WAIT`]).
+    /// Holds a preferred path after a failback to it got no valid reply within `waited`
+    /// ([`HOLD_PER_WAIT`]).
     fn hold_home(&mut self, path: PathId, now: Duration, waited: Duration) {
         let Timing { hold_min, hold_max, .. } = self.timing;
         let of_path = self.path_mut(path);
@@ -481,20 +487,21 @@ impl Table {
         self.paths[usize::from(path.0)].members.iter().any(|conn| self.is_live(conn))
     }
 
-    /// Connects a connection to a path. Whatever was in its slot is gone.
+    /// Connects a connection to a path. Any previous connection in its slot is gone.
     pub(super) fn connect(&mut self, conn: ConnId, path: PathId, now: Duration) {
         let before = self.conn(conn).path;
         let same = before == path;
         self.enter(conn, path);
         let left = self.path_mut(before);
         if left.members.is_empty() && matches!(left.status.state, State::Up | State::Suspect) {
-            // Nobody is there any more to notice its death.
+            // No connection is left on the path to notice its death.
             left.probe_sent = None;
             left.retry_at = None;
             self.set_state(before, State::Probing, now);
         }
         let of_path = &self.paths[usize::from(path.0)];
-        // Abroad nothing is known of a path and calls are waiting, so the next one is soon tried.
+        // Nothing is known about a foreign path and calls are waiting, so the next path is tried
+        // soon.
         let in_haste = !of_path.owned && of_path.attempts == 0;
         self.conn(conn).returns = self.is_live(conn);
         let patience = self.connect_patience(conn, now);
@@ -513,7 +520,7 @@ impl Table {
         });
     }
 
-    /// Connects the connections that wait for this path.
+    /// Connects the idle connections that prefer this path.
     fn connect_idle(&mut self, path: PathId, now: Duration) {
         for index in 0..self.conns.len() {
             let Conn { link, preferred, .. } = self.conns[index];
@@ -531,7 +538,7 @@ impl Table {
         self.refresh(conn);
     }
 
-    /// A broken connection of a living path tries again after its back-off.
+    /// Schedules the next attempt of a broken connection of a live path after its back-off.
     fn wait(&mut self, conn: ConnId, now: Duration) {
         let attempts = self.conn(conn).attempts;
         let until = now + self.back_off(attempts);
@@ -548,8 +555,8 @@ impl Table {
         of_path.retry_at = Some(at);
     }
 
-    /// Doubles with each attempt, up to a bound, and varies by a quarter either way, so that
-    /// clients that lost the same server don't come back in step.
+    /// The back-off doubles with each attempt, up to a bound, and varies by a quarter either way,
+    /// so that clients that lost the same server don't reconnect in step.
     pub(super) fn back_off(&mut self, attempts: u32) -> Duration {
         let longest = self.timing.retry_max;
         let base = self.timing.retry_min.saturating_mul(1 << attempts.min(16)).min(longest);
@@ -557,7 +564,7 @@ impl Table {
         base * 3 / 4 + base * jitter / 1024
     }
 
-    /// A path that was down, or was never tried, has a connection again.
+    /// A path that was down, or was never tried, has a live connection.
     fn path_up(&mut self, path: PathId, now: Duration) {
         let of_path = self.path_mut(path);
         if of_path.status.deaths > 0 {
@@ -603,7 +610,7 @@ impl Table {
         }
     }
 
-    /// Works out when the next thing is due. Cold: it looks at all connections, and only after
+    /// Computes when the next timer is due. Slow path: looks at all connections, but only after
     /// changes.
     pub(super) fn rearm(&mut self) {
         let mut wake = self.failover_at;

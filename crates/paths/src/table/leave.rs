@@ -1,61 +1,62 @@
-//! How files leave a home whose path has become several times slower than another, and come back.
+//! Moves files off a preferred path that has become several times slower than another, and back.
 //!
-//! A file stays with its node for the sake of that server's caches. Behind a link that has lost
-//! most of its speed this costs far more than it brings: whoever reads such a file waits for that
-//! link. So calls of a size that are much slower there than elsewhere leave. How quick a path would
-//! be that nobody uses cannot be known, so it is tried from time to time with a few of its files'
-//! calls, and then with more; if it keeps up they are at home again.
+//! A file stays with its node so that it benefits from that server's caches. Behind a link that has
+//! lost most of its speed this costs far more than it gains: every reader of such a file waits for
+//! that link. So calls of a size that are much slower on that path than elsewhere leave the path.
+//! The speed of an unused path cannot be known, so the path is tried from time to time with a few
+//! of its files' calls, and then with more. If it keeps up, its files return.
 //!
-//! A path is slower than another by the lesser of two figures: how much longer its calls take, and
-//! how many fewer bytes it moves in a second of those that are under way. The first alone would
-//! drive files from a path because many use it, the second alone because few do.
+//! A path is slower than another by the lesser of two ratios: how much longer its calls take, and
+//! how many fewer bytes per second it moves relative to the bytes in flight. The first ratio alone
+//! would drive files off a path that is heavily used, the second alone off a path that is lightly
+//! used.
 
 use super::{Duration, NodeId, PathId, Set, State, Table, WEIGHT_ONE};
 use crate::status::{Latency, SIZES};
 use crate::timing::{AWAY_MAX, AWAY_MIN, SLOW_AFTER, STABLE_AFTER, TRIAL};
 
-/// Files leave a path that is so many times slower, in sixteenths, ...
+/// Files leave a path that is this many times slower, in sixteenths, ...
 const LEAVE: u64 = 4 * WEIGHT_ONE;
-/// ... and come back to one that is less than so many times slower.
+/// ... and return to a path that is less than this many times slower.
 const RETURN: u64 = 2 * WEIGHT_ONE;
-/// So many calls must have been answered before anything is concluded from their time.
+/// This many calls must have been answered before their latency is judged.
 const SAMPLES_MIN: u32 = 8;
-/// A path that is tried takes one call at a time on each connection, and one more each time that so
-/// many were answered.
+/// A path on trial takes one call at a time on each connection, and one more each time this many
+/// calls were answered.
 const MORE_AFTER: u32 = 4;
-/// What was measured longer ago says nothing of today.
+/// Older measurements are not used.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Where calls of one size go whose files have their home on a path.
+/// Where calls of one size go if their file prefers this path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Standing {
-    /// There.
+    /// To this path.
     #[default]
     Preferred,
-    /// There, and it has been slow since then.
+    /// To this path, which has been slow since then.
     Slow { since: Duration },
     /// To other paths, until then.
     Away { until: Duration },
-    /// To other paths but for some, since then.
+    /// To other paths, except for some trial calls, since then.
     Trial { since: Duration },
 }
 
-/// Whether files are at home on a path, for calls of one size.
+/// Whether files use their preferred path, for calls of one size.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Residence {
     standing: Standing,
-    /// How long they stay away.
+    /// How long files stay away.
     hold: Duration,
     returned_at: Option<Duration>,
 }
 
 impl Residence {
-    /// Whether it is a home no more.
+    /// Whether files have left the path.
     pub(super) const fn left(self) -> bool {
         matches!(self.standing, Standing::Away { .. } | Standing::Trial { .. })
     }
 
-    /// Whether it is tried whether it could be one again.
+    /// Whether the path is on trial for the return of its files.
     pub(super) const fn tried(self) -> bool {
         matches!(self.standing, Standing::Trial { .. })
     }
@@ -68,8 +69,8 @@ impl Residence {
 }
 
 impl Table {
-    /// For a file at home on this node: the connections there that its calls take, and all on paths
-    /// that files have not left.
+    /// For a file placed on this node, returns the connections there that its calls may take, and
+    /// all connections on paths that files have not left.
     pub(super) fn preferred<const N: usize>(&self, node: NodeId, size: usize) -> (Set<N>, Set<N>) {
         let of_node = self.by_node.get(usize::from(node.0)).map_or(Set::EMPTY, Set::first);
         let (left, tried) = (self.left[size].first(), self.tried[size].first());
@@ -83,7 +84,7 @@ impl Table {
         (on_preferred, !left)
     }
 
-    /// Decides anew whether files stay on a path. To be called about every [`crate::timing::TICK`].
+    /// Decides again whether files stay on a path. Called about every [`crate::timing::TICK`].
     pub(super) fn review(&mut self, path: PathId, now: Duration) {
         for size in 0..SIZES {
             let slower = self.times_slower(path, size, now);
@@ -120,8 +121,8 @@ impl Table {
         }
     }
 
-    /// How many times slower a path is than another, in sixteenths: as told by whichever shows it
-    /// slowest. 0 where nothing is known.
+    /// How many times slower a path is than another, in sixteenths: the highest ratio over all
+    /// other paths. 0 if nothing is known.
     fn times_slower(&self, path: PathId, size: usize, now: Duration) -> u64 {
         let this = usize::from(path.0);
         let known = |latency: &Latency| {
@@ -141,15 +142,15 @@ impl Table {
     }
 }
 
-/// By how much the calls of one path take longer than another's, or move fewer bytes a second: the
-/// lesser of both.
+/// By how much the calls of one path take longer than those of another, or move fewer bytes per
+/// second: the lesser of the two ratios.
 fn slower_than(own: &Latency, other: &Latency, size: usize) -> u64 {
     let times = |more: u128, less: u128| {
         u64::try_from(more.saturating_mul(u128::from(WEIGHT_ONE)) / less.max(1)).unwrap_or(u64::MAX)
     };
     let [own_ns, other_ns] = [own, other].map(|latency| u128::from(latency.by_size_ns[size]));
     let [own_load, other_load] = [own, other].map(|latency| u128::from(latency.load_by_size[size]));
-    // Bytes under way by the time that each of them takes are bytes in a second.
+    // Bytes in flight divided by the time of each call are bytes per second.
     let fewer_bytes = times(other_load.saturating_mul(own_ns), own_load.saturating_mul(other_ns));
     times(own_ns, other_ns).min(fewer_bytes)
 }

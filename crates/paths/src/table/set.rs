@@ -1,10 +1,10 @@
-//! Sets of the connections of one table: a bit for each, so that a pick looks at all of them in a
-//! few words, and at one where the table has no more connections than a word has bits.
+//! Bit sets of the connections of one table. A pick looks at all connections in a few words, or in
+//! one word if the table has no more connections than a word has bits.
 
 use crate::ConnId;
 use std::ops::{BitAnd, BitOrAssign, Not, SubAssign};
 
-/// Words of the whole set.
+/// Words of the full set.
 pub(super) const WORDS: usize = super::CONNECTIONS_MAX / u64::BITS as usize;
 const _: () = assert!(WORDS * u64::BITS as usize == super::CONNECTIONS_MAX);
 
@@ -13,7 +13,7 @@ const _: () = assert!(WORDS * u64::BITS as usize == super::CONNECTIONS_MAX);
 pub(super) struct Set<const N: usize = WORDS>([u64; N]);
 
 impl Set {
-    /// Its first words: all of it where the table has no more connections.
+    /// The first `N` words of the set, which are all of it if the table has no more connections.
     #[inline]
     pub(super) fn first<const N: usize>(&self) -> Set<N> {
         const { assert!(N <= WORDS) };
@@ -29,7 +29,7 @@ impl<const N: usize> Set<N> {
         self == Self::EMPTY
     }
 
-    /// The set, unless nothing is in it.
+    /// The set, or `None` if it is empty.
     pub(super) fn some(self) -> Option<Self> {
         (!self.is_empty()).then_some(self)
     }
@@ -47,26 +47,26 @@ impl<const N: usize> Set<N> {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Its connections, lowest first.
+    /// Its connections in ascending order.
     pub(super) fn iter(self) -> Round<N> {
         self.from(ConnId(0))
     }
 
-    /// Its connections: those from `first` on, then those before it.
+    /// Its connections: those from `first` on, then those before `first`.
     pub(super) fn from(self, first: ConnId) -> Round<N> {
         let (word, bit) = place::<N>(first);
         Round { set: self, word, rest: self.0[word] & !(bit - 1), before: bit - 1, words_left: N }
     }
 }
 
-/// The connections of a set, once around.
+/// Iterates over the connections of a set once, wrapping around.
 #[derive(Debug)]
 pub(super) struct Round<const N: usize> {
     set: Set<N>,
     word: usize,
-    /// What is left of that word.
+    /// The bits of `word` not visited yet.
     rest: u64,
-    /// The part of the first word that comes last.
+    /// The bits of the first word that come last.
     before: u64,
     words_left: usize,
 }
@@ -87,7 +87,7 @@ impl<const N: usize> Iterator for Round<N> {
     }
 }
 
-/// The word of a connection, and its bit there.
+/// The word of a connection, and its bit in that word.
 const fn place<const N: usize>(conn: ConnId) -> (usize, u64) {
     let index = conn.0 as usize % (N * u64::BITS as usize);
     (index / u64::BITS as usize, 1 << (index % u64::BITS as usize))
@@ -151,7 +151,7 @@ mod tests {
             prop_assert_eq!((set & Set::ALL, set & !set), (set, Set::EMPTY));
             let low: Vec<u16> = model.range(..64).copied().collect();
             prop_assert_eq!(set.first::<1>().iter().map(|conn| conn.0).collect::<Vec<_>>(), low);
-            // A search goes on behind the last one, which may be behind the end.
+            // The search continues after the last connection found, which may be past the end.
             let first = first % 65;
             let round: Vec<u16> = model.range(first % 64..64).chain(model.range(..first % 64)).copied().collect();
             prop_assert_eq!(set.first::<1>().from(ConnId(first)).map(|conn| conn.0).collect::<Vec<_>>(), round);

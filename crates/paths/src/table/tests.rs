@@ -1,4 +1,4 @@
-//! The table's rules one by one. `tests/simulation.rs` has them all together.
+//! Tests of the table's rules, one at a time. `tests/simulation.rs` combines all of them.
 
 mod failback;
 
@@ -40,7 +40,8 @@ fn connected(config: Config) -> Table {
     table
 }
 
-/// Two connections on two paths, as over RDMA: making them took so long, and that counts.
+/// Two connections on two paths that each took `made_in` to establish, as over RDMA, where that
+/// matters.
 fn connected_at_a_price(made_in: Duration) -> Table {
     let mut config = config(2, 2);
     config.timing = Timing { probe_per_making: 3, connect_timeout: ms(4000), ..config.timing };
@@ -68,7 +69,8 @@ fn run(table: &mut Table, until: Duration) -> Vec<(Duration, Output)> {
     seen
 }
 
-/// Takes path 0 (connection 0) down by silence: a call at 0 ms, overdue, probe missed.
+/// Takes path 0 (connection 0) down by silence: a call at 0 ms becomes overdue, and the probe is
+/// missed.
 fn die_silently(table: &mut Table, now: Duration) -> Vec<Output> {
     table.sent(now, ConnId(0), Class::Read, 0);
     table.tick(now + ms(250), ConnId(0), Some(now), false);
@@ -143,7 +145,7 @@ fn calls_leave_a_broken_connection_at_once() {
 }
 
 proptest! {
-    /// The search may end before all have been looked at; it finds what it would have found.
+    /// The search may stop early and must still find the same connection as a full search.
     #[test]
     fn the_best_connection_is_the_first_of_those_with_the_least_to_do(
         loads in prop::collection::vec((0_u64..3, 0_u64..3, 0_u64..3), 2..100),
@@ -216,7 +218,8 @@ fn any_byte_is_life() {
         table.tick(ms(50 * tick), ConnId(0), Some(ms(0)), true);
     }
     assert_eq!(outputs(&mut table), []);
-    // A silent connection of a path that is heard of is avoided, without suspecting its path.
+    // A silent connection is avoided, but its path is not suspected while another connection of the
+    // path shows signs of life.
     table.sent(ms(5000), ConnId(2), Class::Read, 0);
     table.alive(ms(5190), ConnId(0));
     table.tick(ms(5250), ConnId(2), Some(ms(5000)), false);
@@ -349,7 +352,7 @@ fn a_flapping_path_is_held_down_longer_each_time() {
         now += ms(100);
     }
     assert_eq!(held, [0, 1, 2, 4, 8, 16, 30, 30, 30]);
-    // Where there is nothing else, any path is better than none.
+    // If there is no alternative, any path is better than none.
     now += ms(100);
     table.disconnected(now, ConnId(1));
     table.disconnected(now, ConnId(0));
@@ -453,7 +456,8 @@ fn a_probe_that_was_accepted_has_more_time_for_its_answer() {
 fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
     let mut table = connected_at_a_price(ms(400));
     table.sent(ms(9000), ConnId(0), Class::Read, 0);
-    // Nor is one made for a silence that is shorter than it would take. Calls go elsewhere before.
+    // A silence shorter than the time to establish a connection causes no probe, but calls already
+    // use other paths.
     table.tick(ms(9400), ConnId(0), Some(ms(9000)), false);
     assert_eq!((outputs(&mut table), state(&table, 0)), (vec![], State::Up));
     assert_eq!(table.pick(Class::Read, Some(NodeId(0)), 0), Some(ConnId(1)));
@@ -462,7 +466,7 @@ fn where_connections_are_dear_to_make_one_is_asked_for_later_and_has_longer() {
     assert_eq!(run(&mut table, ms(10_600)), []);
     let seen = run(&mut table, ms(10_601));
     assert_eq!(seen.first(), Some(&(ms(10_601), Output::Abort(ConnId(0)))));
-    // And each attempt to bring it back longer than the one before.
+    // Each attempt to bring the path back may take longer than the previous one.
     let probes = run(&mut table, ms(60_000));
     let gaps: Vec<_> = probes.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
     assert!(

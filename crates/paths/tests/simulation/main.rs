@@ -1,7 +1,8 @@
-//! The table against links that die, break, crawl, flap and come back: many seeds, a virtual clock.
+//! The table against links that die, break, slow down, flap and recover: many seeds, a virtual
+//! clock.
 //!
-//! In every world each call is answered exactly once, and leaves a connection only when that is
-//! fenced. A failure names its seed; `SIM_SEED=n` runs that one alone.
+//! In every world each call is answered exactly once, and is moved off a connection only once that
+//! connection is fenced. A failure names its seed; `SIM_SEED=n` runs only that seed.
 
 mod world;
 
@@ -13,7 +14,8 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What a call may take besides waiting for a failover: all callers before it on one link.
+/// What a call may take besides waiting for a failover: the calls of all other callers are queued
+/// before it on one link.
 const QUEUE: Duration = ms(150);
 
 struct Seed(u64);
@@ -52,7 +54,7 @@ fn plan(seed: u64, random: &mut Random) -> Plan {
     }
 }
 
-/// Ends the calls and checks what holds in every world.
+/// Ends the calls and checks the invariants that hold in every world.
 fn finish(world: &mut World, until: Duration) {
     world.run(until);
     assert_eq!(world.failures, [""; 0]);
@@ -121,7 +123,7 @@ fn an_overloaded_server_is_not_taken_for_a_dead_one() {
         let mut plan = plan(seed, random);
         let every = ms(random.between(100, 1400));
         let slow = random.below(u64::from(plan.nodes)) as u16;
-        // One node of the group, or the machine that all of them are on.
+        // One node of the group, or the machine that runs all of them.
         let all = random.below(2) == 0;
         plan.faults = (0..plan.nodes)
             .filter(|path| all || *path == slow)
@@ -129,7 +131,7 @@ fn an_overloaded_server_is_not_taken_for_a_dead_one() {
             .collect();
         let mut world = World::new(plan);
         world.run(ms(8000));
-        // A first stall may be taken for a death, where the server had always been quick.
+        // The first stall may be taken for a death, because the server has always been fast.
         let deaths = |world: &World| status(world, slow).deaths;
         let first = deaths(&world);
         assert!(first <= 1, "{first} deaths with an answer each {every:?}");
@@ -165,8 +167,7 @@ fn all_but_one_path_may_die_at_once() {
         plan.faults = dead.iter().map(|&path| (ms(1000), path, Fault::Silent)).collect();
         let mut world = World::new(plan);
         finish(&mut world, ms(25_000));
-        // Calls that meet two dead paths one after the other can't happen: all are suspected by
-        // then.
+        // A call cannot meet two dead paths in succession: by then all of them are suspect.
         assert!(world.longest < ms(1000) + 2 * QUEUE, "a call took {:?}", world.longest);
         for path in dead {
             assert!(status(&world, path).gap_worst < ms(1000));
@@ -213,7 +214,7 @@ fn files_leave_a_home_that_has_become_ten_times_slower_and_come_back_to_it() {
         world.run(ms(2000));
         let before: u64 = world.take_served().iter().sum();
         assert!((0..nodes as u16).all(|path| status(&world, path).departures == 0), "all are quick");
-        // Until here it may take for calls to have piled up, and for it to be noticed.
+        // By this time the calls must have piled up and the table must have noticed.
         world.run(ms(4000));
         assert_eq!(status(&world, slow).departures, 1);
         world.take_served();
@@ -222,7 +223,7 @@ fn files_leave_a_home_that_has_become_ten_times_slower_and_come_back_to_it() {
         let (own, all) = (served[usize::from(slow)], served.iter().sum::<u64>());
         assert!(own * 10 < all, "the others serve its files: {served:?}");
         assert!(all * nodes * 10 > before * 6 * (nodes - 1) * 7, "{all} in 6 s, {before} in one before");
-        // What was under way on the slow link is over, and the longest time away.
+        // By then the calls in flight on the slow link are done, and the longest time away is over.
         world.run(ms(16_000));
         world.take_served();
         world.run(ms(20_000));

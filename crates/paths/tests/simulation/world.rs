@@ -1,9 +1,9 @@
 //! A world for one table: nodes behind links that fail, callers, and a driver, on a virtual clock.
 //!
-//! The driver here does what a real one does with sockets: it keeps a generation per connection, so
-//! that nothing of an aborted connection is delivered, and checks that calls leave only connections
-//! that are gone. Links serve calls one after the other; what is under way on a silent link waits
-//! until it is back, as TCP's retransmissions do.
+//! The driver here does what a real driver does with sockets: it keeps a generation per connection,
+//! so that nothing of an aborted connection is delivered, and checks that calls are moved only off
+//! connections that are gone. Links serve calls one after the other; calls in flight on a silent
+//! link wait until the link is back, as with TCP retransmissions.
 
 use paths::{
     Class, Config, ConnId, ConnSpec, NodeId, Output, PathId, PathSpec, Placement, State, Table, Timing,
@@ -34,21 +34,21 @@ impl Random {
     }
 }
 
-/// What happens to a link.
+/// A fault of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing arrives any more, nobody is told.
+    /// Nothing arrives any more, and neither end is notified.
     Silent,
     /// All connections break at once, and connects are refused.
     Reset,
-    /// Works as at first.
+    /// Restores the link to its initial state.
     Restore,
-    /// So many times slower.
+    /// The link is this many times slower.
     Slow(u32),
-    /// The server stops; its system still accepts connections.
+    /// The server process stops; its system still accepts connections.
     Frozen,
-    /// An overloaded server: it answers what has come in only so often, and its system accepts
-    /// connections.
+    /// An overloaded server: it answers pending requests only at this interval, while its system
+    /// accepts connections.
     Stalls(Duration),
 }
 
@@ -66,7 +66,7 @@ struct Link {
 }
 
 impl Link {
-    /// When the server answers what could be answered at this time.
+    /// When the server sends a reply that is ready at this time.
     fn served(&self, at: Duration) -> Duration {
         let Some(every) = self.stalls else { return at };
         Duration::from_nanos(at.as_nanos().next_multiple_of(every.as_nanos()) as u64)
@@ -117,9 +117,9 @@ pub struct Plan {
     /// The path of each connection of the table.
     pub connections: Vec<u16>,
     pub callers: usize,
-    /// Callers keep to files that are placed on nodes.
+    /// Each caller uses one file, which is placed on a node.
     pub files: bool,
-    /// All files but one of each node are on the first.
+    /// All files but one per node are placed on the first node.
     pub lopsided: bool,
     pub bytes: u32,
     pub seed: u64,
@@ -207,7 +207,7 @@ impl World {
         world
     }
 
-    /// Runs to this time, or to the first broken rule.
+    /// Runs until this time, or until the first violated invariant.
     pub fn run(&mut self, until: Duration) {
         while self.failures.is_empty() {
             let event_at = self.events.peek().map(|Reverse((at, ..))| *at);
@@ -245,7 +245,7 @@ impl World {
         self.calls.iter().filter(|call| call.answers == 0).count()
     }
 
-    /// Bytes served by each node, counted anew from here.
+    /// Returns the bytes served by each node since the last call, and resets the counters.
     pub fn take_served(&mut self) -> Vec<u64> {
         self.links.iter_mut().map(|link| std::mem::take(&mut link.served_bytes)).collect()
     }
@@ -280,7 +280,7 @@ impl World {
         self.waiting.push_back(self.calls.len() - 1);
     }
 
-    /// Drains outputs, then sends what waits.
+    /// Drains outputs, then sends the waiting calls.
     fn settle(&mut self) {
         while let Some(output) = self.table.poll_output() {
             self.outputs += 1;

@@ -1,29 +1,29 @@
-//! Coming home to a path that answers probes and cannot prove itself, while another works.
+//! Failback to a path that answers probes but fails path validation, while another path works.
 
 use super::*;
 
-/// What a home does with the question that proves it.
+/// How the preferred path responds to path validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
     Given,
     Refused,
-    /// As by a server whose disk hangs.
+    /// No reply, as from a server whose disk hangs.
     Awaited,
 }
 
-/// One connection, its home 0 and the path 1, in steps of a millisecond. Both paths accept and
-/// answer probes within one.
+/// One connection with preferred path 0 and alternative path 1, in steps of a millisecond. Both
+/// paths accept connections and answer probes within one step.
 struct Lone {
     table: Table,
     now: Duration,
     home_proof: Proof,
-    /// How long the proof of path 1 takes.
+    /// How long path validation takes on path 1.
     abroad_takes: Duration,
-    /// Where it connects to, and since when.
+    /// The path being connected to, and since when.
     connecting: Option<(PathId, Duration)>,
     probed: Option<PathId>,
     usable: Duration,
-    /// When it left path 1 for its home, and how long it then waited there for nothing.
+    /// When it left path 1 to fail back, and how long each failed failback then waited.
     homecomings: Vec<Duration>,
     waits: Vec<Duration>,
 }
@@ -61,7 +61,7 @@ impl Lone {
         }
     }
 
-    /// What becomes of a connect that is so old.
+    /// Advances a connect attempt of this age.
     fn attempt(&mut self, path: PathId, age: Duration) {
         if age == ms(1) {
             self.table.reached(self.now, ConnId(0));
@@ -105,7 +105,8 @@ impl Lone {
 
 #[test]
 fn a_home_that_answers_and_does_not_prove_itself_takes_a_tenth_of_the_time_at_most() {
-    // Where the other path is far away, the home has answered again before that one is connected.
+    // If validating the other path takes long, the preferred path has answered again before the
+    // other path is connected.
     for abroad_takes in [ms(1), ms(250)] {
         let mut lone = Lone::new(Proof::Awaited, abroad_takes);
         lone.run(ms(60_000));
