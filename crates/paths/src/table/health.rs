@@ -285,8 +285,9 @@ impl Table {
         patience.max(self.paths[usize::from(path.0)].making.min(SUSPECT_DEAR_MAX))
     }
 
-    /// How long the connect of this connection, or its proof, may take. One that has left a path
-    /// that works does not wait longer each time: others could have served its calls.
+    /// How long the connect of this connection, or its path validation, may take. A failback from a
+    /// working path does not wait longer with each attempt: the working path could have served its
+    /// calls.
     fn connect_patience(&self, conn: ConnId, now: Duration) -> Duration {
         let Timing { connect_timeout, connect_max, .. } = self.timing;
         let Conn { path, returns, .. } = self.conns[usize::from(conn.0)];
