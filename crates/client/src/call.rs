@@ -1,4 +1,4 @@
-//! Calls on their way: what was asked, for whom, and where it is.
+//! Calls: what they ask for, for whom, and which connection they are on.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -15,47 +15,47 @@ use crate::error::{Error, Result};
 use crate::protocol::{self, Procedure, Request};
 use crate::slot::Promise;
 
-/// A file as reads and writes name it.
+/// The reference to a file in reads and writes.
 #[derive(Debug, Clone, Copy)]
 pub struct FileRef {
-    /// Its handle on every node.
+    /// The file's handle, valid on every node.
     pub handle: FileHandle,
-    /// Its number within the mount: what is committed together.
+    /// The file's number within the mount; writes with the same number are committed together.
     pub number: u64,
-    /// The node it is placed on.
+    /// The node that the file is placed on (its preferred node).
     pub home: Option<NodeId>,
 }
 
-/// What a caller asks for. The buffer of a READ or a WRITE comes back with the [`Done`].
+/// An operation. The buffer of a READ or a WRITE is returned with the [`Done`].
 #[derive(Debug)]
 pub enum Op {
     /// READ of `buffer.len()` bytes.
     Read {
-        /// Which file.
+        /// The file.
         file: FileRef,
-        /// From where.
+        /// Offset of the first byte to read.
         offset: u64,
-        /// Where to.
+        /// The buffer to read into.
         buffer: Vec<u8>,
     },
-    /// READ of `len` bytes that shall not pass through memory: they come as [`Answer::Piped`],
-    /// where that can be (over TCP, if they fit the pipe), or as [`Answer::Read`] with a buffer
-    /// that was not asked for.
+    /// READ of `len` bytes that need not pass through memory: they are returned as
+    /// [`Answer::Piped`] if possible (over TCP, if they fit the pipe), otherwise as
+    /// [`Answer::Read`] with a newly allocated buffer.
     ReadToPipe {
-        /// Which file.
+        /// The file.
         file: FileRef,
-        /// From where.
+        /// Offset of the first byte to read.
         offset: u64,
-        /// How many bytes.
+        /// The number of bytes.
         len: usize,
-        /// Where to. It is empty.
+        /// The pipe to read into. Must be empty.
         pipe: Pipe,
     },
-    /// WRITE of the whole buffer. It is done when the data are stable.
+    /// WRITE of the whole buffer. The operation is done when the data are stable.
     Write {
-        /// Which file.
+        /// The file.
         file: FileRef,
-        /// Where to.
+        /// Offset of the first byte to write.
         offset: u64,
         /// The data.
         buffer: Vec<u8>,
@@ -80,7 +80,7 @@ impl Op {
         }
     }
 
-    /// Bytes of payload, or of arguments.
+    /// Length of the payload, or of the arguments, in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Read { buffer: bytes, .. } | Self::Write { buffer: bytes, .. } => bytes.len(),
@@ -90,40 +90,40 @@ impl Op {
     }
 }
 
-/// What an operation gave.
+/// The result of a successful operation.
 #[derive(Debug)]
 pub enum Answer {
-    /// Bytes read, and whether the file ends there.
+    /// The bytes are in the buffer.
     Read {
-        /// Bytes at the start of the buffer.
+        /// Number of bytes at the start of the buffer.
         count: u32,
         /// Whether the file ends with them.
         eof: bool,
     },
-    /// Bytes read, and whether the file ends there.
+    /// The bytes are in the pipe.
     Piped {
-        /// It has the bytes.
+        /// The pipe that holds the bytes.
         pipe: Pipe,
         /// Whether the file ends with them.
         eof: bool,
     },
-    /// All is written and stable.
+    /// All data are written and stable.
     Written,
-    /// The results of another operation that succeeded; [`crate::Operations`] reads them.
+    /// The results of any other operation that succeeded; [`crate::Operations`] decodes them.
     Results(Vec<u8>),
 }
 
 /// A finished operation.
 #[derive(Debug)]
 pub struct Done {
-    /// How it ended.
+    /// The outcome.
     pub result: Result<Answer>,
-    /// The caller's buffer, for reads and writes; see [`Op`]. Of a READ to a pipe that came by
-    /// memory, that.
+    /// The caller's buffer, for reads and writes; see [`Op`]. For a READ to a pipe that was
+    /// received in memory, the buffer with the data.
     pub buffer: Vec<u8>,
-    /// From the submission to now.
+    /// Time since the submission.
     pub latency: Duration,
-    /// Of a WRITE: what it did to the version of its file.
+    /// For a WRITE: how it changed the version of its file.
     pub change: Change,
 }
 
@@ -132,7 +132,7 @@ impl Done {
         Self { result: Err(error), buffer, latency, change: Change::default() }
     }
 
-    /// What an [`Op::Call`] has brought.
+    /// The results of an [`Op::Call`].
     pub(crate) fn results(self) -> Result<Vec<u8>> {
         match self.result? {
             Answer::Results(results) => Ok(results),
@@ -141,7 +141,7 @@ impl Done {
     }
 }
 
-/// Who waits for a call.
+/// The recipient of a call's outcome.
 #[derive(Debug)]
 pub(crate) enum Owner {
     /// A task of the loop, with its token.
@@ -152,7 +152,7 @@ pub(crate) enum Owner {
     Engine,
 }
 
-/// What is asked of the server.
+/// The request to the server.
 #[derive(Debug)]
 pub(crate) enum Body {
     Read {
@@ -160,14 +160,14 @@ pub(crate) enum Body {
         offset: u64,
         target: Target,
     },
-    /// `written` bytes of the buffer are done by earlier, short writes.
+    /// `written` bytes of the buffer were written by earlier, short writes.
     Write {
         file: FileRef,
         offset: u64,
         buffer: Vec<u8>,
         written: usize,
         stability: Stability,
-        /// What the server has told of the file since.
+        /// The change of the file that the server has reported so far.
         change: Change,
     },
     Commit {
@@ -175,15 +175,15 @@ pub(crate) enum Body {
         node: NodeId,
     },
     Call(Request),
-    /// GETATTR of the root: the connection proves where it leads.
+    /// GETATTR of the root, which validates the connection.
     Validate,
 }
 
-/// Where the bytes of a READ go.
+/// The destination of the bytes of a READ.
 #[derive(Debug)]
 pub(crate) enum Target {
     Memory(Vec<u8>),
-    /// A pipe, and how many it shall have.
+    /// A pipe, and the number of bytes to read into it.
     Pipe(Pipe, usize),
 }
 
@@ -195,7 +195,7 @@ impl Target {
         }
     }
 
-    /// Memory in any case: a pipe is given up, with what it holds.
+    /// Returns memory in any case: a pipe is given up together with its contents.
     pub(crate) fn memory(&mut self) -> &mut Vec<u8> {
         if let Self::Pipe(_, len) = self {
             *self = Self::Memory(vec![0; *len]);
@@ -213,14 +213,14 @@ impl Default for Target {
     }
 }
 
-/// For whom a call is made, where that is not the mount's own user.
+/// The user on whose behalf a call is made, if not the mount's own user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Caller {
     /// The effective user.
     pub uid: u32,
     /// The effective group.
     pub gid: u32,
-    /// Further groups; AUTH_SYS carries the first 16.
+    /// Supplementary groups; AUTH_SYS carries the first 16.
     pub gids: Vec<u32>,
 }
 
@@ -228,17 +228,17 @@ pub struct Caller {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub body: Body,
-    /// Whose credential it carries; the mount's where absent.
+    /// The user whose credential the call carries; `None` for the mount's own user.
     pub caller: Option<Arc<Caller>>,
     pub owner: Owner,
-    /// Kept over every retransmission; absent until the xid space has room.
+    /// Kept across retransmissions; `None` until the xid space has room.
     pub xid: Option<Xid>,
-    /// The connection it is outstanding on.
+    /// The connection on which the call is outstanding.
     pub connection: Option<ConnId>,
-    /// The path it was last sent on, under this xid.
+    /// The path on which the call was last sent under this xid.
     pub sent_on: Option<PathId>,
-    /// It was sent more than once, under this xid: what answers it may have been done by its
-    /// original.
+    /// The call was sent more than once under this xid: its reply may reflect an earlier execution
+    /// of the same call.
     pub sent_again: bool,
     pub submitted_at: Duration,
     pub sent_at: Duration,
@@ -261,7 +261,7 @@ impl Call {
         }
     }
 
-    /// What the call moves, for the balance of the paths.
+    /// The bytes that the call moves, for balancing the paths.
     pub(crate) fn bytes(&self) -> u32 {
         match &self.body {
             Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
@@ -288,7 +288,7 @@ impl Call {
         self.procedure().name()
     }
 
-    /// The data of a WRITE that are still to be written.
+    /// The data of a WRITE that are not written yet.
     pub(crate) fn payload(&self) -> &[u8] {
         match &self.body {
             Body::Write { buffer, written, .. } => buffer.get(*written..).unwrap_or_default(),
@@ -301,10 +301,10 @@ impl Call {
     }
 }
 
-/// Names a call of an engine.
+/// Identifies a call of an engine.
 pub(crate) type CallKey = usize;
 
-/// The calls of an engine; where the payload of queued WRITEs is found.
+/// The calls of an engine; also the source of the payload of queued WRITEs.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(pub Slab<Call>);
 
@@ -321,12 +321,12 @@ impl Source<CallKey> for Calls {
 pub(crate) struct ReadLanding {
     pub key: CallKey,
     pub target: Target,
-    /// How much of it the server fills.
+    /// The number of bytes that the server fills.
     pub len: usize,
 }
 
 impl ReadLanding {
-    /// Makes a pipe fit for another try: what came is of an answer that was cut off.
+    /// Empties a pipe for another attempt: its contents are from a reply that was cut off.
     pub(crate) fn empty(&mut self) {
         if let Target::Pipe(pipe, _) = &mut self.target
             && pipe.discard().is_err()

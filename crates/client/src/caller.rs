@@ -1,5 +1,4 @@
-//! One blocking connection that makes one call at a time: what a mount begins with, before it has
-//! paths.
+//! A blocking connection that makes one call at a time: used to start a mount, before it has paths.
 
 mod rdma;
 
@@ -17,11 +16,12 @@ use crate::error::MountError;
 use crate::route::from_reserved_port;
 pub(crate) use rdma::require as require_rdma;
 
-/// An address that does not accept within this time is given up.
+/// An address that does not accept a connection within this time is given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// An address that accepts and stays silent this long is given up.
+/// An address that accepts a connection but sends no reply for this long is given up.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest reply: EXPORT lists all exports and who may mount them; all others are short.
+/// The longest reply: EXPORT lists all exports and the hosts that may mount them; all other replies
+/// are short.
 const REPLY_BYTES_MAX: usize = 4 << 20;
 
 /// A program and its version. RFC 5531 s9
@@ -47,8 +47,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Connects, from a reserved port where `reserved` wants one or leaves the choice to us and it
-    /// is allowed: mountd refuses others as NFS does.
+    /// Connects, from a reserved port if `reserved` is true, or if it is `None` and this is
+    /// permitted: like NFS, mountd may refuse other ports.
     pub(crate) fn connect(
         address: SocketAddr,
         credential: &[u8],
@@ -68,7 +68,7 @@ impl Caller {
         Ok(Self::over(Wire::Tcp(stream), address, credential))
     }
 
-    /// Connects over RDMA, from this address where one is given.
+    /// Connects over RDMA, from this local address if given.
     pub(crate) fn connect_rdma(
         local: Option<IpAddr>,
         address: SocketAddr,
@@ -86,7 +86,7 @@ impl Caller {
         self.address
     }
 
-    /// Makes a call and gives the bytes of its results.
+    /// Makes a call and returns the bytes of its results.
     pub(crate) fn call(
         &mut self,
         program: Program,
@@ -130,7 +130,7 @@ fn exchange(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut assembler = Assembler::new(REPLY_BYTES_MAX);
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     loop {
-        // One deadline for the whole answer: it may come byte by byte.
+        // One deadline for the whole reply, which may arrive byte by byte.
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(std::io::ErrorKind::TimedOut.into());
@@ -148,7 +148,7 @@ fn exchange(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Whether this machine refused, so that another port may do.
+/// Whether the local machine refused this port, so that another port may work.
 fn is_local(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)

@@ -1,11 +1,12 @@
-//! One loop's share of a mount: its connections, its calls, and the path table that it pumps.
+//! One loop's share of a mount: its connections, its calls, and the path table that it drives.
 //!
-//! The engine is driven by its loop ([`crate::shard`]): submissions and readiness come in, finished
-//! operations go out through [`Engine::take_finished`]. Which connection takes a call, and what
-//! happens when one breaks, is decided by [`paths::Table`]; this file does what it says.
+//! The engine is driven by its loop ([`crate::shard`]): submissions and readiness events come in,
+//! and finished operations go out through [`Engine::take_finished`]. [`paths::Table`] decides which
+//! connection takes a call and what happens when a connection breaks; this file carries out its
+//! decisions.
 //!
-//! Invariants: a call has one xid from its first to its last transmission; it is outstanding on at
-//! most one connection, and that connection is reset before it is sent on another.
+//! Invariants: a call keeps one xid from its first to its last transmission; it is outstanding on
+//! at most one connection, and that connection is reset before the call is sent on another.
 
 mod answers;
 mod connections;
@@ -44,12 +45,13 @@ pub(crate) use connections::{Connection, FIRST_CONNECTION_TOKEN};
 use probes::Probe;
 use stable::Groups;
 
-/// How often connections are looked at for silence and soft mounts for their time.
+/// How often connections are checked for silence, and the calls of soft mounts for their time
+/// limit.
 const TICK: Duration = Duration::from_millis(50);
-/// A mount without a path for this long says so. What is shorter is a reset and a new connection,
-/// or a busy machine.
+/// A mount without a path for this long logs a warning. Shorter gaps are a reset and a new
+/// connection, or a busy machine.
 const SAY_DOWN_AFTER: Duration = Duration::from_secs(2);
-/// [`Status::Later`] asks for patience; Linux waits as long at first.
+/// [`Status::Later`] asks the client to wait; Linux waits this long at first.
 const JUKEBOX_DELAY: Duration = Duration::from_millis(500);
 
 /// Xids are counters, so one multiplication spreads them well enough.
@@ -70,24 +72,24 @@ impl Hasher for XidHasher {
     }
 }
 
-/// What an engine is made from; the same for all loops of a mount but for the table and the
-/// credential.
+/// The configuration of an engine; the same for all loops of a mount except the table, the
+/// credential, the identity and the first xid.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub route: Arc<Route>,
     pub table: paths::Config,
-    /// Flavour, length and body, as every call carries it that names no caller.
+    /// Flavour, length and body of the credential of every call that names no caller.
     pub credential: Vec<u8>,
-    /// By which the server knows this loop, whoever calls.
+    /// The identity by which the server knows this loop, for all callers.
     pub identity: u64,
-    /// Changes are refused before they are sent.
+    /// Refuse changes before they are sent.
     pub read_only: bool,
     pub first_xid: u32,
     pub root: FileHandle,
     pub root_attributes: Attributes,
 }
 
-/// What the connections' sinks need while a connection is borrowed.
+/// The state that the sinks of connections need while a connection is borrowed.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub calls: Calls,
@@ -96,11 +98,11 @@ pub(crate) struct Core {
     pub table: Table,
     pub now: Duration,
     finished: Vec<(Owner, Done)>,
-    /// Bytes of READs that were received in place and are to be handed out.
+    /// Bytes of READs that were received in place and are not handed out yet.
     landed: usize,
-    /// Calls that an answer has put back to be sent: the rest of short writes, and the like.
+    /// Calls that a reply has queued to be sent again: the rest of short writes, and the like.
     again: Vec<CallKey>,
-    /// Calls to be sent again at a time.
+    /// Calls to be sent again, with their times.
     delayed: Vec<(Duration, CallKey)>,
     groups: Groups,
     counters: Vec<PathCounters>,
@@ -125,23 +127,23 @@ pub(crate) struct Engine {
     starved: [VecDeque<CallKey>; 3],
     /// An emptied list, for the next round.
     spare_keys: Vec<CallKey>,
-    /// When the oldest call of each connection was sent, as of a tick.
+    /// When the oldest outstanding call of each connection was sent, as of the last tick.
     oldest: Vec<Option<Duration>>,
-    /// Calls whose data have not all left on the connection that is received from.
+    /// Calls whose data have not all been sent, on the connection being received from.
     unsent: Vec<CallKey>,
-    /// Connections that more is received from once what has come is handed out, in order.
+    /// Connections from which more is received once the received data are handed out, in order.
     paused: VecDeque<ConnId>,
     scratch: Scratch,
-    /// The credential of the call that is being sent, where it names its caller.
+    /// The credential of the call being sent, if the call names its caller.
     caller_credential: Vec<u8>,
     /// Connections with something queued in this round.
     dirty: Vec<ConnId>,
     next_tick: Duration,
-    /// It is one of the route's stranded loops.
+    /// Whether this is one of the route's stranded loops.
     is_stranded: bool,
-    /// What other loops have said of the paths.
+    /// The path failures of other loops that this loop has seen.
     seen_failures: SeenFailures,
-    /// What connections over RDMA had done that are closed.
+    /// Counters of RDMA connections that are closed.
     rdma_closed: transport::rdma::Counters,
     /// Since when calls wait for a path.
     down_since: Option<Duration>,
@@ -204,8 +206,8 @@ impl Engine {
         self.core.now
     }
 
-    /// Takes an operation; it is queued by the next [`Engine::settle`] and sent by the next
-    /// [`Engine::flush`].
+    /// Accepts an operation, which the next [`Engine::settle`] queues and the next
+    /// [`Engine::flush`] sends.
     pub(crate) fn submit(&mut self, op: Op, caller: Option<Arc<Caller>>, owner: Owner) {
         if let Some(error) = self.refusal(&op) {
             let (buffer, latency) = (op.into_buffer(), Duration::ZERO);
@@ -215,7 +217,7 @@ impl Engine {
         let body = match op {
             Op::Read { file, offset, buffer } => Body::Read { file, offset, target: Target::Memory(buffer) },
             Op::ReadToPipe { file, offset, len, pipe } => {
-                // An RDMA device puts bytes into memory.
+                // An RDMA device places bytes in memory, not in a pipe.
                 let rdma = self.setup.route.paths.iter().any(|path| path.proto == Proto::Rdma);
                 let target = if rdma { Target::Memory(vec![0; len]) } else { Target::Pipe(pipe, len) };
                 Body::Read { file, offset, target }
@@ -233,13 +235,13 @@ impl Engine {
         self.start(key);
     }
 
-    /// Why an operation is not even tried.
+    /// Returns why an operation is refused before it is sent, if it is.
     fn refusal(&self, op: &Op) -> Option<Error> {
         let operation = op.procedure().name();
         if self.setup.read_only && op.procedure().changes() {
             return Some(Error::Status { operation, status: Status::ReadOnly });
         }
-        // A longer record, or the answer with it, would cost one connection after another, for
+        // A longer record, or the reply with it, would break one connection after another, for
         // ever.
         let (len, max) = (op.len(), SIZE_MAX as usize);
         if len > max {
@@ -254,7 +256,7 @@ impl Engine {
         let Some(call) = self.core.calls.0.get(key) else { return };
         if call.xid.is_none() {
             let class = call.xid_class();
-            // Calls that came earlier get their xids earlier, or they might never get one.
+            // Calls get their xids in order of arrival; otherwise a call might never get one.
             let Some(starved) = self.starved.get_mut(class as usize) else { return };
             if !starved.is_empty() || !self.core.draw_xid(key, class) {
                 starved.push_back(key);
@@ -271,7 +273,7 @@ impl Engine {
         let picked = if let Body::Commit { node, .. } = call.body {
             let connection = connection_to(&self.connections, table, node);
             if connection.is_none() && table.usable() {
-                // The node that holds the unstable data is gone: they are written again elsewhere.
+                // The node that holds the unstable data is gone: write the data again elsewhere.
                 self.core.rewrite_group(key);
                 return;
             }
@@ -308,8 +310,8 @@ impl Engine {
         self.mark_dirty(conn);
     }
 
-    /// Does all that the inputs of this round have led to. What it queues is sent by
-    /// [`Engine::flush`], together with what the owners of finished operations submit meanwhile.
+    /// Processes the effects of this round's inputs. [`Engine::flush`] sends what this queues,
+    /// together with what the owners of finished operations submit meanwhile.
     pub(crate) fn settle(&mut self) {
         loop {
             let mut worked = false;
@@ -338,7 +340,7 @@ impl Engine {
         }
     }
 
-    /// Sends calls that waited for an xid, as far as there are any.
+    /// Sends calls that waited for an xid, as far as xids are available.
     fn feed_starved(&mut self) {
         for class in [XidClass::Repeatable, XidClass::DoneBit, XidClass::WholeReply] {
             while let Some(starved) = self.starved.get_mut(class as usize)
@@ -351,13 +353,13 @@ impl Engine {
         }
     }
 
-    /// Finished operations since the last time; `into` is reused.
+    /// Swaps in the operations finished since the last call; `into` is reused.
     pub(crate) fn take_finished(&mut self, into: &mut Vec<(Owner, Done)>) {
         std::mem::swap(&mut self.core.finished, into);
         self.core.landed = 0;
     }
 
-    /// Whether more is to be received that no readiness tells of.
+    /// Whether there is more to receive without another readiness event.
     pub(crate) fn has_paused(&self) -> bool {
         !self.paused.is_empty()
     }
@@ -371,12 +373,13 @@ impl Engine {
         due.saturating_sub(self.core.now)
     }
 
-    /// Does what time asks for.
+    /// Handles timers and the periodic tick.
     pub(crate) fn advance(&mut self) {
         let now = self.core.now;
         let late = now.saturating_sub(self.next_tick);
         if late > TICK {
-            // This machine had no processor for us: whoever was silent meanwhile may have spoken.
+            // This machine gave the loop no CPU time: peers that seem silent may have sent
+            // something.
             self.core.table.late(late);
         }
         while let Some(path) = self.setup.route.path_failures.hear(&mut self.seen_failures) {
@@ -395,7 +398,7 @@ impl Engine {
         self.say_when_all_are_down();
     }
 
-    /// A mount without a path waits, and says so once, whichever of its loops is the first.
+    /// Logs once that the mount has no path, from the first of its loops to notice.
     fn say_when_all_are_down(&mut self) {
         let stranded = &self.setup.route.stranded;
         if self.core.table.usable() && std::mem::take(&mut self.is_stranded) && stranded.left_last() {
@@ -415,7 +418,7 @@ impl Engine {
         }
     }
 
-    /// Ends calls of a soft mount that were tried for long enough.
+    /// Fails calls of a soft mount that have exceeded their time limit.
     fn expire_soft_calls(&mut self) {
         let Some(patience) = self.setup.route.soft_patience else { return };
         let now = self.core.now;
@@ -430,7 +433,7 @@ impl Engine {
         for at in 0..expired.len() {
             let key = expired.get(at).copied().unwrap_or_default();
             if let Some(Call { body: Body::Write { file, buffer, .. }, .. }) = self.core.calls.0.get(key) {
-                // Nobody waits for a COMMIT that speaks for no write.
+                // No one waits for a COMMIT that covers no write.
                 expired.extend(self.core.groups.forget(file, key, buffer.len()));
             }
         }
@@ -439,7 +442,8 @@ impl Engine {
         for &key in &expired {
             connections.extend(self.core.calls.0.get(key).and_then(|call| call.connection));
         }
-        // The buffers go back to their owners: nothing may still be on its way into or out of them.
+        // The buffers are returned to their owners: nothing may still be sent from or received into
+        // them.
         connections.sort_unstable();
         connections.dedup();
         for conn in connections {
@@ -448,8 +452,8 @@ impl Engine {
         while let Some(output) = self.core.table.poll_output() {
             self.obey(output);
         }
-        // In the order of the slab, which is that of their keys. No list may name a call that has
-        // ended: its key will soon be another's.
+        // Finish in slab order, which is key order. No list may contain a call that has ended: its
+        // key will soon be reused.
         let stays = |key: &CallKey| expired.binary_search(key).is_err();
         self.waiting.retain(stays);
         self.starved.iter_mut().for_each(|starved| starved.retain(stays));
@@ -463,7 +467,7 @@ impl Engine {
         }
     }
 
-    /// Does what the path table asks for.
+    /// Carries out an output of the path table.
     fn obey(&mut self, output: Output) {
         match output {
             Output::Connect(conn) | Output::FailOver { conn, .. } => self.connect(conn),
@@ -477,10 +481,10 @@ impl Engine {
         }
     }
 
-    /// Sends the calls of a connection that is gone again, elsewhere.
+    /// Queues the calls of a lost connection to be sent again on others.
     fn move_calls(&mut self, conn: ConnId) {
-        // A connection that broke by itself is reset here, before any of its calls is sent
-        // elsewhere.
+        // A connection that broke by itself is reset here, before any of its calls is sent on
+        // another.
         self.close(conn);
         let keys: Vec<CallKey> = self
             .core
@@ -498,7 +502,7 @@ impl Engine {
         self.core.again.extend(keys);
     }
 
-    /// What this loop has counted.
+    /// The statistics of this loop.
     pub(crate) fn statistics(&self) -> ShardStatistics {
         let count = u16::try_from(self.core.counters.len()).unwrap_or(u16::MAX);
         let thread = transport::threads::own();
@@ -512,7 +516,7 @@ impl Engine {
         }
     }
 
-    /// Ends every call: the mount is closed.
+    /// Fails every call: the mount is closed.
     pub(crate) fn fail_all(&mut self) {
         for index in 0..self.connections.len() {
             self.close(ConnId(u16::try_from(index).unwrap_or(u16::MAX)));
@@ -539,11 +543,11 @@ impl Core {
         })
     }
 
-    /// Gives a call an xid; false when the window of its class is full.
+    /// Assigns an xid to a call. Returns false if the window of its class is full.
     fn draw_xid(&mut self, key: CallKey, class: XidClass) -> bool {
         let Some(call) = self.calls.0.get_mut(key) else { return true };
         while let Some(xid) = self.xids.next(class) {
-            // The counter of repeatable calls may come round to one that is still waited for.
+            // The counter of repeatable calls may wrap around to an xid that is still outstanding.
             if let Entry::Vacant(place) = self.by_xid.entry(xid) {
                 place.insert(key);
                 call.xid = Some(xid);
@@ -553,7 +557,8 @@ impl Core {
         false
     }
 
-    /// Makes a call a new one, to be executed anew and not to be taken for a replay.
+    /// Turns a call into a new one, which the server executes again instead of treating it as a
+    /// retransmission.
     fn forget_xid(&mut self, key: CallKey) {
         if let Some(call) = self.calls.0.get_mut(key) {
             call.connection = None;
@@ -585,8 +590,7 @@ impl Core {
             Body::Write { file, buffer, change: told, .. } => {
                 change = told;
                 self.groups.finished(&file);
-                // Writes that are held wait for those in flight; this may have been the last of
-                // them.
+                // Held writes wait for those in flight; this may have been the last one in flight.
                 self.groups.touch(&file);
                 buffer
             }
@@ -599,8 +603,8 @@ impl Core {
     }
 }
 
-/// Writes a credential with the mark by which our server knows its own clients: flavour, length and
-/// body.
+/// Encodes a credential with the mark by which Trunkline's server recognizes its own clients:
+/// flavour, length and body.
 pub(crate) fn encode_credential(into: &mut Vec<u8>, identity: u64, caller: &Caller) {
     let machine = drc::machine_name(identity);
     let sys = AuthSys {

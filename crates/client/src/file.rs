@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::slot::Pending;
 
-/// Operations of one large read or write that are in flight at once.
+/// Operations of one large read or write in flight at once.
 const PIPELINE_DEPTH: usize = 16;
 
-/// An open file. NFS version 3 has no open: this is a handle, a place on a node, and nothing else.
+/// An open file. NFS version 3 has no open: this is only a handle and a placement on a node.
 #[derive(Debug)]
 pub struct File {
     mount: Mount,
@@ -21,7 +21,7 @@ impl Mount {
     /// Opens an existing file.
     ///
     /// # Errors
-    /// The server's, or the mount's.
+    /// Errors of the server or of the mount.
     pub fn open(&self, path: &[u8]) -> Result<File> {
         let (handle, attributes) = self.resolve(path)?;
         if attributes.kind == FileKind::Directory {
@@ -30,10 +30,10 @@ impl Mount {
         Ok(File { mount: self.clone(), file: self.file_ref(handle) })
     }
 
-    /// Creates a file, or empties an existing one.
+    /// Creates a file, or truncates an existing one.
     ///
     /// # Errors
-    /// The server's, or the mount's.
+    /// Errors of the server or of the mount.
     pub fn create_file(&self, path: &[u8], mode: u32) -> Result<File> {
         let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => {
@@ -55,36 +55,37 @@ impl File {
         self.file.handle
     }
 
-    /// The file as a [`crate::Task`] names it.
+    /// The reference to the file that a [`crate::Task`] uses.
     #[must_use]
     pub const fn file_ref(&self) -> FileRef {
         self.file
     }
 
-    /// The file's attributes, from the server.
+    /// The file's attributes, fetched from the server.
     ///
     /// # Errors
-    /// The server's, or the mount's.
+    /// Errors of the server or of the mount.
     pub fn attributes(&self) -> Result<Attributes> {
         self.mount.attributes(self.file.handle)
     }
 
-    /// One READ of `buffer.len()` bytes, at most `rsize`. A buffer of this length comes back with
-    /// the outcome, see [`Op`].
+    /// Sends one READ of `buffer.len()` bytes, at most `rsize`. A buffer of this length is returned
+    /// with the outcome, see [`Op`].
     pub fn read_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
         self.mount.submit(Op::Read { file: self.file, offset, buffer })
     }
 
-    /// One WRITE of the whole of `buffer`, which comes back when the data are stable; at most
-    /// `wsize` bytes.
+    /// Sends one WRITE of the whole of `buffer`, at most `wsize` bytes. The buffer is returned when
+    /// the data are stable.
     pub fn write_at(&self, buffer: Vec<u8>, offset: u64) -> Pending {
         self.mount.submit(Op::Write { file: self.file, offset, buffer })
     }
 
-    /// Reads until `into` is full or the file ends; blocking, in pieces of `rsize` over all paths.
+    /// Reads until `into` is full or the file ends. Blocks, and reads in pieces of `rsize` over all
+    /// paths.
     ///
     /// # Errors
-    /// The first that a piece met.
+    /// The first error of a piece.
     pub fn read_all_at(&self, into: &mut [u8], offset: u64) -> Result<usize> {
         let piece = self.mount.transfer_sizes().0 as usize;
         let mut done = 0;
@@ -103,7 +104,8 @@ impl File {
                 {
                     target.copy_from_slice(data);
                 }
-                // A short read that is not the end: the rest is asked for on its own.
+                // A short read that is not at the end of the file: the rest is requested
+                // separately.
                 while have < len && !ended {
                     let rest =
                         self.read_at(vec![0; len - have], offset + (batch_start + at + have) as u64).wait();
@@ -131,11 +133,11 @@ impl File {
         Ok(done)
     }
 
-    /// Writes all of `data`; blocking, in pieces of `wsize` over all paths. On return they are
-    /// stable.
+    /// Writes all of `data`. Blocks, and writes in pieces of `wsize` over all paths. On return the
+    /// data are stable.
     ///
     /// # Errors
-    /// The first that a piece met; then some of the data may be written and some not.
+    /// The first error of a piece; some of the data may then be written and some not.
     pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
         let piece = self.mount.transfer_sizes().1 as usize;
         for (index, batch) in data.chunks(piece * PIPELINE_DEPTH).enumerate() {

@@ -1,15 +1,15 @@
-//! An NFS client in user space that uses every path at once.
+//! An NFS client in user space that uses all paths at once.
 //!
-//! A [`Mount`] comes from a target and mount options; a [`File`] from a path; reads and writes are
-//! at an offset, blocking, or as futures that own a buffer and give one back. Every error says
-//! whose fault it is and whether a retry can help. Work that wants no change of threads runs on a
-//! loop as a [`Task`].
+//! A [`Mount`] is created from a target and mount options, a [`File`] from a path. Reads and writes
+//! take an offset and are blocking, or futures that own a buffer and return it. Every error says
+//! which side is at fault and whether a retry can help. Work that must avoid context switches runs
+//! on a loop as a [`Task`].
 //!
-//! Invariants: each loop is a thread that shares nothing with the others but the placement of
-//! files; a caller's buffer goes back only when nothing can read or write it any more, and after a
-//! write only when its data are stable. What this crate must not know: how a path is chosen (that
-//! is `paths`), how records are carried (that is `transport`), nor, outside of `protocol`, what a
-//! file protocol looks like: its language is `fs`.
+//! Invariants: each loop is a thread, and the loops share only the placement of files; a caller's
+//! buffer is returned only when nothing can read or write it any more, and after a write only when
+//! the data are stable. This crate must not know how a path is chosen (`paths`) or how records are
+//! carried (`transport`), nor, outside of `protocol`, the format of a file protocol: it speaks the
+//! types of `fs`.
 
 mod blocks;
 mod bootstrap;
@@ -56,7 +56,7 @@ pub use walk::names_a_directory;
 /// A random number for identities, xids and seeds.
 ///
 /// # Panics
-/// When the system has no random numbers, without which no mount is safe.
+/// Panics if the system has no random numbers, without which no mount is safe.
 pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).expect("the system's random numbers");

@@ -1,9 +1,9 @@
-//! Directories of a mount, page by page: however many names one has, a page is held, and of those
-//! before it what it takes to know them again. From the second on the next one is on its way while
-//! a page is read. RFC 1813 s3.3.17
+//! Lists directories of a mount page by page. However large a directory is, only one page is held,
+//! plus what is needed to recognize the names of earlier pages. From the second page on, the next
+//! page is requested while a page is read. RFC 1813 s3.3.17
 //!
-//! Where the server refuses a cookie of its own the listing begins anew, and leaves out what it
-//! gave before.
+//! If the server refuses a cookie of its own, the listing restarts and leaves out the names that it
+//! has already returned.
 
 use fs::{DirectoryEntry, DirectoryPage, DirectoryPosition, FileHandle, Status};
 
@@ -14,10 +14,11 @@ use crate::protocol::Reading;
 use crate::seen_entries::SeenEntries;
 use crate::slot::Pending;
 
-/// Names in one directory at most: a server that never ends its listing must not keep us for ever.
+/// Maximum number of names in one directory: a server that never ends its listing must not hold the
+/// client for ever.
 pub const DIRECTORY_ENTRIES_MAX: usize = 16_000_000;
 
-/// A page that is asked for.
+/// A page that was requested.
 #[derive(Debug)]
 struct Asked {
     pending: Pending,
@@ -30,14 +31,14 @@ impl Asked {
     }
 }
 
-/// A directory that is being listed: an iterator over pages of names, without `.` and `..`, of
-/// which some may be empty. No name comes twice. It ends after the first error.
+/// A directory listing in progress: an iterator over pages of names, without `.` and `..`. Pages
+/// may be empty. No name is returned twice. The iterator ends after the first error.
 #[derive(Debug)]
 pub struct Pages {
     mount: Mount,
     directory: FileHandle,
     position: DirectoryPosition,
-    /// The page at that position, asked for while the one before it is read.
+    /// The page at `position`, requested while the previous page is read.
     ahead: Option<Asked>,
     seen: usize,
     given: SeenEntries,
@@ -53,10 +54,10 @@ impl Mount {
         Pages { mount, directory, position, ahead: None, seen: 0, given, ended: false }
     }
 
-    /// Lists a directory at once, without `.` and `..`.
+    /// Lists a whole directory at once, without `.` and `..`.
     ///
     /// # Errors
-    /// The server's, or the mount's.
+    /// Errors of the server or of the mount.
     pub fn read_directory(&self, directory: FileHandle) -> Result<Vec<DirectoryEntry>> {
         let mut entries = Vec::new();
         for page in self.pages(directory) {
@@ -80,7 +81,7 @@ impl Pages {
         }
     }
 
-    /// Asks for the page at the position.
+    /// Requests the page at `position`.
     fn ask(&self) -> Asked {
         let operation = self.mount.protocol().readdirplus(self.directory, self.position);
         let (request, reading) = operation.into_parts();
@@ -90,7 +91,7 @@ impl Pages {
     fn page_at_cookie(&mut self) -> Result<Vec<DirectoryEntry>> {
         let cookie = self.position.cookie;
         let page = match self.ahead.take().map(Asked::wait) {
-            // The patience of a soft mount with it was over before anybody wanted it.
+            // A soft mount gave up the page before it was needed.
             Some(Err(Error::TimedOut { .. })) | None => self.ask().wait()?,
             Some(page) => page?,
         };
@@ -99,12 +100,12 @@ impl Pages {
         if let Some(last) = page.entries.last() {
             self.position.cookie = last.cookie;
         }
-        // A reader beyond the first page will most likely read on.
+        // A reader that goes beyond the first page will most likely read on.
         if !page.eof && cookie != 0 && self.position.cookie != cookie {
             self.ahead = Some(self.ask());
         }
         let mut entries = Vec::new();
-        // What is the whole directory needs no memory.
+        // A directory that fits one page needs no record of its names.
         let is_all = cookie == 0 && self.seen == 0 && page.eof;
         for entry in page.entries {
             self.seen += 1;
@@ -124,7 +125,8 @@ impl Pages {
     }
 }
 
-/// Names become parts of paths: a name with a separator in it would lead wherever the server likes.
+/// Checks a name, which becomes part of a path: a name with a separator would lead wherever the
+/// server likes.
 fn check_name(name: &[u8]) -> Result<()> {
     if !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) {
         return Ok(());

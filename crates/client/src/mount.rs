@@ -22,20 +22,21 @@ use crate::shard::{ExternalDriver, Shard, Task};
 use crate::slot::Pending;
 use crate::statistics::{PathCounters, PathStatistics, Replays, Statistics};
 
-/// A server that says that one call moves less than so many bytes says nothing; Linux has 512.
+/// A server's limit below this many bytes per call is ignored; Linux uses 512.
 const SIZE_TOLD_MIN: u32 = 1024;
 
-/// A mount waits this long for all of its paths; those that come later are used when they do.
+/// A mount waits this long for all of its paths; later paths are used once they come up.
 const PATHS_PATIENCE: Duration = Duration::from_millis(1500);
-/// One path must come, and a mount waits longer for that: its server has answered, and whoever is
-/// busy takes time.
+/// A mount waits longer for its first path: its server has answered already, and a busy server
+/// takes time.
 const FIRST_PATH_PATIENCE: Duration = Duration::from_secs(20);
-/// Over RDMA connections take longer to make: addresses, ways and queue pairs on both sides.
+/// RDMA connections take longer to establish: address and route resolution, and queue pairs on both
+/// sides.
 const RDMA_PATHS_PATIENCE: Duration = Duration::from_secs(10);
-/// How long one of them may take.
+/// How long connecting one RDMA connection may take.
 const RDMA_CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A mounted export. Cheap to clone; the last clone that goes away closes the connections.
+/// A mounted export. Cheap to clone; dropping the last clone closes the connections.
 #[derive(Debug, Clone)]
 pub struct Mount {
     inner: Arc<Inner>,
@@ -49,7 +50,7 @@ struct Inner {
     placement: Mutex<Placement>,
     next_file: AtomicU64,
     next_shard: AtomicU64,
-    /// An attendant drives the first loop.
+    /// An external driver drives the first loop.
     externally_driven: AtomicBool,
     settings: Settings,
 }
@@ -58,16 +59,16 @@ impl Mount {
     /// Mounts `HOST:/EXPORT` or `nfs://HOST/EXPORT` with options as `mount -o` takes them.
     ///
     /// # Errors
-    /// What cannot be understood, and [`Error::Mount`] with what stands in the way.
+    /// Options that cannot be parsed, and [`Error::Mount`] with the cause.
     pub fn connect(target: &str, options: &str) -> Result<Self> {
         Self::with_settings(Settings::from_options(target, options)?)
     }
 
-    /// Mounts with everything spelled out; [`Mount::connect`] does it from a target and mount
+    /// Mounts with explicit settings; [`Mount::connect`] derives them from a target and mount
     /// options.
     ///
     /// # Errors
-    /// [`Error::Mount`] with what stands in the way.
+    /// [`Error::Mount`] with the cause.
     pub fn with_settings(settings: Settings) -> Result<Self> {
         let target = settings.target_name();
         let refused = match Self::try_place(settings.clone(), Place::Export) {
@@ -75,7 +76,7 @@ impl Mount {
             other => return other.map_err(|cause| Error::Mount { target, cause }),
         };
         // A path through symbolic links or `..` is resolved here, as the other commands do; then
-        // MOUNT gives the directory.
+        // MOUNT is asked for the directory.
         let cause = match Self::real_export(&settings) {
             Some(export) if export != settings.export => {
                 let settings = Settings { export, ..settings };
@@ -89,15 +90,15 @@ impl Mount {
         Err(Error::Mount { target, cause })
     }
 
-    /// What directory a path leads to that is no export by itself.
+    /// The real path of a directory that is not itself an export.
     fn real_export(settings: &Settings) -> Option<Vec<u8>> {
         let (mount, below) = Self::with_settings_below(settings.clone()).ok()?;
         mount.real_path(&below).ok()
     }
 
-    /// Mounts the export that a path lies in, and gives what of the path is below it. Which export
-    /// that is, the server says: of those that it lists, the longest that the path begins with;
-    /// where none does, the longest beginning of the path that it mounts.
+    /// Mounts the export that contains a path, and returns the part of the path below the export.
+    /// The server determines the export: the longest listed export that is a prefix of the path or,
+    /// if there is none, the longest prefix of the path that the server mounts.
     ///
     /// # Errors
     /// As [`Mount::connect`], and [`MountError::NoExport`].
@@ -138,8 +139,7 @@ impl Mount {
         let used: Vec<PathId> = by_loop.iter().flatten().map(|connection| connection.path).collect();
         let mut shards = Vec::new();
         for (index, connections) in by_loop.into_iter().enumerate() {
-            // Each loop is a client of its own to the server's reply cache: it has an xid space of
-            // its own.
+            // To the server's reply cache each loop is a separate client with its own xid space.
             let identity = crate::random_u64();
             let setup = Setup {
                 table: paths::Config {
@@ -176,8 +176,9 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Waits for the paths to prove where they lead: a wrong one fails the mount, a late one does
-    /// not. Paths without a connection of their own, which others fall back to, are not waited for.
+    /// Waits until the paths are validated: a path to another file system fails the mount, a late
+    /// path does not. Paths without a connection of their own, which serve only failover, are not
+    /// waited for.
     fn await_paths(&self, used: &[PathId]) -> std::result::Result<(), MountError> {
         let patience = if self.inner.settings.uses_rdma() { RDMA_PATHS_PATIENCE } else { PATHS_PATIENCE };
         let validations = self.inner.route.validations.wait(used, patience, FIRST_PATH_PATIENCE);
@@ -199,7 +200,7 @@ impl Mount {
         }
     }
 
-    /// The export as people write it, with its server.
+    /// The server and the export, for display.
     #[must_use]
     pub fn name(&self) -> String {
         self.inner.settings.target_name()
@@ -210,8 +211,8 @@ impl Mount {
         &self.inner.settings.export
     }
 
-    /// The directory that MOUNT gives for a path; none where it refuses, or cannot be asked any
-    /// more.
+    /// The directory that MOUNT returns for a path; `None` if MOUNT refuses, or can no longer be
+    /// reached.
     pub(crate) fn directory_by_mount(&self, path: &[u8]) -> Option<FileHandle> {
         let settings = &self.inner.settings;
         let credential = credential(settings, crate::random_u64());
@@ -239,7 +240,7 @@ impl Mount {
         Protocol::NFS3
     }
 
-    /// What the server said of the export's file system when it was mounted.
+    /// The information that the server returned about the export's file system when it was mounted.
     #[must_use]
     pub fn info(&self) -> &FileSystemInfo {
         &self.inner.root.info
@@ -251,14 +252,15 @@ impl Mount {
         self.inner.root.handle
     }
 
-    /// Bytes that one READ asks for at most, one WRITE carries at most.
+    /// The maximum size of one READ and of one WRITE, in bytes.
     #[must_use]
     pub fn transfer_sizes(&self) -> (u32, u32) {
         let (info, settings) = (&self.inner.root.info, &self.inner.settings);
         (transfer_size(settings.rsize, info.read.max), transfer_size(settings.wsize, info.write.max))
     }
 
-    /// Names a file for reads and writes, and places it on the node with the least load.
+    /// Returns a reference to a file for reads and writes, and places the file on the node with the
+    /// fewest files.
     #[must_use]
     pub fn file_ref(&self, handle: FileHandle) -> FileRef {
         let number = self.inner.next_file.fetch_add(1, Ordering::Relaxed);
@@ -266,18 +268,19 @@ impl Mount {
         FileRef { handle, number, home: Some(home) }
     }
 
-    /// Names a file that is read and written over all paths at once, and is placed on none.
+    /// Returns a reference to a file that is read and written over all paths at once and is placed
+    /// on no node.
     #[must_use]
     pub fn spread_file_ref(&self, handle: FileHandle) -> FileRef {
         FileRef { handle, number: self.inner.next_file.fetch_add(1, Ordering::Relaxed), home: None }
     }
 
-    /// The file is no longer used: its place is free for another.
+    /// Releases a file that is no longer used, and its placement.
     pub fn release(&self, file: &FileRef) {
         self.inner.placement.lock().unwrap_or_else(PoisonError::into_inner).release(file.number);
     }
 
-    /// How many loops the mount has; tasks may be spread over them.
+    /// The number of loops of the mount, over which tasks may be spread.
     #[must_use]
     pub fn loops(&self) -> usize {
         self.inner.shards.len()
@@ -294,7 +297,7 @@ impl Mount {
     /// one thread at a time.
     ///
     /// # Errors
-    /// When the loop has ended, or the system refuses.
+    /// If the loop has ended, or the system refuses.
     pub fn external_driver(&self, waits_for: OwnedFd) -> std::io::Result<ExternalDriver> {
         let shard = self.inner.shards.first().ok_or(std::io::ErrorKind::NotFound)?;
         let external_driver = shard.external_driver(waits_for)?;
@@ -302,7 +305,7 @@ impl Mount {
         Ok(external_driver)
     }
 
-    /// Whether any path goes over RDMA.
+    /// Whether any path uses RDMA.
     #[must_use]
     pub fn uses_rdma(&self) -> bool {
         self.inner.settings.uses_rdma()
@@ -313,15 +316,16 @@ impl Mount {
         self.submit_as(op, None)
     }
 
-    /// Submits an operation from any thread, for `caller` where it is not the mount's own user.
+    /// Submits an operation from any thread, on behalf of `caller` if it is not the mount's own
+    /// user.
     pub fn submit_as(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         let turn = self.turn_of(&op);
         self.submit_to(turn, op, caller)
     }
 
-    /// The same, to the loop that an attendant drives: it costs no change of threads there, but the
-    /// loop does what others could have done beside it. Where nobody has ever attended, this is
-    /// [`Mount::submit_as`].
+    /// Like [`Mount::submit_as`], but submits to the loop that an external driver drives. This
+    /// saves context switches there, but gives that loop work that other loops could do in
+    /// parallel. If there has never been an external driver, this is [`Mount::submit_as`].
     pub fn submit_to_driver(&self, op: Op, caller: Option<Arc<Caller>>) -> Pending {
         if self.inner.externally_driven.load(Ordering::Relaxed) {
             self.submit_to(0, op, caller)
@@ -330,8 +334,8 @@ impl Mount {
         }
     }
 
-    /// Which loop's turn it is. What is written to a file goes to one loop as a rule, so that one
-    /// COMMIT can speak for all of it.
+    /// Chooses the loop of an operation. All writes to a file go to one loop as a rule, so that one
+    /// COMMIT can cover them.
     fn turn_of(&self, op: &Op) -> u64 {
         match op {
             Op::Read { .. } | Op::ReadToPipe { .. } | Op::Call(_) => {
@@ -350,7 +354,7 @@ impl Mount {
         }
     }
 
-    /// What the mount has counted so far.
+    /// The statistics of the mount so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let mut paths: Vec<PathStatistics> = (0_u16..)
@@ -378,7 +382,7 @@ impl Mount {
     }
 }
 
-/// Settings need not come from options, which have bounds of their own.
+/// Checks settings that may not come from options, which have bounds of their own.
 fn check(settings: &Settings) -> std::result::Result<(), MountError> {
     let connections = usize::from(settings.nconnect) + usize::from(settings.mdconnect);
     if settings.nconnect == 0 || connections > paths::CONNECTIONS_MAX {
@@ -395,7 +399,7 @@ fn check(settings: &Settings) -> std::result::Result<(), MountError> {
     Ok(())
 }
 
-/// When paths are suspected, tried and given up.
+/// When paths are suspected, retried and given up.
 fn timing(settings: &Settings) -> Timing {
     let mut timing = Timing { silent_max: settings.timeo, ..Timing::default() };
     if settings.uses_rdma() {
@@ -405,7 +409,7 @@ fn timing(settings: &Settings) -> Timing {
     timing
 }
 
-/// A mount always has a loop: settings without one are refused before.
+/// A mount always has a loop: settings without one were refused before.
 fn unreachable_pending() -> Pending {
     Pending::new().0
 }
@@ -418,7 +422,8 @@ fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
     encoded
 }
 
-/// Mounts from the first address that answers; the error is the first one's, which the user named.
+/// Mounts from the first address that answers. Returns the error of the first address, which the
+/// user named.
 fn bootstrap_any(
     settings: &Settings,
     place: Place,
@@ -428,14 +433,14 @@ fn bootstrap_any(
     for remote in first_asked(settings) {
         match bootstrap(settings, &remote, place, credential) {
             Ok(root) => return Ok(root),
-            // An answer is an answer: another node of the group would say the same.
+            // The server's answer is final: another node of the group would answer the same.
             Err(
                 error @ (MountError::Refused { .. }
                 | MountError::NoExport { .. }
                 | MountError::NoMountProgram { .. }
                 | MountError::Protocol { .. }),
             ) => return Err(error),
-            // What this machine lacks, it lacks for each address.
+            // This machine lacks RDMA for every address.
             Err(error @ MountError::NoRdma { .. }) => return Err(error),
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -445,8 +450,8 @@ fn bootstrap_any(
     Err(first_error.unwrap_or(MountError::NoPath(PATHS_PATIENCE)))
 }
 
-/// The remotes, those at the address that the user named first; it is asked too where it is none of
-/// them.
+/// The remotes, starting with those at the address that the user named; that address comes first
+/// even if it is none of them.
 fn first_asked(settings: &Settings) -> Vec<Remote> {
     let is_named = |remote: &Remote| remote.address == settings.server;
     let (mut first, others): (Vec<Remote>, Vec<Remote>) =
@@ -458,7 +463,8 @@ fn first_asked(settings: &Settings) -> Vec<Remote> {
     first
 }
 
-/// The remote that connection 0 goes to: a hash of the local address, so that clients spread.
+/// The remote of connection 0: a hash of the local address, so that clients spread over the
+/// remotes.
 fn first_remote(settings: &Settings) -> u16 {
     let count = settings.remotes.len().max(1);
     let offset = settings.remotes_offset.unwrap_or_else(|| {
@@ -468,7 +474,7 @@ fn first_remote(settings: &Settings) -> u16 {
     u16::try_from(offset as usize % count).unwrap_or(0)
 }
 
-/// All paths: each local address to each remote one.
+/// All paths: each local address to each remote address.
 fn path_ends(settings: &Settings) -> Vec<PathEnd> {
     let per_node = u64::from(settings.connections_per_node()).max(1);
     let pace = settings.pace_bytes_per_s.map(|rate| (rate / per_node).max(1));
@@ -491,16 +497,16 @@ fn path_ends(settings: &Settings) -> Vec<PathEnd> {
         .collect()
 }
 
-/// What one call moves: what was wished for, or less if the server says so. What it says below
-/// [`SIZE_TOLD_MIN`] does not count: nothing could be moved in pieces of a byte or none. RFC 1813
+/// The size of one call: the requested size, or less if the server says so. A limit below
+/// [`SIZE_TOLD_MIN`] is ignored: transferring a byte or nothing per call would be useless. RFC 1813
 /// s3.3.19
 fn transfer_size(wished: u32, told: u32) -> u32 {
     if told < SIZE_TOLD_MIN { wished } else { wished.min(told) }
 }
 
-/// Which connections each loop owns. Connection i goes to remote i mod R from local (i div R) mod
-/// L; whole rounds over the remotes go to one loop, so that each loop reaches every node where
-/// there are enough.
+/// The connections of each loop. Connection i goes to remote i mod R from local (i div R) mod L.
+/// Whole rounds over the remotes go to one loop, so that each loop reaches every node if there are
+/// enough connections.
 fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
     let remotes = u16::try_from(settings.remotes.len().max(1)).unwrap_or(u16::MAX);
     let locals = u16::try_from(settings.locals.len().max(1)).unwrap_or(u16::MAX);
@@ -518,7 +524,7 @@ fn connections_by_loop(settings: &Settings, start: u16) -> Vec<Vec<ConnSpec>> {
         let spec = ConnSpec { path, node: NodeId(node), metadata };
         let rounds = settings.nconnect.div_ceil(remotes);
         let turn = if usize::from(rounds) >= loops { index / remotes } else { index };
-        // Every loop has metadata to send, so metadata connections go round the loops.
+        // Every loop sends metadata calls, so metadata connections are distributed over the loops.
         let turn = if metadata { index - settings.nconnect } else { turn };
         if let Some(shard) = shards.get_mut(usize::from(turn) % loops) {
             shard.push(spec);

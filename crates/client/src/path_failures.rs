@@ -1,9 +1,9 @@
-//! What the loops of a mount tell one another: on which paths connections broke.
+//! Path failures that the loops of a mount share: on which paths connections broke.
 //!
-//! Each loop has connections of its own, and hears only of those. Where a path answers everything
-//! by a reset, one loop's connection may learn of it at once and another's only when TCP sends
-//! again, a fifth of a second later. So who hears of a break tells the others, which then ask the
-//! path.
+//! Each loop has its own connections, and learns only of their failures. If a path answers
+//! everything with a reset, one loop's connection may see the reset at once and another's only when
+//! TCP retransmits, a fifth of a second later. So a loop whose connection breaks reports it to the
+//! others, which then probe the path.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ pub(crate) struct PathFailures {
     by_path: Vec<AtomicU64>,
 }
 
-/// What one loop has heard of them. Its own breaks it need not be told of.
+/// The failures that one loop has seen, including its own.
 #[derive(Debug)]
 pub(crate) struct SeenFailures {
     all: u64,
@@ -28,13 +28,13 @@ impl PathFailures {
         Self { all: AtomicU64::new(0), by_path: (0..paths).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// A loop that begins now.
+    /// Returns a listener for a loop that starts now.
     pub(crate) fn listener(&self) -> SeenFailures {
         let by_path = self.by_path.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         SeenFailures { all: self.all.load(Ordering::Relaxed), by_path }
     }
 
-    /// A connection of the loop that has heard so much broke on this path.
+    /// Reports that a connection of the loop with these `seen_failures` broke on this path.
     pub(crate) fn tell(&self, path: PathId, seen_failures: &mut SeenFailures) {
         let index = usize::from(path.0);
         if let (Some(count), Some(own)) = (self.by_path.get(index), seen_failures.by_path.get_mut(index)) {
@@ -45,8 +45,8 @@ impl PathFailures {
         }
     }
 
-    /// A path on which another loop's connection broke since this was asked last; ask until there
-    /// is none.
+    /// Returns a path on which another loop's connection broke since the last call. Call again
+    /// until it returns `None`.
     pub(crate) fn hear(&self, seen_failures: &mut SeenFailures) -> Option<PathId> {
         let all = self.all.load(Ordering::Acquire);
         if all == seen_failures.all {

@@ -1,22 +1,22 @@
-//! The names that a listing has given, so that one which has to begin anew gives none of them
+//! The names that a listing has returned, so that a listing that has to restart returns no name
 //! twice.
 //!
-//! A server may refuse a cookie that it gave (NFS3ERR_BAD_COOKIE): its directory has changed, or it
-//! is another process with a numbering of its own. Then there is no going on, but from the
-//! beginning and past what is known. RFC 1813 s3.3.16
+//! A server may refuse a cookie that it gave (NFS3ERR_BAD_COOKIE): its directory has changed, or
+//! the server is another process with a numbering of its own. The only way to continue is to
+//! restart from the beginning and to skip the known names. RFC 1813 s3.3.16
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Names remembered of a directory at most, 32 MiB or so of them. In a larger one a bad cookie is
-/// an error.
+/// Maximum number of names remembered per directory, about 32 MiB. In a larger directory a bad
+/// cookie is an error.
 pub const GIVEN_NAMES_MAX: usize = 1 << 20;
-/// How often a listing begins anew without finding a name that is new. A server that refuses each
-/// cookie is told from one that refuses some by that.
+/// How often a listing may restart without finding a new name. This distinguishes a server that
+/// refuses every cookie from one that refuses some.
 pub const LISTINGS_ANEW_MAX: u32 = 8;
 
-/// A name as 128 bits with keys of our own: a server cannot choose names that look alike, and by
-/// chance two of a million do once in 10^26 listings.
+/// Hashes a name to 128 bits with random keys: a server cannot choose names that collide, and by
+/// chance two of a million names collide once in 10^26 listings.
 #[derive(Debug, Clone, Default)]
 pub struct NameMarks([RandomState; 2]);
 
@@ -29,19 +29,19 @@ impl NameMarks {
     }
 }
 
-/// The names that were given by one listing, page by page.
+/// The names returned by one listing, page by page.
 #[derive(Debug, Default)]
 pub(crate) struct SeenEntries {
     marks: NameMarks,
     names: HashSet<u128>,
-    /// A name was not remembered.
+    /// A name was not remembered because the set was full.
     overflowed: bool,
-    /// It began anew so often since a name was new.
+    /// Restarts since the last new name.
     anew: u32,
 }
 
 impl SeenEntries {
-    /// Whether a name is new; it is given then.
+    /// Records a name. Returns whether the name is new, and so must be returned to the caller.
     pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
         let mark = self.marks.of(name);
         if self.names.len() >= GIVEN_NAMES_MAX && !self.names.contains(&mark) {
@@ -55,7 +55,7 @@ impl SeenEntries {
         is_new
     }
 
-    /// Whether the listing may begin anew.
+    /// Whether the listing may restart.
     pub(crate) fn may_begin_anew(&mut self) -> bool {
         self.anew += 1;
         !self.overflowed && self.anew <= LISTINGS_ANEW_MAX

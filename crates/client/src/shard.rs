@@ -1,7 +1,7 @@
-//! A loop of a mount: a thread that drives one [`Engine`], and the door through which other threads
-//! reach it.
+//! A loop of a mount: a thread that drives one [`Engine`], and the inbox through which other
+//! threads reach it.
 //!
-//! Another thread may drive it for a time: [`loop_driver`].
+//! Another thread may drive the loop for a time: [`loop_driver`].
 
 mod loop_driver;
 
@@ -26,36 +26,37 @@ use loop_driver::LoopDriver;
 
 const WAKER_TOKEN: u64 = 0;
 const _: () = assert!(WAKER_TOKEN < FIRST_CONNECTION_TOKEN);
-/// What an attendant waits for. No connection or probe ever has this one: they count up from
-/// [`FIRST_CONNECTION_TOKEN`].
+/// Token of the external driver's descriptor. No connection or probe ever has this token: theirs
+/// count up from [`FIRST_CONNECTION_TOKEN`].
 const EXTERNAL_DRIVER_TOKEN: u64 = u64::MAX;
-/// Bytes that connections which were paused bring in one round, or little more, before calls are
+/// Approximate limit of the bytes received from paused connections in one round before calls are
 /// sent.
 const RESUMED_BYTES_MAX: usize = 4 << 20;
 
-/// Work that runs on a loop itself: it submits operations and is called as they finish, without a
-/// change of threads. Its methods must not block.
+/// Work that runs on a loop itself: it submits operations and is called back as they finish,
+/// without a context switch. Its methods must not block.
 pub trait Task: Send {
     /// Called once, on the loop.
     fn start(&mut self, io: &mut Io<'_>);
 
-    /// One of its operations finished.
+    /// Called when an operation of the task has finished.
     fn finished(&mut self, io: &mut Io<'_>, token: u64, done: Done);
 
-    /// When it wants [`Task::woken`] to be called, in the time of [`Io::now`]. Asked for in each
-    /// round, so that the answer should be at hand; `None`: only what it submitted wakes it.
+    /// When [`Task::woken`] is to be called, on the clock of [`Io::now`]. Called in every round, so
+    /// it should be cheap. `None` means that only finished operations wake the task.
     fn wakes_at(&self) -> Option<Duration> {
         None
     }
 
-    /// The time that [`Task::wakes_at`] named has come.
+    /// Called when the time returned by [`Task::wakes_at`] has come.
     fn woken(&mut self, _io: &mut Io<'_>) {}
 
-    /// Whether it has no operation in flight and will submit no more: it is dropped then.
+    /// Whether the task has no operation in flight and will submit no more; the task is then
+    /// dropped.
     fn ended(&self) -> bool;
 }
 
-/// What a task may do.
+/// The interface of a task to its loop.
 #[derive(Debug)]
 pub struct Io<'a> {
     engine: &'a mut Engine,
@@ -63,7 +64,7 @@ pub struct Io<'a> {
 }
 
 impl Io<'_> {
-    /// Submits an operation; `token` comes back with its outcome.
+    /// Submits an operation; `token` is returned with its outcome.
     #[inline]
     pub fn submit(&mut self, op: Op, token: u64) {
         self.engine.submit(op, None, Owner::Task(self.task, token));
@@ -76,7 +77,7 @@ impl Io<'_> {
     }
 }
 
-/// What one loop counts.
+/// The statistics of one loop.
 #[derive(Debug, Clone)]
 pub(crate) struct ShardStatistics {
     pub counters: Vec<PathCounters>,
@@ -95,8 +96,8 @@ enum Message {
 }
 
 impl Message {
-    /// The loop has ended: whoever waits for an answer is told. What is dropped tells its owner
-    /// itself.
+    /// Refuses the message because the loop has ended: a waiting submitter is notified. Dropping
+    /// the other messages notifies their senders.
     fn refuse(self) {
         if let Self::Submit(op, _, promise) = self {
             promise.refuse(op.into_buffer());
@@ -104,20 +105,20 @@ impl Message {
     }
 }
 
-/// What other threads leave for a loop.
+/// The messages of other threads to a loop.
 struct Inbox {
     messages: Mutex<Messages>,
     waker: Waker,
-    /// The loop is about to sleep, or sleeps: it must be woken.
+    /// The loop sleeps or is about to: it must be woken.
     asleep: AtomicBool,
-    /// There are messages, for a loop that looks for them while it does not sleep.
+    /// There are messages; read by a loop that is busy polling instead of sleeping.
     filled: AtomicBool,
 }
 
 #[derive(Default)]
 struct Messages {
     waiting: Vec<Message>,
-    /// The loop has ended: nobody would take another one.
+    /// The loop has ended and takes no more messages.
     closed: bool,
 }
 
@@ -136,8 +137,8 @@ impl Inbox {
         messages.waiting.push(message);
         self.filled.store(true, Ordering::Release);
         drop(messages);
-        // The loop sets `asleep` before it looks into the inbox for the last time, so one of the
-        // two sees the other.
+        // The loop sets `asleep` before it looks into the inbox for the last time, so either the
+        // loop sees this message or this thread sees `asleep`.
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
@@ -186,8 +187,8 @@ impl Shard {
         Ok(Self { inbox, loop_driver, thread: Some(thread) })
     }
 
-    /// Lets a thread drive the loop while it waits for a descriptor to become readable; one at a
-    /// time.
+    /// Lets a thread drive the loop while the thread waits for a descriptor to become readable; one
+    /// thread at a time.
     pub(crate) fn external_driver(&self, waits_for: OwnedFd) -> std::io::Result<ExternalDriver> {
         let stand_in = self.thread.as_ref().map(|thread| thread.thread().clone());
         ExternalDriver::new(Arc::clone(&self.loop_driver), waits_for, stand_in)
@@ -216,39 +217,40 @@ impl Drop for Shard {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
-            // A loop that panicked has said so already.
+            // A loop that panicked has already reported it.
             let _ = thread.join();
         }
     }
 }
 
-/// The thread's side.
+/// The state of the thread that drives the loop.
 struct Driver {
     engine: Engine,
     inbox: Arc<Inbox>,
     poller: Arc<Poller>,
     busy: BusyPoll,
     tasks: Slab<Box<dyn Task>>,
-    /// Taken from the inbox; its memory is used again.
+    /// Messages taken from the inbox; kept to reuse its memory.
     messages: Vec<Message>,
     events: Events,
     finished: Vec<(Owner, Done)>,
-    /// What an attendant waits for, where there is one.
+    /// The descriptor that the external driver waits for, if there is one.
     externally_driven: Option<loop_driver::Watched>,
     closing: bool,
 }
 
-/// What the last wait of a loop found.
+/// What the last wait of a loop returned.
 #[derive(Debug, Clone, Copy)]
 struct Found {
-    /// There is something for the attendant.
+    /// There is a request for the external driver.
     request: bool,
-    /// There is something for the loop.
+    /// There is an event for the loop.
     others: bool,
 }
 
 impl Driver {
-    /// Drives the loop until it is closed, or until `leave`: whether it goes on.
+    /// Drives the loop until it is closed or `leave` returns true. Returns whether the loop goes
+    /// on.
     fn run(&mut self, leave: impl Fn() -> bool) -> bool {
         while !leave() {
             if !self.round() || !self.wait() {
@@ -259,7 +261,8 @@ impl Driver {
         true
     }
 
-    /// Drives the loop for an attendant, until there is something for it: whether the loop goes on.
+    /// Drives the loop for an external driver, until there is a request for it. Returns whether the
+    /// loop goes on.
     fn drive(&mut self) -> bool {
         loop {
             if !self.round() || !self.wait() {
@@ -267,13 +270,13 @@ impl Driver {
             }
             let found = self.take_events();
             if found.request {
-                // Those who wait for an answer have waited for longer.
+                // Callers that wait for a reply have waited for longer than the new request.
                 return !found.others || self.round();
             }
         }
     }
 
-    /// Does all that can be done without waiting; false once the mount is closed.
+    /// Does all work that needs no waiting. Returns false once the mount is closed.
     fn round(&mut self) -> bool {
         self.engine.refresh_clock();
         self.read_inbox();
@@ -282,7 +285,7 @@ impl Driver {
         !self.closing
     }
 
-    /// Takes in what the last wait found.
+    /// Handles the events of the last wait.
     fn take_events(&mut self) -> Found {
         let mut found = Found { request: false, others: self.engine.has_paused() };
         self.engine.refresh_clock();
@@ -299,8 +302,8 @@ impl Driver {
         found
     }
 
-    /// Waits for what is to be done next: looks for it first, while that pays, then sleeps. False
-    /// if it cannot.
+    /// Waits for the next event or timer: polls first, while that pays, then sleeps. Returns false
+    /// if waiting fails.
     fn wait(&mut self) -> bool {
         self.try_wait().map_or_else(|error| Self::cannot_wait(&error), |()| true)
     }
@@ -343,11 +346,11 @@ impl Driver {
         });
     }
 
-    /// Settles what the inputs have led to, hands out what has finished, and sends, until nothing
+    /// Processes the effects of the inputs, hands out finished operations, and sends, until nothing
     /// is left to do.
     ///
-    /// Sending comes last: the calls that follow finished ones leave with the COMMITs that the same
-    /// answers have led to, and both ends are spared a send, a wake-up and a receive.
+    /// Sending comes last: the calls that follow finished ones leave together with the COMMITs
+    /// caused by the same replies, which saves both ends a send, a wake-up and a receive.
     fn work(&mut self) {
         let mut resumable = RESUMED_BYTES_MAX;
         loop {
@@ -400,7 +403,7 @@ impl Driver {
                     }
                 }
                 Message::Statistics(sender) => {
-                    // Whoever asked may have given up.
+                    // The requester may have given up.
                     let _ = sender.send(self.engine.statistics());
                 }
                 Message::Close => self.closing = true,
@@ -408,7 +411,7 @@ impl Driver {
         }
     }
 
-    /// Ends every call that still waits.
+    /// Fails every call that is still waiting.
     fn close(&mut self) {
         self.engine.fail_all();
         self.engine.take_finished(&mut self.finished);

@@ -1,11 +1,11 @@
-//! What a mount counts: per path and per kind of call.
+//! The counters of a mount: per path and per kind of call.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use paths::{Class, PathStatus};
 
-/// The longest latency that is told apart, one hour, in nanoseconds.
+/// The longest latency that is recorded exactly, one hour, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// Counters of one kind of call.
@@ -26,9 +26,9 @@ pub struct PathCounters {
     pub write: Counter,
     /// Everything else.
     pub metadata: Counter,
-    /// Calls sent again on the path that they had been sent on before.
+    /// Calls sent again on the path on which they had been sent before.
     pub retransmissions: u64,
-    /// From the sending of a call to its answer, in nanoseconds.
+    /// Time from the sending of a call to its reply, in nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
 
@@ -64,7 +64,7 @@ impl PathCounters {
             ours.bytes += theirs.bytes;
         }
         self.retransmissions += other.retransmissions;
-        // Both have the same bounds.
+        // Both histograms have the same bounds.
         let _ = self.latency_ns.add(&other.latency_ns);
     }
 
@@ -78,29 +78,30 @@ impl PathCounters {
 /// One path of a mount.
 #[derive(Debug, Clone)]
 pub struct PathStatistics {
-    /// From where to where.
+    /// Local and remote address.
     pub name: String,
     /// Index of its node, in the order of `remoteports`.
     pub node: u16,
-    /// What went over it.
+    /// The traffic on the path.
     pub counters: PathCounters,
-    /// Its state in each loop that has a connection on it.
+    /// The state of the path in each loop that has a connection on it.
     pub status: Vec<PathStatus>,
 }
 
-/// Answers to calls that had to be sent again, where the server may not have known that it had done
-/// them: it has started anew, or is one of several that share no reply cache.
+/// Replies to calls that had to be sent again, where the server may not have known that it had
+/// already executed them: it has restarted, or is one of several that share no reply cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Replays {
-    /// A name was to be removed and is not there: taken for done.
+    /// A name was to be removed and does not exist: counted as success.
     pub reconciled: u64,
-    /// A name was to be made and is there already, or was to be renamed and is not there: that may
-    /// have been our own doing or another's, and the error stands. Where servers keep a reply cache
-    /// such an error is true.
+    /// A name was to be created and already exists, or was to be renamed and does not exist: this
+    /// client or another may have done that, and the error is returned. Where servers keep a reply
+    /// cache such an error is genuine.
     pub undecided: u64,
-    /// WRITEs and SETATTRs that were sent elsewhere while their old connection was silent: it was
-    /// reset, but who knows whether that arrived. A server that does not know our calls by their
-    /// numbers may do the original late, after what came then.
+    /// WRITEs and SETATTRs that were sent on another connection while their old one was silent: the
+    /// old connection was reset, but the reset may not have arrived. A server that does not
+    /// recognize the client's calls by their xids may execute the original late, after later
+    /// changes.
     pub unfenced: u64,
 }
 
@@ -117,13 +118,13 @@ impl Replays {
 pub struct Statistics {
     /// All paths, in the order of the mount's list.
     pub paths: Vec<PathStatistics>,
-    /// What could not be told apart, and how it was decided.
+    /// Ambiguous replies, and how they were resolved.
     pub replays: Replays,
-    /// What connections over RDMA have done, open and closed.
+    /// Counters of the RDMA connections, open and closed.
     pub rdma: transport::rdma::Counters,
     /// CPU time of the mount's loops.
     pub cpu: Duration,
-    /// Their threads, by the system's numbers: what each uses can be had without asking the loops,
-    /// which answer when they come to it (`transport::threads`).
+    /// The thread ids of the loops: the CPU time of each can be read without asking the loops,
+    /// which answer only when they get to it (`transport::threads`).
     pub threads: Vec<u32>,
 }

@@ -1,5 +1,5 @@
 //! A thread of the program that drives a loop between requests of its own: calls are answered
-//! whether it is there or not.
+//! whether the thread is present or not.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -20,7 +20,7 @@ use nfs3::proc::write::Stable;
 
 const BYTES: [u8; 4096] = [7; 4096];
 
-/// What an attendant waits for, and how it is called.
+/// The descriptor that an external driver waits for, and its writing end.
 struct Bell {
     rung: PipeReader,
     ring: PipeWriter,
@@ -36,7 +36,7 @@ impl Bell {
         mount.external_driver(self.rung.try_clone().unwrap().into()).unwrap()
     }
 
-    /// A new request for the attendant.
+    /// Sends a request to the external driver.
     fn ring(&self) {
         (&self.ring).write_all(&[1]).unwrap();
     }
@@ -47,7 +47,7 @@ impl Bell {
     }
 }
 
-/// Rings, and says which thread did.
+/// Rings, and reports which thread did.
 struct Rings(Arc<Bell>, Mutex<Sender<ThreadId>>);
 
 impl Wake for Rings {
@@ -65,7 +65,7 @@ fn assert_read(done: &Done) {
     assert!(done.result.is_ok() && done.buffer == BYTES, "{:?}", done.result);
 }
 
-/// Answers so many READs from a thread of its own.
+/// Answers this many READs from a thread of its own.
 fn answer(fake: Fake, reads: usize) -> std::thread::JoinHandle<Fake> {
     std::thread::spawn(move || {
         (0..reads).for_each(|_| fake.next().data_read(&BYTES));
@@ -73,7 +73,7 @@ fn answer(fake: Fake, reads: usize) -> std::thread::JoinHandle<Fake> {
     })
 }
 
-/// The thread on which the answer to a READ was handed out, while this one attends.
+/// The thread on which the reply to a READ was handed out, while this thread drives the loop.
 fn attend_a_read(
     mount: &Mount,
     file: FileRef,
@@ -103,7 +103,7 @@ fn an_attendant_hands_out_the_answers_itself_until_it_is_called() {
     let mut external_driver = bell.external_driver(&mount);
     let began = Instant::now();
     let mut fake = Some(fake);
-    // The loop's own thread may have been quicker, on a busy machine: then once more.
+    // On a busy machine the loop's own thread may have been faster: then try once more.
     loop {
         let answers = answer(fake.take().unwrap(), 1);
         let who = attend_a_read(&mount, file, &mut external_driver, &bell);
@@ -123,7 +123,7 @@ fn the_loops_own_thread_stands_in_for_an_attendant_that_stays_away() {
     let bell = Bell::new();
     let mut external_driver = bell.external_driver(&mount);
     for _ in 0..3 {
-        // It comes, and is called away at once; its request stays where it is.
+        // The external driver drives and returns at once; its request is not consumed.
         bell.ring();
         assert!(external_driver.drive());
         let pending = read(&mount, file);
@@ -145,7 +145,7 @@ fn a_loop_goes_on_by_itself_when_its_attendant_is_dropped() {
     let pending = read(&mount, file);
     fake.next().data_read(&BYTES);
     assert_read(&pending.wait());
-    // Its place is free.
+    // Its place is free for another external driver.
     let mut other = bell.external_driver(&mount);
     assert!(other.drive());
 }
@@ -155,7 +155,7 @@ fn what_is_submitted_to_the_driver_goes_to_the_loop_that_it_drives() {
     let fake = Fake::start(1);
     let mount = Mount::with_settings(Settings { loops: 3, ..fake.settings(3) }).unwrap();
     let files = [file(&mount), file(&mount)];
-    // What goes out, and on which connection; each loop has one.
+    // The calls that are sent, and on which connection; each loop has one.
     let sent = |submit: &dyn Fn(Op) -> client::Pending, op: Op| {
         let pending = submit(op);
         let request = fake.next();
@@ -218,7 +218,7 @@ fn a_panic_while_a_loop_is_attended_leaves_nobody_waiting() {
     let before = read(&mount, file);
     fake.next();
     mount.spawn(0, Box::new(Panics));
-    // Whichever of the two threads it hits.
+    // The panic may hit either of the two threads.
     bell.ring();
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let _ = external_driver.drive();

@@ -1,4 +1,4 @@
-//! What the server's answers do to the calls.
+//! How the server's replies complete the calls.
 
 use fs::Status;
 use paths::{ConnId, NodeId};
@@ -12,22 +12,22 @@ use crate::call::{Answer, Body, CallKey, ReadLanding, Target};
 use crate::error::Error;
 use crate::protocol;
 
-/// Takes the records of one connection.
+/// Receives the records of one connection.
 pub(super) struct Answers<'a> {
     pub core: &'a mut Core,
     pub conn: ConnId,
-    /// Calls whose data have not all left on this connection: an answer to one of them is a
-    /// forgery.
+    /// Calls whose data have not all been sent on this connection: a reply to one of them is
+    /// forged.
     pub unsent: Vec<CallKey>,
-    /// After so many bytes of READs their owners have them before there are more.
+    /// After this many bytes of READs their owners get their data before more is received.
     pub landed_max: usize,
-    /// The peer broke the protocol; the connection is of no more use.
+    /// The reason why the peer violated the protocol; the connection can no longer be used.
     pub broken: Option<String>,
-    /// How the proof of where this connection leads ended.
+    /// The outcome of the connection's path validation.
     pub validated: Option<Result<(), String>>,
 }
 
-/// The head of a reply: whose it is, and where its results begin.
+/// Decodes the head of a reply; the reader is left at the results.
 fn head<'a>(record: &'a [u8]) -> Result<(rpc::reply::Reply, Reader<'a>), String> {
     let mut reader = Reader::new(record);
     let reply = rpc::reply::decode(&mut reader).map_err(|error| error.to_string())?;
@@ -35,9 +35,9 @@ fn head<'a>(record: &'a [u8]) -> Result<(rpc::reply::Reply, Reader<'a>), String>
 }
 
 impl Answers<'_> {
-    /// The call that a reply answers: outstanding on this very connection.
+    /// The call that a reply answers, which must be outstanding on this connection.
     fn call_of(&mut self, reply: &rpc::reply::Reply) -> Option<CallKey> {
-        // An unmatched reply is dropped: its call has been answered by another transmission.
+        // A reply without a call is dropped: the call was answered through another transmission.
         let key = *self.core.by_xid.get(&reply.xid)?;
         let call = self.core.calls.0.get(key)?;
         if call.connection != Some(self.conn) {
@@ -50,7 +50,7 @@ impl Answers<'_> {
         Some(key)
     }
 
-    /// The call is no longer outstanding here.
+    /// Marks a call as no longer outstanding on this connection.
     fn answered(&mut self, key: CallKey) {
         let now = self.core.now;
         if let Some(call) = self.core.calls.0.get_mut(key) {
@@ -60,8 +60,8 @@ impl Answers<'_> {
             }
             let latency = now.saturating_sub(call.sent_at);
             let bytes = call.bytes();
-            // Before the table hears of it: the last answer on a connection that is to go home
-            // sends it there.
+            // Read the path before reporting to the table: the last reply on a draining connection
+            // makes the table fail it back.
             let path = self.core.table.path_of(self.conn);
             self.core.table.answered(now, self.conn, call.class(), bytes, latency);
             if let Some(path) = path
@@ -73,7 +73,7 @@ impl Answers<'_> {
     }
 
     fn results(&mut self, key: CallKey, reader: Reader<'_>) {
-        // As above: unstable data are where they were sent.
+        // As above: the unstable data are on the node that they were sent to.
         let node = self.core.node_of(self.conn);
         self.answered(key);
         let Some(call) = self.core.calls.0.get(key) else { return };
@@ -108,7 +108,8 @@ impl Answers<'_> {
         }
     }
 
-    /// The transport at the server's end refused a call: nobody executed it, and the path is fine.
+    /// The transport at the server's end refused a call: the call was not executed, and the path is
+    /// fine.
     pub(super) fn refused_on_the_way(&mut self, xid: Xid, reason: String) {
         let key = self.core.by_xid.get(&xid).copied();
         let here = |key: &CallKey| {
@@ -181,7 +182,7 @@ impl Sink for Answers<'_> {
             *target = receive_buffer.target;
         }
         self.answered(key);
-        // The head was decoded when the place was named; only the end of the file is asked for
+        // The head was decoded when the buffer was chosen; only the end-of-file flag is decoded
         // again.
         let mut reader = Reader::new(head);
         let eof = rpc::reply::decode(&mut reader)
@@ -207,7 +208,8 @@ impl Sink for Answers<'_> {
 }
 
 impl Core {
-    /// The server asks for patience: the same operation again later, as a new call.
+    /// Handles a server that asks the client to wait: the operation is repeated later as a new
+    /// call.
     fn delay(&mut self, key: CallKey) {
         self.forget_xid(key);
         self.delayed.push((self.now + JUKEBOX_DELAY, key));
@@ -222,7 +224,7 @@ impl Core {
         }
     }
 
-    /// The results go into the memory that the arguments were in: they are not needed any more.
+    /// Stores the results in the memory of the arguments, which are no longer needed.
     fn call_answered(&mut self, key: CallKey, reader: Reader<'_>) {
         let Some(call) = self.calls.0.get_mut(key) else { return };
         let Body::Call(request) = &mut call.body else { return };
@@ -295,7 +297,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a connection leads to the file system that was mounted.
+    /// Checks that a connection leads to the mounted file system.
     fn validation(&self, mut reader: Reader<'_>) -> Result<(), String> {
         let told = protocol::decode_root(&mut reader).map_err(|error| error.to_string())?;
         let found = told.map_err(|status| format!("GETATTR of the root: {status}"))?;

@@ -1,4 +1,4 @@
-//! Connections of an engine: connecting, proving where they lead, sending, breaking.
+//! Connections of an engine: connecting, path validation, sending, and failures.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -18,25 +18,26 @@ use crate::engine::answers::Answers;
 use crate::options::Proto;
 use crate::protocol;
 
-/// Tokens below are the loop's own.
+/// Smaller tokens are the loop's own.
 pub(crate) const FIRST_CONNECTION_TOKEN: u64 = 1;
-/// The longest reply: the largest read, and room for what stands around it.
+/// The longest reply: the largest read, and room for the rest of the reply.
 const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
-/// After so many bytes the owners of READs have them, and may give the buffers for the next, before
-/// more is received: the copy out of the socket then goes to memory that the nearest caches hold.
+/// After this many bytes of READs the owners get their data, and may return the buffers for the
+/// next READs, before more is received: the copy out of the socket then goes to memory that is in
+/// the nearest caches.
 const LANDED_BYTES_MAX: usize = 64 << 10;
-/// Silence after which the system probes an idle connection.
+/// Idle time after which the system sends keep-alive probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
-/// Sent bytes that stay unacknowledged this long break the connection.
+/// Sent bytes that stay unacknowledged for this long break the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a connection's slot holds.
+/// The state of a connection's slot.
 #[derive(Debug)]
 pub(super) enum State {
     Closed,
     Connecting(OwnedFd),
     Open(Box<Stream<CallKey, ReadLanding>>),
-    /// Over RDMA, connecting or open.
+    /// An RDMA connection, connecting or open.
     Rdma(Box<Requester<CallKey>>),
 }
 
@@ -44,18 +45,18 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) state: State,
-    /// The path that its socket goes along. The table may mean another already: see
-    /// [`Engine::is_left`].
+    /// The path that the socket uses. The table may already have assigned the slot to another path:
+    /// see [`Engine::is_left`].
     path: Option<PathId>,
     pub node: NodeId,
     pub(super) remote: Option<SocketAddr>,
     waits_to_send: bool,
-    /// It is among those that have something to send.
+    /// Whether the connection is in the list of those with something to send.
     is_dirty: bool,
-    /// Bytes received or acknowledged at the last tick.
+    /// Bytes received or acknowledged as of the last tick.
     progress_seen: u64,
     pub(super) received_bytes: u64,
-    /// It has proved where it leads: it carries calls.
+    /// Whether the connection is validated and so carries calls.
     validated: bool,
 }
 
@@ -107,8 +108,7 @@ pub(super) const fn token(conn: ConnId) -> u64 {
     FIRST_CONNECTION_TOKEN + conn.0 as u64
 }
 
-/// The connection with the least load among those to a node, for what must go there and nowhere
-/// else.
+/// The connection with the least load among those to a node, for calls that must go to that node.
 pub(super) fn connection_to(connections: &[Connection], table: &Table, node: NodeId) -> Option<ConnId> {
     (0_u16..)
         .zip(connections)
@@ -118,7 +118,7 @@ pub(super) fn connection_to(connections: &[Connection], table: &Table, node: Nod
 }
 
 impl Engine {
-    /// Starts to connect a slot to the path it is on.
+    /// Starts to connect a slot to its path.
     pub(super) fn connect(&mut self, conn: ConnId) {
         self.close(conn);
         let Some(path) = self.core.table.path_of(conn) else { return };
@@ -148,9 +148,9 @@ impl Engine {
         }
     }
 
-    /// Whether the table has sent a slot along another path than its socket goes.
-    /// [`Engine::settle`] closes that socket, but only once all that came in at the same time is
-    /// taken in; until then it has nothing to say of the path that is meant.
+    /// Whether the table has moved a slot to another path than its socket uses. [`Engine::settle`]
+    /// closes that socket, but only after all events of the same round are processed; until then
+    /// its events say nothing about the slot's new path.
     fn is_left(&self, conn: ConnId) -> bool {
         let connection = self.connections.get(usize::from(conn.0));
         connection.is_some_and(|connection| connection.path != self.core.table.path_of(conn))
@@ -193,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// The connection attempt ended: proves where it leads, or tries again.
+    /// Handles the end of a connection attempt: validates the connection, or reports the failure.
     fn connect_ended(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         let State::Connecting(socket) = std::mem::replace(&mut connection.state, State::Closed) else {
@@ -213,7 +213,7 @@ impl Engine {
         self.validate(conn);
     }
 
-    /// Asks on a new connection for the root, which proves where it leads.
+    /// Sends GETATTR of the root on a new connection, which validates where the connection leads.
     pub(super) fn validate(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         let key = self.core.insert(Body::Validate, Owner::Engine);
@@ -227,19 +227,20 @@ impl Engine {
         self.mark_dirty(conn);
     }
 
-    /// More is received from a connection once what has come is handed out.
+    /// Pauses receiving from a connection until the received data are handed out.
     fn pause(&mut self, conn: ConnId) {
         if !self.paused.contains(&conn) {
             self.paused.push_back(conn);
         }
     }
 
-    /// Goes on with a connection that was paused, if there is one; the bytes that it has brought.
+    /// Resumes a paused connection, if there is one. Returns the number of bytes received.
     pub(crate) fn resume(&mut self) -> Option<usize> {
         self.paused.pop_front().map(|conn| if self.is_left(conn) { 0 } else { self.receive(conn) })
     }
 
-    /// Receives what waits on a connection, as far as it may be handed out at once; how many bytes.
+    /// Receives what is waiting on a connection, as far as it may be handed out at once. Returns
+    /// the number of bytes received.
     fn receive(&mut self, conn: ConnId) -> usize {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return 0 };
         let State::Open(stream) = &mut connection.state else { return 0 };
@@ -274,7 +275,7 @@ impl Engine {
         }
     }
 
-    /// What the answers on a connection have said of the connection itself.
+    /// Handles what the replies on a connection say about the connection itself.
     pub(super) fn seen_failures(
         &mut self,
         conn: ConnId,
@@ -301,7 +302,8 @@ impl Engine {
         }
     }
 
-    /// A connection broke by itself. The last answer on it may have sent its slot home already.
+    /// Handles a connection that broke by itself. The last reply on it may already have started its
+    /// failback.
     pub(super) fn line_down(&mut self, conn: ConnId) {
         if let Some(connection) = self.connections.get(usize::from(conn.0))
             && connection.validated
@@ -315,8 +317,8 @@ impl Engine {
         }
     }
 
-    /// Resets a connection at the table's request. It was silent, so that nobody knows what becomes
-    /// of its calls.
+    /// Resets a connection at the table's request. The connection was silent, so the fate of its
+    /// calls is unknown.
     pub(super) fn abort(&mut self, conn: ConnId) {
         let overtakes = |call: &&Call| call.connection == Some(conn) && protocol::may_undo(call.procedure());
         let unfenced = self.core.calls.0.iter().map(|(_, call)| call).filter(overtakes).count();
@@ -324,8 +326,8 @@ impl Engine {
         self.close(conn);
     }
 
-    /// Resets whatever is in a slot; a buffer that was being received into goes back to its call,
-    /// or a pipe, emptied.
+    /// Closes the connection in a slot. A buffer that was being received into is returned to its
+    /// call; a pipe is emptied first.
     pub(super) fn close(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         connection.validated = false;
@@ -340,14 +342,14 @@ impl Engine {
                     *target = receive_buffer.target;
                 }
             }
-            // It is dropped here, before any call ends: nothing reaches the memory of its calls
-            // afterwards.
+            // The requester is dropped here, before any call ends: after that the device no longer
+            // accesses the memory of its calls.
             State::Rdma(requester) => self.rdma_closed.add(&requester.counters()),
             State::Closed | State::Connecting(_) => {}
         }
         self.dirty.retain(|dirty| *dirty != conn);
         self.paused.retain(|paused| *paused != conn);
-        // The proof of a connection that is gone is of no use to another.
+        // The validation of a lost connection is of no use to another connection.
         let validations: Vec<CallKey> = self
             .core
             .calls
@@ -361,8 +363,9 @@ impl Engine {
         }
     }
 
-    /// Sends what was queued in this round, each connection's in one go; false when nothing was. A
-    /// connection may break by it, so there may be something to settle afterwards.
+    /// Sends what was queued in this round, each connection's calls in one go. Returns false if
+    /// nothing was queued. A connection may break while sending, so there may be something to
+    /// settle afterwards.
     pub(crate) fn flush(&mut self) -> bool {
         let flushes = !self.dirty.is_empty();
         while let Some(conn) = self.dirty.pop() {
@@ -395,7 +398,7 @@ impl Engine {
         flushes
     }
 
-    /// Tells the table how each connection is doing.
+    /// Reports the progress of each connection to the table.
     pub(super) fn tick_lines(&mut self) {
         self.oldest.clear();
         self.oldest.resize(self.connections.len(), None);

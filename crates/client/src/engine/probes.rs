@@ -1,4 +1,4 @@
-//! Probes: a NULL call on a connection of its own, to a path that is silent or down.
+//! Probes: a NULL call on a separate connection to a path that is silent or down.
 
 use std::os::fd::AsFd;
 
@@ -13,12 +13,12 @@ use super::Engine;
 use crate::options::Proto;
 use crate::protocol;
 
-/// Tokens of probes lie above those of all connections.
+/// Tokens of probes are above those of all connections.
 const FIRST_PROBE_TOKEN: u64 = 1 << 32;
 /// A NULL reply is 24 bytes long.
 const REPLY_BYTES_MAX: usize = 1024;
 
-/// A probe under way.
+/// A probe in flight.
 #[derive(Debug)]
 pub(super) struct Probe {
     path: PathId,
@@ -60,7 +60,7 @@ impl Sink for AnyReply {
 }
 
 impl Engine {
-    /// Starts a probe; an older one of the same path is dropped.
+    /// Starts a probe; an older probe of the same path is dropped.
     pub(super) fn probe(&mut self, path: PathId) {
         if let Some(at) = self.probes.iter().position(|probe| probe.path == path) {
             self.probes.swap_remove(at).give_up();
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// A probe's socket is ready.
+    /// Handles readiness of a probe's socket.
     pub(super) fn probe_ready(&mut self, token: u64) {
         let Some(at) = self.probes.iter().position(|probe| probe.token == token) else { return };
         let Some(probe) = self.probes.get_mut(at) else { return };
@@ -133,15 +133,15 @@ impl Engine {
 }
 
 impl Probe {
-    /// Ends it by a reset: a silent server is asked every second or so, and each connection that is
-    /// closed instead keeps its port for a minute.
+    /// Ends the probe with a reset: a silent server is probed every second or so, and a connection
+    /// closed normally would keep its port for a minute.
     fn give_up(self) {
         if let Wire::Tcp(stream) = self.wire {
             stream.abort();
         }
     }
 
-    /// Connected: sends the NULL call. RFC 1813 s3.3.0
+    /// Sends the NULL call once connected. RFC 1813 s3.3.0
     fn ask(&mut self, poller: &Poller) -> std::io::Result<bool> {
         let Wire::Tcp(stream) = &mut self.wire else { return Ok(false) };
         socket::connect_result(stream.fd().as_fd())?;
@@ -153,7 +153,7 @@ impl Probe {
         Ok(false)
     }
 
-    /// The same over RDMA; true when it is answered.
+    /// Does the same over RDMA; returns true once the probe is answered.
     fn rdma_ready(&mut self, poller: &Poller) -> std::io::Result<bool> {
         let Wire::Rdma(requester) = &mut self.wire else { return Ok(false) };
         let mut reply = AnyReply::default();

@@ -1,9 +1,9 @@
 //! Unstable writes, until they are stable. RFC 1813 s3.3.7, s3.3.21
 //!
 //! A write that the server answers UNSTABLE keeps its buffer here until a COMMIT on the same node
-//! has confirmed it; one COMMIT covers all that came before it. A changed verifier, or a node that
-//! is gone, means writing those data again. A lone write is asked for FILE_SYNC instead: one round
-//! trip, not two.
+//! has confirmed it; one COMMIT covers all writes answered before it was sent. If the verifier
+//! changes or the node is gone, those data are written again. A single write asks for FILE_SYNC
+//! instead, which saves a round trip.
 
 use std::collections::HashMap;
 
@@ -16,15 +16,15 @@ use crate::call::{Answer, Body, CallKey, FileRef, Owner};
 use crate::error::Error;
 use crate::protocol::Written;
 
-/// Unstable bytes kept at most for each loop and file before a COMMIT is sent however many writes
-/// are still in flight.
+/// Maximum number of unstable bytes held per loop and file before a COMMIT is sent regardless of
+/// how many writes are in flight.
 const UNSTABLE_BYTES_MAX: usize = 64 << 20;
-/// What a new list has room for, so that it need not grow at the depths that are usual.
+/// Initial capacity of a list, so that it need not grow at usual depths.
 const LIST_LEN: usize = 64;
-/// Emptied lists kept for the next COMMITs.
+/// Number of empty lists kept for the next COMMITs.
 const SPARE_LISTS_MAX: usize = 16;
 
-/// Writes of one file that one node has answered UNSTABLE.
+/// Writes of one file that one node answered UNSTABLE.
 #[derive(Debug)]
 struct Group {
     node: NodeId,
@@ -34,20 +34,20 @@ struct Group {
     commit: Option<Commit>,
 }
 
-/// A COMMIT under way. It speaks only for writes that were answered before it was sent, and only if
-/// the server has lived through all of it.
+/// A COMMIT in flight. It covers only writes that were answered before it was sent, and only if the
+/// server did not restart in between.
 #[derive(Debug)]
 struct Commit {
-    /// Which call it is: after a write was given up, an older COMMIT of the same group may still be
-    /// answered.
+    /// Identifies the COMMIT: after a write was given up, an older COMMIT of the same group may
+    /// still be answered.
     key: CallKey,
-    /// What the writes were answered with; a later write may have brought the group another one
-    /// since.
+    /// The verifier in the replies to these writes; the group may have received a new verifier with
+    /// a later write.
     verifier: Verifier,
     covers: Vec<CallKey>,
 }
 
-/// The writes of one file that are not finished.
+/// The unfinished writes of one file.
 #[derive(Debug, Default)]
 struct FileWrites {
     unfinished: usize,
@@ -55,15 +55,15 @@ struct FileWrites {
 }
 
 impl FileWrites {
-    /// The groups for which a COMMIT is to be sent now.
+    /// Whether a COMMIT is to be sent now.
     fn due(&self) -> bool {
         let held: usize = self.groups.iter().map(|group| group.held.len()).sum();
         let covered = self.groups.iter().filter_map(|group| group.commit.as_ref());
         let committing: usize = covered.map(|commit| commit.covers.len()).sum();
         let in_flight = self.unfinished.saturating_sub(held + committing);
         let bytes: usize = self.groups.iter().map(|group| group.held_bytes).sum();
-        // Half as many wait as are in flight: commits overlap with writes, and no write waits for
-        // long.
+        // The threshold is half as many held writes as are in flight: commits overlap with writes,
+        // and no write waits for long.
         held > 0 && (held * 2 >= in_flight || bytes >= UNSTABLE_BYTES_MAX)
     }
 }
@@ -72,21 +72,21 @@ impl FileWrites {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     files: HashMap<u64, FileWrites>,
-    /// Files whose writes moved on in this round; at its end it is seen whether a COMMIT is due.
-    /// Decided after each answer, it would cover the first few of many answers that came together.
+    /// Files whose writes progressed in this round; at its end each is checked for a due COMMIT. A
+    /// check after each reply would cover only the first few of many replies received together.
     touched: Vec<FileRef>,
     spare: Vec<Vec<CallKey>>,
 }
 
 impl Groups {
-    /// A write begins: how it is to be asked for.
+    /// Starts a write. Returns the stability to ask for.
     pub(super) fn writing(&mut self, file: &FileRef) -> Stability {
         let writes = self.files.entry(file.number).or_default();
         writes.unfinished += 1;
         if writes.unfinished == 1 { Stability::FileSync } else { Stability::Unstable }
     }
 
-    /// A write has ended, well or not.
+    /// Records that a write has ended, successfully or not.
     pub(super) fn finished(&mut self, file: &FileRef) {
         let Some(writes) = self.files.get_mut(&file.number) else { return };
         writes.unfinished = writes.unfinished.saturating_sub(1);
@@ -99,15 +99,15 @@ impl Groups {
         }
     }
 
-    /// Remembers to see whether a COMMIT is due for a file.
+    /// Marks a file to be checked for a due COMMIT.
     pub(super) fn touch(&mut self, file: &FileRef) {
         if self.touched.last().is_none_or(|last| last.number != file.number) {
             self.touched.push(*file);
         }
     }
 
-    /// A write is given up: no COMMIT speaks for it any more. Gives the COMMIT that spoke for it
-    /// alone, and now for none.
+    /// Gives up a write: no COMMIT covers it any more. Returns the COMMIT that covered only this
+    /// write and now covers none.
     pub(super) fn forget(&mut self, file: &FileRef, key: CallKey, bytes: usize) -> Option<CallKey> {
         let mut idle = None;
         for group in self.files.get_mut(&file.number).into_iter().flat_map(|writes| &mut writes.groups) {
@@ -139,7 +139,7 @@ fn spare_list(spare: &mut Vec<Vec<CallKey>>) -> Vec<CallKey> {
 }
 
 impl Core {
-    /// The server has answered a WRITE.
+    /// Handles the reply to a WRITE.
     pub(super) fn written(
         &mut self,
         key: CallKey,
@@ -158,8 +158,8 @@ impl Core {
         *change = change.then(told.change);
         let is_stable = told.stability != Stability::Unstable;
         if count < asked {
-            // The rest follows as a write of its own. What is written so far must be safe before it
-            // is forgotten, so a short unstable write starts over, synchronously.
+            // The rest follows as a separate write. The bytes written so far must be stable before
+            // their progress counts, so a short unstable write starts over, synchronously.
             if is_stable {
                 *written += count;
             }
@@ -172,8 +172,9 @@ impl Core {
             return Ok(());
         };
         let bytes = buffer.len();
-        // It was answered. Kept outstanding, as many held writes as a client may run ahead by would
-        // leave no number for those that wait for one, and no COMMIT would come before those.
+        // The call was answered. If its xid stayed outstanding, as many held writes as fit the
+        // window would leave no xid for calls that wait for one, and no COMMIT would be sent before
+        // those calls.
         self.forget_xid(key);
         let lost = self.hold(&file, node, key, bytes, told.verifier);
         self.rewrite(lost);
@@ -181,7 +182,7 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps an unstable write; gives the writes that an earlier life of the server has lost.
+    /// Holds an unstable write. Returns the writes that the server has lost in a restart.
     fn hold(
         &mut self,
         file: &FileRef,
@@ -209,7 +210,7 @@ impl Core {
         lost
     }
 
-    /// Sends a COMMIT for each file of this round where enough writes wait for one.
+    /// Sends a COMMIT for each file touched in this round for which one is due.
     pub(super) fn commit_touched(&mut self) {
         for at in 0..self.groups.touched.len() {
             if let Some(file) = self.groups.touched.get(at).copied() {
@@ -219,7 +220,7 @@ impl Core {
         self.groups.touched.clear();
     }
 
-    /// Sends a COMMIT where enough writes wait for one.
+    /// Sends a COMMIT if enough writes wait for one.
     fn commit_when_due(&mut self, file: &FileRef) {
         if !self.groups.files.get(&file.number).is_some_and(FileWrites::due) {
             return;
@@ -238,7 +239,7 @@ impl Core {
             let covers = std::mem::replace(&mut group.held, spare_list(spare));
             group.held_bytes = 0;
             let (node, verifier) = (group.node, group.verifier);
-            // One of those who wrote may surely commit.
+            // A user who wrote the data may surely commit them.
             let writer = covers.first().and_then(|key| self.calls.0.get(*key));
             let caller = writer.and_then(|call| call.caller.clone());
             let key = self.insert(Body::Commit { file: *file, node }, Owner::Engine);
@@ -253,8 +254,8 @@ impl Core {
         }
     }
 
-    /// Ends a COMMIT: gives what it speaks for. Nothing for one whose writes were all given up long
-    /// ago.
+    /// Ends a COMMIT. Returns the file and the COMMIT, or `None` if all its writes were given up
+    /// before.
     fn end_commit(&mut self, key: CallKey) -> Option<(FileRef, Commit)> {
         let Body::Commit { file, .. } = &self.calls.0.get(key)?.body else { return None };
         let file = *file;
@@ -265,7 +266,7 @@ impl Core {
         Some((file, commit))
     }
 
-    /// A COMMIT was answered.
+    /// Handles the reply to a COMMIT.
     pub(super) fn committed(&mut self, key: CallKey, verifier: Verifier) {
         let Some((file, mut commit)) = self.end_commit(key) else { return };
         if verifier == commit.verifier {
@@ -280,7 +281,7 @@ impl Core {
         self.groups.touch(&file);
     }
 
-    /// A COMMIT failed: so have the writes that it spoke for.
+    /// Handles a failed COMMIT: the writes that it covers fail too.
     pub(super) fn fail_group(&mut self, key: CallKey, error: &Error) {
         let Some((file, commit)) = self.end_commit(key) else { return };
         for key in commit.covers {
@@ -289,15 +290,15 @@ impl Core {
         self.groups.touch(&file);
     }
 
-    /// The node that a COMMIT must go to is gone.
+    /// Handles the loss of the node that a COMMIT must go to.
     pub(super) fn rewrite_group(&mut self, key: CallKey) {
         let Some((file, commit)) = self.end_commit(key) else { return };
         self.rewrite(commit.covers);
         self.groups.touch(&file);
     }
 
-    /// Writes data again that may be lost, as new calls. Synchronously: it is rare, and a server
-    /// that changes its verifier with every answer must not keep us at it for ever.
+    /// Writes data again that may be lost, as new calls. Synchronously: this is rare, and a server
+    /// that changes its verifier with every reply must not keep the client busy for ever.
     fn rewrite(&mut self, mut keys: Vec<CallKey>) {
         for key in keys.drain(..) {
             if let Some(call) = self.calls.0.get_mut(key)

@@ -1,14 +1,15 @@
-//! Who drives a loop: its own thread, or for a time one of the program that uses the mount.
+//! Decides which thread drives a loop: its own thread or, for a time, a thread of the program that
+//! uses the mount.
 //!
-//! A thread that waits for requests of its own and hands each of them to a loop costs two changes
-//! of threads for each call, one to the loop and one with its answer. Such a thread can drive the
-//! loop itself while it waits: as an [`ExternalDriver`] it comes after the requests that it has
-//! taken, and leaves when the next can be had. The loop's own thread stands in for it while it is
-//! away for long.
+//! If a thread waits for requests of its own and hands each of them to a loop, each call costs two
+//! context switches, one to the loop and one back with the reply. Such a thread can instead drive
+//! the loop itself while it waits: as an [`ExternalDriver`] it starts driving after it has handled
+//! the requests it took, and stops when the next request arrives. The loop's own thread takes over
+//! if the external driver is absent for long.
 //!
-//! Invariants: one thread drives at a time, the one that has the lock; nobody who attends is waited
-//! for longer than [`PRESENCE_LOOK`] and [`ABSENCE_MAX`]; the loop's own thread ends the loop,
-//! whoever drove it last.
+//! Invariants: one thread drives at a time, the one that holds the lock; the loop's own thread
+//! checks for the external driver at least every [`PRESENCE_LOOK`] and takes over within
+//! [`ABSENCE_MAX`]; the loop's own thread ends the loop, no matter which thread drove it last.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,21 +21,21 @@ use transport::poll::Interest;
 
 use super::{Driver, EXTERNAL_DRIVER_TOKEN, Inbox, Message};
 
-/// An attendant that is away for as long is busy with its requests, or does something else. Shorter
-/// than a wait that anybody would notice, and long against the microseconds of a request.
+/// An external driver that is absent for this long is busy with its requests or with other work.
+/// Too short for a user to notice, and long compared with the microseconds of a request.
 const ABSENCE_MAX: Duration = Duration::from_millis(10);
-/// While it attends and never leaves, which is an idle mount, its presence is looked at as often as
-/// the loop ticks.
+/// While the external driver stays in the loop, as on an idle mount, its presence is checked as
+/// often as the loop ticks.
 const PRESENCE_LOOK: Duration = Duration::from_millis(50);
 
 /// See the module's documentation.
 pub(super) struct LoopDriver {
-    /// Gone once the loop has ended.
+    /// `None` once the loop has ended.
     driver: Mutex<Option<Driver>>,
     inbox: Arc<Inbox>,
-    /// An attendant has the loop, or wants to have it.
+    /// An external driver drives the loop or wants to.
     wanted: AtomicBool,
-    /// Odd while an attendant is there: its comings and goings.
+    /// Counts the entries and exits of external drivers; odd while one is present.
     steps: AtomicU64,
 }
 
@@ -48,7 +49,7 @@ impl LoopDriver {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no attendant is there, nor will soon be.
+    /// Waits until no external driver is present or about to be.
     fn await_absence(&self) {
         let mut seen = self.steps.load(Ordering::SeqCst);
         let mut patience = ABSENCE_MAX;
@@ -58,7 +59,7 @@ impl LoopDriver {
             let is_there = now % 2 == 1;
             if now == seen && !is_there {
                 self.wanted.store(false, Ordering::SeqCst);
-                // One that comes steps first and then looks whether it is still wanted. So either
+                // An external driver first increments `steps` and then reads `wanted`. So either
                 // its step is seen here, or it sees that it has to wake this thread.
                 if self.steps.load(Ordering::SeqCst) == seen {
                     return;
@@ -71,7 +72,7 @@ impl LoopDriver {
     }
 }
 
-/// Closes the door when the loop ends, by a panic too.
+/// Closes the inbox when the loop ends, even by a panic.
 struct Ending<'a>(&'a LoopDriver);
 
 impl Drop for Ending<'_> {
@@ -81,13 +82,13 @@ impl Drop for Ending<'_> {
         let left = std::mem::take(&mut messages.waiting);
         drop(messages);
         left.into_iter().for_each(Message::refuse);
-        // What it still held tells its owners itself.
+        // Dropping the driver notifies the owners of what it still held.
         let driver = self.0.lock().take();
         drop(driver);
     }
 }
 
-/// The loop's own thread, from its beginning to its end.
+/// Runs the loop's own thread until the loop ends.
 pub(super) fn keep(loop_driver: &LoopDriver) {
     let _ending = Ending(loop_driver);
     while drive(loop_driver) {
@@ -95,9 +96,9 @@ pub(super) fn keep(loop_driver: &LoopDriver) {
     }
 }
 
-/// Drives until an attendant comes: whether the loop goes on.
+/// Drives the loop until an external driver arrives. Returns whether the loop goes on.
 fn drive(loop_driver: &LoopDriver) -> bool {
-    // A thread that panicked while it attended has left the loop in no state to go on.
+    // An external driver that panicked has left the loop in an inconsistent state.
     let Ok(mut place) = loop_driver.driver.lock() else { return false };
     let Some(driver) = place.as_mut() else { return false };
     driver.watch(false);
@@ -108,9 +109,9 @@ fn drive(loop_driver: &LoopDriver) -> bool {
     goes_on
 }
 
-/// A thread of the program that drives a loop between requests of its own. Until it comes for the
-/// first time, and where it stays away, the loop's own thread drives it; where it is dropped, for
-/// good.
+/// A thread of the program that drives a loop between requests of its own. The loop's own thread
+/// drives the loop before the first [`ExternalDriver::drive`], during long absences, and for good
+/// once this is dropped.
 pub struct ExternalDriver {
     loop_driver: Arc<LoopDriver>,
     stand_in: Option<Thread>,
@@ -136,18 +137,18 @@ impl ExternalDriver {
         });
         match added {
             Some(outcome) => outcome.map(|()| external_driver),
-            // The loop has ended already.
+            // The loop has already ended.
             None => Err(std::io::ErrorKind::NotConnected.into()),
         }
     }
 
-    /// Sends what was submitted and drives the loop until the descriptor is readable. False once
-    /// the loop has ended, because the mount was closed, which whoever waits for its calls is told:
-    /// drop the attendant then. Take the requests that wait one after the other before coming back,
-    /// so that their calls leave together.
+    /// Sends what was submitted and drives the loop until the descriptor is readable. Returns false
+    /// once the loop has ended because the mount was closed, which also fails all waiting calls;
+    /// drop the driver then. Handle all waiting requests before calling this again, so that their
+    /// calls are sent together.
     #[must_use]
     pub fn drive(&mut self) -> bool {
-        // The loop's own thread sees for itself that the loop is to end.
+        // If the loop is to end, its own thread sees that for itself.
         let externally_driven = self.with_driver(|driver| {
             driver.watch(true);
             driver.drive()
@@ -155,7 +156,8 @@ impl ExternalDriver {
         externally_driven.unwrap_or(false)
     }
 
-    /// Does something with the loop once its own thread has left it; nothing where it has ended.
+    /// Runs `work` on the loop once the loop's own thread has left it; `None` if the loop has
+    /// ended.
     fn with_driver<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> Option<T> {
         let _here = Here::new(&self.loop_driver);
         let mut place = self.loop_driver.driver.lock().ok()?;
@@ -166,7 +168,7 @@ impl ExternalDriver {
 impl Drop for ExternalDriver {
     fn drop(&mut self) {
         self.with_driver(Driver::forget_external_driver);
-        // The loop's own thread need not wait to see that nobody comes.
+        // The loop's own thread need not wait to see that the external driver is gone.
         self.loop_driver.wanted.store(false, Ordering::SeqCst);
         if let Some(thread) = &self.stand_in {
             thread.unpark();
@@ -174,14 +176,14 @@ impl Drop for ExternalDriver {
     }
 }
 
-/// An attendant is there, or waits for its turn, until this is dropped.
+/// Marks an external driver as present, or as waiting for the lock, until this is dropped.
 struct Here<'a>(&'a LoopDriver);
 
 impl<'a> Here<'a> {
     fn new(loop_driver: &'a LoopDriver) -> Self {
         loop_driver.steps.fetch_add(1, Ordering::SeqCst);
         if !loop_driver.wanted.swap(true, Ordering::SeqCst) {
-            // The loop's own thread drives, and may be asleep.
+            // The loop's own thread is driving, and may be asleep.
             loop_driver.inbox.waker.wake();
         }
         Self(loop_driver)
@@ -194,14 +196,15 @@ impl Drop for Here<'_> {
     }
 }
 
-/// What an attendant waits for.
+/// The descriptor that an external driver waits for.
 pub(super) struct Watched {
     descriptor: OwnedFd,
     is_watched: bool,
 }
 
 impl Driver {
-    /// Looks at the attendant's descriptor or not: nobody but the attendant can take what is there.
+    /// Starts or stops polling the external driver's descriptor: only the external driver can read
+    /// it.
     fn watch(&mut self, wished: bool) {
         let Some(externally_driven) = &mut self.externally_driven else { return };
         if externally_driven.is_watched == wished {
