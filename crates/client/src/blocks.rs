@@ -1,4 +1,4 @@
-//! A file read from one place to another, block by block and in order, with many READs in flight.
+//! Reads a range of a file, block by block and in order, with many READs in flight.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::slot::Pending;
 
-/// One block of a file. Its buffer may be longer than what was read.
+/// One block of a file. Its buffer may be longer than the data.
 #[derive(Debug)]
 pub struct Block {
     /// Where in the file it begins.
     pub offset: u64,
-    /// Bytes of the buffer that are the file's.
+    /// The number of bytes of the buffer that are data.
     pub len: usize,
     /// The buffer.
     pub buffer: Vec<u8>,
@@ -28,15 +28,15 @@ impl Block {
     }
 }
 
-/// See the module's documentation. READs that are in flight when it is dropped go on and are
-/// forgotten.
+/// A reader of blocks; see the module's documentation. READs in flight when this is dropped
+/// continue and are ignored.
 #[derive(Debug)]
 pub struct Blocks {
     mount: Mount,
     file: FileRef,
-    /// The next READ to be sent.
+    /// The offset of the next READ to be sent.
     next: u64,
-    /// Where to stop asking ahead.
+    /// Where to stop reading ahead.
     known_end: u64,
     /// Where to stop in any case.
     end: u64,
@@ -48,9 +48,9 @@ pub struct Blocks {
 }
 
 impl Mount {
-    /// Reads a file over all paths from `start` to `end` or its own end, which is taken to be at
-    /// `size`, with `depth` READs of `block_bytes` in flight; both are bounded to what the server
-    /// takes and at least 1.
+    /// Reads a file over all paths from `start` to `end` or the end of the file, which is assumed
+    /// to be at `size`, with `depth` READs of `block_bytes` in flight. `block_bytes` is bounded by
+    /// what the server accepts; both are at least 1.
     #[must_use]
     pub fn blocks(
         &self,
@@ -76,14 +76,15 @@ impl Mount {
 }
 
 impl Blocks {
-    /// The next block; none after the last. A short answer that is not the file's end is completed.
+    /// Returns the next block, or `None` after the last. A short read that is not at the end of the
+    /// file is completed.
     ///
     /// # Errors
-    /// The server's, or the mount's; nothing follows then.
+    /// Errors of the server or of the mount; no block follows an error.
     pub fn next_block(&mut self) -> Result<Option<Block>> {
         self.ask_ahead();
         if self.in_flight.is_empty() && !self.ended {
-            // All that the file was said to have is read; whether it has grown, the server says.
+            // The file has been read up to its assumed size; the server knows whether it has grown.
             self.ask();
         }
         let Some((offset, wanted, pending)) = self.in_flight.pop_front() else { return Ok(None) };
@@ -98,7 +99,7 @@ impl Blocks {
         Ok(Some(block))
     }
 
-    /// Takes a buffer back, to be used again.
+    /// Takes a buffer back for reuse.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < self.depth {
             self.spare.push(buffer);

@@ -1,10 +1,10 @@
 //! The first calls of a mount: MNT, then GETATTR and FSINFO of the root. They block, each with a
 //! deadline.
 //!
-//! A path that may go on below the export (`nfs://host/export/file`) is divided here: of the
-//! exports that the server lists, the longest that the path begins with; where none does or no list
-//! is given, the longest beginning of the path that the server mounts. A directory that the caller
-//! may not reach by LOOKUP is asked for here too ([`directory`]), so that whatever can be mounted
+//! A path that may continue below the export (`nfs://host/export/file`) is split here: at the
+//! longest listed export that is a prefix of the path or, if there is none or the server lists
+//! nothing, at the longest prefix of the path that the server mounts. A directory that the caller
+//! may not reach by LOOKUP is also requested here ([`directory`]), so that whatever can be mounted
 //! can be walked to.
 
 use std::net::SocketAddr;
@@ -18,15 +18,15 @@ use crate::protocol::{NFS, Operation, Protocol, exports, mnt};
 use crate::rpcbind;
 use crate::settings::Settings;
 
-/// Exports of a list that an error names.
+/// Number of exports that an error lists.
 const EXPORTS_SHOWN_MAX: usize = 10;
-/// Beginnings of a path that are tried where the server does not list its exports.
+/// Number of prefixes of a path that are tried if the server does not list its exports.
 const BEGINNINGS_MAX: usize = 64;
 
-/// What a mount begins with.
+/// The root of a mount.
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
-    /// The export that was mounted, and what of the path lies below it.
+    /// The export that was mounted, and the part of the path below it.
     pub export: Vec<u8>,
     pub below: Vec<u8>,
     pub handle: FileHandle,
@@ -34,14 +34,14 @@ pub(crate) struct Root {
     pub info: FileSystemInfo,
 }
 
-/// Whether the path is an export, or may go on below one.
+/// Whether the path is an export, or may continue below one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Export,
     Below,
 }
 
-/// Asks the MOUNT program for the export's root, and NFS for what it is.
+/// Asks the MOUNT program for the export's root, and NFS for its attributes and limits.
 pub(crate) fn bootstrap(
     settings: &Settings,
     remote: &Remote,
@@ -51,7 +51,7 @@ pub(crate) fn bootstrap(
     let nfs = settings.address_of(remote);
     let over_rdma = settings.proto_of(remote) == Proto::Rdma;
     if settings.uses_rdma() {
-        // Before anything is asked: a machine without RDMA has nothing to ask for.
+        // First of all: on a machine without RDMA there is nothing to ask for.
         caller::require_rdma()?;
     }
     let find = |caller: &mut Caller| find(caller, settings, place, credential);
@@ -68,7 +68,7 @@ pub(crate) fn bootstrap(
     Ok(Root { export: found.export, below: found.below, handle: found.handle, attributes, info })
 }
 
-/// Asks for something of the root.
+/// Calls an operation on the root.
 fn ask<T>(caller: &mut Caller, operation: Operation<T>) -> Result<T, MountError> {
     let (request, reading) = operation.into_parts();
     let results = caller.call(NFS, request.procedure().number(), |writer| writer.bytes(request.args()))?;
@@ -81,7 +81,7 @@ fn ask<T>(caller: &mut Caller, operation: Operation<T>) -> Result<T, MountError>
     })
 }
 
-/// The handle that MOUNT gives for a directory, or its refusal.
+/// The handle that MOUNT returns for a directory, or its refusal.
 pub(crate) fn directory(
     settings: &Settings,
     remote: &Remote,
@@ -97,8 +97,8 @@ struct Found {
     handle: FileHandle,
 }
 
-/// Finds the MOUNT program and asks it. Our server answers it at the port of NFS; others say
-/// through rpcbind where it is. RFC 1813 s5.1
+/// Finds the MOUNT program and calls it. Trunkline's server answers MOUNT at the port of NFS; for
+/// other servers rpcbind knows the port. RFC 1813 s5.1
 fn at_mount<T>(
     settings: &Settings,
     remote: &Remote,
@@ -111,8 +111,8 @@ fn at_mount<T>(
         let answer = ask(&mut caller)?;
         Ok((caller, answer))
     };
-    // Over RDMA the port of NFS says nothing of TCP: where nobody is at the usual one, rpcbind
-    // knows more.
+    // Over RDMA the port of NFS says nothing about TCP: if nothing answers at the usual port,
+    // rpcbind knows more.
     let elsewhere = |error: &MountError| match error {
         MountError::Protocol { .. } | MountError::Silent { .. } => true,
         MountError::Connect { .. } => settings.uses_rdma(),
@@ -148,8 +148,8 @@ fn find(
         };
     }
     let listed = match exports(caller) {
-        // Whoever does not say what it exports may mount all the same; a connection need not
-        // outlive the refusal.
+        // A server that does not list its exports may still mount them; the connection may not
+        // survive the refusal.
         Err(MountError::Protocol { .. }) => {
             *caller = Caller::connect(caller.address(), credential, settings.reserved_port)?;
             Vec::new()
@@ -157,8 +157,8 @@ fn find(
         other => other?,
     };
     let is_listed = |length: &usize| path.get(..*length).is_some_and(|start| lists(&listed, start));
-    // Those that the server lists first: links and `..` on the way are then seen from the export's
-    // root.
+    // Listed exports come first: links and `..` in the rest of the path are then resolved from the
+    // export's root.
     let (mut tried, others): (Vec<usize>, Vec<usize>) = beginnings(path).into_iter().partition(is_listed);
     let listed_count = tried.len();
     tried.extend(others.into_iter().take(BEGINNINGS_MAX));
@@ -180,7 +180,7 @@ fn find(
     Err(denied.unwrap_or_else(|| no_export(caller, path, &listed)))
 }
 
-/// Whether a path stands in the list; the root of everything stands there as a slash.
+/// Whether a path is in the list; the root of everything is listed as a slash.
 fn lists(listed: &[Vec<u8>], start: &[u8]) -> bool {
     listed.iter().any(|export| trimmed(export) == trimmed(start))
 }
@@ -190,7 +190,7 @@ fn trimmed(path: &[u8]) -> &[u8] {
     path.get(..end).unwrap_or_default()
 }
 
-/// Where the beginnings of a path end, the longest first: before each slash, and at its end.
+/// Where the prefixes of a path end, the longest first: at its end, and before each slash.
 fn beginnings(path: &[u8]) -> Vec<usize> {
     let mut ends = vec![trimmed(path).len()];
     ends.extend(

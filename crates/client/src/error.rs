@@ -1,4 +1,4 @@
-//! What can go wrong with a mount, split by whose fault it is.
+//! The errors of a mount, split by which side is at fault.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::options::{OptionError, TargetError};
 /// Why an operation of a mount failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server answered with an error; the same call will get the same answer.
+    /// The server answered with an error; the same call will get the same reply.
     #[error("{} ({operation}: {status})", status_words(*status))]
     Status {
         /// The procedure.
         operation: &'static str,
-        /// What the server said.
+        /// The server's status.
         status: Status,
     },
     /// The server refused the call before executing it.
@@ -23,62 +23,63 @@ pub enum Error {
     Refused {
         /// The procedure.
         operation: &'static str,
-        /// Its reason.
+        /// The server's reason.
         reason: String,
     },
-    /// The server sent what its protocol does not allow. Its fault; another path may help.
+    /// The server sent something that its protocol does not allow. The server is at fault; another
+    /// path may help.
     #[error("{operation}: the server's answer makes no sense: {reason}")]
     PeerMisbehaved {
         /// The procedure.
         operation: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the reply.
         reason: String,
     },
-    /// No answer within the time of a soft mount (`timeo`, `retrans`). A retry can help.
+    /// No reply within the time limit of a soft mount (`timeo`, `retrans`). A retry may help.
     #[error("{operation}: no answer within {waited:?}")]
     TimedOut {
         /// The procedure.
         operation: &'static str,
-        /// How long it was tried.
+        /// How long the call was tried.
         waited: Duration,
     },
-    /// A mount option that cannot be.
+    /// An invalid mount option.
     #[error("bad mount option")]
     Options(#[from] OptionError),
-    /// A target that cannot be understood.
+    /// A target that cannot be parsed.
     #[error("bad target")]
     Target(#[from] TargetError),
-    /// No address of the server can be mounted from.
+    /// The target could not be mounted from any address of the server.
     #[error("cannot mount {target}")]
     Mount {
-        /// What was to be mounted.
+        /// The target.
         target: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: MountError,
     },
-    /// A path leads no further than to a name in it.
+    /// A path could not be resolved beyond a name in it.
     #[error("{path}: {cause}")]
     Step {
         /// The path up to that name, on the server.
         path: String,
-        /// What the server said of it.
+        /// The error for that name.
         #[source]
         cause: Box<Error>,
     },
     /// The mount was closed while the call was waiting.
     #[error("the mount is closed")]
     Closed,
-    /// This machine refused.
+    /// The local system refused.
     #[error("{what}")]
     Io {
-        /// What was tried.
+        /// What was attempted.
         what: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The caller asked for what cannot be.
+    /// The caller asked for something impossible.
     #[error("{0}")]
     Misuse(String),
 }
@@ -94,7 +95,7 @@ impl Error {
         }
     }
 
-    /// The same error for another call that it speaks for.
+    /// Copies the error for another call that it applies to.
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::Status { operation, status } => Self::Status { operation, status: *status },
@@ -106,7 +107,7 @@ impl Error {
         }
     }
 
-    /// The server's status, when it gave one.
+    /// The server's status, if the server returned one.
     #[must_use]
     pub const fn status(&self) -> Option<Status> {
         match self {
@@ -117,24 +118,24 @@ impl Error {
     }
 }
 
-/// Why a mount could not be made.
+/// Why a mount failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// This machine lacks what RDMA needs.
+    /// The local machine lacks what RDMA needs.
     #[error("this machine has no RDMA to offer")]
     NoRdma {
         /// What is missing.
         #[source]
         cause: transport::rdma::Error,
     },
-    /// No connection over RDMA can be made to an address, or none that answers.
+    /// No RDMA connection to an address can be established, or the connection gets no reply.
     #[error("no connection to {address} over RDMA{here}")]
     Rdma {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// The devices that were looked at, for people; empty where they don't matter.
+        /// The devices that were considered, for display; empty where they don't matter.
         here: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: transport::rdma::Error,
     },
@@ -143,73 +144,73 @@ pub enum MountError {
     Resolve {
         /// The name.
         host: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A name that `localports` lists is no interface with an address.
+    /// A name in `localports` is not an interface with an address, or the local system refused.
     #[error("{0}")]
     Local(String),
-    /// Nobody accepts connections there.
+    /// Nothing accepts connections at the address.
     #[error("{address} does not accept connections")]
     Connect {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A connection, but no answer.
+    /// The connection was accepted, but there was no reply.
     #[error("{address} accepts connections, but does not answer")]
     Silent {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The MOUNT program refused.
     #[error("{address} refuses the export {export}: {reason}")]
     Refused {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Which export.
+        /// The export.
         export: String,
-        /// What it said.
+        /// The server's reason.
         reason: String,
     },
-    /// No export holds the path.
+    /// No export contains the path.
     #[error("no export of {address} holds {path}; it exports {exports}")]
     NoExport {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// The path.
         path: String,
-        /// What it exports, for people.
+        /// The server's exports, for display.
         exports: String,
     },
-    /// MOUNT is not where NFS is, and nobody says where else.
+    /// MOUNT does not answer at the port of NFS, and rpcbind does not know its port.
     #[error("MOUNT is not found: {here}; {reason}")]
     NoMountProgram {
-        /// Where it was looked for first.
+        /// The address that was tried first.
         address: SocketAddr,
-        /// What happened there.
+        /// The error there.
         here: String,
-        /// What rpcbind said, or why it said nothing.
+        /// What rpcbind answered, or why it did not answer.
         reason: String,
     },
-    /// Something answers, but not NFS version 3 with MOUNT.
+    /// The address answers, but does not speak NFS version 3 with MOUNT.
     #[error("{address} does not speak NFS version 3: {reason}")]
     Protocol {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What it said.
+        /// What was wrong with the reply.
         reason: String,
     },
     /// A path leads to another file system.
     #[error("the path to {address} is refused: {reason}")]
     OtherFileSystem {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// What differs.
         reason: String,
@@ -220,8 +221,8 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// Whether the same mount may succeed later: the server is not up yet, or not within reach.
-    /// What a server said stays said.
+    /// Whether the same mount may succeed later: the server is not up yet, or cannot be reached. A
+    /// refusal by the server is final.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         use transport::rdma::Error as Rdma;
@@ -242,7 +243,7 @@ impl MountError {
     }
 }
 
-/// Whether a server, or the way to it, is away; what this machine refuses is something else.
+/// Whether the server or the route to it is down, as opposed to a refusal by the local machine.
 fn is_away(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(
@@ -258,8 +259,8 @@ fn is_away(error: &std::io::Error) -> bool {
     )
 }
 
-/// Whether no name server answered (EAI_AGAIN), rather than said that there is no such name. The
-/// standard library keeps the resolver's words alone: glibc's, then musl's.
+/// Whether no name server answered (EAI_AGAIN), as opposed to the name being unknown. The standard
+/// library keeps only the resolver's message: glibc's, then musl's.
 fn is_for_now(error: &std::io::Error) -> bool {
     let said = error.to_string();
     ["Temporary failure in name resolution", "Try again"].iter().any(|words| said.contains(words))
@@ -268,7 +269,7 @@ fn is_for_now(error: &std::io::Error) -> bool {
 /// The result of an operation of a mount.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A status in words, as people know them from their own system.
+/// A status in words, as users know them from their own system.
 #[must_use]
 pub const fn status_words(status: Status) -> &'static str {
     match status {

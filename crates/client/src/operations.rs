@@ -1,7 +1,8 @@
 //! Operations on the tree of a mount, as futures: names, attributes, creation and removal.
 //!
-//! Most are one call each. What takes several calls in the mount's protocol is done here: a server
-//! need not give the handle or the attributes of what it has found or made.
+//! Most operations are one call each. This module combines the calls of operations that take
+//! several in the mount's protocol: a server need not return the handle or the attributes of an
+//! object that it has found or created.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::protocol::{Found, Operation, Protocol};
 
-/// The operations of a mount on behalf of a caller. All errors are the server's, or the mount's.
+/// The operations of a mount on behalf of a caller. All errors come from the server or the mount.
 #[derive(Debug)]
 pub struct Operations<'a> {
     mount: &'a Mount,
@@ -23,8 +24,8 @@ pub struct Operations<'a> {
 }
 
 impl Mount {
-    /// The operations for `caller`, where that is not the mount's own user. The loop that an
-    /// external driver drives makes their calls, if there is one.
+    /// The operations on behalf of `caller`, or of the mount's own user. If there is an external
+    /// driver, the loop that it drives makes the calls.
     #[must_use]
     pub const fn operations(&self, caller: Option<Arc<Caller>>) -> Operations<'_> {
         Operations { mount: self, caller }
@@ -47,8 +48,8 @@ impl Operations<'_> {
         self.run(self.protocol().getattr(object)).await
     }
 
-    /// Sets attributes; `guard` is the ctime that the object must still have. Gives the attributes
-    /// afterwards, if told.
+    /// Sets attributes; `guard` is the ctime that the object must still have. Returns the new
+    /// attributes, if the server sent them.
     pub async fn setattr(
         &self,
         object: FileHandle,
@@ -64,7 +65,7 @@ impl Operations<'_> {
         self.whole(handle, attributes).await
     }
 
-    /// An object whose attributes a server may have left out.
+    /// Completes an object whose attributes the server may have left out.
     async fn whole(
         &self,
         handle: FileHandle,
@@ -76,7 +77,7 @@ impl Operations<'_> {
         }
     }
 
-    /// An object that was made at a place, whose handle a server may have left out.
+    /// Completes a newly created object whose handle the server may have left out.
     async fn made(&self, at: (FileHandle, &[u8]), found: Found) -> Result<(FileHandle, Attributes)> {
         match found.handle {
             Some(handle) => self.whole(handle, found.attributes).await,
@@ -84,17 +85,17 @@ impl Operations<'_> {
         }
     }
 
-    /// Which of these rights the caller has.
+    /// Returns which of these rights the caller has.
     pub async fn access(&self, object: FileHandle, wished: Rights) -> Result<Rights> {
         self.run(self.protocol().access(object, wished)).await
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub async fn readlink(&self, symlink: FileHandle) -> Result<Vec<u8>> {
         self.run(self.protocol().readlink(symlink)).await
     }
 
-    /// Makes a regular file.
+    /// Creates a regular file.
     pub async fn create(
         &self,
         at: (FileHandle, &[u8]),
@@ -104,9 +105,9 @@ impl Operations<'_> {
         self.made(at, found).await
     }
 
-    /// Makes a regular file exactly once, however often the call is sent, or fails. The verifier
-    /// stands in the file's times until they are set, and nobody else may use the same one. RFC
-    /// 1813 s3.3.8
+    /// Creates a regular file exactly once, however often the call is sent, or fails. The server
+    /// stores the verifier in the file's times until they are set; no other caller may use the same
+    /// verifier. RFC 1813 s3.3.8
     pub async fn create_exclusive(
         &self,
         at: (FileHandle, &[u8]),
@@ -127,7 +128,7 @@ impl Operations<'_> {
         }
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub async fn mkdir(
         &self,
         at: (FileHandle, &[u8]),
@@ -137,13 +138,13 @@ impl Operations<'_> {
         self.made(at, found).await
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub async fn symlink(&self, at: (FileHandle, &[u8]), target: &[u8]) -> Result<(FileHandle, Attributes)> {
         let found = self.run(self.protocol().symlink(at.0, at.1, target)).await?;
         self.made(at, found).await
     }
 
-    /// Makes a device, a socket or a named pipe.
+    /// Creates a device, a socket or a named pipe.
     pub async fn mknod(
         &self,
         at: (FileHandle, &[u8]),
@@ -164,17 +165,17 @@ impl Operations<'_> {
         self.run(self.protocol().rmdir(directory, name)).await
     }
 
-    /// Renames, over an existing object too.
+    /// Renames an object, replacing an existing one.
     pub async fn rename(&self, from: (FileHandle, &[u8]), to: (FileHandle, &[u8])) -> Result<()> {
         self.run(self.protocol().rename(from, to)).await
     }
 
-    /// Makes a hard link. Gives the attributes of the file afterwards, if told.
+    /// Creates a hard link. Returns the new attributes of the file, if the server sent them.
     pub async fn link(&self, file: FileHandle, at: (FileHandle, &[u8])) -> Result<Option<Attributes>> {
         self.run(self.protocol().link(file, at)).await
     }
 
-    /// A page of a directory, with attributes and handles if `plus`.
+    /// Reads a page of a directory, with attributes and handles if `plus`.
     pub async fn read_directory(
         &self,
         directory: FileHandle,

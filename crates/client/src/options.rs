@@ -1,10 +1,10 @@
 //! Mount options, as the kernel and the vendors' multipath drivers write them.
 //!
-//! One table ([`OPTIONS`]) has the name, kind, default, meaning and effect of each; parsing,
-//! writing back, `docs/MOUNT-OPTIONS.md` and the tests come from it. Options stand in any order; of
-//! the same one given twice, and of pairs such as `hard` and `soft`, the last wins, as mount(8) and
-//! the kernel have it; what cannot hold together is refused. What it must not know: names
-//! (resolving is the mount's), sockets.
+//! One table ([`OPTIONS`]) has the name, kind, default, meaning and effect of each option; parsing,
+//! formatting, `docs/MOUNT-OPTIONS.md` and the tests are derived from it. Options may be in any
+//! order. If an option is given twice, or both of a pair such as `hard` and `soft`, the last one
+//! wins, as in mount(8) and the kernel; contradictory options are refused. This module must not
+//! know about names (the mount resolves them) or sockets.
 
 mod addresses;
 pub mod document;
@@ -36,13 +36,13 @@ use transport::busy::BUSY_POLL_DEFAULT;
 pub const PORT_TCP: u16 = 2049;
 /// NFS over RDMA: IANA's service nfsrdma.
 pub const PORT_RDMA: u16 = 20049;
-/// `nconnect` and `mdconnect` together; also the most that one loop may own. More than the nodes of
-/// the largest clusters, and fewer than the reserved ports that there are to one address.
+/// Maximum of `nconnect` plus `mdconnect`, and of the connections of one loop. More than the nodes
+/// of the largest clusters, and fewer than the reserved ports for one address.
 pub const CONNECTIONS_MAX: u16 = paths::CONNECTIONS_MAX as u16;
 /// Largest and default `rsize` and `wsize`.
 pub const SIZE_MAX: u32 = 1 << 20;
 
-/// What carries the calls.
+/// The transport of the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Proto {
     /// TCP.
@@ -53,7 +53,7 @@ pub enum Proto {
 }
 
 impl Proto {
-    /// The port of NFS over it, where no other is given.
+    /// The port of NFS on this transport, unless another is given.
     #[must_use]
     pub const fn usual_port(self) -> u16 {
         match self {
@@ -63,7 +63,7 @@ impl Proto {
     }
 }
 
-/// Which answers of LOOKUP may be kept.
+/// Which results of LOOKUP may be cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum LookupCache {
     /// All.
@@ -78,7 +78,7 @@ pub enum LookupCache {
 /// When directories are read with their entries' attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum DirectoryReads {
-    /// As seems best.
+    /// As the client sees fit.
     #[default]
     Auto,
     /// Always: `forcerdirplus`.
@@ -87,7 +87,7 @@ pub enum DirectoryReads {
     NeverPlus,
 }
 
-/// How long attributes may be kept.
+/// How long attributes may be cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttributeCache {
     /// Off with `noac`.
@@ -109,8 +109,8 @@ impl Default for AttributeCache {
     }
 }
 
-/// Parsed mount options, defaults filled in. `Display` writes those that differ from the default,
-/// in the table's order, and parsing that gives the same again.
+/// Parsed mount options with defaults filled in. `Display` writes the options that differ from the
+/// default, in the table's order; parsing that gives the same options again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountOptions {
     /// `proto`, `tcp`, `rdma`.
@@ -123,17 +123,17 @@ pub struct MountOptions {
     pub mountport: Option<u16>,
     /// `congestion`: congestion control of the TCP connections.
     pub congestion: Option<String>,
-    /// `resvport` or `noresvport`; neither tries a reserved port where that is allowed.
+    /// `resvport` or `noresvport`; without either, a reserved port is tried if that is permitted.
     pub reserved_port: Option<bool>,
     /// `nconnect`; see [`MountOptions::bulk_connections`].
     pub nconnect: Option<u16>,
-    /// `mdconnect`: connections for metadata besides.
+    /// `mdconnect`: additional connections for metadata.
     pub mdconnect: u16,
     /// `remoteports`.
     pub remotes: Remotes,
-    /// `remoteports_offset`: the first connection goes to this remote, instead of by a hash.
+    /// `remoteports_offset`: the remote of the first connection, instead of a hash.
     pub remotes_offset: Option<u16>,
-    /// `localports`; empty leaves the local address to the system.
+    /// `localports`; if empty, the system chooses the local address.
     pub locals: Vec<Local>,
     /// `localports_failover`.
     pub locals_failover: bool,
@@ -151,22 +151,22 @@ pub struct MountOptions {
     pub retrans: u32,
     /// `busypoll`.
     pub busy_poll: Duration,
-    /// `soft`: calls fail after their retransmissions; else they wait for ever.
+    /// `soft`: calls fail after their retransmissions; otherwise they wait for ever.
     pub soft: bool,
     /// `ro`.
     pub read_only: bool,
-    /// `acregmin` and its like.
+    /// `acregmin` and similar.
     pub attribute_cache: AttributeCache,
     /// `lookupcache`.
     pub lookup_cache: LookupCache,
     /// `forcerdirplus`, `nordirplus`.
     pub directory_reads: DirectoryReads,
-    /// `retry`: minutes that mounting is tried; what nobody said is up to who mounts.
+    /// `retry`: how many minutes mounting is tried; without it, the program that mounts decides.
     pub retry_minutes: Option<u32>,
-    /// `bg`: a mount that does not succeed at once is tried in the background.
+    /// `bg`: a mount that does not succeed at once is retried in the background.
     pub background: bool,
-    /// Options that are kept as they were given, with their values, by name: those of a mounted
-    /// directory, and those without any effect. Of opposites it has the last.
+    /// Options kept as they were given, with their values, by name: those of a mounted directory,
+    /// and those without any effect. Of opposites, the last one given is kept.
     pub noted: BTreeMap<String, Option<String>>,
 }
 
@@ -204,24 +204,24 @@ impl Default for MountOptions {
     }
 }
 
-/// Options while they are read: what only matters until all have been seen stands beside them.
+/// Options while they are parsed, with the state that is needed only until all have been seen.
 #[derive(Default)]
 struct Draft {
     options: MountOptions,
     /// A version other than 3, as given.
     other_version: Option<String>,
-    /// By `proto=`, and by the flags `tcp` and `rdma`.
+    /// From `proto=`, and from the flags `tcp` and `rdma`.
     proto_option: Option<(String, Proto)>,
     proto_flag: Option<(&'static str, Proto)>,
 }
 
 impl MountOptions {
-    /// Reads a comma-separated list.
+    /// Parses a comma-separated list.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong with it. That version 4 is asked for comes last of all, so
-    /// that a line refused for it alone has nothing else against it.
+    /// The first error in the list. A request for version 4 is reported last, so that a line
+    /// refused for that reason has no other error.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
         let mut draft = Draft::default();
         for given in text.split(',').map(str::trim).filter(|given| !given.is_empty()) {
@@ -236,16 +236,17 @@ impl MountOptions {
         self.port.unwrap_or(self.proto.usual_port())
     }
 
-    /// The port of MOUNT: `mountport`, or the port of NFS over TCP, where our own server answers
-    /// it. Where it is not answered there, and `mountport` was not given, the mount asks rpcbind.
+    /// The port of MOUNT: `mountport`, or the port of NFS over TCP, where Trunkline's server
+    /// answers MOUNT. If MOUNT does not answer there and `mountport` was not given, the mount asks
+    /// rpcbind.
     #[must_use]
     pub fn mount_port(&self) -> u16 {
         let nfs_over_tcp = if self.proto == Proto::Tcp { self.nfs_port() } else { PORT_TCP };
         self.mountport.unwrap_or(nfs_over_tcp)
     }
 
-    /// The options that were given, in order of their names, and change nothing: neither do they do
-    /// anything here, nor does what they ask for hold anyway.
+    /// The given options without effect, ordered by name: those that neither change anything here
+    /// nor ask for what is the case anyway.
     #[must_use]
     pub fn without_effect(&self) -> Vec<&str> {
         let is_idle =
@@ -253,8 +254,8 @@ impl MountOptions {
         self.noted.keys().map(String::as_str).filter(is_idle).collect()
     }
 
-    /// Connections for reads and writes when there are so many remote addresses: `nconnect`, or
-    /// else one for each of them, as far as `mdconnect` leaves room.
+    /// The number of connections for reads and writes with this many remote addresses: `nconnect`,
+    /// or otherwise one per address, as far as `mdconnect` leaves room.
     #[must_use]
     pub fn bulk_connections(&self, remotes: usize) -> u16 {
         let room = CONNECTIONS_MAX - self.mdconnect;
@@ -325,7 +326,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Settles what needs all options to be known.
+    /// Completes what depends on all options.
     fn finish(mut self) -> Result<MountOptions, OptionError> {
         if let (Some((option, by_option)), Some((flag, by_flag))) = (&self.proto_option, self.proto_flag)
             && *by_option != by_flag
@@ -355,8 +356,8 @@ impl Draft {
 }
 
 impl Draft {
-    /// A transport that was asked for has an address at least; where none was, it is that of the
-    /// addresses.
+    /// Checks that each requested transport has at least one address; if no transport was
+    /// requested, derives it from the addresses.
     fn settle_transports(&mut self) -> Result<(), OptionError> {
         let Remotes::List(remotes) = &self.options.remotes else { return Ok(()) };
         let proto = self.options.proto;
@@ -396,7 +397,7 @@ impl MountOptions {
         Ok(())
     }
 
-    /// Addresses of two families never make a path.
+    /// Checks the address families: addresses of different families cannot form a path.
     fn check_addresses(&self) -> Result<(), OptionError> {
         let contradiction = |second: String, why| {
             let first = format!("remoteports={}", self.remotes);
@@ -438,7 +439,7 @@ impl MountOptions {
         Ok(())
     }
 
-    /// The value of `proto` that says what holds.
+    /// The value of `proto` for these options.
     const fn proto_text(&self) -> &'static str {
         match (self.proto, self.ipv6_only) {
             (Proto::Tcp, false) => "tcp",

@@ -1,11 +1,12 @@
-//! The file protocol of a mount: how operations are encoded, and what their results say.
+//! The file protocol of a mount: how operations are encoded, and what their results mean.
 //!
-//! This is the border of the client's knowledge of a wire format: everything outside of this module
-//! speaks in the types of [`fs`]. The engine asks here for what depends on the protocol: the bytes
-//! of a call, what a reply says, how often a procedure may run, how long its reply may be.
+//! This module is the only part of the client that knows a wire format: everything outside of it
+//! uses the types of [`fs`]. The engine asks this module for what depends on the protocol: the
+//! bytes of a call, the meaning of a reply, whether a procedure may run twice, and how long its
+//! reply may be.
 //!
-//! There is one protocol, NFS version 3. Another one becomes a module beside [`nfs3`], and
-//! [`Protocol`] a choice between the two.
+//! There is one protocol, NFS version 3. Another protocol would become a module beside [`nfs3`],
+//! and [`Protocol`] a choice between the two.
 
 mod nfs3;
 
@@ -22,7 +23,7 @@ pub(crate) use self::nfs3::{
 use crate::call::Op;
 use crate::error::{Error, Result};
 
-/// An operation but READ and WRITE, encoded for the wire.
+/// An operation other than READ and WRITE, encoded for the wire.
 #[derive(Debug)]
 pub struct Request {
     procedure: Procedure,
@@ -42,14 +43,14 @@ impl Request {
         &self.args
     }
 
-    /// The memory of the arguments, once they are not needed any more.
+    /// Takes the memory of the arguments once they are no longer needed.
     pub(crate) fn take_memory(&mut self) -> Vec<u8> {
         let mut memory = std::mem::take(&mut self.args);
         memory.clear();
         memory
     }
 
-    /// The same request in memory that is at hand, such as that of the last results.
+    /// Copies the request into existing memory, such as that of the last results.
     #[must_use]
     pub fn again(&self, mut memory: Vec<u8>) -> Self {
         memory.clear();
@@ -58,17 +59,17 @@ impl Request {
     }
 }
 
-/// Reads the results of a success, which follow their status.
+/// Decodes the results of a successful call, which follow the status.
 type Decode<T> = fn(&mut xdr::Reader<'_>) -> xdr::Result<T>;
 
-/// An operation, and how its results are read.
+/// An operation, and how its results are decoded.
 #[derive(Debug)]
 pub struct Operation<T> {
     request: Request,
     reading: Reading<T>,
 }
 
-/// How the results of an operation are read.
+/// How the results of an operation are decoded.
 #[derive(Debug)]
 pub(crate) struct Reading<T> {
     procedure: Procedure,
@@ -85,7 +86,7 @@ impl<T> Operation<T> {
         (self.request, self.reading)
     }
 
-    /// The request alone, for whom it is enough to know that it succeeded.
+    /// The request alone, for a caller that needs to know only whether it succeeded.
     #[must_use]
     pub fn into_request(self) -> Request {
         self.request
@@ -99,36 +100,36 @@ impl<T> From<Operation<T>> for Op {
 }
 
 impl<T> Reading<T> {
-    /// What the results of a call say, from the status on.
+    /// Decodes the results of a call, starting with the status.
     pub(crate) fn read(&self, results: &[u8]) -> Result<T> {
         let operation = self.procedure.name();
         if let Some(status) = status_of(results) {
             return Err(Error::Status { operation, status });
         }
-        // Too short for a status, the results are refused as any that are too short.
+        // Results too short for a status are refused like any that are too short.
         let mut reader = xdr::Reader::new(results);
         let decoded = reader.u32().and_then(|_| (self.decode)(&mut reader));
         decoded.map_err(|error| Error::PeerMisbehaved { operation, reason: error.to_string() })
     }
 }
 
-/// An object that was made, as far as the server tells.
+/// A newly created object, as far as the server describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// The handle. A server need not give the handle of what it made. RFC 1813 s3.3.8
+    /// The handle. A server need not return the handle of a new object. RFC 1813 s3.3.8
     pub handle: Option<FileHandle>,
     /// The attributes.
     pub attributes: Option<Attributes>,
 }
 
-/// What the engine takes from the reply to a READ; the data follow.
+/// The head of the reply to a READ; the data follow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadHead {
     pub count: u32,
     pub eof: bool,
 }
 
-/// What the engine takes from the reply to a WRITE.
+/// The reply to a WRITE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written {
     pub change: Change,
@@ -137,5 +138,5 @@ pub(crate) struct Written {
     pub verifier: Verifier,
 }
 
-/// A reply that could be read: what it says, or why the server refused.
+/// A decoded reply: its contents, or the server's error.
 pub(crate) type Answered<T> = xdr::Result<std::result::Result<T, Status>>;

@@ -1,4 +1,4 @@
-//! The route of a mount: all its paths, and what all its loops share.
+//! The route of a mount: all its paths, and the state that its loops share.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,17 +12,17 @@ use transport::socket;
 use crate::options::Proto;
 use crate::path_failures::PathFailures;
 
-/// Reserved ports, as `resvport` asks for them; the range that Linux uses by default.
+/// The reserved ports used for `resvport`; the range that Linux uses by default.
 const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
 
-/// Where a path begins and ends.
+/// The two ends of a path.
 #[derive(Debug, Clone)]
 pub(crate) struct PathEnd {
     pub node: NodeId,
     pub local: Option<IpAddr>,
     pub proto: Proto,
     pub remote: SocketAddr,
-    /// Bound of what one connection sends, in bytes per second.
+    /// Limit of the send rate of one connection, in bytes per second.
     pub pace: Option<u64>,
 }
 
@@ -30,36 +30,36 @@ pub(crate) struct PathEnd {
 #[derive(Debug)]
 pub(crate) struct Route {
     pub server: String,
-    /// Paths of both transports make it up: names of paths say which.
+    /// The route has paths of both transports, so names of paths include the transport.
     pub mixed: bool,
     pub paths: Vec<PathEnd>,
     pub congestion: Option<String>,
     pub reserved_port: Option<bool>,
-    /// How long a soft mount tries a call; a hard one tries for ever.
+    /// How long a soft mount tries a call; a hard mount tries for ever.
     pub soft_patience: Option<Duration>,
     pub validations: PathValidations,
     pub path_failures: PathFailures,
     pub stranded: Stranded,
 }
 
-/// How many loops of the mount have had no path for their calls for so long that it is worth
-/// saying.
+/// Counts the loops of the mount that have had no path for their calls for long enough to log a
+/// warning.
 #[derive(Debug, Default)]
 pub(crate) struct Stranded(AtomicUsize);
 
 impl Stranded {
-    /// One more: whether it is the first.
+    /// Adds a loop. Returns whether it is the first.
     pub(crate) fn joined_first(&self) -> bool {
         self.0.fetch_add(1, Ordering::AcqRel) == 0
     }
 
-    /// One less: whether it was the last.
+    /// Removes a loop. Returns whether it was the last.
     pub(crate) fn left_last(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
-/// What has become of the paths since the mount began.
+/// The validation state of each path since the mount began.
 #[derive(Debug, Default)]
 pub(crate) struct PathValidations {
     state: Mutex<Vec<PathValidation>>,
@@ -93,8 +93,8 @@ impl PathValidations {
         self.changed.notify_all();
     }
 
-    /// Waits until each of these paths is proved or refused, or the time is over; `for_the_first`
-    /// while none is yet.
+    /// Waits until each of these paths is validated or refused, or `patience` has passed; while
+    /// none is, waits up to `for_the_first`.
     pub(crate) fn wait(
         &self,
         used: &[PathId],
@@ -118,7 +118,7 @@ impl PathValidations {
 }
 
 impl Route {
-    /// A path as people write it: from where to where.
+    /// The name of a path for display: local to remote address.
     pub(crate) fn path_name(&self, path: PathId) -> String {
         let Some(end) = self.paths.get(usize::from(path.0)) else { return String::new() };
         let over = if self.mixed && end.proto == Proto::Rdma { "rdma:" } else { "" };
@@ -139,7 +139,7 @@ impl Route {
         self.validations.set(path, PathValidation::Refused(reason.to_owned()));
     }
 
-    /// Starts to connect along a path, with the mount's socket options.
+    /// Starts to connect a path, with the mount's socket options.
     pub(crate) fn connect(&self, end: &PathEnd) -> std::io::Result<OwnedFd> {
         let any: IpAddr = if end.remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
         let local = end.local.unwrap_or(any);
@@ -147,7 +147,8 @@ impl Route {
         let anywhere = || socket::connect_start(end.local.map(|local| SocketAddr::new(local, 0)), end.remote);
         let socket = match self.reserved_port {
             Some(true) => from_reserved_port(from)?,
-            // Many servers want a reserved port; without the right to one, others may still do.
+            // Many servers require a reserved port; without the privilege for one, other ports may
+            // still work.
             None if rustix::process::geteuid().is_root() => {
                 from_reserved_port(from).or_else(|_| anywhere())?
             }
@@ -163,7 +164,7 @@ impl Route {
     }
 }
 
-/// Connects from the first reserved port that is free, from a random one on.
+/// Connects from the first free reserved port, starting at a random one.
 pub(crate) fn from_reserved_port<T>(
     mut connect: impl FnMut(u16) -> std::io::Result<T>,
 ) -> std::io::Result<T> {

@@ -1,5 +1,5 @@
-//! Asks a host's rpcbind where MOUNT is: version 2 (GETPORT) over IPv4, by TCP and then UDP;
-//! version 4 (GETADDR) over IPv6, which version 2 does not know. RFC 1833 s2.2.1, s3.2
+//! Asks a host's rpcbind for the port of MOUNT: version 2 (GETPORT) over IPv4, by TCP and then UDP;
+//! version 4 (GETADDR) over IPv6, which version 2 does not support. RFC 1833 s2.2.1, s3.2
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use xdr::{Reader, Writer};
 use crate::caller::{Caller, Program};
 use crate::protocol::MOUNT_PROGRAM;
 
-/// Where rpcbind listens. RFC 1833 s2
+/// The port of rpcbind. RFC 1833 s2
 pub(crate) const PORT: u16 = 111;
 /// RFC 1833 s2, s3.1
 const PROGRAM: u32 = 100_000;
@@ -19,18 +19,18 @@ const PROGRAM: u32 = 100_000;
 const GETPORT: u32 = 3;
 /// IPPROTO_TCP
 const TCP: u32 = 6;
-/// No credential and no verifier: rpcbind answers everyone or by address. RFC 5531 s10
+/// No credential and no verifier: rpcbind answers everyone, or decides by address. RFC 5531 s10
 const AUTH_NONE: [u8; 8] = [0; 8];
-/// A datagram may be lost; the second is the last.
+/// A datagram may be lost; the second one is the last attempt.
 const DATAGRAMS: usize = 2;
 const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest universal address: an IPv6 address with a zone, and two numbers.
 const UNIVERSAL_BYTES_MAX: u32 = 256;
 
-/// The TCP port of MOUNT version 3.
+/// Returns the TCP port of MOUNT version 3.
 ///
 /// # Errors
-/// Why it is not known, as a sentence.
+/// Why the port is not known, as a sentence.
 pub(crate) fn mount_port(rpcbind: SocketAddr) -> Result<u16, String> {
     let port = match rpcbind.ip() {
         IpAddr::V4(_) => over_tcp(rpcbind, 2).or_else(|reason| over_udp(rpcbind).map_err(|_| reason)),

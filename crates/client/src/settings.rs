@@ -1,4 +1,4 @@
-//! What a mount is made with, after names are resolved and defaults filled in.
+//! The settings of a mount, after names are resolved and defaults filled in.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -15,27 +15,28 @@ pub struct Settings {
     pub server: IpAddr,
     /// The export's path.
     pub export: Vec<u8>,
-    /// What carries NFS where a remote does not say. MOUNT is always asked over TCP.
+    /// The transport of NFS to a remote that does not specify one. MOUNT is always asked over TCP.
     pub proto: Proto,
-    /// Port of NFS where a remote does not say.
+    /// The port of NFS on a remote that does not specify one.
     pub port: u16,
-    /// Port of MOUNT, or where it is looked for first.
+    /// The port of MOUNT, or the first port to try.
     pub mount_port: u16,
-    /// Port of the host's rpcbind, which is asked for MOUNT where it is not found at `mount_port`.
+    /// The port of the host's rpcbind, which is asked for the port of MOUNT if MOUNT does not
+    /// answer at `mount_port`.
     pub rpcbind_port: Option<u16>,
-    /// Addresses of the nodes, the server's own when there is just one.
+    /// Addresses of the nodes; the server's own address if there is only one.
     pub remotes: Vec<Remote>,
     /// Index of the first remote, instead of a hash of the local address.
     pub remotes_offset: Option<u32>,
-    /// Local addresses to connect from; empty leaves it to the system.
+    /// Local addresses to connect from; if empty, the system chooses.
     pub locals: Vec<IpAddr>,
     /// Connections for data (and metadata, unless `mdconnect`).
     pub nconnect: u16,
     /// Connections for metadata only.
     pub mdconnect: u16,
-    /// Reads ignore where their file is placed.
+    /// Reads ignore the placement of their file.
     pub spread_reads: bool,
-    /// Writes ignore where their file is placed.
+    /// Writes ignore the placement of their file.
     pub spread_writes: bool,
     /// Bytes of one READ.
     pub rsize: u32,
@@ -47,23 +48,24 @@ pub struct Settings {
     pub timeo: Duration,
     /// Retransmissions before a soft mount gives up.
     pub retrans: u32,
-    /// How long a loop looks for answers before it sleeps, while that pays; zero: never.
+    /// How long a loop polls for replies before it sleeps, while that pays; zero disables polling.
     pub busy_poll: Duration,
-    /// Whether changes are refused here, before they are sent.
+    /// Whether changes are refused by the client, before they are sent.
     pub read_only: bool,
-    /// Connect from a reserved port: always, never, or where it is permitted and one is free.
+    /// Whether to connect from a reserved port: always, never, or if it is permitted and one is
+    /// free.
     pub reserved_port: Option<bool>,
-    /// Congestion control, the system's default when absent.
+    /// Congestion control; `None` for the system's default.
     pub congestion: Option<String>,
-    /// Threads, each with its share of the connections.
+    /// Number of loops, each of which has its share of the connections.
     pub loops: usize,
-    /// Bound of what is sent to each node, for experiments.
+    /// Limit of the send rate to each node, for experiments.
     pub pace_bytes_per_s: Option<u64>,
-    /// Who calls.
+    /// The user on whose behalf calls are made.
     pub uid: u32,
-    /// Its group.
+    /// The group of the user.
     pub gid: u32,
-    /// Its supplementary groups.
+    /// The supplementary groups of the user.
     pub gids: Vec<u32>,
 }
 
@@ -104,7 +106,7 @@ impl Settings {
         }
     }
 
-    /// The target as people write it.
+    /// The target, for display.
     #[must_use]
     pub fn target_name(&self) -> String {
         let export = String::from_utf8_lossy(&self.export);
@@ -114,28 +116,28 @@ impl Settings {
         }
     }
 
-    /// Time after which a soft mount gives a call up: that of the call and of each retransmission,
-    /// `timeo` each.
+    /// Time after which a soft mount gives up a call: `timeo` for the call and for each
+    /// retransmission.
     #[must_use]
     pub fn soft_patience(&self) -> Option<Duration> {
         self.soft.then(|| self.timeo.saturating_mul(self.retrans + 1).max(Duration::from_millis(100)))
     }
 
-    /// Connections that one node has.
+    /// The number of connections to one node.
     #[must_use]
     pub fn connections_per_node(&self) -> u16 {
         let remotes = u16::try_from(self.remotes.len().max(1)).unwrap_or(u16::MAX);
         (self.nconnect + self.mdconnect).div_ceil(remotes)
     }
 
-    /// What carries NFS to a remote.
+    /// The transport of NFS to a remote.
     #[must_use]
     pub fn proto_of(&self, remote: &Remote) -> Proto {
         remote.proto.unwrap_or(self.proto)
     }
 
-    /// Where NFS is asked for at a remote. `port` is that of `proto`, so another transport has its
-    /// usual one.
+    /// The address of NFS on a remote. `port` belongs to `proto`, so another transport uses its
+    /// usual port.
     #[must_use]
     pub fn address_of(&self, remote: &Remote) -> SocketAddr {
         let proto = self.proto_of(remote);
@@ -143,20 +145,20 @@ impl Settings {
         SocketAddr::new(remote.address, remote.port.unwrap_or(usual))
     }
 
-    /// Whether any path goes over RDMA.
+    /// Whether any path uses RDMA.
     #[must_use]
     pub fn uses_rdma(&self) -> bool {
         self.remotes.iter().any(|remote| self.proto_of(remote) == Proto::Rdma)
     }
 
-    /// Whether paths of both transports make up the route.
+    /// Whether the route has paths of both transports.
     #[must_use]
     pub fn mixes(&self) -> bool {
         self.remotes.iter().any(|remote| self.proto_of(remote) != self.proto)
     }
 
-    /// The node of each remote, numbered from 0 on. An address that is named once for each
-    /// transport is one node, one that is named again for the same transport is another.
+    /// The node of each remote, numbered from 0. An address that is listed once per transport is
+    /// one node; an address that is listed again for the same transport is another node.
     #[must_use]
     pub fn nodes_of_remotes(&self) -> Vec<u16> {
         let mut nodes: Vec<(IpAddr, usize)> = Vec::new();
@@ -246,7 +248,7 @@ fn no_address(target: &Target) -> MountError {
     MountError::Resolve { host, source: std::io::ErrorKind::AddrNotAvailable.into() }
 }
 
-/// What gives the addresses of a name.
+/// Resolves a name to addresses.
 type Resolver<'a> = dyn FnMut(&str) -> std::io::Result<Vec<IpAddr>> + 'a;
 
 fn system_resolver(name: &str) -> std::io::Result<Vec<IpAddr>> {
@@ -268,12 +270,12 @@ fn resolve_host(
     if addresses.is_empty() { Err(no_address(target)) } else { Ok(addresses) }
 }
 
-/// Some resolvers give one address of many each time, in no order: after so many answers with
-/// nothing new there is no more.
+/// Some resolvers return one of many addresses each time, in no order: after this many answers
+/// without a new address the list is considered complete.
 const VAIN_MAX: u32 = 32;
 
-/// Asks the resolver until it has given as many addresses as there are connections, or nothing new
-/// for long.
+/// Asks the resolver until it has returned as many addresses as there are connections, or nothing
+/// new for long.
 fn resolve_often(
     resolver: &mut Resolver<'_>,
     target: &Target,
@@ -297,7 +299,7 @@ fn resolve_often(
     Ok(all)
 }
 
-/// Local addresses as they are, and those of interfaces by name.
+/// Resolves local addresses, and interfaces by name.
 fn resolve_locals(locals: &[Local], ipv6: bool) -> std::result::Result<Vec<IpAddr>, MountError> {
     let mut all = Vec::new();
     for local in locals {
@@ -320,7 +322,7 @@ fn resolve_locals(locals: &[Local], ipv6: bool) -> std::result::Result<Vec<IpAdd
 }
 
 /// The congestion control for a mount that names none: on loopback one that does not pace,
-/// elsewhere the system's own choice.
+/// elsewhere the system's default.
 fn default_congestion(remotes: &[Remote]) -> Option<String> {
     if !remotes.iter().all(|remote| remote.address.is_loopback()) {
         return None;
@@ -393,7 +395,7 @@ mod tests {
         }
     }
 
-    /// Settings for a name that has these addresses, one more each time it is asked for.
+    /// Settings for a name that resolves to these addresses, one answer per query.
     fn by_name(options: &str, answers: &[&[&str]]) -> std::result::Result<Settings, MountError> {
         let mut turn = 0;
         let mut resolver = |name: &str| {

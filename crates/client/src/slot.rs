@@ -1,4 +1,4 @@
-//! Where another thread waits for a call: a future, or a blocking wait.
+//! How another thread waits for a call: with a future, or blocking.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::call::Done;
 use crate::error::Error;
 
-/// The meeting place of a waiting thread and a loop.
+/// The state shared by a waiting thread and a loop.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     state: Mutex<State>,
@@ -21,7 +21,7 @@ pub(crate) struct Slot {
 struct State {
     done: Option<Done>,
     waker: Option<Waker>,
-    /// A thread waits: without one, a notification would be a system call for nothing.
+    /// A thread is blocked: without one, a notification would be a useless system call.
     blocks: bool,
 }
 
@@ -30,7 +30,7 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands the outcome over, in the loop.
+    /// Hands over the outcome; called by the loop.
     fn finish(&self, done: Done) {
         let mut state = self.lock();
         state.done = Some(done);
@@ -45,20 +45,20 @@ impl Slot {
     }
 }
 
-/// The loop's end of an operation. Whoever waits is told even when the loop ends in a way nobody
-/// foresaw: a promise that is dropped says that the mount is closed.
+/// The loop's end of an operation. The waiting thread is notified even if the loop ends
+/// unexpectedly: a dropped promise reports that the mount is closed.
 #[derive(Debug)]
 pub(crate) struct Promise(Option<Arc<Slot>>);
 
 impl Promise {
-    /// Hands the outcome over.
+    /// Hands over the outcome.
     pub(crate) fn keep(mut self, done: Done) {
         if let Some(slot) = self.0.take() {
             slot.finish(done);
         }
     }
 
-    /// Hands the buffer of an operation back that never began, because the mount is closed.
+    /// Returns the buffer of an operation that never started because the mount is closed.
     pub(crate) fn refuse(self, buffer: Vec<u8>) {
         self.keep(Done::failed(Error::Closed, buffer, Duration::ZERO));
     }
@@ -72,8 +72,8 @@ impl Drop for Promise {
     }
 }
 
-/// An operation under way. It owns the caller's buffer until it ends, and goes on when it is
-/// dropped.
+/// An operation in flight. The operation owns the caller's buffer until it ends, and continues if
+/// this is dropped.
 #[derive(Debug)]
 #[must_use = "an operation's outcome is lost unless it is waited for"]
 pub struct Pending {
@@ -86,7 +86,7 @@ impl Pending {
         (Self { slot: Arc::clone(&slot) }, Promise(Some(slot)))
     }
 
-    /// Blocks until the operation has ended. Not to be called on a loop's own thread.
+    /// Blocks until the operation has ended. Must not be called on a loop's own thread.
     #[must_use]
     pub fn wait(self) -> Done {
         let mut state = self.slot.lock();
@@ -122,14 +122,14 @@ impl Wake for Unpark {
     }
 }
 
-/// Blocks until a future is ready. Not to be called on a loop's own thread.
+/// Blocks until a future is ready. Must not be called on a loop's own thread.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(outcome) => return outcome,
-            // Somebody else may have unparked the thread: then it polls once more and parks again.
+            // A spurious unpark causes another poll, and the thread parks again.
             Poll::Pending => thread::park(),
         }
     }

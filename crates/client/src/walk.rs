@@ -1,32 +1,33 @@
-//! From a path to an object, and to all directories on the way.
+//! Resolves a path to an object, and to all directories on the way.
 //!
-//! Each name is asked for by LOOKUP. In a directory that the caller may not search, MOUNT is asked
-//! for the path up to that name instead: it hands out directories below an export as it does
+//! Each name is resolved by LOOKUP. In a directory that the caller may not search, MOUNT is asked
+//! for the path up to that name instead: MOUNT returns directories below an export as it does
 //! exports (RFC 1813 s5.2.1), so that what can be mounted can also be reached by its path. Links
-//! are followed here and stay within the mount, which is why MOUNT, which may follow them to
-//! anywhere, is asked only where LOOKUP does not help.
+//! are followed here and stay within the mount. MOUNT may follow links to anywhere, so MOUNT is
+//! asked only where LOOKUP is refused.
 
 use fs::{Attributes, FileHandle, FileKind, Status};
 
 use crate::error::{Error, Result};
 use crate::mount::Mount;
 
-/// A path with more symbolic links than this is a loop; Linux follows as many.
+/// A path with more symbolic links than this is considered a loop; Linux uses the same limit.
 const SYMLINKS_MAX: u32 = 40;
 
 impl Mount {
-    /// Walks a path from the root of the mount, through symbolic links that stay within it.
+    /// Resolves a path from the root of the mount, following symbolic links that stay within the
+    /// mount.
     ///
     /// # Errors
-    /// [`Error::Step`] with what the server said of a name; a chain of links without an end is
-    /// ELOOP's equivalent, `INVAL`.
+    /// [`Error::Step`] with the server's error for a name; too many symbolic links are reported as
+    /// `INVAL`, the equivalent of ELOOP.
     pub fn resolve(&self, path: &[u8]) -> Result<(FileHandle, Attributes)> {
         let (trail, attributes) = self.resolve_trail(path, true)?;
         Ok((trail.last().copied().unwrap_or_else(|| self.root()), attributes))
     }
 
-    /// As [`Mount::resolve`], but with all directories from the root down to the object, which is
-    /// the last; without `follow` the object itself may be a symbolic link.
+    /// Like [`Mount::resolve`], but returns all directories from the root down to the object, which
+    /// is the last entry. Without `follow` the object itself may be a symbolic link.
     ///
     /// # Errors
     /// As [`Mount::resolve`].
@@ -90,13 +91,13 @@ impl Mount {
 
 const NOT_A_DIRECTORY: Error = Error::Status { operation: "LOOKUP", status: Status::NotDirectory };
 
-/// Whether a path says by its end that it is a directory's, as path_resolution(7) has it.
+/// Whether the end of a path requires a directory, as in path_resolution(7).
 #[must_use]
 pub fn names_a_directory(path: &[u8]) -> bool {
     path.ends_with(b"/") || path.ends_with(b"/.") || path.ends_with(b"/..")
 }
 
-/// Where a walk is: each directory from the root down, and the names of all but the root.
+/// The state of a walk: each directory from the root down, and the names of all but the root.
 struct Walk<'a> {
     mount: &'a Mount,
     trail: Vec<FileHandle>,
@@ -113,7 +114,7 @@ impl Walk<'_> {
         self.names.push(name);
     }
 
-    /// Never above the root of the mount.
+    /// Goes to the parent directory, but never above the root of the mount.
     fn ascend(&mut self) {
         if self.names.pop().is_some() {
             self.trail.pop();
@@ -125,7 +126,7 @@ impl Walk<'_> {
         self.names.clear();
     }
 
-    /// What a name in the directory names.
+    /// Resolves a name in the current directory.
     fn step(&self, name: &[u8]) -> Result<(FileHandle, Attributes)> {
         let found = match self.mount.lookup(self.here(), name) {
             Err(denied) if matches!(denied.status(), Some(Status::Access | Status::NotPermitted)) => {
@@ -139,7 +140,7 @@ impl Walk<'_> {
         found.map_err(|cause| self.explain(name, cause))
     }
 
-    /// The path of a name in the directory, as MOUNT takes it.
+    /// The path of a name in the current directory, as MOUNT takes it.
     fn path_to(&self, name: &[u8]) -> Vec<u8> {
         let mut path = self.mount.export().to_vec();
         for name in self.names.iter().map(Vec::as_slice).chain([name]).filter(|name| !name.is_empty()) {
@@ -157,7 +158,7 @@ impl Walk<'_> {
     }
 }
 
-/// The names of a path, the last first.
+/// The names of a path in reverse order.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|byte| *byte == b'/')
         .filter(|name| !name.is_empty() && *name != b".")

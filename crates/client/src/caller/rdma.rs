@@ -1,4 +1,4 @@
-//! The same over RDMA: one connection, waited for.
+//! The RDMA variant of a [`Caller`](super::Caller): one connection, used blocking.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::error::MountError;
 /// An address that is not connected in this time is given up. Over RDMA there is more to do than
 /// over TCP, and the connection manager asks several times before it says that nobody answers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest reply of the calls that a mount begins with.
+/// The longest reply to the calls that start a mount.
 const REPLY_BYTES: u32 = 640;
 const TOKEN: u64 = 0;
 /// ENODEV
@@ -37,7 +37,7 @@ pub(super) struct Wire {
     local: Option<IpAddr>,
 }
 
-/// These calls have no payload.
+/// These calls carry no payload.
 struct Nothing;
 
 impl ReceiveBuffer for Nothing {
@@ -76,7 +76,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Waits until something happens.
+    /// Waits for the next event.
     fn wait(&self, deadline: Instant) -> Result<(), MountError> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -111,9 +111,9 @@ impl Wire {
     }
 }
 
-/// Says which devices there are, where that is what matters.
+/// Builds the error, which names the local devices if they are the problem.
 fn failed(address: SocketAddr, local: Option<IpAddr>, cause: Error) -> MountError {
-    // Some kernels find out on the way that a device is none for RDMA.
+    // Some kernels find out only while connecting that a device has no RDMA.
     let cause = match cause {
         Error::Verbs(verbs::Error::Io { source, .. }) if source.raw_os_error() == Some(NO_SUCH_DEVICE) => {
             verbs::Error::NoRoute(address).into()
@@ -126,7 +126,7 @@ fn failed(address: SocketAddr, local: Option<IpAddr>, cause: Error) -> MountErro
     MountError::Rdma { address, here, cause }
 }
 
-/// The devices of this machine with their addresses, for people.
+/// The devices of this machine with their addresses, for display.
 fn devices() -> String {
     let all = verbs::devices().unwrap_or_default();
     let shown = all.iter().map(|device| {

@@ -12,11 +12,12 @@ use crate::call::{Body, Call};
 use crate::protocol;
 use crate::route::PathEnd;
 
-/// The longest reply but for those that list or name things: head, status, attributes before and
-/// after. It fits the smallest message that an end must take (RFC 8166 s3.3.2), beside the header.
+/// The longest reply except those that list or name things: head, status, attributes before and
+/// after. Together with the header, the reply fits the smallest message that a peer must accept
+/// (RFC 8166 s3.3.2).
 const REPLY_BYTES: u32 = 640;
 
-/// What a call expects in return. RFC 8166 s4.3.3
+/// What a call expects in reply. RFC 8166 s4.3.3
 pub(super) fn expected(call: &Call) -> Expect {
     let lands = match &call.body {
         Body::Read { target, .. } => u32::try_from(target.len()).unwrap_or(u32::MAX),
@@ -42,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// What connections over RDMA have done, open and closed.
+    /// Counters of the RDMA connections, open and closed.
     pub(super) fn rdma_counters(&self) -> Counters {
         let mut sum = self.rdma_closed;
         for connection in &self.connections {
@@ -53,12 +54,12 @@ impl Engine {
         sum
     }
 
-    /// Something happened to a slot's connection, or arrived on it.
+    /// Handles an event or a message on a slot's connection.
     pub(super) fn rdma_ready(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         let State::Rdma(requester) = &mut connection.state else { return };
         let was_open = requester.is_open();
-        // What arrived before the connection ended counts.
+        // Messages received before the connection ended are processed.
         let mut answers = Answers {
             core: &mut self.core,
             conn,
@@ -88,8 +89,8 @@ impl Engine {
         self.seen_failures(conn, broken, validated);
     }
 
-    /// Sends what was queued, as far as credits and memory go; the rest follows with the next
-    /// answers.
+    /// Sends what was queued, as far as credits and memory allow; the rest is sent after the next
+    /// replies.
     pub(super) fn flush_rdma(&mut self, conn: ConnId) {
         let Some(connection) = self.connections.get_mut(usize::from(conn.0)) else { return };
         let State::Rdma(requester) = &mut connection.state else { return };
@@ -100,7 +101,7 @@ impl Engine {
     }
 }
 
-/// Says why a connection ended: loudly where that is this machine's own doing.
+/// Logs why a connection ended; as a warning if this machine is the cause.
 fn tell_end(address: Option<SocketAddr>, error: &Error) {
     match error {
         Error::DeviceGone => {
