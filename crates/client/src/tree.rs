@@ -1,5 +1,5 @@
-//! The operations on the tree of a mount, for a thread that blocks: [`crate::Operations`] for the
-//! mount's own user.
+//! The operations on the tree of a mount for a thread that blocks: [`crate::Operations`] on behalf
+//! of the mount's own user.
 
 use fs::{Attributes, CreateMode, FileHandle, Limits, SetAttributes, Space, Special, Time};
 
@@ -32,7 +32,7 @@ impl Mount {
         wait(self.operations(None).lookup(directory, name))
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
     /// The server's, or the mount's.
@@ -53,7 +53,7 @@ impl Mount {
         wait(self.operations(None).create((directory, name), mode))
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
     /// The server's, or the mount's.
@@ -66,7 +66,7 @@ impl Mount {
         wait(self.operations(None).mkdir((directory, name), new))
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     ///
     /// # Errors
     /// The server's, or the mount's.
@@ -79,7 +79,7 @@ impl Mount {
         wait(self.operations(None).symlink((directory, name), target))
     }
 
-    /// Makes a device, a socket or a named pipe.
+    /// Creates a device, a socket or a named pipe.
     ///
     /// # Errors
     /// The server's, or the mount's.
@@ -109,7 +109,7 @@ impl Mount {
         wait(self.operations(None).rmdir(directory, name))
     }
 
-    /// Renames, over an existing object too.
+    /// Renames an object, replacing an existing one.
     ///
     /// # Errors
     /// The server's, or the mount's.
@@ -117,7 +117,7 @@ impl Mount {
         wait(self.operations(None).rename(from, to))
     }
 
-    /// Makes a hard link.
+    /// Creates a hard link.
     ///
     /// # Errors
     /// The server's, or the mount's.

@@ -1,14 +1,14 @@
 //! Classes of xids, their counters and their windows.
 //!
-//! An xid of our client is a class in the top 2 bits and a counter of that class in the low 30.
-//! Counters wrap and are compared as serial numbers: the one less than half the circle ahead is the
-//! newer.
+//! An xid of a Trunkline client is a class in the top 2 bits and a counter of that class in the low
+//! 30 bits. Counters wrap and are compared as serial numbers: the counter that is less than half
+//! the circle ahead is the newer one.
 
 use rpc::Xid;
 
-/// Calls of [`XidClass::DoneBit`] that a server remembers for each client: 64 KiB of entries. Half
-/// of it is how far a client may run ahead of its oldest outstanding call: 8,192 writes, at 1 MiB
-/// each 8 GiB in flight.
+/// Calls of [`XidClass::DoneBit`] that a server remembers per client: 64 KiB of entries. A client
+/// may run ahead of its oldest outstanding call by half of this: 8,192 writes, at 1 MiB each 8 GiB
+/// in flight.
 pub const WINDOW_DONE: u32 = 16_384;
 
 /// Calls of [`XidClass::WholeReply`] that a server remembers for each client, with their replies of
@@ -18,21 +18,21 @@ pub const WINDOW_REPLY: u32 = 1_024;
 pub(super) const COUNTER_BITS: u32 = 30;
 const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
 
-/// What a server keeps of a call, told by the top 2 bits of our clients' xids. Which class a
-/// procedure needs is a matter of its program, the same at both ends; a call whose xid names
-/// another is served as one of a foreign client.
+/// What a server keeps of a call, encoded in the top 2 bits of the xids of Trunkline's clients. The
+/// class of a procedure is defined by its program and is the same at both ends; a call whose xid
+/// has another class is treated as a foreign client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum XidClass {
-    /// Nothing: doing it twice is doing it once, and it changes nothing.
+    /// Nothing: the call changes nothing, so it may be executed twice.
     Repeatable = 0b00,
-    /// That it was done, and with which status: the reply can be built again from the call.
+    /// That the call was executed, and its status: the reply can be rebuilt from the call.
     DoneBit = 0b01,
-    /// The whole reply: a second execution would give another.
+    /// The whole reply: a second execution would give a different reply.
     WholeReply = 0b10,
 }
 
 impl XidClass {
-    /// The class an xid of our client names; `None` for the fourth, which does not exist.
+    /// The class of an xid of a Trunkline client; `None` for the fourth value, which is not used.
     #[must_use]
     pub const fn of(xid: Xid) -> Option<Self> {
         match xid.0 >> COUNTER_BITS {
@@ -48,7 +48,7 @@ impl XidClass {
     }
 }
 
-/// A number of a class, 30 bits, wrapping.
+/// A counter of a class, 30 bits, wrapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counter(u32);
 
@@ -71,25 +71,26 @@ impl Counter {
         Self::new(self.0.wrapping_add(1))
     }
 
-    /// Steps from `older` forwards to this.
+    /// The number of steps forwards from `older` to this counter.
     pub const fn since(self, older: Self) -> u32 {
         self.0.wrapping_sub(older.0) & COUNTER_MASK
     }
 
-    /// Whether this is newer, as serial numbers compare.
+    /// Whether this counter is newer, compared as serial numbers.
     pub const fn is_after(self, other: Self) -> bool {
         let steps = self.since(other);
         steps != 0 && steps < 1 << (COUNTER_BITS - 1)
     }
 
-    /// The place in a ring of `size` entries, a power of two, so that the circle closes on it.
+    /// The index in a ring of `size` entries, a power of two, so that the ring wraps with the
+    /// counters.
     pub const fn slot(self, size: u32) -> usize {
         (self.0 % size) as usize
     }
 }
 
-// Rings close on the circle of counters, and a window is a vanishing part of the half that counts
-// as older.
+// Ring sizes divide the range of counters, and a window is a tiny part of the half that counts as
+// older.
 const _: () = assert!(WINDOW_DONE.is_power_of_two() && WINDOW_REPLY.is_power_of_two());
 const _: () = assert!(WINDOW_DONE <= 1 << (COUNTER_BITS - 10) && WINDOW_REPLY <= WINDOW_DONE);
 

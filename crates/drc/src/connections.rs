@@ -1,16 +1,16 @@
-//! The connections on which other clients' calls came, and what tells a retry of a call from a
-//! neighbour's call.
+//! The connections on which foreign clients' calls were received, and how a retry of a call is
+//! distinguished from a neighbour's call.
 //!
 //! Two clients at one address may send the same call under the same number: embedded clients count
-//! from 0. RFC 1813 s4.5 has a retry answered from the cache; a neighbour's call must be executed.
-//! What tells them apart is the state of the connection on which the known call came
-//! ([`Relation`]). The owner of a connection writes that state into words that all who ask can
-//! read, in one process or in several.
+//! from 0. RFC 1813 s4.5 requires that a retry is answered from the cache, but a neighbour's call
+//! must be executed. They are distinguished by the state of the connection on which the known call
+//! was received ([`Relation`]). The owner of a connection writes that state into words that every
+//! process can read.
 //!
-//! Invariants: a connection counts as open while its process lives and has not ended it; a question
-//! is answered only by a look that the owner took after the question was asked; a connection of
-//! which nothing is known any more counts as lost, so that a copy of a call is answered and not
-//! executed.
+//! Invariants: a connection counts as open while its process is alive and has not ended it; a
+//! question is answered only by a check that the owner made after the question was asked; a
+//! connection of which nothing is known any more counts as lost, so that a copy of a call is
+//! answered and not executed.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -23,16 +23,16 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::CallKey;
 use super::shared::{GENERATION_BITS, Host, Owner, exchange, load, store};
 
-/// Connections that are remembered. One that has ended is forgotten once so many came after it:
-/// with calls kept for 120 seconds, at 270 new connections a second, each of which changes
-/// something.
+/// Number of connections remembered. A connection that has ended is forgotten once this many newer
+/// ones were opened: if calls are kept for 120 seconds, that takes 270 new connections per second,
+/// each of which changes something.
 pub const CONNECTIONS_MAX: usize = 32_768;
 
-/// How long an owner may take to answer a question, before its connection counts as lost: it is
-/// stopped, or wedged.
+/// How long an owner may take to answer a question before its connection counts as lost: the owner
+/// is stopped or stuck.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Places looked at to find a free one. Connections stay open for long where few come and go.
+/// Places checked to find a free one. Where few connections come and go, they stay open for long.
 const OPEN_STEPS_MAX: u64 = CONNECTIONS_MAX as u64;
 
 /// State, question, answer; the last word is spare.
@@ -40,8 +40,8 @@ const PLACE_WORDS: usize = 4;
 const STATE: usize = 0;
 const ASKED: usize = 1;
 const ANSWERED: usize = 2;
-/// Words of the table, 1 MiB: the number that was given last, then the places. All zero, it is
-/// empty.
+/// Words of the table, 1 MiB: the last number assigned, then the places. All zeros is the empty
+/// table.
 pub const CONNECTIONS_WORDS: usize = PLACE_WORDS * (1 + CONNECTIONS_MAX);
 
 const FATE_BITS: u32 = 2;
@@ -50,16 +50,16 @@ const IN_ORDER: u64 = 2;
 const LOST: u64 = 3;
 const LAP_SHIFT: u32 = FATE_BITS + u8::BITS + GENERATION_BITS;
 
-// A state is lap, owner and fate, and nothing else fits.
+// A state is exactly lap, owner and fate.
 const _: () = assert!(LAP_SHIFT + u32::BITS == u64::BITS);
 const _: () = assert!(CONNECTIONS_MAX.is_power_of_two());
 
-/// A connection's number: the place in the table is its remainder.
+/// A connection's number; its place in the table is the number modulo the table size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId(u64);
 
 impl ConnectionId {
-    /// No connection: there was no place for it, and nothing is known of it.
+    /// No connection: there was no place for it, and nothing is known about it.
     pub const NONE: Self = Self(0);
 
     pub(super) const fn word(self) -> u64 {
@@ -79,7 +79,7 @@ impl ConnectionId {
     }
 }
 
-/// Where a call came from.
+/// The origin of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The connection.
@@ -104,48 +104,48 @@ pub fn path_of(peer: SocketAddr, local: SocketAddr) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// A call of another client: what makes it the same as another one, and where it came from.
+/// A foreign client's call: its identity and its origin.
 #[derive(Debug, Clone)]
 pub struct ForeignCall {
-    /// What makes it the same.
+    /// The identity of the call.
     pub key: CallKey,
-    /// Where it came from.
+    /// The origin of the call.
     pub origin: Origin,
 }
 
-/// Who asks for a call, besides the call itself.
+/// The context in which the cache is asked about a call.
 #[derive(Debug)]
 pub struct Asker<'a> {
-    /// What is known of connections.
+    /// The known connections.
     pub connections: ConnectionTable<'a>,
     /// When the call was received.
     pub came: Duration,
     /// The time now.
     pub now: Duration,
-    /// Set when an owner of a connection was asked that is to answer.
+    /// Set when the owner of a connection was asked and its answer is pending.
     pub has_asked: Cell<bool>,
 }
 
 impl<'a> Asker<'a> {
-    /// Who asks now for a call that was received at `came`.
+    /// The context at `now` for a call that was received at `came`.
     #[must_use]
     pub const fn new(connections: ConnectionTable<'a>, came: Duration, now: Duration) -> Self {
         Self { connections, came, now, has_asked: Cell::new(false) }
     }
 }
 
-/// What a call is to one that is known and agrees with it in its key.
+/// The relation of a call to a known call with the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// The same call again: its client may not have the reply.
     Retry,
-    /// Another client's call: the first client has its reply and does not ask for it again.
+    /// Another client's call: the first client has its reply and does not ask again.
     Neighbour,
     /// Not known yet: ask again in a moment.
     Undecided,
 }
 
-/// What became of a connection.
+/// The fate of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Open,
@@ -153,7 +153,7 @@ enum Fate {
     Lost,
 }
 
-/// The table: [`CONNECTIONS_WORDS`] words, and the process that looks into it.
+/// The table: [`CONNECTIONS_WORDS`] words, and the process that uses it.
 #[derive(Clone, Copy)]
 pub struct ConnectionTable<'m> {
     words: &'m [AtomicU64],
@@ -172,12 +172,12 @@ const fn state(id: ConnectionId, owner: Owner, fate: u64) -> u64 {
 }
 
 fn nanoseconds(time: Duration) -> u64 {
-    // Half of the range, because an answer has a bit beside it: 292 years.
+    // Half of the range, because an answer has a flag bit beside the time: 292 years.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) & u64::MAX >> 1
 }
 
 impl<'m> ConnectionTable<'m> {
-    /// A table; any slice will do, what is too short remembers nothing.
+    /// Creates a table over any slice; a slice that is too short remembers nothing.
     #[must_use]
     pub const fn new(words: &'m [AtomicU64], host: &'m dyn Host) -> Self {
         Self { words, host }
@@ -191,8 +191,8 @@ impl<'m> ConnectionTable<'m> {
         self.word(id, word).map_or(0, load)
     }
 
-    /// Remembers a new connection of this process. [`ConnectionId::NONE`] when all places are taken
-    /// by open ones.
+    /// Records a new connection of this process. Returns [`ConnectionId::NONE`] if all places are
+    /// taken by open connections.
     #[must_use]
     pub fn open(&self) -> ConnectionId {
         let Some(last) = self.words.first() else { return ConnectionId::NONE };
@@ -208,7 +208,7 @@ impl<'m> ConnectionTable<'m> {
             if self.fate_of(before) == Fate::Open {
                 continue;
             }
-            // Not open until the words behind it are its own.
+            // Marked open only once the words behind the state are reset for this connection.
             if exchange(word, before, state(id, self.host.me(), 0)).is_err() {
                 continue;
             }
@@ -222,13 +222,14 @@ impl<'m> ConnectionTable<'m> {
         ConnectionId::NONE
     }
 
-    /// Notes that a connection of this process has ended: in order if the client closed it and has
-    /// every reply.
+    /// Records that a connection of this process has ended; in order if the client closed it and
+    /// has received every reply.
     pub fn end(&self, id: ConnectionId, in_order: bool) {
         let open = state(id, self.host.me(), OPEN);
         let ended = state(id, self.host.me(), if in_order { IN_ORDER } else { LOST });
         if let Some(word) = self.word(id, STATE).filter(|_| id != ConnectionId::NONE) {
-            // Where that fails the place is not its own, and nothing is known of it anyway.
+            // If this fails, the place belongs to another connection, and nothing is known about
+            // this one anyway.
             let _ = exchange(word, open, ended);
         }
     }
@@ -239,9 +240,9 @@ impl<'m> ConnectionTable<'m> {
         id != ConnectionId::NONE && self.get(id, ASKED) > self.get(id, ANSWERED) >> 1
     }
 
-    /// The owner's answer: `acknowledged` says that the client has every reply to a call that was
-    /// received, and has ended, before `since`, and that the connection was open after that.
-    /// Otherwise it was silent for too long.
+    /// Records the owner's answer. `acknowledged` says that the client has received every reply to
+    /// a call that was received and had ended before `since`, and that the connection was open
+    /// after that. Otherwise the client was silent for too long.
     pub fn answer(&self, id: ConnectionId, since: Duration, acknowledged: bool) {
         if let Some(word) = self.word(id, ANSWERED).filter(|_| id != ConnectionId::NONE) {
             store(word, nanoseconds(since) << 1 | u64::from(!acknowledged));
@@ -256,7 +257,7 @@ impl<'m> ConnectionTable<'m> {
         match state & ((1 << FATE_BITS) - 1) {
             OPEN if owner == self.host.me() || self.host.is_alive(owner) => Fate::Open,
             IN_ORDER => Fate::InOrder,
-            // A process that was killed could not say what its clients had.
+            // A process that was killed could not record which replies its clients had received.
             _ => Fate::Lost,
         }
     }
@@ -270,19 +271,19 @@ impl<'m> ConnectionTable<'m> {
         }
     }
 
-    /// What a call that has come is to a known one, whose connection is `of` and which ended at
-    /// `ended`, if it has. Asks the owner of that connection where nothing else tells.
+    /// The relation of a received call to a known one, whose connection is `of` and which ended at
+    /// `ended`, if it has. Asks the owner of that connection if nothing else decides.
     fn relation(&self, of: ConnectionId, ended: Option<Duration>, asker: &Asker<'_>) -> Relation {
         match (self.fate(of), ended) {
             (Fate::InOrder, _) => Relation::Neighbour,
             (Fate::Lost, _) => Relation::Retry,
-            // Its client waits for the reply still. Once it has ended, the client has the reply or
-            // has not.
+            // The client is still waiting for the reply. Once the call has ended, the client either
+            // has the reply or does not.
             (Fate::Open, None) => Relation::Undecided,
             (Fate::Open, Some(ended)) => {
                 let from = ended.max(asker.came).min(asker.now);
                 let answer = self.get(of, ANSWERED);
-                // The place may have become another's meanwhile.
+                // Another connection may have taken the place in the meantime.
                 if self.fate(of) == Fate::Open && answer >> 1 >= nanoseconds(from) {
                     return if answer & 1 == 0 { Relation::Neighbour } else { Relation::Retry };
                 }
@@ -307,29 +308,29 @@ impl<'m> ConnectionTable<'m> {
     }
 }
 
-/// A known call that agrees with one that has come.
+/// A known call with the same key as a received one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate<T> {
     pub at: T,
     pub origin: Origin,
-    /// Where a retry of it came from that waits for its end.
+    /// The origin of a retry that waits for the end of the call.
     pub waiter: Option<Origin>,
-    /// When it ended, if it has.
+    /// When the call ended, if it has.
     pub ended: Option<Duration>,
 }
 
 /// Which of the candidates a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice<T> {
-    /// This one, again.
+    /// A retry of this one.
     Retry(T),
     /// None of them.
     New,
-    /// To be seen in a moment.
+    /// Not decided yet.
     Undecided,
 }
 
-/// Finds which of the candidates, the oldest first, a call from `origin` is.
+/// Decides which of the candidates, oldest first, a call from `origin` is.
 pub(super) fn choose<T: Copy>(candidates: &[Candidate<T>], origin: Origin, asker: &Asker<'_>) -> Choice<T> {
     let is_from = |candidate: &Candidate<T>, same: &dyn Fn(Origin) -> bool| {
         same(candidate.origin) || candidate.waiter.is_some_and(same)
@@ -338,8 +339,8 @@ pub(super) fn choose<T: Copy>(candidates: &[Candidate<T>], origin: Origin, asker
     let own_path = |of: Origin| of.path == origin.path;
     let known = candidates.iter().find(|candidate| is_from(candidate, &own));
     let known = known.or_else(|| candidates.iter().find(|candidate| is_from(candidate, &own_path)));
-    // A call that waited here while its connection ended is not executed where it may have been on
-    // another one.
+    // A call whose connection ended while it waited here is not executed, because its client may
+    // have sent it again on another connection.
     let ended = asker.connections.fate(origin.connection) != Fate::Open;
     let known = known.or_else(|| candidates.first().filter(|_| ended));
     if let Some(known) = known {
@@ -347,7 +348,7 @@ pub(super) fn choose<T: Copy>(candidates: &[Candidate<T>], origin: Origin, asker
     }
     let mut undecided = false;
     for candidate in candidates {
-        // Once somebody retried a call, it is the retry's connection that tells.
+        // Once a call was retried, the connection of the retry decides.
         let of = candidate.waiter.unwrap_or(candidate.origin);
         match asker.connections.relation(of.connection, candidate.ended, asker) {
             Relation::Retry => return Choice::Retry(candidate.at),

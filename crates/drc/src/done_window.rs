@@ -1,9 +1,9 @@
-//! The window over WRITE and SETATTR: one word for each call, without locks.
+//! The window over WRITE and SETATTR: one word per call, without locks.
 //!
-//! An entry's place in the ring is the low 14 bits of the call's counter; the entry holds the upper
-//! 16 (its lap), a state, and the status with which the call ended. Several threads begin and
-//! finish calls of one client at once; every change of an entry is one compare-and-exchange from
-//! what was seen.
+//! The index of an entry in the ring is the low 14 bits of the call's counter; the entry holds the
+//! upper 16 bits (its lap), a state, and the status with which the call ended. Several threads
+//! begin and finish calls of one client at once; every change of an entry is one
+//! compare-and-exchange from the value that was read.
 //!
 //! Invariants: an entry only ever moves to a newer lap, so a counter that was overtaken cannot be
 //! claimed again; [`Phase::Ended`] is final within its lap; only the thread that moved an entry to
@@ -21,24 +21,24 @@ const STATUS_BITS: u32 = 14;
 const LAP_BITS: u32 = COUNTER_BITS - WINDOW_DONE.trailing_zeros();
 const LAP_SHIFT: u32 = STATE_BITS + STATUS_BITS;
 
-/// The largest status that an entry holds; larger ones are kept as this. Those of NFS version 3 end
-/// at 10,008.
+/// The largest status that an entry holds; larger ones are stored as this value. The largest status
+/// of NFS version 3 is 10,008.
 pub const STATUS_MAX: u32 = (1 << STATUS_BITS) - 1;
 
-// An entry is lap, status and state, and nothing else fits.
+// An entry is exactly lap, status and state.
 const _: () = assert!(LAP_BITS + STATUS_BITS + STATE_BITS == u32::BITS);
 const _: () = assert!(STATUS_MAX > 10_008); // NFS3ERR_JUKEBOX is the largest. RFC 1813 s2.6
 
 /// What an entry says about the call of its lap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// No call had this place yet.
+    /// No call has used this entry yet.
     Unused,
-    /// It is being executed.
+    /// The call is being executed.
     Running,
-    /// It ended with this status; 0 is success.
+    /// The call ended with this status; 0 is success.
     Ended(u32),
-    /// It was neither executed nor answered, and may run.
+    /// The call was neither executed nor answered, and may run.
     Dropped,
 }
 
@@ -66,7 +66,7 @@ const fn phase(entry: u32) -> Phase {
     }
 }
 
-/// Laps from the entry's to the counter's; the upper half of the circle is "the entry is newer".
+/// Laps from the entry's to the counter's; in the upper half of the range the entry is newer.
 const fn laps_behind(entry: u32, counter: Counter) -> u32 {
     lap(counter).wrapping_sub(entry >> LAP_SHIFT) & ((1 << LAP_BITS) - 1)
 }
@@ -75,11 +75,11 @@ const fn laps_behind(entry: u32, counter: Counter) -> u32 {
 #[derive(Debug, Default)]
 pub(super) struct DoneWindow {
     newest: Newest,
-    /// Made at the first call: a client that only reads costs no ring.
+    /// Allocated at the first call: a client that only reads needs no ring.
     ring: OnceLock<Box<[AtomicU32]>>,
-    /// The newest connection that waits for a running call, by the call's counter. Rarely anything.
+    /// The newest connection that waits for a running call, by the call's counter. Usually empty.
     waiters: Mutex<BTreeMap<u32, Token>>,
-    /// How many waiters there are, so that the warm path asks no lock.
+    /// The number of waiters, so that the hot path takes no lock.
     waiting: AtomicUsize,
 }
 
@@ -102,8 +102,8 @@ impl DoneWindow {
                 }
                 Phase::Ended(0) if behind == 0 => return Begin::Replay(Stored::Done),
                 Phase::Ended(status) if behind == 0 => return Begin::Replay(Stored::Failed(status)),
-                // Overtaken since the test above: another thread moved the window and took the
-                // place.
+                // Overtaken since the check above: another thread moved the window and took the
+                // entry.
                 Phase::Running | Phase::Ended(_) | Phase::Dropped if behind >= 1 << (LAP_BITS - 1) => {
                     return Begin::Refused(Refusal::BelowWindow);
                 }
@@ -119,8 +119,8 @@ impl DoneWindow {
 
     /// Ends a call with its status.
     pub fn finish(&self, counter: Counter, status: u32) -> Answer {
-        // When the window moved past the call meanwhile, its entry is gone, and copies of it are
-        // refused.
+        // If the window moved past the call in the meantime, its entry is gone, and copies of the
+        // call are refused.
         let _overtaken = self.slot(counter).compare_exchange(
             entry(counter, Phase::Running),
             entry(counter, Phase::Ended(status)),
@@ -135,10 +135,10 @@ impl DoneWindow {
         self.take_waiter(&mut self.waiters(), counter)
     }
 
-    /// Gives a call back that was neither executed nor answered.
+    /// Releases a call that was neither executed nor answered.
     pub fn drop_call(&self, counter: Counter) -> Answer {
-        // Under the lock, so that a waiter of the next run of this call is not taken for one of
-        // this.
+        // Under the lock, so that a waiter of the next run of this call is not taken for a waiter
+        // of this run.
         let mut waiters = self.waiters();
         let _overtaken = self.slot(counter).compare_exchange(
             entry(counter, Phase::Running),
@@ -149,7 +149,8 @@ impl DoneWindow {
         self.take_waiter(&mut waiters, counter)
     }
 
-    /// Has the answer of a running call sent to `token`; false when it is not running any more.
+    /// Directs the reply to a running call to `token`. Returns false if the call is no longer
+    /// running.
     fn attach(&self, counter: Counter, token: Token, slot: &AtomicU32) -> bool {
         let mut waiters = self.waiters();
         let former = waiters.insert(counter.value(), token);
@@ -157,8 +158,9 @@ impl DoneWindow {
         if slot.load(Ordering::SeqCst) == entry(counter, Phase::Running) {
             return true;
         }
-        // It ended meanwhile. A former waiter is still owed the answer by the thread that ended the
-        // call, which waits for this lock; without one, that thread may have seen nobody.
+        // The call ended in the meantime. A former waiter is still owed the reply by the thread
+        // that ended the call, which waits for this lock; if there is no former waiter, that thread
+        // may have seen none.
         match former {
             Some(former) => waiters.insert(counter.value(), former),
             None => waiters.remove(&counter.value()),
@@ -179,7 +181,7 @@ impl DoneWindow {
 
     fn slot(&self, counter: Counter) -> &AtomicU32 {
         let ring = self.ring.get_or_init(|| (0..WINDOW_DONE).map(|_| AtomicU32::new(0)).collect());
-        // Below the length by its remainder.
+        // The index is less than the length because of the modulo.
         &ring[counter.slot(WINDOW_DONE)]
     }
 }
@@ -191,7 +193,7 @@ struct Newest(AtomicU32);
 impl Newest {
     const SEEN: u32 = 1 << 31;
 
-    /// Moves to `counter` if that is newer, and says how far behind the newest it is then.
+    /// Advances to `counter` if that is newer. Returns how far `counter` is then behind the newest.
     fn advance_to(&self, counter: Counter) -> u32 {
         let mut seen = self.0.load(Ordering::SeqCst);
         loop {

@@ -1,20 +1,20 @@
-//! Which calls ran already, so that a call sent twice is done once.
+//! Records which calls have already run, so that a call sent twice is executed once.
 //!
-//! A client whose path died sends its calls again elsewhere; the originals may have run, may be
-//! running, or may yet arrive. The server asks here before it executes anything that changes
-//! something ([`Begin`] is the verdict) and reports how it ended ([`Outcome`] in, [`Answer`] out).
-//! Two parts share these words:
+//! A client whose path died sends its calls again on another path; the originals may have run, may
+//! be running, or may yet arrive. The server asks the cache before it executes any call that
+//! changes something ([`Begin`] is the verdict) and reports the outcome ([`Outcome`] in, [`Answer`]
+//! out). There are two parts:
 //!
-//! - [`ClientWindow`] for our own clients, known by a mark in their credential ([`client_id`]):
-//!   sliding windows over the counters in their xids, so that no time and no key is stored.
-//!   [`XidSpace`] is the client's half.
+//! - [`ClientWindow`] for Trunkline's own clients, recognized by a mark in their credential
+//!   ([`client_id`]): sliding windows over the counters in their xids, so that no time and no key
+//!   is stored. [`XidSpace`] is the client's half.
 //! - [`Table`] for all other clients: keyed by address, xid, procedure, credential and a hash of
-//!   the call; bounded by count and age. [`ConnectionTable`] tells a retry from the same call of a
-//!   neighbour at the same address.
+//!   the call; bounded by count and age. [`ConnectionTable`] distinguishes a retry from the same
+//!   call of a neighbour at the same address.
 //!
 //! Invariants: a call is begun ([`Begin::Run`]) at most once while the window or table knows it; a
-//! call below its window is refused unexecuted; a waiter that was attached is named by exactly one
-//! [`Answer`], unless a newer one took its place. `docs/decisions/0004-reply-cache.md` has the
+//! call below its window is refused unexecuted; an attached waiter is named by exactly one
+//! [`Answer`], unless a newer waiter replaced it. `docs/decisions/0004-reply-cache.md` has the
 //! sizes and the argument.
 //!
 //! [`shared`] has the same in memory that several processes share. Left out: persistence.
@@ -44,43 +44,44 @@ pub use table::{CallKey, HASHED_PAYLOAD_BYTES, TABLE_AGE_MAX, TABLE_ENTRIES_MAX,
 pub use window::{ADDRESS_WINDOWS_MAX, CLIENT_WINDOWS_MAX, ClientWindow, WINDOW_IDLE_MIN, Windows};
 pub use xid_space::{AHEAD_DONE_MAX, AHEAD_REPLY_MAX, XidSpace};
 
-/// A connection of the server's, in numbers of its own. A higher number is not a newer connection:
-/// newest is the one on which a replay came last.
+/// A connection of the server, by the server's own numbering. A higher number is not a newer
+/// connection: the newest is the one on which a replay was received last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
-/// What to do with a call that arrived.
+/// What to do with a received call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begin {
-    /// Execute it, then `finish` it, whatever happens.
+    /// Execute the call, then `finish` it in every case.
     Run,
-    /// It ran: answer this and do not execute it.
+    /// The call ran: answer with this and do not execute it.
     Replay(Stored),
-    /// It is running: its answer will go to this connection. Nothing more to do.
+    /// The call is running: its reply will be sent on this connection. Nothing more to do.
     Attached,
-    /// Whether it ran cannot be told yet: ask again in a moment.
+    /// Whether the call ran cannot be determined yet: ask again in a moment.
     Later,
-    /// Do not execute it. [`Refusal`] says what to answer.
+    /// Do not execute the call. [`Refusal`] says what to answer.
     Refused(Refusal),
 }
 
 /// Why a call must not be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is older than the window: it may have run long ago. No well-behaved client waits for it.
-    /// Answer SYSTEM_ERR or nothing, never a status that makes a client try again under a new xid.
+    /// The call is older than the window: it may have run long ago. No well-behaved client waits
+    /// for it. Answer SYSTEM_ERR or nothing, never a status that makes a client try again under a
+    /// new xid.
     BelowWindow,
     /// Its xid has a class that does not exist: treat the call as one of a foreign client.
     UnknownClass,
-    /// The table is full of running calls. It did not run: JUKEBOX, which has the client try again
-    /// under a new xid, is the right answer.
+    /// The table is full of running calls. The call did not run: JUKEBOX, which makes the client
+    /// try again under a new xid, is the right answer.
     TableFull,
 }
 
 /// What is kept of a call that ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stored {
-    /// The whole reply behind its xid.
+    /// The whole reply after its xid.
     Reply(Box<[u8]>),
     /// Only that it succeeded: build the reply from the call. The reply to an UNSTABLE WRITE built
     /// so must not claim the verifier of now, which may be newer than the write: give one that no
@@ -90,16 +91,17 @@ pub enum Stored {
     Failed(u32),
 }
 
-/// How a call that was begun ended.
+/// How a begun call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// It did all that it was asked for, and that much is worth keeping: WRITE and SETATTR. A WRITE
-    /// that wrote a part is none of these, for the reply is built from the call; keep it as a
-    /// failure.
+    /// The call did everything that it asked for, and only that fact is worth keeping: WRITE and
+    /// SETATTR. A partial WRITE does not belong here, because the reply is built from the call;
+    /// keep it as a failure.
     Done,
-    /// It failed with this status of its program, and no more is worth keeping: WRITE and SETATTR.
+    /// The call failed with this status of its program, and only the status is worth keeping: WRITE
+    /// and SETATTR.
     Failed(u32),
-    /// It ended in this reply, behind the xid.
+    /// The call ended with this reply, after the xid.
     Reply(&'a [u8]),
     /// It did not run *and no answer is sent*: it may run when it comes again. A call that is
     /// answered in any way, "try later" too, is none of these: its client may go on, and a late
@@ -107,16 +109,16 @@ pub enum Outcome<'a> {
     Dropped,
 }
 
-/// Where the answer to a call goes.
+/// The connection for the reply to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// The connection on which the newest replay came, or none: the original's. After
-    /// [`Outcome::Dropped`] that connection waits for nothing and is to be closed, so that its
-    /// client sends the call again.
+    /// The connection on which the newest replay was received; `None` for the original's. After
+    /// [`Outcome::Dropped`] that connection must be closed, so that its client sends the call
+    /// again.
     pub to: Option<Token>,
 }
 
 impl Answer {
-    /// To the connection on which the call came.
+    /// The connection on which the call was received.
     pub const ORIGINAL: Self = Self { to: None };
 }

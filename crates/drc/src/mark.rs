@@ -1,11 +1,11 @@
-//! How a server knows our own clients.
+//! How a server recognizes Trunkline's own clients.
 //!
-//! Each loop of our client has an identity of its own, 64 random bits, because it has an xid space
-//! of its own. It shows them in AUTH_SYS: in hexadecimal in the machine name, and the lower half
-//! once more as the stamp. Older clients number the loops of a mount by the last 8 bits and have
-//! the other 56 in common: an identity is compared whole. A foreign client whose machine is named
-//! like that by accident fails the second test. This is a mark, not a proof: AUTH_SYS proves
-//! nothing, so a server looks for it only after the export let the caller's address in.
+//! Each loop of a client has its own identity, 64 random bits, because it has its own xid space.
+//! The loop sends its identity in AUTH_SYS: in hexadecimal in the machine name, and the lower half
+//! again as the stamp. Older clients number the loops of a mount by the last 8 bits and share the
+//! other 56; identities are compared whole. A foreign client whose machine happens to have such a
+//! name fails the check of the stamp. The identity is a mark, not a proof: AUTH_SYS proves nothing,
+//! so a server looks for the mark only after the export has admitted the caller's address.
 
 use xdr::Reader;
 
@@ -14,7 +14,7 @@ use rpc::auth::{AUTH_SYS, AuthSys, MACHINE_BYTES_MAX};
 const PREFIX: &[u8; 10] = b"trunkline-";
 const DIGITS: usize = 16;
 
-/// Bytes of the machine name that marks our clients.
+/// Bytes of the machine name that marks Trunkline's clients.
 pub const MACHINE_NAME_BYTES: usize = PREFIX.len() + DIGITS;
 
 /// The machine name of the client `id`; its stamp is the low 32 bits of `id`.
@@ -30,14 +30,14 @@ pub fn machine_name(id: u64) -> [u8; MACHINE_NAME_BYTES] {
     name
 }
 
-/// The id of our client that wrote this credential, or none: it is another's.
+/// The id of the Trunkline client that wrote this credential; `None` for a foreign client's.
 #[must_use]
 pub fn client_id(sys: &AuthSys<'_>) -> Option<u64> {
     id_of(sys.stamp, sys.machine)
 }
 
-/// The same from a credential that was not parsed, for each call: reads the stamp and the name, not
-/// the groups.
+/// Like [`client_id`], but from an unparsed credential, for use on each call: reads the stamp and
+/// the name, not the groups.
 #[must_use]
 pub fn client_id_of_credential(flavor: u32, body: &[u8]) -> Option<u64> {
     if flavor != AUTH_SYS {

@@ -1,8 +1,8 @@
-//! The window over calls whose second execution would answer otherwise: CREATE, REMOVE and the
-//! like.
+//! The window over calls whose second execution would give a different reply: CREATE, REMOVE and
+//! the like.
 //!
-//! Plain data with one owner at a time. It keeps whole replies; these calls are rare beside reads
-//! and writes and their replies small.
+//! Plain data with one owner at a time. The window keeps whole replies; these calls are rare
+//! compared with reads and writes, and their replies are small.
 
 use super::class::{Counter, WINDOW_REPLY};
 use super::{Answer, Begin, Refusal, Stored, Token};
@@ -10,11 +10,11 @@ use super::{Answer, Begin, Refusal, Stored, Token};
 /// What is known of one call.
 #[derive(Debug)]
 enum Phase {
-    /// It is being executed; the newest connection that waits for it, if any does.
+    /// The call is being executed; the newest connection that waits for it, if any.
     Running(Option<Token>),
-    /// It ended so.
+    /// The call ended with this result.
     Ended(Stored),
-    /// It was neither executed nor answered, and may run.
+    /// The call was neither executed nor answered, and may run.
     Dropped,
 }
 
@@ -28,7 +28,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct ReplyWindow {
     newest: Option<Counter>,
-    /// Made at the first call: a client that only reads and writes costs none.
+    /// Allocated at the first call: a client that only reads and writes needs none.
     ring: Vec<Option<Entry>>,
 }
 
@@ -51,15 +51,14 @@ impl ReplyWindow {
                 Phase::Ended(stored) => return Begin::Replay(stored.clone()),
                 Phase::Dropped => {}
             },
-            // Anything else in the place of a call within the window is older than it by whole
-            // laps.
+            // Any other entry in the slot of a call within the window is older by whole laps.
             Some(_) | None => {}
         }
         *slot = Some(Entry { counter, phase: Phase::Running(None) });
         Begin::Run
     }
 
-    /// Ends a call; `None` when it was neither executed nor answered.
+    /// Ends a call; `stored` is `None` if the call was neither executed nor answered.
     pub fn finish(&mut self, counter: Counter, stored: Option<Stored>) -> Answer {
         match self.slot(counter) {
             Some(Entry { counter: found, phase }) if *found == counter => {
@@ -67,7 +66,7 @@ impl ReplyWindow {
                 *phase = stored.map_or(Phase::Dropped, Phase::Ended);
                 Answer { to: waiter }
             }
-            // The window moved past the call meanwhile; copies of it are refused.
+            // The window moved past the call in the meantime; copies of it are refused.
             Some(_) | None => Answer::ORIGINAL,
         }
     }
@@ -76,7 +75,7 @@ impl ReplyWindow {
         if self.ring.is_empty() {
             self.ring.resize_with(WINDOW_REPLY as usize, || None);
         }
-        // Below the length by its remainder.
+        // The index is less than the length because of the modulo.
         &mut self.ring[counter.slot(WINDOW_REPLY)]
     }
 }

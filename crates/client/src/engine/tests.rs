@@ -1,5 +1,5 @@
-//! What a connection says that the table has sent elsewhere in the same round. The clock stands
-//! still and the server's ends are the test's: nothing happens but what is said here.
+//! Events of a connection that the table has moved to another path in the same round. The clock
+//! stands still and the test plays the servers: nothing else happens.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -14,13 +14,13 @@ use super::*;
 use crate::path_failures::PathFailures;
 use crate::route::{PathEnd, PathValidations, Stranded};
 
-/// Nothing here takes as long.
+/// Nothing here takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOME: PathId = PathId(0);
 const ABROAD: PathId = PathId(1);
 
-/// An engine whose connections are all at home on the first of two paths, and the servers' ends of
-/// those.
+/// An engine whose connections all prefer the first of two paths, and the servers' ends of the
+/// connections.
 struct Ends {
     engine: Engine,
     poller: Arc<Poller>,
@@ -85,7 +85,7 @@ impl Ends {
         }
     }
 
-    /// Takes in what has come, and leaves what follows from it to be settled.
+    /// Processes events without settling their effects.
     fn take_in(&mut self) {
         self.poller.wait(&mut self.events, Some(PATIENCE)).unwrap();
         assert!(!self.events.is_empty(), "waited {PATIENCE:?} in vain");
@@ -103,20 +103,20 @@ impl Ends {
         }
     }
 
-    /// The server's end of a connection that was just begun along this path.
+    /// The server's end of a connection that was just started on this path.
     fn accept(&self, path: PathId) -> TcpStream {
         let (stream, _) = self.listeners[usize::from(path.0)].accept().unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
-    /// Waits until all connections are there, and ask for their proofs.
+    /// Waits until all connections are established and have sent their path validation.
     fn connect(&mut self) {
         let is_open = |connection: &Connection| matches!(connection.state, connections::State::Open(_));
         self.work_until("connections", |engine| engine.connections.iter().all(is_open));
     }
 
-    /// The path does not answer its probe: its connections go abroad, and nothing of that is
+    /// The path does not answer its probe: its connections fail over, and the effects are not
     /// settled yet.
     fn home_dies(&mut self) {
         let (table, now) = (&mut self.engine.core.table, self.engine.core.now);
@@ -144,7 +144,7 @@ fn record(body: &[u8]) -> Vec<u8> {
     [&mark.encode(), body].concat()
 }
 
-/// The answer to the next call on a connection.
+/// Answers the next call on a connection.
 fn answer(mut stream: &TcpStream, results: &[u8]) -> Vec<u8> {
     let call = read_record(&mut stream).expect("a call");
     let mut reply = Vec::new();

@@ -26,9 +26,9 @@ pub(crate) use reconcile::reconcile;
 
 use crate::caller::Program;
 
-/// NFS itself.
+/// The NFS program.
 pub(crate) const NFS: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
-/// MOUNT, which gives the handles of exports.
+/// The MOUNT program, which returns the handles of exports.
 pub(crate) const MOUNT_PROGRAM: Program = Program { number: nfs3::mount::PROGRAM, version: 3 };
 
 pub(crate) const READ: Procedure = Nfs::Read;
@@ -36,12 +36,12 @@ pub(crate) const WRITE: Procedure = Nfs::Write;
 pub(crate) const COMMIT: Procedure = Nfs::Commit;
 pub(crate) const GETATTR: Procedure = Nfs::GetAttr;
 
-/// The longest text of a symbolic link that is taken, and room.
+/// The longest accepted text of a symbolic link, and room for the rest.
 const LINK_BYTES: u32 = 8 << 10;
-/// No listing asks for more.
+/// The largest listing that is requested.
 const LISTING_BYTES_MAX: u32 = 1 << 20;
 
-/// How often a server may run a procedure, which decides the window that its xid comes from.
+/// Whether a server may run a procedure twice, which determines the class of its xid.
 pub(crate) fn xid_class(procedure: Procedure) -> XidClass {
     procedure.xid_class()
 }
@@ -51,25 +51,25 @@ pub(crate) fn may_undo(procedure: Procedure) -> bool {
     matches!(procedure.description().effect, nfs3::Effect::Repeatable)
 }
 
-/// Whether data travel beside the call, which over RDMA may be moved apart from it.
+/// Whether a call carries data, which RDMA may transfer separately.
 pub(crate) fn sends_data(procedure: Procedure) -> bool {
     procedure.eligible() == nfs3::Eligible::Argument
 }
 
-/// Writes what every call begins with; its arguments follow.
+/// Writes the header of a call; its arguments follow.
 pub(crate) fn encode_call(writer: &mut Writer<'_>, xid: Xid, procedure: Procedure, credential: &[u8]) {
     rpc::call::encode(writer, xid, NFS.number, NFS.version, procedure.number(), credential);
 }
 
-/// Writes a call that does nothing, which a server answers without looking at a file.
+/// Writes a NULL call, which a server answers without accessing a file.
 pub(crate) fn encode_null(writer: &mut Writer<'_>, xid: Xid) {
     let mut credential = Vec::new();
     rpc::auth::encode_none(&mut Writer::new(&mut credential));
     encode_call(writer, xid, Nfs::Null, &credential);
 }
 
-/// Why a server refused a call, by the beginning of its results; `None` when it did not, or nothing
-/// is said.
+/// The error status at the beginning of the results of a call; `None` if the call succeeded or
+/// there is no status.
 pub(crate) fn status_of(results: &[u8]) -> Option<Status> {
     let number = results.first_chunk().map(|status| nfs3::Status(u32::from_be_bytes(*status)))?;
     (number != nfs3::Status::OK).then(|| convert::status(number))
@@ -79,7 +79,7 @@ pub(crate) fn status_of(results: &[u8]) -> Option<Status> {
 pub(crate) fn reply_bytes_max(procedure: Procedure, args: &[u8]) -> u32 {
     match procedure {
         Nfs::ReadDir | Nfs::ReadDirPlus => {
-            // How much may come is the last of the arguments. RFC 1813 s3.3.16, s3.3.17
+            // The maximum size is the last of the arguments. RFC 1813 s3.3.16, s3.3.17
             let count = args.last_chunk().map_or(LISTING_BYTES_MAX, |bytes| u32::from_be_bytes(*bytes));
             count.min(LISTING_BYTES_MAX)
         }

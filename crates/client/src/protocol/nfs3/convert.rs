@@ -1,5 +1,5 @@
-//! The types of NFS version 3 to those of [`fs`] and back: one function for each, by exhaustive
-//! match.
+//! Converts the types of NFS version 3 to those of [`fs`] and back: one function for each, by
+//! exhaustive match.
 
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ use nfs3::proc::write::Stable;
 use nfs3::proc::{fsinfo, fsstat, pathconf};
 use nfs3::{Fattr3, FileType, NfsTime, Sattr3, SpecData, WccAttr, WccData};
 
-/// A handle as it goes to the server. No server of version 3 gives a longer one than fits; for one
-/// that is of no server, an empty one is sent, which the server does not know either.
+/// The handle sent to the server. No server of version 3 returns a handle that does not fit; a
+/// handle that came from no server is sent as an empty handle, which the server does not know
+/// either.
 pub(super) fn to_handle(handle: FileHandle) -> nfs3::FileHandle {
     nfs3::FileHandle::new(handle.as_slice()).unwrap_or(nfs3::FileHandle::EMPTY)
 }
 
-/// A handle that a server gave.
+/// A handle from a server.
 pub(super) fn handle(given: nfs3::FileHandle) -> FileHandle {
     const { assert!(nfs3::HANDLE_BYTES_MAX as usize <= fs::HANDLE_BYTES_MAX, "each handle has room") };
     FileHandle::new(given.as_slice()).unwrap_or(FileHandle::EMPTY)
@@ -29,7 +30,7 @@ const fn time(time: NfsTime) -> Time {
     Time { seconds: time.seconds as i64, nanoseconds: time.nanoseconds }
 }
 
-/// Times before 1970 and after 2106 are not to be told in version 3: the nearest is taken, as on a
+/// Version 3 cannot express times before 1970 or after 2106: the nearest time is used, as on a
 /// kernel mount.
 pub(super) fn to_time(time: Time) -> NfsTime {
     if time.seconds < 0 {
@@ -53,7 +54,7 @@ const fn kind(file_type: FileType) -> FileKind {
 pub(super) const fn attributes(of: &Fattr3) -> Attributes {
     Attributes {
         kind: kind(of.file_type),
-        // A server may send the bits of the kind, too.
+        // A server may also send the bits of the file type.
         mode: of.mode & 0o7777,
         nlink: of.nlink,
         uid: of.uid,
@@ -162,7 +163,7 @@ pub(super) fn info(of: &fsinfo::Success) -> FileSystemInfo {
     }
 }
 
-/// The statuses of MOUNT are a part of these. RFC 1813 s2.6, s5.1.5
+/// The statuses of MOUNT are a subset of these. RFC 1813 s2.6, s5.1.5
 pub(super) const fn status(told: nfs3::Status) -> Status {
     use nfs3::Status as Nfs;
     match told {

@@ -1,5 +1,5 @@
-//! The calls that the engine makes itself: READ, WRITE and COMMIT, whose payload travels beside
-//! them, and the GETATTR by which a connection proves where it leads.
+//! The calls that the engine makes itself: READ, WRITE and COMMIT, whose payload is carried
+//! separately, and the GETATTR that validates a connection.
 
 use fs::{Attributes, FileHandle, Stability, Verifier};
 use nfs3::proc::{commit, getattr, read, write};
@@ -24,7 +24,7 @@ pub(crate) fn encode_write(
     write::ArgsHead { file, offset, count, stable, data_len: count }.encode(writer);
 }
 
-/// Of the whole file.
+/// Commits the whole file.
 pub(crate) fn encode_commit(writer: &mut Writer<'_>, file: FileHandle) {
     commit::Args { file: convert::to_handle(file), offset: 0, count: 0 }.encode(writer);
 }
@@ -67,7 +67,7 @@ pub(crate) fn decode_root(reader: &mut Reader<'_>) -> Answered<Attributes> {
     })
 }
 
-/// What a server answers that is asked for a root directory.
+/// The reply of a server to the path validation.
 #[cfg(test)]
 pub(crate) fn root_reply(fsid: u64, fileid: u64) -> Vec<u8> {
     let (time, rdev) = (nfs3::NfsTime::default(), nfs3::SpecData::default());

@@ -1,4 +1,4 @@
-//! The MOUNT program: the handle of an export, and which exports there are. RFC 1813 s5
+//! The MOUNT program: the handle of an export, and the list of exports. RFC 1813 s5
 
 use fs::{FileHandle, Status};
 use nfs3::Wire;
@@ -9,7 +9,7 @@ use super::{MOUNT_PROGRAM, convert};
 use crate::caller::Caller;
 use crate::error::MountError;
 
-/// The handle that MOUNT gives for a directory, or its refusal.
+/// The handle that MOUNT returns for a directory, or its refusal.
 pub(crate) fn mnt(caller: &mut Caller, path: &[u8]) -> Result<Result<FileHandle, Status>, MountError> {
     let number = Procedure::Mnt.number();
     let results = caller.call(MOUNT_PROGRAM, number, |writer| mnt::Args { path }.encode(writer))?;
@@ -21,7 +21,7 @@ pub(crate) fn mnt(caller: &mut Caller, path: &[u8]) -> Result<Result<FileHandle,
     })
 }
 
-/// What the server says it exports; nothing where it does not say.
+/// The exports that the server lists; empty if it lists none.
 pub(crate) fn exports(caller: &mut Caller) -> Result<Vec<Vec<u8>>, MountError> {
     let results = caller.call(MOUNT_PROGRAM, Procedure::Export.number(), |_| ())?;
     let list = export::Reply::decode(&mut Reader::new(&results));

@@ -1,4 +1,4 @@
-//! The operations on a tree, one procedure each: arguments in, results out.
+//! The operations on a tree, one procedure each: arguments are encoded, results decoded.
 
 use fs::{
     Attributes, CreateMode, DirectoryEntry, DirectoryPage, DirectoryPosition, FileHandle, FileSystemInfo,
@@ -14,10 +14,10 @@ use xdr::{Reader, Writer};
 use super::convert;
 use crate::protocol::{Found, Operation};
 
-/// What a page of a directory asks for: names and cookies, and all in all.
+/// The requested size of a page of a directory: for names and cookies, and in total.
 const DIRECTORY_BYTES: (u32, u32) = (16 << 10, 64 << 10);
 
-/// Makes the operations of a mount's protocol.
+/// Creates the operations of a mount's protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Protocol(());
 
@@ -40,14 +40,14 @@ fn created(reader: &mut Reader<'_>) -> xdr::Result<Found> {
     Ok(Found { handle: object.map(convert::handle), attributes: optional(attributes) })
 }
 
-/// For operations whose results say no more than that they succeeded. What follows the status is
-/// checked all the same.
+/// Decodes the results of operations that return only success. What follows the status is checked
+/// all the same.
 fn done<S: for<'a> Wire<'a>>(reader: &mut Reader<'_>) -> xdr::Result<()> {
     S::decode(reader).map(drop)
 }
 
 impl Protocol {
-    /// The protocol that every mount speaks.
+    /// The protocol of every mount.
     pub(crate) const NFS3: Self = Self(());
 
     /// The attributes of an object.
@@ -59,8 +59,8 @@ impl Protocol {
         })
     }
 
-    /// Sets attributes; `guard` is the ctime that the object must still have. Gives the attributes
-    /// afterwards, if told.
+    /// Sets attributes; `guard` is the ctime that the object must still have. Returns the new
+    /// attributes, if the server sent them.
     #[must_use]
     pub fn setattr(
         self,
@@ -88,14 +88,14 @@ impl Protocol {
         })
     }
 
-    /// Which of these rights the caller has.
+    /// Returns which of these rights the caller has.
     #[must_use]
     pub fn access(self, object: FileHandle, wished: Rights) -> Operation<Rights> {
         let args = encode(&access::Args { object: convert::to_handle(object), access: wished.0 });
         Operation::new(Procedure::Access, args, |reader| Ok(Rights(access::Success::decode(reader)?.access)))
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     #[must_use]
     pub fn readlink(self, symlink: FileHandle) -> Operation<Vec<u8>> {
         let args = encode(&readlink::Args { symlink: convert::to_handle(symlink) });
@@ -104,14 +104,14 @@ impl Protocol {
         })
     }
 
-    /// Makes a regular file.
+    /// Creates a regular file.
     #[must_use]
     pub fn create(self, directory: FileHandle, name: &[u8], mode: CreateMode) -> Operation<Found> {
         let args = encode(&create::Args { location: place(directory, name), how: convert::to_how(mode) });
         Operation::new(Procedure::Create, args, created)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     #[must_use]
     pub fn mkdir(self, directory: FileHandle, name: &[u8], new: SetAttributes) -> Operation<Found> {
         let args =
@@ -119,7 +119,7 @@ impl Protocol {
         Operation::new(Procedure::MkDir, args, created)
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     #[must_use]
     pub fn symlink(self, directory: FileHandle, name: &[u8], target: &[u8]) -> Operation<Found> {
         let attributes = convert::to_sattr(SetAttributes::mode(0o777));
@@ -127,7 +127,7 @@ impl Protocol {
         Operation::new(Procedure::SymLink, args, created)
     }
 
-    /// Makes a device, a socket or a named pipe.
+    /// Creates a device, a socket or a named pipe.
     #[must_use]
     pub fn mknod(
         self,
@@ -155,14 +155,14 @@ impl Protocol {
         Operation::new(Procedure::RmDir, args, done::<rmdir::Success>)
     }
 
-    /// Renames, over an existing object too.
+    /// Renames an object, replacing an existing one.
     #[must_use]
     pub fn rename(self, from: (FileHandle, &[u8]), to: (FileHandle, &[u8])) -> Operation<()> {
         let args = encode(&rename::Args { from: place(from.0, from.1), to: place(to.0, to.1) });
         Operation::new(Procedure::Rename, args, done::<rename::Success>)
     }
 
-    /// Makes a hard link. Gives the attributes of the file afterwards, if told.
+    /// Creates a hard link. Returns the new attributes of the file, if the server sent them.
     #[must_use]
     pub fn link(self, file: FileHandle, at: (FileHandle, &[u8])) -> Operation<Option<Attributes>> {
         let args = encode(&link::Args { file: convert::to_handle(file), link: place(at.0, at.1) });
@@ -218,7 +218,7 @@ impl Protocol {
         })
     }
 
-    /// What a server says of a file system.
+    /// The server's information about a file system.
     #[must_use]
     pub fn fsinfo(self, root: FileHandle) -> Operation<FileSystemInfo> {
         let args = encode(&fsinfo::Args { root: convert::to_handle(root) });

@@ -1,22 +1,23 @@
 //! Replies to calls that were sent again: what the original may have done.
 //!
 //! A server that keeps its reply cache answers a replay as it answered the original. A server that
-//! has restarted, or that shares no cache with the node that the original went to, executes the
-//! call again, and finds what the original did. A name that was to be removed and is gone is as it
-//! should be. A name that was to be made and is there may be another client's, which took it as a
-//! lock: to call that a success would give the lock to two. RFC 1813 s4.5
+//! has restarted, or that shares no cache with the node that received the original, executes the
+//! call again, and finds the effect of the original. A name that was to be removed and is gone is
+//! as intended. A name that was to be created and exists may belong to another client, which took
+//! it as a lock: reporting success would give the lock to two clients. RFC 1813 s4.5
 
 use nfs3::{Procedure, Status};
 
 use crate::statistics::Replays;
 
-/// Corrects the results of a call that was sent more than once, which begin with their status.
+/// Corrects the results of a call that was sent more than once. The results begin with their
+/// status.
 pub(crate) fn reconcile(procedure: Procedure, results: &mut [u8], replays: &mut Replays) {
     let Some(head) = results.first_chunk_mut::<4>() else { return };
     match (procedure, Status(u32::from_be_bytes(*head))) {
         (Procedure::Remove | Procedure::RmDir, Status::NOENT) => {
-            // Failed or not, what follows is the directory before and after. RFC 1813 s3.3.12,
-            // s3.3.13
+            // On success and failure alike, the attributes of the directory before and after
+            // follow. RFC 1813 s3.3.12, s3.3.13
             *head = Status::OK.0.to_be_bytes();
             replays.reconciled += 1;
         }
