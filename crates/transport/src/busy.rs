@@ -1,35 +1,36 @@
-//! Busy polling: a loop that expects an event within microseconds looks for it some times more
-//! before it sleeps.
+//! Busy polling: a loop that expects an event within microseconds polls for some time before it
+//! sleeps.
 //!
-//! To sleep and be woken costs some microseconds, and many more where the processor goes idle in
-//! between: in a virtual machine it leaves for its host. Where a peer answers sooner than that, the
-//! loop looks for its answer instead. It does so only while it pays. Sleeps that turn out short
-//! begin a trial, whose looks take as long as such a sleep: two ends that both sleep, and take
-//! longer to wake than a look takes, answer each other soon only once both look. What is found in
-//! time makes it last; looks in vain end it for a while, and so does a processor that others have
-//! work for.
+//! Sleeping and waking costs some microseconds, and many more if the processor goes idle in
+//! between: in a virtual machine an idle processor returns to its host. If a peer answers sooner
+//! than that, the loop polls for the answer instead, as long as this pays. Short sleeps start a
+//! trial, whose looks take as long as such a sleep: two ends that both sleep, and take longer to
+//! wake than a look takes, answer each other quickly only once both look. A trial continues if
+//! events are found in time. Futile looks end it for a while, and so do other threads that need the
+//! processor.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use crate::poll::{Events, Poller};
 
-/// How long a loop looks for events before it sleeps, unless it is told otherwise.
+/// How long a loop polls for events before it sleeps, unless configured otherwise.
 pub const BUSY_POLL_DEFAULT: Duration = Duration::from_micros(100);
-/// The longest that may be asked for: a processor is not to be kept from others for more.
+/// The longest time that may be configured: a loop must not keep a processor from others for
+/// longer.
 pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
 
 /// A sleep is short when it takes at most so many times as long as a look: two wake-ups are part of
 /// it, one at each end, and in a virtual machine each may take as long as several looks.
 const SHORT_SLEEP_LOOKS: u32 = 5;
-/// So many short sleeps in a row begin a trial.
+/// This many consecutive short sleeps start a trial.
 const SHORT_SLEEPS: u32 = 4;
-/// So many looks in a row that nothing came within end it.
+/// This many consecutive looks without an event end it.
 const LATE_LOOKS: u32 = 8;
-/// Looks that did not pay rest for so long, and twice as long each time,
+/// After looks that did not pay, polling rests for this long, and twice as long each time,
 const REST: Duration = Duration::from_millis(5);
-/// up to this: where others want the processor, a look costs the whole turn of the thread that
-/// looks.
+/// up to this: if other threads need the processor, a look costs the whole time slice of the thread
+/// that looks.
 const REST_MAX: Duration = Duration::from_millis(320);
 /// Looks that lasted so many times longer than the rest that they would have next have paid: the
 /// past is forgotten.
@@ -37,10 +38,11 @@ const PAID_RESTS: u32 = 10;
 /// So many times in a row others are found to have work for the processor before they are taken for
 /// a crowd: in a virtual machine its host takes the processor at times, and looks like them.
 const CROWDS: u32 = 3;
-/// Whoever keeps a processor for less than this is no crowd: a system call takes as long.
+/// A thread that keeps the processor for less than this does not count: a system call takes as
+/// long.
 const CROWD_MIN: Duration = Duration::from_micros(10);
 
-/// Whether and how long a loop looks before it sleeps.
+/// Whether and how long a loop polls before it sleeps.
 #[derive(Debug)]
 pub struct BusyPoll {
     longest: Duration,
@@ -48,8 +50,8 @@ pub struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// Looks for so long at most, [`BUSY_POLL_MAX`] if that is less; zero is never. On one
-    /// processor whoever is waited for could not run meanwhile, so there it is never too.
+    /// Polls for at most `longest`, or [`BUSY_POLL_MAX`] if that is less; zero disables polling.
+    /// With a single processor polling is also disabled, because the peer could not run meanwhile.
     #[must_use]
     pub fn new(longest: Duration) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
@@ -57,10 +59,10 @@ impl BusyPoll {
         Self { longest, policy: Policy::new() }
     }
 
-    /// Waits as [`Poller::wait`] does, and looks before.
+    /// Waits like [`Poller::wait`], but polls first.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn wait(
         &mut self,
         poller: &Poller,
@@ -74,11 +76,11 @@ impl BusyPoll {
         }
     }
 
-    /// Looks for events, or for what else `came`, as long as it pays, and not beyond the time. Says
-    /// whether anything did.
+    /// Polls for events, or until `came` returns true, as long as this pays and within the timeout.
+    /// Returns whether anything arrived.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn look(
         &mut self,
         poller: &Poller,
@@ -117,8 +119,8 @@ impl BusyPoll {
                 }
                 return Ok(false);
             }
-            // Whoever is waited for may have been put on this processor, and answers within a look.
-            // Who keeps it for longer has other work.
+            // The awaited thread may have been scheduled on this processor, and then answers within
+            // a look. A thread that keeps the processor for longer has other work.
             before = looked;
             std::thread::yield_now();
         }
@@ -129,10 +131,10 @@ impl BusyPoll {
         (self.longest * SHORT_SLEEP_LOOKS).min(BUSY_POLL_MAX)
     }
 
-    /// Waits without looking, and learns from how long it took.
+    /// Waits without polling, and learns from how long it took.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn sleep(
         &mut self,
         poller: &Poller,
@@ -151,16 +153,16 @@ impl BusyPoll {
     }
 }
 
-/// When looking pays.
+/// Decides when polling pays.
 #[derive(Debug)]
 struct Policy {
     looks: bool,
-    /// Since when it looks.
+    /// When polling started.
     since: Option<Instant>,
-    /// Nothing was found within a look yet.
+    /// No event has been found within a look yet.
     trial: bool,
     short_sleeps: u32,
-    /// In a row, of one kind or the other.
+    /// Consecutive late or crowded looks.
     late: u32,
     crowds: u32,
     rest: Duration,
@@ -181,7 +183,7 @@ impl Policy {
         }
     }
 
-    /// A sleep ended, so soon that a look may find what ended it, or not.
+    /// Records a sleep. `short` says that a look might have found the event that ended it.
     fn slept(&mut self, now: Instant, short: bool) {
         if self.rests_until.is_some_and(|until| now < until) {
             return;
@@ -193,12 +195,12 @@ impl Policy {
         }
     }
 
-    /// Something came within a look.
+    /// Records that an event arrived within a look.
     fn found(&mut self) {
         (self.trial, self.late, self.crowds) = (false, 0, 0);
     }
 
-    /// Nothing came within a look.
+    /// Records that no event arrived within a look.
     fn late(&mut self, now: Instant) {
         self.late += 1;
         if self.late >= LATE_LOOKS {
@@ -206,7 +208,7 @@ impl Policy {
         }
     }
 
-    /// Others had the processor for as long as a look takes.
+    /// Records that other threads had the processor for as long as a look takes.
     fn crowded_out(&mut self, now: Instant) {
         self.crowds += 1;
         if self.crowds >= CROWDS {
@@ -296,7 +298,7 @@ mod tests {
             assert!(policy.looks);
             rest = (rest * 2).min(REST_MAX);
         }
-        // Some finds between two crowds don't make it pay.
+        // Some events found between two crowded looks don't make polling pay.
         (0..1000).for_each(|_| policy.found());
         (0..CROWDS).for_each(|_| policy.crowded_out(now + Duration::from_millis(30)));
         assert_eq!(policy.rest, REST_MAX);
@@ -306,7 +308,7 @@ mod tests {
         assert_eq!(policy.rest, REST * 2, "it had paid for long");
     }
 
-    /// A peer that says something every so often, however it chooses its time.
+    /// A peer that sends something at a fixed interval, however it chooses its time.
     #[test]
     fn looks_that_never_pay_take_a_small_share_of_the_time() {
         for apart in [150, 300, 500].map(Duration::from_micros) {
@@ -325,7 +327,7 @@ mod tests {
         }
     }
 
-    /// One that looks, on any machine.
+    /// A poller that looks, on any machine.
     fn busy() -> BusyPoll {
         BusyPoll { longest: Duration::from_secs(120), policy: looking() }
     }

@@ -1,12 +1,13 @@
-//! Descriptors of this process: a connection has one or two, and the usual bound on them is 1,024.
+//! Descriptors of this process: a connection has one or two, and the usual limit is 1,024.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lets this process have as many as it may. Where that changes nothing, what needs more says so.
+/// Raises the limit of this process to its maximum. If that fails, code that needs more descriptors
+/// reports the error.
 pub fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // The system refuses only a bound above the highest.
+        // The system refuses only a limit above the maximum.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
 }

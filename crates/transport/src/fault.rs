@@ -1,8 +1,8 @@
-//! A transport with faults: for tests of what happens between a call and its reply.
+//! A transport with faults, for tests of what happens between a call and its reply.
 
 use crate::{Error, ReceiveBuffer, Received, Scratch, Sink, Source, Transport};
 
-/// What goes wrong, counted in records from the moment the fault is set.
+/// A fault, counted in records from the moment it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The connection breaks instead of sending the n-th record.
@@ -24,7 +24,7 @@ pub struct Faulty<T> {
 }
 
 impl<T> Faulty<T> {
-    /// A transport without a fault.
+    /// Wraps a transport, without a fault.
     pub const fn new(inner: T) -> Self {
         Self { inner, fault: None, pushed: 0, broken: false, silent: false }
     }
@@ -35,12 +35,12 @@ impl<T> Faulty<T> {
         self.pushed = 0;
     }
 
-    /// The transport beneath.
+    /// The wrapped transport.
     pub const fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// Gives the transport beneath back.
+    /// Returns the wrapped transport.
     pub fn into_inner(self) -> T {
         self.inner
     }

@@ -1,9 +1,10 @@
 //! The receiving half of a stream: record marking (RFC 5531 s11) with payload received in place.
 //!
-//! Short records are received many at a time into the loop's scratch memory and handed on where
-//! they lie. A long record's payload goes straight to the memory that the sink names; the same
-//! receive takes the first bytes of the next record along, so that a run of long records costs one
-//! receive each. Or it goes to a pipe that the sink names, and through no memory.
+//! Short records are received many at a time into the loop's scratch memory and handed on without a
+//! copy. A long record's payload is received directly into the memory that the sink provides; the
+//! same receive takes the first bytes of the next record along, so that a run of long records costs
+//! one receive each. Alternatively the payload goes to a pipe that the sink provides, without
+//! passing through memory.
 
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
@@ -14,23 +15,24 @@ use rustix::net::RecvFlags;
 
 use crate::{DIRECT_BYTES_MIN, Error, HEAD_BYTES_MIN, Place, ReceiveBuffer, Sink, SlicesMut};
 
-/// Bytes taken along after a payload: a few heads. More of it would be payload that must be copied.
+/// Bytes received along with a payload: a few heads. More would be payload that must be copied.
 const AFTER_PAYLOAD_BYTES: usize = 2048;
-/// Memory that a connection keeps for what follows a payload while its owner has that.
+/// Memory that a connection keeps for the bytes after a payload while its owner handles the
+/// payload.
 const UNPARSED_KEPT_BYTES: usize = 2 * AFTER_PAYLOAD_BYTES;
-/// Scratch memory of a loop: 15 calls of 4 KiB WRITE, or 500 of READ, in one receive. With more of
-/// it, what is copied out of the socket is no longer in the processor's nearest caches when it is
-/// copied on from here (docs/decisions/0002-event-loop.md).
+/// Scratch memory of a loop: one receive holds 15 WRITE calls of 4 KiB, or 500 READ calls. With
+/// more scratch memory, bytes copied out of the socket would no longer be in the processor's
+/// nearest caches when they are copied on from here (docs/decisions/0002-event-loop.md).
 const SCRATCH_BYTES: usize = 64 << 10;
 /// XDR padding after a payload. RFC 4506 s4.10
 pub const TAIL_BYTES_MAX: usize = 3;
 
-/// Memory that all connections of a loop receive into by turns.
+/// Memory that the connections of a loop receive into in turn.
 #[derive(Debug)]
 pub struct Scratch(Vec<u8>);
 
 impl Scratch {
-    /// Allocates it.
+    /// Allocates the memory.
     #[must_use]
     pub fn new() -> Self {
         Self(vec![0; SCRATCH_BYTES])
@@ -43,22 +45,22 @@ impl Default for Scratch {
     }
 }
 
-/// What one call of `receive` did.
+/// The result of one call of `receive`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     /// Bytes taken from the socket.
     pub bytes: usize,
-    /// Whether the budget ended it, so that more may be waiting.
+    /// Whether the budget ended the receive, so that more may be waiting.
     pub more: bool,
 }
 
 /// What the next bytes belong to.
 #[derive(Debug)]
 enum State<L> {
-    /// A mark and the beginning of a record; `partial` holds what has come of it.
+    /// A mark and the beginning of a record; `partial` holds the bytes received so far.
     Head,
-    /// A long record that has no place of its own: `partial` grows to this many bytes, mark
-    /// included.
+    /// A long record without a receive buffer: `partial` grows to this many bytes, including the
+    /// mark.
     Whole(usize),
     /// Payload that is received in place; `partial` holds the record's head.
     Payload { place: Place<L>, filled: usize, tail_len: usize },
@@ -81,7 +83,7 @@ impl Tail {
         Self { len: len.min(TAIL_BYTES_MAX), ..Self::default() }
     }
 
-    /// Takes what is missing from the front of `bytes`; gives back the rest.
+    /// Takes the missing bytes from the front of `bytes`; returns the rest.
     fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (now, rest) = bytes.split_at(bytes.len().min(self.len - self.here));
         if let Some(place) = self.bytes.get_mut(self.here..self.here + now.len()) {
@@ -98,7 +100,7 @@ pub(crate) struct Inbound<L> {
     state: State<L>,
     partial: Vec<u8>,
     record_bytes_max: usize,
-    /// Received while the sink wanted no more, from the beginning of a record on.
+    /// Bytes received while the sink wanted no more, starting at the beginning of a record.
     unparsed: Vec<u8>,
     /// The last record was long: receive little more than a head at a time.
     long_records: bool,
@@ -119,7 +121,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         self.record_bytes_max = record_bytes_max;
     }
 
-    /// The landing of a payload that was not received to its end, when the connection is given up.
+    /// The receive buffer of an incomplete payload, when the connection is given up.
     pub(crate) fn into_landing(self) -> Option<L> {
         match self.state {
             State::Payload { place, .. } | State::Tail { place, .. } => Some(place.receive_buffer),
@@ -127,14 +129,14 @@ impl<L: ReceiveBuffer> Inbound<L> {
         }
     }
 
-    /// Bytes held for records that are not complete.
+    /// Bytes held for incomplete records.
     pub(crate) fn held_bytes(&self) -> usize {
         let fragments =
             if let State::Fragments(assembler) = &self.state { assembler.held_bytes() } else { 0 };
         self.partial.capacity() + self.unparsed.capacity() + fragments
     }
 
-    /// Bytes that have come of a record that is not complete, wherever they are.
+    /// Bytes received of an incomplete record, wherever they are.
     pub(crate) fn incomplete_bytes(&self) -> usize {
         let elsewhere = match &self.state {
             State::Payload { filled, .. } => *filled,
@@ -145,7 +147,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         self.partial.len() + self.unparsed.len() + elsewhere
     }
 
-    /// Memory that a payload is being received into.
+    /// The size of the receive buffer in use.
     pub(crate) fn landing_bytes(&self) -> usize {
         match &self.state {
             State::Payload { place, .. } | State::Tail { place, .. } => place.len,
@@ -153,7 +155,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         }
     }
 
-    /// Whether part of a record has come.
+    /// Whether part of a record has been received.
     pub(crate) fn within_record(&self) -> bool {
         !matches!(self.state, State::Head) || !self.partial.is_empty() || !self.unparsed.is_empty()
     }
@@ -187,7 +189,8 @@ impl<L: ReceiveBuffer> Inbound<L> {
                 }
             };
             received.bytes += got;
-            // A short receive emptied the socket; asking again would only be told so.
+            // A short receive emptied the socket; another would only return that nothing is
+            // waiting.
             if got < wanted {
                 return Ok(received);
             }
@@ -199,7 +202,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         Ok(received)
     }
 
-    /// Receives payload into place, and what follows it into scratch.
+    /// Receives payload in place, and what follows it into scratch.
     fn receive_payload(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -211,12 +214,12 @@ impl<L: ReceiveBuffer> Inbound<L> {
         if let Some(pipe) = place.receive_buffer.pipe() {
             let mut outcome = pipe.take_from(fd, missing);
             if outcome == Err(Errno::AGAIN) && has_bytes(fd) {
-                // They have come meanwhile; or the pipe is full; or they lie behind urgent data,
-                // before which splice(2) stops for ever, and which a receive passes over.
+                // Bytes arrived in the meantime, or the pipe is full, or the bytes are behind
+                // urgent data, before which splice(2) stops for ever and which a receive skips.
                 outcome = pipe.take_from(fd, missing);
                 if outcome == Err(Errno::AGAIN) {
                     place.receive_buffer.leave_pipe()?;
-                    // Nothing was received: once more, into memory.
+                    // Nothing was received: try again, into memory.
                     return Ok((0, 0));
                 }
             }
@@ -225,8 +228,8 @@ impl<L: ReceiveBuffer> Inbound<L> {
             if got == missing {
                 self.finish_payload(&[], sink)?;
             }
-            // It takes what there is room for, so a short one does not tell that the socket is
-            // empty.
+            // The pipe takes what it has room for, so a short splice does not mean that the socket
+            // is empty.
             return Ok((got.max(1), got));
         }
         let after = scratch.0.get_mut(..AFTER_PAYLOAD_BYTES).unwrap_or_default();
@@ -245,7 +248,8 @@ impl<L: ReceiveBuffer> Inbound<L> {
         Ok((wanted, got))
     }
 
-    /// The payload is complete; `rest` follows it. A missing padding of no bytes is complete too.
+    /// Completes the payload; `rest` follows it. If there is no padding, the record is complete
+    /// too.
     fn finish_payload(&mut self, rest: &[u8], sink: &mut impl Sink<ReceiveBuffer = L>) -> Result<(), Error> {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Payload { place, tail_len, .. } => {
@@ -259,7 +263,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         }
     }
 
-    /// Receives the rest of a long record that has no place.
+    /// Receives the rest of a long record without a receive buffer.
     fn receive_whole(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -268,13 +272,14 @@ impl<L: ReceiveBuffer> Inbound<L> {
         sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<(usize, usize), Error> {
         let have = self.partial.len();
-        // By way of scratch: a peer that sends byte by byte costs no more than what it sends.
+        // Through scratch, so that a peer that sends byte by byte costs no more memory than it
+        // sends.
         let room = scratch.0.get_mut(..needed.saturating_sub(have).min(SCRATCH_BYTES)).unwrap_or_default();
         let wanted = room.len();
         let got = self.check(rustix::io::read(fd, &mut *room))?;
         if self.partial.capacity() - have < got {
-            // Grows with what has come, so that a mark alone takes no memory, and never beyond the
-            // record.
+            // Grows with the received bytes, so that a mark alone takes no memory, and never beyond
+            // the record.
             self.partial.reserve_exact(got.max(have).min(needed - have));
         }
         self.partial.extend_from_slice(room.get(..got).unwrap_or_default());
@@ -293,7 +298,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         scratch: &mut Scratch,
         sink: &mut impl Sink<ReceiveBuffer = L>,
     ) -> Result<(usize, usize), Error> {
-        // In the state Tail `partial` is a head to keep, not bytes to go on with.
+        // In the state Tail, `partial` is a head to keep, not bytes to continue with.
         let kept = if matches!(self.state, State::Head) { self.partial.len() } else { 0 };
         let limit = if self.long_records {
             (kept + AFTER_PAYLOAD_BYTES).min(scratch.0.len())
@@ -318,12 +323,13 @@ impl<L: ReceiveBuffer> Inbound<L> {
         Ok((wanted, got))
     }
 
-    /// Turns the outcome of a receive into bytes: nothing waiting is 0, an end is an error.
+    /// Converts the result of a receive to a number of bytes: nothing waiting is 0, the end of the
+    /// stream is an error.
     fn check(&self, outcome: rustix::io::Result<usize>) -> Result<usize, Error> {
         check(outcome, self.within_record())
     }
 
-    /// Hands on the records in `bytes` and keeps the beginning of the last.
+    /// Hands on the records in `bytes` and keeps the beginning of the last one.
     fn parse(&mut self, bytes: &[u8], sink: &mut impl Sink<ReceiveBuffer = L>) -> Result<(), Error> {
         let mut rest = bytes;
         loop {
@@ -370,7 +376,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         }
     }
 
-    /// One record at the start of `bytes`; `None` when it is not complete and was kept.
+    /// Parses one record at the start of `bytes`; `None` if the record is incomplete and was kept.
     fn parse_record<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -403,7 +409,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         Ok(None)
     }
 
-    /// A long record of which the head is there: finds a place for its payload.
+    /// Starts a long record whose head is complete: asks the sink for a receive buffer.
     fn begin_long(
         &mut self,
         bytes: &[u8],
@@ -422,7 +428,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
         };
         let (head, payload) = record.split_at(place.at);
         self.partial.extend_from_slice(head);
-        // The record is not complete, yet its payload may be: then only padding is missing.
+        // The record is incomplete, but its payload may be complete: then only padding is missing.
         let here = payload.len().min(place.len);
         copy_into(&mut place.receive_buffer, payload.get(..here).unwrap_or_default())?;
         let tail_len = len - place.at - place.len;
@@ -437,7 +443,7 @@ impl<L: ReceiveBuffer> Inbound<L> {
     }
 }
 
-/// Copies the beginning of a payload that came with its head.
+/// Copies the beginning of a payload that was received with its head.
 fn copy_into(receive_buffer: &mut impl ReceiveBuffer, mut bytes: &[u8]) -> Result<(), Error> {
     if let Some(pipe) = receive_buffer.pipe() {
         if bytes.is_empty() || pipe.put(bytes) == Ok(bytes.len()) {
@@ -457,12 +463,13 @@ fn copy_into(receive_buffer: &mut impl ReceiveBuffer, mut bytes: &[u8]) -> Resul
     Ok(())
 }
 
-/// Whether a receive would give anything.
+/// Whether a receive would return anything.
 fn has_bytes(fd: BorrowedFd<'_>) -> bool {
     rustix::net::recv(fd, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(got, _)| got > 0)
 }
 
-/// Turns the outcome of a receive into bytes: nothing waiting is 0, an end is an error.
+/// Converts the result of a receive to a number of bytes: nothing waiting is 0, the end of the
+/// stream is an error.
 fn check(outcome: rustix::io::Result<usize>, within_record: bool) -> Result<usize, Error> {
     match outcome {
         Ok(0) if within_record => Err(Error::Truncated),

@@ -1,14 +1,14 @@
-//! Carries RPC records whose payload is marked, so that each transport can move payload its own
+//! Carries RPC records whose payload is marked, so that each transport can move payload in its own
 //! way.
 //!
-//! [`Transport`] is what a loop drives: it hands received records to a [`Sink`], which may name
-//! memory for a record's payload ([`Sink::place`]), and it sends heads with their payload gathered
-//! from wherever it lies ([`Source`]). [`Stream`] is record marking over a stream socket (RFC 5531
-//! s11): TCP, or within a process with [`Stream::pair`]. [`Faulty`] decorates any transport with
-//! faults for tests.
+//! A loop drives a [`Transport`], which hands received records to a [`Sink`]. The sink may provide
+//! memory for a record's payload ([`Sink::place`]). The transport sends heads together with payload
+//! that is gathered from its [`Source`]. [`Stream`] is record marking over a stream socket (RFC
+//! 5531 s11): TCP, or within a process with [`Stream::pair`]. [`Faulty`] adds faults to any
+//! transport for tests.
 //!
-//! Invariants: one thread owns a transport; nothing here blocks; a record's length is held against
-//! its bound before memory is taken for it; a warm stream allocates nothing.
+//! Invariants: one thread owns a transport; nothing here blocks; a record's length is checked
+//! against its bound before memory is allocated for it; a warm stream allocates nothing.
 
 pub mod busy;
 pub mod descriptors;
@@ -32,63 +32,63 @@ pub use outbound::Flushed;
 pub use pipe::Pipe;
 pub use stream::{Limits, Stream};
 
-/// Records at least this long are offered to [`Sink::place`]; below it a copy costs less than a
-/// receive of its own.
+/// Records at least this long are offered to [`Sink::place`]; for shorter ones a copy costs less
+/// than a separate receive.
 pub const DIRECT_BYTES_MIN: usize = 16 << 10;
 
 /// [`Sink::place`] sees at least this much of a record: an RPC head with the largest credential and
 /// verifier (RFC 5531 s8.2: 400 bytes each) and the arguments before the payload.
 pub const HEAD_BYTES_MIN: usize = 1024;
 
-/// Pieces that a send gathers without taking memory for their list.
+/// Number of pieces that a send gathers without allocating memory for the list.
 pub(crate) const INLINE_PIECES: usize = 128;
 
-/// Gathered pieces of a send.
+/// The gathered pieces of a send.
 pub type Slices<'a> = SmallVec<[IoSlice<'a>; INLINE_PIECES]>;
 
 /// Pieces of memory to receive into.
 pub type SlicesMut<'a> = SmallVec<[IoSliceMut<'a>; 20]>;
 
-/// Why a transport is finished. Each of these ends the connection.
+/// Why a transport is finished. Each of these errors ends the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The peer closed in good order, between records.
+    /// The peer closed the connection in order, between records.
     #[error("the peer closed the connection")]
     Closed,
     /// The peer closed in the middle of a record.
     #[error("the peer closed the connection within a record")]
     Truncated,
-    /// The peer sent what RFC 5531 s11 does not allow here, or more than the bound.
+    /// The peer sent something that RFC 5531 s11 does not allow here, or more than the bound.
     #[error("bad record: {0}")]
     Record(#[from] rpc::record::RecordError),
     /// The system refused.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A connection over RDMA broke, or its peer broke the protocol.
+    /// An RDMA connection broke, or its peer violated the protocol.
     #[error(transparent)]
     Rdma(#[from] rdma::Error),
-    /// A fault that a test asked for.
+    /// A fault injected by a test.
     #[error("an injected fault cut the connection")]
     Injected,
 }
 
-/// Memory that a payload is received into.
+/// Memory into which a payload is received.
 pub trait ReceiveBuffer {
-    /// The pieces that are still to be filled, the first `from` bytes being there already.
+    /// Appends the pieces that are still to be filled; the first `from` bytes are already there.
     fn unfilled<'a>(&'a mut self, from: usize, out: &mut SlicesMut<'a>);
 
-    /// A pipe that takes the payload instead, where the transport is a stream.
+    /// A pipe that takes the payload instead, if the transport is a stream.
     fn pipe(&mut self) -> Option<&mut Pipe> {
         None
     }
 
-    /// The pipe takes no more: what it has goes to memory, as will the rest. Afterwards
-    /// [`ReceiveBuffer::pipe`] gives none.
+    /// Leaves the pipe, which takes no more: its contents are moved to memory, and so is the rest
+    /// of the payload. Afterwards [`ReceiveBuffer::pipe`] returns `None`.
     ///
     /// # Errors
-    /// When what is in the pipe cannot be had back: the payload is lost.
+    /// If the contents of the pipe cannot be read back: the payload is lost.
     fn leave_pipe(&mut self) -> std::io::Result<()> {
-        // Whoever has a pipe can leave it.
+        // A receive buffer with a pipe implements this.
         Err(std::io::ErrorKind::Unsupported.into())
     }
 }
@@ -96,26 +96,27 @@ pub trait ReceiveBuffer {
 /// Where the payload of a record is to be received.
 #[derive(Debug)]
 pub struct Place<L> {
-    /// The payload's first byte within the record.
+    /// The offset of the payload's first byte in the record.
     pub at: usize,
     /// The payload's length, without padding.
     pub len: usize,
-    /// Its memory, exactly `len` bytes.
+    /// The receive buffer, exactly `len` bytes.
     pub receive_buffer: L,
 }
 
-/// What the owner of a connection does with received records.
+/// Receives the records of a connection for its owner.
 pub trait Sink {
-    /// The memory it can offer.
+    /// The memory that the sink provides for payloads.
     type ReceiveBuffer: ReceiveBuffer;
 
     /// Offers to receive the payload of a long record in place. `head` is the record's beginning,
-    /// at least [`HEAD_BYTES_MIN`] bytes. `None`: the record is assembled and comes by
-    /// [`Sink::record`]. So it is with a place that more than [`TAIL_BYTES_MAX`] bytes follow: its
-    /// landing is dropped.
+    /// at least [`HEAD_BYTES_MIN`] bytes. If this returns `None`, the record is assembled and
+    /// passed to [`Sink::record`]. The same happens, and the receive buffer is dropped, if more
+    /// than [`TAIL_BYTES_MAX`] bytes follow the payload.
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<Place<Self::ReceiveBuffer>>;
 
-    /// More is about to be received. What comes until this is called again was received at once.
+    /// Called before each receive: the records passed to the sink until the next call of this were
+    /// received at once.
     fn receiving(&mut self) {}
 
     /// Takes a whole record.
@@ -125,23 +126,24 @@ pub trait Sink {
     /// it.
     fn received(&mut self, head: &[u8], receive_buffer: Self::ReceiveBuffer, tail: &[u8]);
 
-    /// Whether the next record may come. After a `false` the owner calls [`Transport::receive`]
-    /// again once it can take more, without waiting for the socket: records may be waiting here.
+    /// Whether the sink accepts the next record. After `false` the owner calls
+    /// [`Transport::receive`] again once the sink can accept more, without waiting for the socket:
+    /// records may be waiting in the transport.
     fn wants_more(&self) -> bool {
         true
     }
 }
 
-/// Finds the bytes of a queued payload. The queue holds only `P`, so that payload stays where it
-/// is.
+/// Finds the bytes of a queued payload. The queue holds only `P`, so that the payload is not moved.
 pub trait Source<P> {
     /// Appends the pieces of a payload.
     fn slices<'a>(&'a self, payload: &'a P, out: &mut Slices<'a>);
 }
 
-/// What a loop drives. `P` names a queued payload, `L` is memory for received ones.
+/// A connection that a loop drives. `P` names a queued payload, `L` is a receive buffer.
 pub trait Transport<P, L: ReceiveBuffer> {
-    /// Receives until nothing is waiting, the sink wants no more, or `budget_bytes` have come.
+    /// Receives until nothing is waiting, the sink wants no more, or `budget_bytes` have been
+    /// received.
     ///
     /// # Errors
     /// Any [`Error`]; the connection is then finished.
@@ -152,16 +154,16 @@ pub trait Transport<P, L: ReceiveBuffer> {
         budget_bytes: usize,
     ) -> Result<Received, Error>;
 
-    /// Queues a record: what `head` appends, then `payload_len` bytes of payload with their
-    /// padding.
+    /// Queues a record: the bytes that `head` appends, then `payload_len` bytes of payload with
+    /// their padding.
     fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>));
 
-    /// Sends what is queued, as far as the peer takes it; true when all is sent.
+    /// Sends queued records, as far as the peer accepts them; returns true if everything was sent.
     ///
     /// # Errors
     /// Any [`Error`]; the connection is then finished.
     fn flush(&mut self, source: &impl Source<P>) -> Result<bool, Error>;
 
-    /// Bytes queued and not yet taken by the system.
+    /// Bytes queued and not yet accepted by the system.
     fn queued_bytes(&self) -> usize;
 }

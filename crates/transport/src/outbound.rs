@@ -1,9 +1,8 @@
-//! The sending half of a stream: heads in one buffer, payload wherever it lies, many records in one
-//! send.
+//! The sending half of a stream: heads in one buffer, payload in place, many records in one send.
 //!
-//! A short record overtakes long ones that have not begun: a COMMIT or a GETATTR does not wait
-//! behind megabytes of payload. The order of records means nothing to RPC (RFC 5531 s4). So many in
-//! a row, then a long one has its turn.
+//! A short record overtakes long ones that have not started: a COMMIT or a GETATTR does not wait
+//! behind megabytes of payload. RPC does not depend on the order of records (RFC 5531 s4). After a
+//! limited number of consecutive short records, a long one is sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -15,29 +14,29 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::{Error, INLINE_PIECES, Slices, Source};
 
-/// Pieces that one record usually has at most: a head, 1 MiB in blocks of 64 KiB that begin within
-/// one, and padding.
+/// Number of pieces of a typical large record: a head, 1 MiB in blocks of 64 KiB that starts within
+/// a block, and padding.
 const RECORD_PIECES: usize = 19;
 /// When so many pieces are gathered, no more records are; the system's own bound is 1,024. With
 /// those of one more record they fit the stack.
 const GATHER_PIECES: usize = INLINE_PIECES - RECORD_PIECES;
-/// Heads already sent are dropped from the buffer when they are this much.
+/// Sent heads are removed from the buffer once they take this much.
 const COMPACT_BYTES: usize = 64 << 10;
-/// An empty buffer above this size is given back.
+/// An empty buffer larger than this is freed.
 const KEEP_BYTES: usize = 16 << 10;
-/// An empty queue with room for more records than this is given back, so that an idle connection
-/// holds little.
+/// An empty queue with room for more records than this is freed, so that an idle connection holds
+/// little memory.
 const KEEP_RECORDS: usize = 128;
 
-/// A record with at least this much payload is long: a COMMIT need not wait behind a queue of small
-/// writes either.
+/// A record with at least this much payload is long. The limit is low so that a COMMIT need not
+/// wait behind a queue of small writes either.
 const LONG_BYTES_MIN: usize = 4 << 10;
-/// Short records that may overtake in a row before a long one has its turn.
+/// Number of consecutive short records that may overtake before a long one is sent.
 const OVERTAKES_MAX: u32 = 64;
 
 #[derive(Debug)]
 struct Queued<P> {
-    /// Its head within the buffer of heads.
+    /// Position of the head in the buffer of heads.
     head_at: usize,
     head_len: usize,
     payload_len: usize,
@@ -63,12 +62,12 @@ const fn xdr_padding(len: usize) -> usize {
 pub(crate) struct Outbound<P> {
     queue: VecDeque<Queued<P>>,
     heads: Vec<u8>,
-    /// Bytes of the first queued record that are sent.
+    /// Bytes of the first queued record that were sent.
     sent: usize,
     queued_bytes: usize,
-    /// Long records in the queue of which nothing is sent.
+    /// Long records in the queue of which nothing was sent.
     long: usize,
-    /// Short records that have overtaken since the last long one left.
+    /// Short records that have overtaken since the last long record was sent.
     overtakes: u32,
 }
 
@@ -106,9 +105,10 @@ impl<P> Outbound<P> {
         }
     }
 
-    /// Before the first long record that has not begun, unless it was overtaken often enough. Looks
-    /// through the queue only when there is such a record, and then only so many times for each: a
-    /// peer that does not read must not make each push dearer than the one before.
+    /// The queue index for a short record: before the first long record that has not started,
+    /// unless that was overtaken often enough. Searches the queue only if there is such a record,
+    /// and then only a limited number of times for each: for a peer that does not read, pushes must
+    /// not become ever more expensive.
     fn place_of_short(&mut self) -> usize {
         let end = self.queue.len();
         if self.long == 0 || self.overtakes >= OVERTAKES_MAX {
@@ -120,13 +120,13 @@ impl<P> Outbound<P> {
         place
     }
 
-    /// The payloads of records that have not been sent whole.
+    /// The payloads of records that were not sent completely.
     pub(crate) fn unsent(&self) -> impl Iterator<Item = &P> {
         self.queue.iter().filter(|queued| queued.payload_len > 0).map(|queued| &queued.payload)
     }
 
-    /// Sends until all is sent, the peer takes no more, or `budget_bytes` are gone; then it ends
-    /// with the piece of memory that they end in.
+    /// Sends until everything is sent, the peer accepts no more, or `budget_bytes` are sent; the
+    /// piece of memory in which the budget ends is sent whole.
     pub(crate) fn flush(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -155,8 +155,7 @@ impl<P> Outbound<P> {
         Ok(Flushed::All)
     }
 
-    /// The pieces of the first records in the queue, up to about so many bytes that are not sent
-    /// yet.
+    /// The pieces of the first records in the queue, up to about this many unsent bytes.
     fn gather<'a>(&'a self, source: &'a impl Source<P>, budget_bytes: usize) -> Result<Slices<'a>, Error> {
         let mut pieces = Slices::new();
         let mut left = self.sent.saturating_add(budget_bytes);
@@ -172,8 +171,8 @@ impl<P> Outbound<P> {
                 source.slices(&queued.payload, &mut pieces);
                 let here: usize =
                     pieces.get(before..).unwrap_or_default().iter().map(|piece| piece.len()).sum();
-                // The mark has promised so many bytes: with fewer or more, what follows would be
-                // torn.
+                // The mark has announced this many bytes: with fewer or more, the rest of the
+                // stream would be garbled.
                 if here != queued.payload_len {
                     return Err(Error::Io(std::io::ErrorKind::InvalidData.into()));
                 }
@@ -186,7 +185,7 @@ impl<P> Outbound<P> {
         Ok(pieces)
     }
 
-    /// Gathers and sends once; also tells how many bytes were offered.
+    /// Gathers and sends once; also returns how many bytes were offered.
     fn send_once(
         &self,
         fd: BorrowedFd<'_>,
@@ -225,7 +224,7 @@ impl<P> Outbound<P> {
             leaving_begun = false;
             self.queue.pop_front();
         }
-        // What is in front now has begun by this, unless it had before.
+        // The record at the front has started now, unless it had started before.
         let begins = self.sent > 0 && !leaving_begun;
         self.long -= usize::from(begins && self.queue.front().is_some_and(Queued::is_long));
         if self.queue.is_empty() {
@@ -242,21 +241,21 @@ impl<P> Outbound<P> {
     }
 }
 
-/// How far sending came.
+/// How a flush ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushed {
     /// Nothing is left.
     All,
     /// The peer, or the system on its behalf, takes no more for now.
     PeerIsFull,
-    /// What was to be sent at once is sent; more is left.
+    /// The budget is used up; more is queued.
     OutOfBudget,
 }
 
-/// What the system said to a send.
+/// The result of a send.
 type Outcome = rustix::io::Result<usize>;
 
-/// The system's bound on the pieces of a send (IOV_MAX).
+/// The system's limit on the pieces of a send (IOV_MAX).
 const PIECES_MAX: usize = 1024;
 const ZEROS: &[u8] = &[0; 3];
 
@@ -264,7 +263,7 @@ const ZEROS: &[u8] = &[0; 3];
 mod tests {
     use super::*;
 
-    /// Payload in blocks of 64 KiB that begins within one.
+    /// Payload in blocks of 64 KiB that starts within a block.
     struct Blocks(Vec<u8>);
 
     impl Source<()> for Blocks {
@@ -280,7 +279,7 @@ mod tests {
         let source = Blocks(vec![0; (1 << 20) - 3]);
         for small in 0..RECORD_PIECES {
             let mut outbound = Outbound::new();
-            // So that the large ones begin at each distance from the bound.
+            // The large records then start at each distance from the limit.
             (0..small).for_each(|_| outbound.push((), 0, |head| head.push(0)));
             (0..32).for_each(|_| outbound.push((), source.0.len(), |head| head.push(0)));
             let pieces = outbound.gather(&source, usize::MAX).unwrap();

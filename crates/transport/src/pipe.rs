@@ -1,9 +1,10 @@
-//! A payload that stays in the kernel: pages that one descriptor gave a pipe, for another to take.
+//! A payload that stays in the kernel: pages in a pipe, on their way from one descriptor to
+//! another.
 //!
-//! What goes from a socket to another descriptor need not pass through this process's memory:
-//! splice(2) hands on the pages. A pipe has room for so many pieces, not bytes. A piece of a
-//! socket's is what the network card or the sender put into one place: an Ethernet frame, or on
-//! loopback up to 32 KiB. So a payload may not fit; then it goes on in memory
+//! Bytes from a socket to another descriptor need not pass through this process's memory: splice(2)
+//! hands on the pages. The capacity of a pipe is counted in pieces, not bytes. A piece from a
+//! socket is what the network card or the sender put into one place: an Ethernet frame, or on
+//! loopback up to 32 KiB. So a payload may not fit; the rest is then received into memory
 //! ([`crate::ReceiveBuffer::leave_pipe`]).
 
 use std::io;
@@ -13,11 +14,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Room for 256 pieces where pages have 4 KiB, one for each: what anybody may have by default, 64
-/// times. pipe(7)
+/// Room for 256 pieces with pages of 4 KiB, one page each: the default maximum for unprivileged
+/// users, who may have 64 such pipes. pipe(7)
 const ROOM_BYTES: usize = 1 << 20;
-/// Room for 1,024 pieces: 1 MiB even in segments of an Ethernet frame each. Needs CAP_SYS_RESOURCE
-/// by default.
+/// Room for 1,024 pieces: 1 MiB even if each segment is one Ethernet frame. Requires
+/// CAP_SYS_RESOURCE by default.
 const LARGE_ROOM_BYTES: usize = 4 << 20;
 
 /// See the module's documentation.
@@ -30,12 +31,12 @@ pub struct Pipe {
     _one: Counted,
 }
 
-/// Pipes that this process has at once: descriptors and the system's bound on a user's pipes are
-/// for others too.
+/// Maximum number of pipes of this process: others need descriptors, and share the system's limit
+/// on a user's pipes.
 const PIPES_MAX: usize = 128;
 static PIPES: AtomicUsize = AtomicUsize::new(0);
 
-/// One of them, until it is dropped.
+/// Counts one pipe until dropped.
 #[derive(Debug)]
 struct Counted;
 
@@ -55,16 +56,16 @@ impl Drop for Counted {
 }
 
 impl Pipe {
-    /// Makes one with room for 256 pieces.
+    /// Creates a pipe with room for 256 pieces.
     ///
     /// # Errors
-    /// When this process has as many as it may, the system has no descriptor left, or lets this
-    /// user have no pipe of the size.
+    /// If this process has the maximum number of pipes, or the system has no descriptor left or
+    /// refuses this user a pipe of this size.
     pub fn new() -> io::Result<Self> {
         Self::with_room(ROOM_BYTES)
     }
 
-    /// Makes one with room for 1,024 pieces.
+    /// Creates a pipe with room for 1,024 pieces.
     ///
     /// # Errors
     /// As [`Pipe::new`].
@@ -79,49 +80,49 @@ impl Pipe {
         Ok(Self { from, into, held: 0, is_large: bytes == LARGE_ROOM_BYTES, _one: one })
     }
 
-    /// Whether it was made with room for 1,024 pieces.
+    /// Whether the pipe was created with room for 1,024 pieces.
     #[must_use]
     pub const fn is_large(&self) -> bool {
         self.is_large
     }
 
-    /// Bytes in it.
+    /// The number of bytes in the pipe.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.held
     }
 
-    /// Whether nothing is in it.
+    /// Whether the pipe is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.held == 0
     }
 
-    /// Takes up to `len` bytes from a descriptor that has pages to give. 0 is its end.
+    /// Moves up to `len` bytes from a descriptor into the pipe. Returns 0 at the descriptor's end.
     ///
     /// # Errors
-    /// `AGAIN` when the descriptor has nothing or the pipe has no room; others are the
-    /// descriptor's.
+    /// `AGAIN` if the descriptor has no bytes or the pipe has no room; other errors come from the
+    /// descriptor.
     pub fn take_from(&mut self, source: BorrowedFd<'_>, len: usize) -> rustix::io::Result<usize> {
         let got = splice(source, None, &self.into, None, len, SpliceFlags::NONBLOCK)?;
         self.held += got;
         Ok(got)
     }
 
-    /// Gives up to `len` of its bytes to a descriptor.
+    /// Moves up to `len` bytes from the pipe to a descriptor.
     ///
     /// # Errors
-    /// The descriptor's.
+    /// Errors of the descriptor.
     pub fn give_to(&mut self, target: BorrowedFd<'_>, len: usize) -> rustix::io::Result<usize> {
         let gone = splice(&self.from, None, target, None, len.min(self.held), SpliceFlags::NONBLOCK)?;
         self.held = self.held.saturating_sub(gone);
         Ok(gone)
     }
 
-    /// Moves all that is in it behind what is in another; as far as there is room.
+    /// Appends the contents of this pipe to another, as far as that has room.
     ///
     /// # Errors
-    /// `AGAIN` when there is none.
+    /// `AGAIN` if the other pipe has no room.
     pub fn move_to(&mut self, other: &mut Self) -> rustix::io::Result<()> {
         while self.held > 0 {
             other.held += self.give_to(other.into.as_fd(), self.held)?;
@@ -129,20 +130,20 @@ impl Pipe {
         Ok(())
     }
 
-    /// Puts bytes behind what is in it; how many there was room for.
+    /// Appends bytes. Returns how many fit.
     ///
     /// # Errors
-    /// `AGAIN` when there was none.
+    /// `AGAIN` if none fit.
     pub fn put(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
         let put = rustix::io::write(&self.into, bytes)?;
         self.held += put;
         Ok(put)
     }
 
-    /// Takes bytes out of it, from the front, as many as there are and `target` holds.
+    /// Reads bytes from the front of the pipe, as many as there are and as `target` holds.
     ///
     /// # Errors
-    /// The system's; not for want of bytes.
+    /// Errors of the system, but none if there are too few bytes.
     pub fn read(&mut self, target: &mut [u8]) -> rustix::io::Result<usize> {
         let mut done = 0;
         while self.held > 0
@@ -160,10 +161,10 @@ impl Pipe {
         Ok(done)
     }
 
-    /// Drops all that is in it.
+    /// Discards the contents of the pipe.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub fn discard(&mut self) -> rustix::io::Result<()> {
         let mut dropped = [0; 4096];
         while self.held > 0 {

@@ -1,4 +1,4 @@
-//! Waiting for sockets: epoll, level-triggered, and a waker that other threads ring.
+//! Waiting for sockets: epoll, level-triggered, and a waker for other threads.
 //!
 //! docs/decisions/0002-event-loop.md says why epoll.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
-/// Events taken in one wait.
+/// Maximum number of events returned by one wait.
 const EVENTS_MAX: usize = 128;
 
 /// What to wait for.
@@ -39,7 +39,7 @@ impl Interest {
     }
 }
 
-/// What happened to a descriptor.
+/// An event of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
     /// The token it was added with.
@@ -50,25 +50,25 @@ pub struct Event {
     pub writable: bool,
 }
 
-/// Events of one wait, reused.
+/// The events of one wait; reused.
 pub struct Events {
     found: Vec<Event>,
 }
 
 impl Events {
-    /// Room for one wait.
+    /// Allocates room for one wait.
     #[must_use]
     pub fn new() -> Self {
         Self { found: Vec::with_capacity(EVENTS_MAX) }
     }
 
-    /// Whether the last wait found nothing.
+    /// Whether the last wait returned no event.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// What the last wait found.
+    /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.found.iter().copied()
     }
@@ -105,50 +105,50 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// If the system has no descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Waits for `fd` under a token.
+    /// Adds `fd` under a token.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), interest.flags())?)
     }
 
-    /// Changes what is waited for.
+    /// Changes the interest in a descriptor.
     ///
     /// # Errors
-    /// When the descriptor is not in the set.
+    /// If the descriptor is not in the set.
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), interest.flags())?)
     }
 
-    /// Forgets a descriptor. Closing it does the same.
+    /// Removes a descriptor. Closing the descriptor does the same.
     ///
     /// # Errors
-    /// When the descriptor is not in the set.
+    /// If the descriptor is not in the set.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits until something happens or the time is over.
+    /// Waits for events or until the timeout.
     ///
     /// # Errors
-    /// When the system refuses; an interruption by a signal is an empty answer.
+    /// If the system refuses; an interruption by a signal returns no events.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         events.found.clear();
         let timeout = timeout.map(|time| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
-        // On the stack, and not with the events: the system's may hold addresses, and belong to one
-        // thread.
+        // On the stack, and not with the events: the system's event structures may hold addresses,
+        // and so belong to one thread.
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         match epoll::wait(&self.epoll, &mut room[..], timeout.as_ref()) {
             Ok((raw, _)) => events.take(raw),
@@ -166,26 +166,26 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Adds itself to a poller under a token.
+    /// Creates a waker and adds it to a poller under a token.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// If the system has no descriptor left.
     pub fn new(poller: &Poller, token: u64) -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         poller.add(&event, token, Interest::READ)?;
         Ok(Self { event })
     }
 
-    /// Makes the loop's wait end.
+    /// Ends the wait of the loop.
     pub fn wake(&self) {
         // A full counter means that a wake-up is pending already.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Takes the wake-up, in the loop.
+    /// Clears the wake-up; called by the loop.
     pub fn clear(&self) {
         let mut count = [0; 8];
-        // Nothing to take is fine.
+        // If there is no wake-up, nothing is cleared.
         let _ = rustix::io::read(&self.event, &mut count);
     }
 }

@@ -1,30 +1,30 @@
-//! Connections over RDMA, as both ends drive them from an event loop.
+//! RDMA connections, as both ends drive them from an event loop.
 //!
 //! An [`Endpoint`] is one end of a connection: it owns the queue pair, a ring of receives, room for
-//! sends and a pool of registered memory ([`Buffer`]), and does what the machines of `rpcrdma` put
-//! out. It knows no calls.
+//! sends and a pool of registered memory ([`Buffer`]), and carries out the outputs of the state
+//! machines of `rpcrdma`. It knows nothing about calls.
 //!
-//! - A server makes a [`Listener`], takes [`Incoming`] from it, and turns that into an endpoint on
-//!   the loop that shall have it: [`Incoming::prepare`], [`Endpoint::post_receives`],
+//! - A server creates a [`Listener`], takes [`Incoming`] connections from it, and turns each into
+//!   an endpoint on the loop that is to own it: [`Incoming::prepare`], [`Endpoint::post_receives`],
 //!   [`Endpoint::accept`].
-//! - A client begins with [`Endpoint::connect`] and posts receives once [`Event::Connected`] says
-//!   what was agreed.
+//! - A client begins with [`Endpoint::connect`] and posts receives once [`Event::Connected`]
+//!   reports what was agreed.
 //! - Both wait for [`Endpoint::fds`] (both descriptors under one token, readable only), call
-//!   [`Endpoint::wake`] when one of them is, and then [`Endpoint::poll`] until it says nothing
-//!   more. Each message that is received leaves one place in the ring: post a receive for it.
-//! - Work is posted at any time, in order, and never blocks: what has no room yet waits in the
-//!   endpoint. Who needs to know that a piece of work is done gives it a tag, and gets that back in
-//!   [`Event::Done`]. Work without a tag is done when work behind it is, and its buffers are kept
-//!   until then: let a send follow writes.
-//! - Any error ends the connection. Drop the endpoint then: that ends the queue pair first, so that
-//!   afterwards no peer reaches the memory of its buffers, whoever still holds one. This is the
-//!   fence before such memory is used again.
+//!   [`Endpoint::wake`] when one of them is readable, and then [`Endpoint::poll`] until it returns
+//!   nothing more. Each received message uses one place in the ring: post a receive for it.
+//! - Work is posted at any time, in order, and never blocks: work without room waits in the
+//!   endpoint. An owner that needs to know when a piece of work is done gives it a tag, which is
+//!   returned in [`Event::Done`]. Work without a tag is done when later work is done, and its
+//!   buffers are kept until then: let a send follow writes.
+//! - Any error ends the connection. Drop the endpoint then: this destroys the queue pair first, so
+//!   that afterwards no peer can access the memory of its buffers, even if another owner still
+//!   holds one. This is the fence before such memory is used again.
 //!
-//! [`Requester`] is a client's connection on top of it, [`Responder`] a server's: calls and
-//! replies, as the machines of `rpcrdma` frame them.
+//! [`Requester`] is a client's connection built on an endpoint, [`Responder`] a server's: calls and
+//! replies, as the state machines of `rpcrdma` frame them.
 //!
-//! Everything runs on the thread that calls; nothing blocks but what the system does to make and
-//! end objects.
+//! Everything runs on the calling thread; nothing blocks except the system calls that create and
+//! destroy objects.
 
 mod endpoint;
 mod listener;
@@ -46,32 +46,34 @@ use std::time::Duration;
 /// The port of NFS over RDMA. RFC 8267 s7
 pub const NFS_PORT: u16 = 20049;
 
-/// What an endpoint is made with.
+/// The options of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// What is told to the other end: sizes of messages.
+    /// What is offered to the peer: sizes of messages.
     pub offer: Offer,
     /// Places in the ring of receives, each for one message of the offered size.
     pub receives: u32,
-    /// Pieces of work that may be posted at a time; more wait.
+    /// Pieces of work that may be posted at a time; further work waits.
     pub work: u32,
-    /// Messages that may be under way at a time; more wait. More than [`SIGNALLED_EACH`].
+    /// Messages that may be in flight at a time; further messages wait. Must exceed
+    /// [`SIGNALLED_EACH`].
     pub sends: u32,
-    /// RDMA reads of the other end's memory that we have under way at a time, as far as it allows.
-    /// The highest number is what our device can do, here and below.
+    /// RDMA reads of the peer's memory that this end has in flight at a time, as far as the peer
+    /// allows. The largest number means the device's limit, here and below.
     pub reads_made: u8,
     /// RDMA reads of our memory that we serve at a time.
     pub reads_served: u8,
-    /// The most bytes of the pool of registered memory.
+    /// Maximum size of the pool of registered memory, in bytes.
     pub pool_bytes_max: usize,
-    /// How long each step of finding the way to a server may take.
+    /// How long each step of resolving the route to a server may take.
     pub resolve_within: Duration,
 }
 
-/// Of so many pieces of work without a tag at least one has a completion.
+/// At least one of this many consecutive pieces of work without a tag has a completion.
 pub const SIGNALLED_EACH: usize = 16;
 
-/// A rejection because nobody listens: InfiniBand's and RoCE's reason, and iWARP's error number.
+/// A rejection because nothing listens: the reason on InfiniBand and RoCE, and iWARP's error
+/// number.
 const NOBODY_LISTENS: [i32; 2] = [8, -libc::ECONNREFUSED];
 
 impl Default for Options {
@@ -89,45 +91,45 @@ impl Default for Options {
     }
 }
 
-/// What happened at an endpoint.
+/// An event at an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<T> {
-    /// It is connected: this holds between both ends. An endpoint of a server may receive before it
-    /// hears this.
+    /// The endpoint is connected, with these parameters. A server's endpoint may receive before
+    /// this event.
     Connected(Agreed),
-    /// A message was received; it is in the inbox that was given.
+    /// A message was received; it is in the given inbox.
     Received,
-    /// The work with this tag is done, and all that was posted before it.
+    /// The work with this tag and all work posted before it are done.
     Done(T),
 }
 
-/// What an endpoint has done.
+/// The counters of an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages sent.
     pub sends: u64,
     /// Messages received.
     pub receives: u64,
-    /// Places posted for messages to be received.
+    /// Receives posted.
     pub places: u64,
-    /// RDMA writes posted, and their bytes.
+    /// RDMA writes posted.
     pub writes: u64,
-    /// Bytes of those.
+    /// Bytes of the RDMA writes.
     pub written_bytes: u64,
-    /// RDMA reads posted, and their bytes.
+    /// RDMA reads posted.
     pub reads: u64,
-    /// Bytes of those.
+    /// Bytes of the RDMA reads.
     pub read_bytes: u64,
-    /// Completions taken, of work and of receives.
+    /// Completions handled, of work and of receives.
     pub completions: u64,
-    /// Times that the completion queue was armed, so as to be woken by the next completion.
+    /// How often the completion queue was armed, to be woken by the next completion.
     pub arms: u64,
-    /// Notices of completions, which are interrupts of a device.
+    /// Completion events, which are interrupts of a device.
     pub notices: u64,
 }
 
 impl Counters {
-    /// Adds what another endpoint has done.
+    /// Adds the counters of another endpoint.
     pub const fn add(&mut self, other: &Self) {
         self.sends += other.sends;
         self.receives += other.receives;
@@ -141,46 +143,46 @@ impl Counters {
         self.notices += other.notices;
     }
 
-    /// Work requests posted: messages, RDMA writes and reads, and places for messages.
+    /// Work requests posted: messages, RDMA writes and reads, and receives.
     #[must_use]
     pub const fn work(&self) -> u64 {
         self.sends + self.writes + self.reads + self.places
     }
 }
 
-/// Why there is no connection any more, or none at all. Each of these ends it.
+/// Why a connection has ended or could not be established.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the libraries or the system said: [`verbs::Error`] tells whose fault it is, and what
-    /// mends it.
+    /// An error of the libraries or the system: [`verbs::Error`] says which side is at fault, and
+    /// how to fix it.
     #[error(transparent)]
     Verbs(#[from] verbs::Error),
-    /// The other end closed it.
+    /// The peer closed the connection.
     #[error("the peer closed the connection")]
     Closed,
-    /// The other end has RDMA, but nobody waits for connections there.
+    /// The peer has RDMA, but nothing accepts connections there.
     #[error("nobody takes connections over RDMA at {0}")]
     NotListening(SocketAddr),
-    /// The other end does not answer.
+    /// The peer does not answer.
     #[error("{0} does not answer over RDMA: it has no RDMA device, or is not there")]
     Unreachable(SocketAddr),
-    /// Work failed: the other end is gone, or refused to have its memory read or written like that.
+    /// Work failed: the peer is gone, or did not permit this access to its memory.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// The device goes away.
+    /// The device was removed.
     #[error("the RDMA device was removed")]
     DeviceGone,
-    /// The other end breaks the protocol.
+    /// The peer violated the protocol.
     #[error("{0}")]
     Protocol(#[from] rpcrdma::client::CloseReason),
-    /// The other end, a client, breaks the protocol.
+    /// The peer, a client, violated the protocol.
     #[error("{0}")]
     Client(#[from] rpcrdma::server::CloseReason),
-    /// The caller asked for something that makes no sense.
+    /// The caller misused the interface.
     #[error("{0}")]
     Misuse(&'static str),
-    /// The caller made a call that makes no sense.
+    /// The caller made an invalid call.
     #[error(transparent)]
     Call(#[from] rpcrdma::client::Misuse),
     /// The system refused.

@@ -1,25 +1,25 @@
-//! Threads of this process: what the system says of one.
+//! Information about the threads of this process.
 
 use std::time::Duration;
 
-/// The system's number of the thread that asks.
+/// The system's id of the calling thread.
 #[must_use]
 pub fn own() -> u32 {
     u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0)
 }
 
-/// Processor time that a thread has used; `None` where it has ended, or the system keeps no such
-/// account.
+/// The CPU time that a thread has used; `None` if the thread has ended, or the system does not
+/// account CPU time.
 ///
-/// Nobody is asked but the system, so the answer is of this moment however busy the thread is.
+/// Only the system is asked, so the answer is current however busy the thread is.
 #[must_use]
 pub fn cpu(thread: u32) -> Option<Duration> {
-    // The first number of schedstat is the time spent on the processor, in nanoseconds.
+    // The first number of schedstat is the CPU time in nanoseconds.
     let account = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
     account.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// The processor that the thread which calls runs on right now.
+/// The processor on which the calling thread is running.
 #[must_use]
 pub fn processor() -> Option<u32> {
     u32::try_from(rustix::thread::sched_getcpu()).ok()
