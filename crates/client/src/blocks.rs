@@ -12,7 +12,7 @@ use crate::slot::Pending;
 /// One block of a file. Its buffer may be longer than the data.
 #[derive(Debug)]
 pub struct Block {
-    /// Where in the file it begins.
+    /// The offset of the block in the file.
     pub offset: u64,
     /// The number of bytes of the buffer that are data.
     pub len: usize,
@@ -21,7 +21,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// The file's bytes.
+    /// The data of the block.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.buffer.get(..self.len).unwrap_or_default()

@@ -169,8 +169,7 @@ fn find(
         match mnt(caller, start)? {
             Ok(handle) => return Ok(Found { export: start.to_vec(), below: below.to_vec(), handle }),
             Err(Status::NotFound | Status::NotDirectory | Status::Invalid) => {}
-            // A server that lists what it exports has no reason to call another beginning of the
-            // path forbidden.
+            // A server that lists its exports has no reason to deny another prefix of the path.
             Err(status) if at < listed_count || listed.is_empty() => {
                 denied.get_or_insert_with(|| refused(caller, start, status));
             }

@@ -11,8 +11,8 @@ use rpc::Xid;
 /// in flight.
 pub const WINDOW_DONE: u32 = 16_384;
 
-/// Calls of [`XidClass::WholeReply`] that a server remembers for each client, with their replies of
-/// about 300 bytes. Half of it, 512, is how many creations and removals one mount has in flight.
+/// Calls of [`XidClass::WholeReply`] that a server remembers per client, with replies of about 300
+/// bytes. Half of this, 512, is the number of creations and removals that one mount has in flight.
 pub const WINDOW_REPLY: u32 = 1_024;
 
 pub(super) const COUNTER_BITS: u32 = 30;

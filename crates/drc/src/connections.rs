@@ -85,7 +85,7 @@ pub struct Origin {
     /// The connection.
     pub connection: ConnectionId,
     /// Addresses and ports of both ends ([`path_of`]). A connection that replaces another between
-    /// the same ends is the same client's: two of them cannot exist at once.
+    /// the same ends belongs to the same client: two such connections cannot exist at once.
     pub path: u64,
 }
 
@@ -198,7 +198,7 @@ impl<'m> ConnectionTable<'m> {
         let Some(last) = self.words.first() else { return ConnectionId::NONE };
         for _ in 0..OPEN_STEPS_MAX {
             let seen = load(last);
-            // From 1, because 0 is none.
+            // From 1, because 0 means none.
             let id = ConnectionId(seen.wrapping_add(1).max(1));
             if exchange(last, seen, id.0).is_err() {
                 continue;

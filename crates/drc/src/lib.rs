@@ -83,9 +83,9 @@ pub enum Refusal {
 pub enum Stored {
     /// The whole reply after its xid.
     Reply(Box<[u8]>),
-    /// Only that it succeeded: build the reply from the call. The reply to an UNSTABLE WRITE built
-    /// so must not claim the verifier of now, which may be newer than the write: give one that no
-    /// COMMIT returns, and the client writes that range again.
+    /// Only that the call succeeded: build the reply from the call. A reply to an UNSTABLE WRITE
+    /// built this way must not claim the current verifier, which may be newer than the write: use a
+    /// verifier that no COMMIT returns, so that the client writes that range again.
     Done,
     /// Only that it failed with this status: build the reply without attributes.
     Failed(u32),
@@ -103,9 +103,9 @@ pub enum Outcome<'a> {
     Failed(u32),
     /// The call ended with this reply, after the xid.
     Reply(&'a [u8]),
-    /// It did not run *and no answer is sent*: it may run when it comes again. A call that is
-    /// answered in any way, "try later" too, is none of these: its client may go on, and a late
-    /// copy must not run then.
+    /// The call did not run *and no reply is sent*: it may run when it is received again. A call
+    /// that is answered in any way, even with "try later", does not belong here: its client may go
+    /// on, and a late copy must not run then.
     Dropped,
 }
 

@@ -1,14 +1,14 @@
-//! The reply table for clients that are not ours.
+//! The reply table for foreign clients.
 //!
-//! The key is what a retry of a call has in common with it: the client's address, xid, program,
-//! version, procedure, the whole credential, and a hash of the arguments. A neighbour of the client
-//! may agree in all of that; which of the two a call is [`super::connections`] finds, so a key may
-//! have several entries. Entries go when they are [`TABLE_AGE_MAX`] old or when newer ones need
-//! their place, the oldest first; a running call is never dropped. Plain data with one owner at a
-//! time: a server makes several and picks one by [`CallKey::shard`].
+//! The key is what a retry has in common with its call: the client's address, xid, program,
+//! version, procedure, the whole credential, and a hash of the arguments. A neighbour's call may
+//! have the same key; [`super::connections`] decides whether a call is a retry or a neighbour's, so
+//! a key may have several entries. Entries are dropped when they are [`TABLE_AGE_MAX`] old or when
+//! newer ones need their place, oldest first; a running call is never dropped. Plain data with one
+//! owner at a time: a server creates several tables and chooses one by [`CallKey::shard`].
 //!
-//! Only for procedures that change something. What slips through is what slips through the
-//! kernel's: a copy that comes after its entry went is executed again.
+//! Only for procedures that change something. The table misses what the kernel's cache misses: a
+//! copy that is received after its entry was dropped is executed again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -23,27 +23,27 @@ use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
 use rpc::Xid;
 use rpc::call::CallHeader;
 
-/// Entries over all tables of a server, divided by their number: far more calls than its clients
-/// have outstanding, for 22 MiB with replies of 280 bytes. Under load the count binds long before
-/// the age does.
+/// Entries over all tables of a server, divided by the number of tables: far more calls than its
+/// clients have outstanding, in 22 MiB with replies of 280 bytes. Under load this limit applies
+/// long before the age does.
 pub const TABLE_ENTRIES_MAX: usize = 65_536;
 
-/// How long the outcome of a call is kept, as long as the kernel's server keeps it. A client that
-/// sends its calls again within its first two timeouts of a minute finds them.
+/// How long the outcome of a call is kept, the same as in the kernel's server. A client that
+/// retransmits within its first two timeouts of a minute finds it.
 pub const TABLE_AGE_MAX: Duration = Duration::from_secs(120);
 
-/// Payload bytes of a WRITE to be hashed, as many as the kernel's server takes. Two WRITEs that
-/// agree in xid, credential, file, offset, length and these bytes count as one call.
+/// Payload bytes of a WRITE that are hashed, as many as the kernel's server hashes. Two WRITEs with
+/// equal xid, credential, file, offset, length and first bytes count as one call.
 pub const HASHED_PAYLOAD_BYTES: usize = 256;
 
-/// Entries looked at to find one that may go. More would let running calls make every new one slow.
+/// Entries checked to find one that may be dropped. With a larger limit, running calls would slow
+/// down every new call.
 const EVICTION_STEPS_MAX: usize = 64;
 
-/// Aged entries dropped for each call begun: more than one, so that a table past its peak shrinks.
+/// Aged entries dropped per call begun: more than one, so that a table past its peak shrinks.
 const AGED_STEPS: usize = 2;
 
-/// Entries of one key: calls of neighbours that agree in everything. More of them at once make the
-/// oldest go.
+/// Entries of one key: equal calls of neighbours. If there are more at once, the oldest is dropped.
 const TWINS_MAX: usize = 16;
 
 /// Hashes arguments for [`CallKey`]. `args` are all of them where they are small; of a WRITE, what
@@ -54,7 +54,7 @@ pub fn args_hash(args: &[u8], args_len: usize) -> u64 {
     xxh3_64_with_seed(args, args_len as u64)
 }
 
-/// What makes two messages the same call.
+/// The identity of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallKey {
     address: IpAddr,
@@ -64,7 +64,7 @@ pub struct CallKey {
     version: u32,
     args_hash: u64,
     credential_flavor: u32,
-    /// A usual AUTH_SYS body is held in place; one with many groups is allocated.
+    /// A usual AUTH_SYS body is stored inline; one with many groups is allocated.
     credential_body: SmallVec<[u8; 64]>,
 }
 
@@ -102,7 +102,7 @@ impl CallKey {
         [(digest >> 64) as u64, digest as u64]
     }
 
-    /// Which of `shards` tables the call belongs to; 0 when there are none.
+    /// Which of `shards` tables the call belongs to; 0 if there are none.
     #[must_use]
     pub fn shard(&self, shards: usize) -> usize {
         let mixed = (self.args_hash ^ u64::from(self.xid.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -113,19 +113,19 @@ impl CallKey {
 /// What is known of one call.
 #[derive(Debug)]
 enum Phase {
-    /// It is being executed; the newest connection that waits for it, if any does.
+    /// The call is being executed; the newest connection that waits for it, if any.
     Running(Option<(Token, Origin)>),
-    /// It ended so, then.
+    /// The call ended with this result, at this time.
     Ended(Stored, Duration),
 }
 
 #[derive(Debug)]
 struct Entry {
     key: CallKey,
-    /// Where it came from, while it runs; then, where it came from last.
+    /// The origin of the call while it runs; afterwards, of its last retry.
     origin: Origin,
     phase: Phase,
-    /// Told apart from an earlier entry of the same digest whose place in the queue is still there.
+    /// Distinguishes the entry from an earlier one of the same digest that is still in the queue.
     serial: u64,
 }
 
@@ -142,7 +142,7 @@ impl Entry {
         Candidate { at: self.serial, origin: self.origin, waiter, ended }
     }
 
-    /// A retry came: what to do with it.
+    /// Handles a retry of the call.
     fn retry(&mut self, token: Token, origin: Origin) -> Begin {
         match &mut self.phase {
             Phase::Running(waiter) => {
@@ -157,11 +157,11 @@ impl Entry {
     }
 }
 
-/// A key hashed once, keyed at random for each table, so that no client can choose keys that
+/// The hash of a key, with random hash keys per table, so that no client can choose keys that
 /// collide.
 type Digest = u64;
 
-/// Passes a [`Digest`] on as the hash that it is.
+/// Uses a [`Digest`] itself as its hash.
 #[derive(Debug, Default)]
 struct DigestHasher(Digest);
 
@@ -179,8 +179,8 @@ impl Hasher for DigestHasher {
     }
 }
 
-/// Entries of one key, the oldest first; nearly always one. Boxed, so that the spare places of the
-/// map cost little.
+/// Entries of one key, oldest first; nearly always one. Boxed, so that unused slots of the map cost
+/// little.
 type Twins = SmallVec<[Box<Entry>; 1]>;
 
 /// One table.
@@ -188,14 +188,14 @@ type Twins = SmallVec<[Box<Entry>; 1]>;
 pub struct Table {
     hasher: RandomState,
     entries: HashMap<Digest, Twins, BuildHasherDefault<DigestHasher>>,
-    /// Every entry, oldest first, and at most `entries_max` places.
+    /// All entries, oldest first, in at most `entries_max` places.
     queue: VecDeque<(u64, Digest)>,
     entries_max: usize,
     serial: u64,
 }
 
 impl Table {
-    /// Of at most `entries_max` entries. Allocates nothing yet.
+    /// Creates a table of at most `entries_max` entries. Allocates nothing yet.
     #[must_use]
     pub fn new(entries_max: usize) -> Self {
         Self {
@@ -207,15 +207,15 @@ impl Table {
         }
     }
 
-    /// Asks before a call is executed, after its arguments were found sound.
+    /// Asks before a call is executed, after its arguments were validated.
     pub fn begin(&mut self, call: &ForeignCall, token: Token, asker: &Asker<'_>) -> Begin {
         let now = asker.now;
         self.drop_aged(now);
         let digest = self.hasher.hash_one(&call.key);
         if let Some(twins) = self.entries.get_mut(&digest) {
             twins.retain(|entry| !entry.is_aged(now));
-            // Two keys of one digest do not happen in practice; if they do, the second must not be
-            // taken for the first, and there is no place for both.
+            // Two keys with one digest do not happen in practice; if they do, the second must not
+            // be taken for the first, and there is no place for both.
             if twins.iter().any(|entry| entry.key != call.key) {
                 return Begin::Refused(Refusal::TableFull);
             }
@@ -233,7 +233,7 @@ impl Table {
             if twins.len() >= TWINS_MAX {
                 let ended = twins.iter().position(|entry| matches!(entry.phase, Phase::Ended(..)));
                 let Some(oldest) = ended else { return Begin::Refused(Refusal::TableFull) };
-                // Its place in the queue goes when its turn comes.
+                // Its place in the queue is removed when it reaches the front.
                 twins.remove(oldest);
             }
         }
@@ -248,7 +248,7 @@ impl Table {
         Begin::Run
     }
 
-    /// Ends a call that [`begin`](Self::begin) had run, and says where its answer goes.
+    /// Ends a call for which [`begin`](Self::begin) returned `Run`. Returns where its reply goes.
     pub fn finish(&mut self, call: &ForeignCall, outcome: Outcome<'_>, now: Duration) -> Answer {
         let digest = self.hasher.hash_one(&call.key);
         let Some(twins) = self.entries.get_mut(&digest) else { return Answer::ORIGINAL };
@@ -263,7 +263,7 @@ impl Table {
                 entry.phase = Phase::Ended(stored, now);
                 entry.origin = waiter.map_or(entry.origin, |(_, origin)| origin);
             }
-            // Its place in the queue goes when its turn comes.
+            // Its place in the queue is removed when it reaches the front.
             None => {
                 twins.remove(at);
                 if twins.is_empty() {
@@ -274,7 +274,7 @@ impl Table {
         Answer { to: waiter.map(|(token, _)| token) }
     }
 
-    /// Calls known.
+    /// The number of known calls.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.values().map(|twins| twins.len()).sum()
@@ -286,8 +286,8 @@ impl Table {
         self.len() == 0
     }
 
-    /// The entry whose turn it is to go, or the inner `None` when that place is empty by now; the
-    /// outer one when there is no place.
+    /// The entry at the front of the queue. The inner `None` means that the place is empty by now,
+    /// the outer that the queue is empty.
     fn oldest(&self) -> Option<Option<&Entry>> {
         let (serial, digest) = self.queue.front()?;
         let twins = self.entries.get(digest);
@@ -304,7 +304,7 @@ impl Table {
         }
     }
 
-    /// Drops the oldest entry that does not run; running ones go to the end of the queue.
+    /// Drops the oldest entry that is not running; running ones are moved to the end of the queue.
     fn make_room(&mut self) -> bool {
         for _ in 0..EVICTION_STEPS_MAX {
             match self.oldest() {

@@ -1,6 +1,6 @@
-//! The windows of our own clients, and the bounded set of them that a server keeps.
+//! The windows of Trunkline's own clients, and the bounded set of windows that a server keeps.
 //!
-//! A server asks [`Windows`] once for each connection, after the export let the caller in, and
+//! A server asks [`Windows`] once per connection, after the export has admitted the caller, and
 //! keeps the [`Arc`]. All connections of a client, on all nodes of the group, share its one window.
 
 use std::collections::HashMap;
@@ -15,34 +15,33 @@ use super::reply_window::ReplyWindow;
 use super::{Answer, Begin, Outcome, Refusal, Stored, Token};
 use rpc::Xid;
 
-/// Clients whose windows a server keeps. One that only reads costs under a KiB; one that has
-/// written its ring full and filled its replies costs about 400 KiB, so all of them at worst 400
-/// MiB.
+/// Clients whose windows a server keeps. A client that only reads costs less than a KiB; a client
+/// that has filled its rings costs about 400 KiB, so all of them cost at most 400 MiB.
 pub const CLIENT_WINDOWS_MAX: usize = 1_024;
 
-/// Clients from one address whose windows a server keeps: more mounts than a host has, and a
-/// quarter of all, so that no address alone can have the others turned away.
+/// Clients of one address whose windows a server keeps: more mounts than a host has, and a quarter
+/// of all, so that no single address can crowd out the others.
 pub const ADDRESS_WINDOWS_MAX: usize = 256;
-/// How long a window is kept after its last call, though no connection holds it: as long as a
-/// client may be cut off and come back to find its calls remembered, whatever others do. The table
-/// of foreign clients keeps its entries as long.
+/// How long a window without a connection is kept after its last call: a client that was cut off
+/// for less than this finds its calls remembered, whatever other clients do. The table of foreign
+/// clients keeps its entries as long.
 pub const WINDOW_IDLE_MIN: Duration = super::TABLE_AGE_MAX;
 
-/// What one of our clients has sent. Shared by all its connections; every method takes `&self`.
+/// The calls of one Trunkline client. Shared by all its connections; every method takes `&self`.
 #[derive(Debug)]
 pub struct ClientWindow {
     id: u64,
-    /// The address of the connection that it was made for.
+    /// The address of the connection for which the window was created.
     address: IpAddr,
     done: DoneWindow,
     replies: Mutex<ReplyWindow>,
-    /// When the last call came, in whole seconds, so that the word is written once a second and not
-    /// per call.
+    /// When the last call was received, in whole seconds, so that the word is written once a second
+    /// and not per call.
     used_s: AtomicU64,
 }
 
 impl ClientWindow {
-    /// An empty window for the client `id`, which came from `address`.
+    /// Creates an empty window for the client `id` at `address`.
     #[must_use]
     pub fn new(id: u64, address: IpAddr, now: Duration) -> Self {
         Self {
@@ -54,14 +53,14 @@ impl ClientWindow {
         }
     }
 
-    /// Whose it is.
+    /// The id of the client.
     #[must_use]
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Asks before a call is executed, after its arguments were found sound and its xid's class to
-    /// be the one its procedure needs. A [`XidClass::Repeatable`] one always runs.
+    /// Asks before a call is executed, after its arguments were validated and its xid was found to
+    /// have the class that its procedure needs. A [`XidClass::Repeatable`] call always runs.
     pub fn begin(&self, xid: Xid, token: Token, now: Duration) -> Begin {
         let now_s = now.as_secs();
         if self.used_s.load(Ordering::Relaxed) != now_s {
@@ -75,19 +74,18 @@ impl ClientWindow {
         }
     }
 
-    /// Ends a call that [`begin`](Self::begin) had run, and says where its answer goes.
+    /// Ends a call for which [`begin`](Self::begin) returned `Run`. Returns where its reply goes.
     ///
     /// # Panics
-    /// In debug builds, when a [`XidClass::DoneBit`] call ends in [`Outcome::Reply`], which has no
-    /// place there.
+    /// In debug builds, if a [`XidClass::DoneBit`] call ends in [`Outcome::Reply`], for which there
+    /// is no room.
     pub fn finish(&self, xid: Xid, outcome: Outcome<'_>, _now: Duration) -> Answer {
         let counter = Counter::of(xid);
         match XidClass::of(xid) {
             Some(XidClass::Repeatable) | None => Answer::ORIGINAL,
             Some(XidClass::DoneBit) => match outcome {
                 Outcome::Done => self.done.finish(counter, 0),
-                // 0 is success; a failure of that number is the caller's mistake and stays a
-                // failure.
+                // 0 is success; a failure with status 0 is a caller's bug and stays a failure.
                 Outcome::Failed(status) => self.done.finish(counter, status.clamp(1, STATUS_MAX)),
                 Outcome::Reply(_) => {
                     debug_assert!(false, "a call of {xid} keeps its status, not its reply");
@@ -104,13 +102,13 @@ impl ClientWindow {
     }
 
     fn replies(&self) -> MutexGuard<'_, ReplyWindow> {
-        // A panic elsewhere leaves the window whole: its methods do not panic halfway.
+        // A panic elsewhere leaves the window consistent: its methods do not panic halfway.
         self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Stored {
-    /// What is kept of an outcome; nothing of a call that was dropped.
+    /// The stored form of an outcome; `None` for a call that was dropped.
     pub(super) fn of(outcome: Outcome<'_>) -> Option<Self> {
         match outcome {
             Outcome::Done => Some(Self::Done),
@@ -121,7 +119,7 @@ impl Stored {
     }
 }
 
-/// The windows of all our clients.
+/// The windows of all of Trunkline's clients.
 #[derive(Debug)]
 pub struct Windows {
     clients: HashMap<u64, Arc<ClientWindow>>,
@@ -129,7 +127,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// For at most `clients_max` clients, normally [`CLIENT_WINDOWS_MAX`].
+    /// Creates a set for at most `clients_max` clients, normally [`CLIENT_WINDOWS_MAX`].
     #[must_use]
     pub fn new(clients_max: usize) -> Self {
         Self { clients: HashMap::new(), clients_max }
@@ -170,8 +168,8 @@ impl Windows {
         self.clients.values().filter(|window| window.address == address).count()
     }
 
-    /// The least recently used window of the address that has the most, unless `address` would have
-    /// the most then: its own makes room in that case.
+    /// The least recently used window of the address that has the most, unless `address` would then
+    /// have the most: in that case its own windows must make room.
     fn of_the_greediest(&self, address: IpAddr, own: usize) -> Option<u64> {
         let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
         for window in self.clients.values() {
@@ -182,7 +180,7 @@ impl Windows {
         self.least_recently_used(|window| window.address == greediest)
     }
 
-    /// Clients known.
+    /// The number of known clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.clients.len()
@@ -194,11 +192,11 @@ impl Windows {
         self.clients.is_empty()
     }
 
-    /// The least recently used of those that are not held outside and may go.
+    /// The least recently used window that is not referenced elsewhere and may be dropped.
     fn least_recently_used(&self, may_go: impl Fn(&ClientWindow) -> bool) -> Option<u64> {
         self.clients
             .values()
-            // Nobody can take another reference meanwhile: that goes through `self`.
+            // No other reference can be created meanwhile: that goes through `self`.
             .filter(|window| Arc::strong_count(window) == 1)
             .filter(|window| may_go(window))
             .min_by_key(|window| window.used_s())
@@ -252,7 +250,7 @@ mod tests {
         let held = windows.window(1, address(1), START).unwrap();
         let used = windows.window(2, address(2), START).unwrap();
         drop(windows.window(3, address(3), START + second).unwrap());
-        // Used long after it was looked up, as a connection of some days does.
+        // Used long after it was looked up, as by a connection that lasts for days.
         used.begin(Xid(0), TOKEN, START + 100 * second);
         drop(used);
         assert!(

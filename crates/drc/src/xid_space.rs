@@ -1,24 +1,26 @@
 //! The client's half of the window: one per mount, for all its connections.
 //!
-//! A call keeps its xid however often and wherever it is sent again. The client never runs further
-//! ahead of its oldest outstanding call of a class than half that class's window, so no call that
-//! somebody still waits for is ever below the server's window.
+//! A call keeps its xid however often and on whichever path it is sent again. The client never runs
+//! further ahead of its oldest outstanding call of a class than half that class's window, so a call
+//! that is still waited for is never below the server's window.
 
 use super::class::{Counter, WINDOW_DONE, WINDOW_REPLY, XidClass};
 use rpc::Xid;
 
-/// Counters from the oldest outstanding call of [`XidClass::DoneBit`] to the next, at most.
+/// Maximum number of counters from the oldest outstanding call of [`XidClass::DoneBit`] to the
+/// next.
 pub const AHEAD_DONE_MAX: u32 = WINDOW_DONE / 2;
 
-/// Counters from the oldest outstanding call of [`XidClass::WholeReply`] to the next, at most.
+/// Maximum number of counters from the oldest outstanding call of [`XidClass::WholeReply`] to the
+/// next.
 pub const AHEAD_REPLY_MAX: u32 = WINDOW_REPLY / 2;
 
-// The promise that the server's refusal below its window rests on, with room for a server that has
-// seen a newer call than the client's oldest by a whole half window.
+// The server's refusal below its window relies on this, with room for a server that has seen a call
+// newer than the client's oldest by a whole half window.
 const _: () = assert!(2 * AHEAD_DONE_MAX <= WINDOW_DONE && 2 * AHEAD_REPLY_MAX <= WINDOW_REPLY);
 const _: () = assert!(AHEAD_DONE_MAX.is_multiple_of(64) && AHEAD_REPLY_MAX.is_multiple_of(64));
 
-/// Hands out the xids of one mount.
+/// Allocates the xids of one mount.
 #[derive(Debug)]
 pub struct XidSpace {
     repeatable: Counter,
@@ -27,9 +29,9 @@ pub struct XidSpace {
 }
 
 impl XidSpace {
-    /// Starts all counters at `start`, which must be random: a server of another make keys its
-    /// cache by xid and address, and would take the first calls of a second mount for replays of
-    /// the first one's.
+    /// Starts all counters at `start`, which must be random: a foreign server keys its cache by xid
+    /// and address, and would take the first calls of a second mount for replays of the first
+    /// mount's calls.
     #[must_use]
     pub fn new(start: u32) -> Self {
         let start = Counter::new(start);
@@ -58,8 +60,8 @@ impl XidSpace {
         Some(class.xid(counter))
     }
 
-    /// Marks a call as no longer outstanding: answered, or given up and not to be sent again. An
-    /// xid that is not outstanding changes nothing.
+    /// Marks a call as no longer outstanding: answered, or given up and not to be sent again. Has
+    /// no effect on an xid that is not outstanding.
     pub fn complete(&mut self, xid: Xid) {
         match XidClass::of(xid) {
             Some(XidClass::DoneBit) => self.done.complete(Counter::of(xid)),
@@ -79,7 +81,7 @@ impl XidSpace {
     }
 }
 
-/// The counters of one class and a bit for each between the oldest outstanding and the next.
+/// The counters of one class, and a bit for each between the oldest outstanding and the next.
 #[derive(Debug)]
 struct Lane {
     oldest: Counter,
@@ -98,7 +100,7 @@ impl Lane {
         self.next.since(self.oldest)
     }
 
-    /// The word and the bit of a counter: the index is below the size by its remainder.
+    /// The word and the bit of a counter: the index is in range because of the modulo.
     fn bit(&mut self, counter: Counter) -> (&mut u64, u64) {
         let slot = counter.slot(self.ahead_max);
         (&mut self.outstanding[slot / 64], 1 << (slot % 64))

@@ -20,7 +20,7 @@ pub const BUSY_POLL_DEFAULT: Duration = Duration::from_micros(100);
 /// longer.
 pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
 
-/// A sleep is short when it takes at most so many times as long as a look: two wake-ups are part of
+/// A sleep is short if it takes at most this many times as long as a look: two wake-ups are part of
 /// it, one at each end, and in a virtual machine each may take as long as several looks.
 const SHORT_SLEEP_LOOKS: u32 = 5;
 /// This many consecutive short sleeps start a trial.
@@ -32,11 +32,11 @@ const REST: Duration = Duration::from_millis(5);
 /// up to this: if other threads need the processor, a look costs the whole time slice of the thread
 /// that looks.
 const REST_MAX: Duration = Duration::from_millis(320);
-/// Looks that lasted so many times longer than the rest that they would have next have paid: the
-/// past is forgotten.
+/// Polling that lasted this many times longer than its next rest would last has paid: the rest
+/// starts at its minimum again.
 const PAID_RESTS: u32 = 10;
-/// So many times in a row others are found to have work for the processor before they are taken for
-/// a crowd: in a virtual machine its host takes the processor at times, and looks like them.
+/// How many consecutive times other threads must keep the processor before polling counts as
+/// crowded out: in a virtual machine the host sometimes takes the processor, which looks the same.
 const CROWDS: u32 = 3;
 /// A thread that keeps the processor for less than this does not count: a system call takes as
 /// long.

@@ -17,8 +17,8 @@ use crate::{Error, INLINE_PIECES, Slices, Source};
 /// Number of pieces of a typical large record: a head, 1 MiB in blocks of 64 KiB that starts within
 /// a block, and padding.
 const RECORD_PIECES: usize = 19;
-/// When so many pieces are gathered, no more records are; the system's own bound is 1,024. With
-/// those of one more record they fit the stack.
+/// Once this many pieces are gathered, no more records are added; the system limit is 1,024.
+/// Together with the pieces of one more record they fit the stack.
 const GATHER_PIECES: usize = INLINE_PIECES - RECORD_PIECES;
 /// Sent heads are removed from the buffer once they take this much.
 const COMPACT_BYTES: usize = 64 << 10;

@@ -42,7 +42,7 @@ impl Interest {
 /// An event of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
-    /// The token it was added with.
+    /// The token with which the descriptor was added.
     pub token: u64,
     /// Something to receive, an end, or an error.
     pub readable: bool,

@@ -61,7 +61,7 @@ pub struct Options {
     /// RDMA reads of the peer's memory that this end has in flight at a time, as far as the peer
     /// allows. The largest number means the device's limit, here and below.
     pub reads_made: u8,
-    /// RDMA reads of our memory that we serve at a time.
+    /// RDMA reads of this end's memory that are served at a time.
     pub reads_served: u8,
     /// Maximum size of the pool of registered memory, in bytes.
     pub pool_bytes_max: usize,

@@ -11,8 +11,9 @@ use transport::{Place, ReceiveBuffer, Sink, Slices, SlicesMut, Source};
 use super::ANSWER_TIMEOUT;
 use crate::error::MountError;
 
-/// An address that is not connected in this time is given up. Over RDMA there is more to do than
-/// over TCP, and the connection manager asks several times before it says that nobody answers.
+/// An address that is not connected within this time is given up. Over RDMA there is more to do
+/// than over TCP, and the connection manager retries several times before it reports that there is
+/// no answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest reply to the calls that start a mount.
 const REPLY_BYTES: u32 = 640;

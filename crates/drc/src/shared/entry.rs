@@ -1,4 +1,4 @@
-//! What became of a call, and who has it, in one word.
+//! What became of a call, and which process has it, in one word.
 //!
 //! From the top: 30 bits of the call's counter (0 in the table), 22 of the process's generation and
 //! 8 of its member number, or 30 of a status; then a bit for doubt and 3 for the phase.
@@ -14,29 +14,30 @@ const MEMBER_BITS: u32 = u8::BITS;
 const OWNER_BITS: u32 = MEMBER_BITS + GENERATION_BITS;
 const COUNTER_SHIFT: u32 = OWNER_SHIFT + OWNER_BITS;
 
-// A word is full, and a counter has its place.
+// The fields fill the word, and a counter fits its field.
 const _: () = assert!(COUNTER_SHIFT + COUNTER_BITS == u64::BITS);
 
 /// What became of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// No call had this place yet.
+    /// No call has used this entry yet.
     Empty,
-    /// This process has it and has not executed any of it. Another may take it over at any time.
+    /// This process has the call and has executed nothing of it. Another process may take it over
+    /// at any time.
     Begun(Owner),
-    /// This process executes it, or ended in the middle.
+    /// This process executes the call, or ended in the middle.
     Started(Owner),
-    /// This process has executed it and writes its reply.
+    /// This process has executed the call and writes its reply.
     Writing(Owner),
-    /// It ended with this status, and no more is known; 0 is success.
+    /// The call ended with this status, and no more is known; 0 is success.
     Ended(u32),
-    /// It ended, and its reply is in the slot.
+    /// The call ended, and its reply is in the slot.
     Replied,
-    /// Nothing that is ever written here.
+    /// A value that is never written here.
     Corrupt(u64),
 }
 
-/// What an entry says.
+/// A decoded entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub counter: Counter,
@@ -83,15 +84,15 @@ impl Entry {
         Self { phase, ..self }
     }
 
-    /// What this process makes of an entry of the very call that it asks for.
+    /// What this process does about an entry of the call that it asks for.
     pub fn verdict(self, host: &impl Host) -> Verdict {
         let me = host.me();
         let take = |doubt| Verdict::Take(Self { phase: Phase::Begun(me), doubt, ..self });
         match self.phase {
             Phase::Empty => take(false),
-            // In a queue of this process.
+            // Queued in this process.
             Phase::Begun(owner) if owner == me => Verdict::Running,
-            // In a queue of another: it may be stopped, and its client has come here.
+            // Queued in another process, which may be stopped, and its client has come to this one.
             Phase::Begun(_) => take(self.doubt),
             Phase::Started(owner) | Phase::Writing(owner) if owner == me || host.is_alive(owner) => {
                 Verdict::Running

@@ -1,8 +1,8 @@
-//! The place of one call whose reply is kept: its entry, what was seen before it was executed, and
-//! its reply.
+//! The slot of one call whose reply is kept: its entry, what was seen before the call was executed,
+//! and its reply.
 //!
-//! The process that an entry names writes here, and nobody else. Codes over what is written are
-//! bound to the call, so that what another call left, or half of something, is taken for nothing.
+//! Only the process that an entry names writes here. Checksums of the contents are bound to the
+//! call, so that the remains of another call, or a partial write, count as nothing.
 
 use super::entry::{Entry, Phase};
 use super::{Host, Start, exchange, load, store};
@@ -10,35 +10,35 @@ use crate::{STATUS_MAX, Stored};
 use std::sync::atomic::AtomicU64;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The longest reply that is kept, behind the xid: that of CREATE has 300 bytes with the longest
+/// The longest reply that is kept, after the xid: that of CREATE has 300 bytes with the longest
 /// handle.
 pub const REPLY_BYTES_MAX: usize = 320;
 
 const WORD: usize = size_of::<u64>();
 const REPLY_WORDS: usize = REPLY_BYTES_MAX / WORD;
-/// The entry; what was seen, with its code; the reply's length and code; the reply.
+/// The entry; what was seen, with its checksum; the reply's length and checksum; the reply.
 pub(super) const SLOT_WORDS: usize = 1 + SEEN_WORDS + 1 + 2 + REPLY_WORDS;
 const SEEN_WORDS: usize = 3;
 const SEEN_AT: usize = 1;
 const REPLY_AT: usize = SEEN_AT + SEEN_WORDS + 1;
 
-/// NFS3ERR_SERVERFAULT, for a reply that has no place. RFC 1813 s2.6
+/// NFS3ERR_SERVERFAULT, for a reply that does not fit. RFC 1813 s2.6
 const SERVERFAULT: u32 = 10_006;
 
-/// What was under the name that a call is about, before the call was executed.
+/// What was found under the name that a call is about, before the call was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// Nothing.
     Absent,
-    /// An object, by two numbers of the server's that no other object has.
+    /// An object, by two numbers of the server that identify it.
     Object(u64, u64),
 }
 
-/// One slot. Any slice will do: what is too short reads as zeros.
+/// One slot. Any slice will do: missing words read as zeros.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot<'m> {
     words: &'m [AtomicU64],
-    /// The call's, mixed into the codes.
+    /// The seed of the call, mixed into the checksums.
     seed: u64,
 }
 
@@ -61,13 +61,13 @@ impl<'m> Slot<'m> {
         Entry::of(self.load(0))
     }
 
-    /// Moves the entry on, unless somebody else has meanwhile.
+    /// Changes the entry, unless another process has changed it in the meantime.
     pub fn exchange(&self, from: Entry, to: Entry) -> Result<(), Entry> {
         let Some(word) = self.words.first() else { return Err(Entry::of(0)) };
         exchange(word, from.word(), to.word()).map_err(Entry::of)
     }
 
-    /// The entry while it is this process's in `phase`.
+    /// The entry, if it is this process's in `phase`.
     fn mine(&self, host: &impl Host, is: impl Fn(Phase) -> bool, call: Entry) -> Option<Entry> {
         let entry = self.entry();
         let owner = match entry.phase {
@@ -77,7 +77,8 @@ impl<'m> Slot<'m> {
         (owner == host.me() && entry.counter == call.counter && is(entry.phase)).then_some(entry)
     }
 
-    /// Moves a call that this process has begun to "started". From then on nobody else takes it.
+    /// Moves a call that this process has begun to "started". From then on no other process takes
+    /// it over.
     pub fn start(&self, host: &impl Host, call: Entry) -> Start {
         let Some(begun) = self.mine(host, |phase| matches!(phase, Phase::Begun(_)), call) else {
             return Start::Lost;
@@ -89,14 +90,14 @@ impl<'m> Slot<'m> {
         }
     }
 
-    /// Gives back what was started and not executed; it stays this process's.
+    /// Takes back a start without execution; the call stays this process's.
     pub fn unstart(&self, host: &impl Host, call: Entry) {
         if let Some(started) = self.mine(host, |phase| matches!(phase, Phase::Started(_)), call) {
             let _ = self.exchange(started, started.to(Phase::Begun(host.me())));
         }
     }
 
-    /// Gives up a call that was not executed: whoever comes with it next has it.
+    /// Gives up a call that was not executed: the next process that receives it takes it.
     pub fn forget(&self, host: &impl Host, call: Entry) {
         let unexecuted = |phase| matches!(phase, Phase::Begun(_) | Phase::Started(_));
         if let Some(entry) = self.mine(host, unexecuted, call) {
@@ -104,8 +105,8 @@ impl<'m> Slot<'m> {
         }
     }
 
-    /// Ends a call by what is to be kept of it. Nothing is done when it is not this process's any
-    /// more.
+    /// Ends a call with the result to be kept. Does nothing if the call is no longer this
+    /// process's.
     pub fn finish(&self, host: &impl Host, call: Entry, kept: Result<&[u8], u32>) {
         let Some(started) = self.mine(host, |phase| matches!(phase, Phase::Started(_)), call) else { return };
         let sure = Entry { doubt: false, ..started };
@@ -121,7 +122,7 @@ impl<'m> Slot<'m> {
             Ok(_) => SERVERFAULT,
             Err(status) => status.min(STATUS_MAX),
         };
-        // Where that fails the window has moved past the call, and copies of it are refused.
+        // If this fails, the window has moved past the call, and copies of it are refused.
         let _ = self.exchange(started, sure.to(Phase::Ended(status)));
     }
 
@@ -135,8 +136,8 @@ impl<'m> Slot<'m> {
         }
     }
 
-    /// What is kept of a call that has ended; `None` when that is not whole. The entry must be
-    /// looked at again after.
+    /// The stored result of a call that has ended; `None` if it is incomplete. The entry must be
+    /// checked again afterwards.
     pub fn stored(&self, entry: Entry) -> Option<Stored> {
         if let Phase::Ended(status) = entry.phase {
             return Some(if status == 0 { Stored::Done } else { Stored::Failed(status) });
@@ -151,7 +152,7 @@ impl<'m> Slot<'m> {
         (xxh3_64_with_seed(&reply, self.seed) == code).then(|| Stored::Reply(reply.into()))
     }
 
-    /// Notes what was seen, for whoever finds the call in doubt.
+    /// Records what was seen, for the process that finds the call in doubt.
     pub fn note(&self, seen: Seen) {
         let words = match seen {
             Seen::Absent => [1, 0, 0],
@@ -161,12 +162,12 @@ impl<'m> Slot<'m> {
         self.store(SEEN_AT + SEEN_WORDS, self.code(words));
     }
 
-    /// Forgets what was noted of another call.
+    /// Clears the record of another call.
     pub fn clear_note(&self) {
         self.store(SEEN_AT, 0);
     }
 
-    /// What was seen before the call was executed for the first time; nothing if it was never
+    /// What was seen before the call was executed for the first time; `None` if it was never
     /// executed.
     pub fn seen(&self) -> Option<Seen> {
         let words = [0, 1, 2].map(|at| self.load(SEEN_AT + at));

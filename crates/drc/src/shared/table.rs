@@ -1,13 +1,13 @@
 //! The table of foreign clients' calls in shared memory: buckets of slots, found by a digest of the
 //! call.
 //!
-//! Neighbours' calls that agree in everything have a slot each; which one a call belongs to is told
-//! by where they came from ([`crate::connections`]).
+//! Neighbours' calls with equal keys have a slot each; which slot a call belongs to is decided by
+//! the origins of the calls ([`crate::connections`]).
 //!
-//! A bucket is searched under its lock, so that a call that comes to two processes at once is found
-//! by one of them. Who has a slot ends its call without the lock. A lock names its process; one
-//! that has ended leaves a bucket that is whole, because a slot counts only once its entry is
-//! written, which is last.
+//! A bucket is searched under its lock, so that only one process takes a call that two processes
+//! receive at once. The process that has a slot ends its call without the lock. A lock names its
+//! process; a process that ends leaves a consistent bucket, because a slot counts only once its
+//! entry is written, which is last.
 
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
@@ -19,26 +19,26 @@ use smallvec::SmallVec;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Slots of a bucket: enough that a full bucket in a table that is not is rare.
+/// Slots of a bucket: enough that a bucket is rarely full before the table is.
 const SLOTS: usize = 16;
 /// Buckets of the table.
 pub const BUCKETS: usize = TABLE_ENTRIES_MAX / SLOTS;
-/// The lock; the rest of its cache line is spare.
+/// The lock; the rest of its cache line is unused.
 const HEAD_WORDS: usize = 8;
-/// The digest, when the call came or ended, and where it came from.
+/// The digest, when the call was received or ended, and its origin.
 const KEY_WORDS: usize = 5;
 const SINCE: usize = 2;
 const CONNECTION: usize = 3;
 const PATH: usize = 4;
 const ENTRY_WORDS: usize = KEY_WORDS + SLOT_WORDS;
 const BUCKET_WORDS: usize = HEAD_WORDS + SLOTS * ENTRY_WORDS;
-/// Words of the table, 27 MiB; all zero, it is empty.
+/// Words of the table, 27 MiB; all zeros is the empty table.
 pub const TABLE_WORDS: usize = BUCKETS * BUCKET_WORDS;
 
-/// The table's calls have no counter; this stands for it.
+/// The table's calls have no counter; this entry stands for any of them.
 const CALL: Entry = Entry { counter: Counter::ZERO, phase: Phase::Empty, doubt: false };
 
-/// Where a call is in the table.
+/// The position of a call in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(usize);
 
@@ -46,7 +46,7 @@ pub struct Place(usize);
 #[derive(Debug, Clone, Copy)]
 pub struct SharedTable<'m> {
     words: &'m [AtomicU64],
-    /// Random, and known to the group alone, so that no client can choose keys that collide.
+    /// Random, and known only to the group, so that no client can choose keys that collide.
     seed: u64,
 }
 
@@ -97,7 +97,7 @@ impl<'m> Keyed<'m> {
         self.put(PATH, origin.path);
     }
 
-    /// The call, for a search; nothing where the slot says nothing of it any more.
+    /// The call as a candidate for a search; `None` if the slot no longer describes it.
     fn candidate(&self, host: &impl Host, digest: [u64; 2], now: Duration) -> Option<Candidate<Self>> {
         let ended = match self.slot(digest).entry().phase {
             Phase::Empty => return None,
@@ -112,7 +112,7 @@ impl<'m> Keyed<'m> {
     }
 }
 
-/// The lock of a bucket, held.
+/// The held lock of a bucket.
 struct Held<'m>(&'m AtomicU64);
 
 impl Drop for Held<'_> {
@@ -126,7 +126,7 @@ impl Drop for Held<'_> {
 }
 
 impl<'m> SharedTable<'m> {
-    /// A table with its seed.
+    /// Creates a table with its seed.
     #[must_use]
     pub const fn new(words: &'m [AtomicU64], seed: u64) -> Self {
         Self { words, seed }
@@ -164,7 +164,7 @@ impl<'m> SharedTable<'m> {
                 Phase::Begun(owner) => owner == host.me() || host.is_alive(owner),
                 _ => false,
             };
-            // That of a process that has ended, or no lock at all, is taken over by the next
+            // The lock of a process that has ended, or an invalid value, is taken over by the next
             // exchange.
             if is_held {
                 if !host.pause(round) {
@@ -176,8 +176,8 @@ impl<'m> SharedTable<'m> {
         }
     }
 
-    /// Asks before a call is executed, after its arguments were found sound. The place is for what
-    /// follows.
+    /// Asks before a call is executed, after its arguments were validated. The returned place
+    /// speeds up later operations.
     pub fn begin(
         &self,
         host: &impl Host,
@@ -209,7 +209,7 @@ impl<'m> SharedTable<'m> {
                 free.put(1, digest[1]);
                 free.set_since(asker.now);
                 free.set_origin(call.origin);
-                // A neighbour's, of the same digest, would pass for its own.
+                // The note of a neighbour's call with the same digest would pass for this call's.
                 free.slot(digest).clear_note();
                 free.put(KEY_WORDS, Entry { phase: Phase::Begun(host.me()), ..CALL }.word());
                 (SharedBegin::Run, Some(free.place))
@@ -218,8 +218,8 @@ impl<'m> SharedTable<'m> {
         }
     }
 
-    /// Empties the slots of ended calls of this digest that are too old to be answered again. One
-    /// of them would be taken for the slot of a new call that comes from the same connection.
+    /// Clears the slots of ended calls of this digest that are too old to be answered again.
+    /// Otherwise one of them could be taken for the slot of a new call from the same connection.
     fn forget_aged(&self, bucket: usize, digest: [u64; 2], now: Duration) {
         for aged in self.slots(bucket).filter(|keyed| keyed.has(digest) && keyed.is_aged(now)) {
             let slot = aged.slot(digest);
@@ -230,7 +230,7 @@ impl<'m> SharedTable<'m> {
         }
     }
 
-    /// `None`: the slot says nothing of the call any more.
+    /// Returns `None` if the slot no longer describes the call.
     fn begin_found(
         &self,
         host: &impl Host,
@@ -245,7 +245,7 @@ impl<'m> SharedTable<'m> {
             let next = match seen.verdict(host) {
                 _ if seen.phase == Phase::Empty => return None,
                 Verdict::Running => return Some(SharedBegin::Running),
-                // Nothing takes it away from here: that needs the lock.
+                // The slot cannot be taken away here: that needs the lock.
                 Verdict::Ended => match slot.stored(seen) {
                     Some(stored) => {
                         found.set_origin(origin);
@@ -266,7 +266,7 @@ impl<'m> SharedTable<'m> {
         }
     }
 
-    /// An empty slot: one that is, or the one whose call ended first. Nothing that runs goes.
+    /// Finds a free slot, or the one whose call ended first. Running calls are not evicted.
     fn make_room(&self, host: &impl Host, bucket: usize, now: Duration) -> Option<Keyed<'m>> {
         for _ in 0..SLOTS {
             let entry = |keyed: &Keyed<'m>| keyed.slot([0; 2]).entry();
@@ -275,7 +275,7 @@ impl<'m> SharedTable<'m> {
             }
             let may_go = |keyed: &Keyed<'m>| match entry(keyed).phase {
                 Phase::Empty | Phase::Ended(_) | Phase::Replied | Phase::Corrupt(_) => true,
-                // Nobody came for it.
+                // No retry was received for it.
                 Phase::Begun(owner) | Phase::Started(owner) | Phase::Writing(owner) => {
                     owner != host.me() && !host.is_alive(owner) && keyed.is_aged(now)
                 }
@@ -298,12 +298,12 @@ impl<'m> SharedTable<'m> {
         Some((keyed.slot(digest), keyed))
     }
 
-    /// Goes on with a call that was begun, right before it is executed.
+    /// Starts a begun call, right before it is executed.
     pub fn start(&self, host: &impl Host, call: &ForeignCall, place: Option<Place>) -> Start {
         self.of(call, place).map_or(Start::Lost, |(slot, _)| slot.start(host, CALL))
     }
 
-    /// Takes [`start`](Self::start) back: nothing was executed. The call stays begun.
+    /// Undoes [`start`](Self::start): nothing was executed. The call stays begun.
     pub fn unstart(&self, host: &impl Host, call: &ForeignCall, place: Option<Place>) {
         if let Some((slot, _)) = self.of(call, place) {
             slot.unstart(host, CALL);
@@ -317,7 +317,7 @@ impl<'m> SharedTable<'m> {
         }
     }
 
-    /// Ends a call that was started.
+    /// Ends a started call.
     pub fn finish(
         &self,
         host: &impl Host,
@@ -337,14 +337,14 @@ impl<'m> SharedTable<'m> {
         slot.finish(host, CALL, kept);
     }
 
-    /// Notes what was seen before a call that was started is executed.
+    /// Records what was seen before a started call is executed.
     pub fn note(&self, call: &ForeignCall, place: Option<Place>, seen: Seen) {
         if let Some((slot, _)) = self.of(call, place) {
             slot.note(seen);
         }
     }
 
-    /// What was seen before the call was executed for the first time, as far as anybody came.
+    /// What was seen before the call was executed for the first time, if a process got that far.
     #[must_use]
     pub fn seen(&self, call: &ForeignCall, place: Option<Place>) -> Option<Seen> {
         self.of(call, place)?.0.seen()

@@ -15,7 +15,7 @@ thread_local! {
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// How a process ends in the middle.
+/// The panic payload that ends a process in the middle.
 struct Killed;
 
 pub(super) fn step() {
@@ -29,7 +29,7 @@ pub(super) fn step() {
     });
 }
 
-/// Runs `act` in a process that ends before its step number `steps`; `None` if it did.
+/// Runs `act` in a process that ends before step number `steps`; returns `None` if it ended.
 fn killed_at<T>(steps: Option<u32>, act: impl FnOnce() -> T) -> Option<T> {
     LEFT.set(steps);
     let end = catch_unwind(AssertUnwindSafe(act));
@@ -105,7 +105,7 @@ fn asker<'a>(host: &'a Process<'_>, now: Duration) -> Asker<'a> {
     Asker::new(ConnectionTable::new(&[], host), now, now)
 }
 
-/// The two caches under one name, for tests that hold for both.
+/// Either cache, for tests that hold for both.
 enum Cache<'m> {
     Window(SharedWindow<'m>, Xid),
     Table(SharedTable<'m>, ForeignCall),
@@ -162,7 +162,7 @@ impl Cache<'_> {
     }
 }
 
-/// Does the same with a window and with a table, each in memory of its own.
+/// Runs the same test with a window and with a table, each in its own memory.
 fn with_both(mut act: impl FnMut(&Machine, Cache<'_>)) {
     let words = memory(WINDOW_WORDS);
     act(&Machine::default(), Cache::Window(SharedWindow::new(&words, 9), WHOLE));
@@ -314,7 +314,7 @@ fn any_word_of_any_value_leads_to_an_answer_or_to_doubt() {
     for pattern in [1, 2, 3, 4, 5, 6, 7, u64::MAX, u64::MAX << 3, 0x0123_4567_89ab_cdef] {
         for xid in [DONE, WHOLE] {
             words.iter().for_each(|word| word.store(pattern, Ordering::SeqCst));
-            // The newest counter is far off then, and all is refused; so that one is made right.
+            // The newest counter is then far off, and every call is refused; so reset the counters.
             words[0].store(0, Ordering::SeqCst);
             words[1].store(0, Ordering::SeqCst);
             let begin = window.begin(&host, xid);
@@ -414,7 +414,7 @@ fn the_lock_of_a_process_that_ended_is_taken_over_and_one_that_stands_still_is_n
     let words = memory(TABLE_WORDS);
     let (machine, table) = (Machine::default(), SharedTable::new(&words, 5));
     let (first, second) = (machine.process(1, 1), machine.process(2, 1));
-    // It ends, or stands still, right after it has the lock.
+    // The process ends or stops right after it took the lock.
     assert!(killed_at(Some(1), || table.begin(&first, &call(1), &asker(&first, NOW))).is_none());
     assert_eq!(
         table.begin(&second, &call(1), &asker(&second, NOW)).0,
@@ -424,15 +424,15 @@ fn the_lock_of_a_process_that_ended_is_taken_over_and_one_that_stands_still_is_n
     assert_eq!(table.begin(&second, &call(1), &asker(&second, NOW)).0, SharedBegin::Run);
 }
 
-/// One step of the model: a process (0 to 2), what it does, with which call, and before which step
-/// it ends.
+/// One step of the model: a process (0 to 2), its action, the call, and the step before which the
+/// process ends.
 type Step = (u8, u8, u8, Option<u32>);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Three processes that come and go: a call that ended is never executed again, one that lives
-    /// is executed by one.
+    /// Three processes that come and go: a call that ended is never executed again, and a running
+    /// call is executed by one process only.
     #[test]
     fn no_call_is_executed_twice_without_doubt(
         steps in proptest::collection::vec(
@@ -448,8 +448,8 @@ proptest! {
             Cache::Window(SharedWindow::new(&words, 9), Xid(WHOLE.0 + u32::from(number)))
         };
         let mut generation = [1_u32; 3];
-        // Of each call: how often it was executed, who executes it, and whether an answer was
-        // given.
+        // For each call: how often it was executed, which process executes it, and whether it was
+        // answered.
         let mut executed = [0; 4];
         let mut executing: [Option<(u8, u32)>; 4] = [None; 4];
         let mut answered = [false; 4];
@@ -502,7 +502,7 @@ proptest! {
                 None => {
                     machine.kill(&host);
                     generation[usize::from(member)] += 1;
-                    // It may have ended between moving the entry and executing the call.
+                    // The process may have ended between moving the entry and executing the call.
                     if what == 1 && !mine {
                         executing[this] = executing[this].filter(|(by, _)| *by != member);
                     }

@@ -1,5 +1,5 @@
-//! The windows of one of our clients in shared memory. See [`ClientWindow`](crate::ClientWindow)
-//! for what they promise; the rules are the same.
+//! The windows of one of Trunkline's clients in shared memory. Their guarantees and rules are those
+//! of [`ClientWindow`](crate::ClientWindow).
 
 use super::entry::{Entry, Phase, Verdict};
 use super::slot::{SLOT_WORDS, Slot};
@@ -9,11 +9,11 @@ use crate::{Outcome, Refusal, STATUS_MAX};
 use rpc::Xid;
 use std::sync::atomic::AtomicU64;
 
-/// The newest counters, one of each class; the rest of their cache line is spare.
+/// The newest counters, one per class; the rest of their cache line is unused.
 const HEAD_WORDS: usize = 8;
 const RING_AT: usize = HEAD_WORDS + WINDOW_DONE as usize;
 
-/// Words of one client's windows, 513 KiB; all zero, they are empty.
+/// Words of one client's windows, 513 KiB; all zeros are empty windows.
 pub const WINDOW_WORDS: usize = RING_AT + WINDOW_REPLY as usize * SLOT_WORDS;
 
 /// The windows of one client: [`WINDOW_WORDS`] words.
@@ -23,7 +23,7 @@ pub struct SharedWindow<'m> {
     id: u64,
 }
 
-/// A call's slot and its entry before anything has become of it.
+/// A call's slot, and its entry in the initial state.
 struct At<'m> {
     slot: Slot<'m>,
     call: Entry,
@@ -53,8 +53,8 @@ impl<'m> SharedWindow<'m> {
         Some(At { slot, call, newest: self.words.get(newest)?, window })
     }
 
-    /// Asks before a call is executed, after its arguments were found sound and its xid's class to
-    /// be the one its procedure needs. One of [`XidClass::Repeatable`] always runs.
+    /// Asks before a call is executed, after its arguments were validated and its xid was found to
+    /// have the class that its procedure needs. A call of [`XidClass::Repeatable`] always runs.
     pub fn begin(&self, host: &impl Host, xid: Xid) -> SharedBegin {
         let Some(At { slot, call, newest, window }) = self.at(xid) else {
             return match XidClass::of(xid) {
@@ -80,7 +80,7 @@ impl<'m> SharedWindow<'m> {
                         let stored = slot.stored(seen);
                         match (slot.entry(), stored) {
                             (now, Some(stored)) if now == seen => return SharedBegin::Replay(stored),
-                            // It is what it was, and its reply is not whole.
+                            // The entry is unchanged, and its reply is incomplete.
                             (now, None) if now == seen => call.to(Phase::Begun(host.me())).doubtful(true),
                             (now, _) => {
                                 seen = now;
@@ -89,13 +89,13 @@ impl<'m> SharedWindow<'m> {
                         }
                     }
                 },
-                // Overtaken since the look at the newest: the window moved, and the place is a
-                // newer call's.
+                // Overtaken since the newest counter was read: the window moved, and the slot
+                // belongs to a newer call.
                 _ if !call.counter.is_after(seen.counter) => {
                     return SharedBegin::Refused(Refusal::BelowWindow);
                 }
-                // A whole window behind, and still being written: no client of ours runs so far
-                // ahead.
+                // A whole window behind, and still being written: Trunkline's clients never run
+                // that far ahead.
                 Phase::Writing(owner) if owner == host.me() || host.is_alive(owner) => {
                     if !host.pause(round) {
                         return SharedBegin::Refused(Refusal::BelowWindow);
@@ -117,17 +117,17 @@ impl<'m> SharedWindow<'m> {
         }
     }
 
-    /// Goes on with a call that was begun, right before it is executed.
+    /// Starts a begun call, right before it is executed.
     pub fn start(&self, host: &impl Host, xid: Xid) -> Start {
         match self.at(xid) {
             Some(at) => at.slot.start(host, at.call),
             None if XidClass::of(xid) == Some(XidClass::Repeatable) => Start::Fresh,
-            // The windows are another client's by now: nothing would guard it.
+            // The windows belong to another client by now: nothing would protect the call.
             None => Start::Lost,
         }
     }
 
-    /// Takes [`start`](Self::start) back: nothing was executed. The call stays begun.
+    /// Undoes [`start`](Self::start): nothing was executed. The call stays begun.
     pub fn unstart(&self, host: &impl Host, xid: Xid) {
         if let Some(at) = self.at(xid) {
             at.slot.unstart(host, at.call);
@@ -141,13 +141,13 @@ impl<'m> SharedWindow<'m> {
         }
     }
 
-    /// Ends a call that was started.
+    /// Ends a started call.
     pub fn finish(&self, host: &impl Host, xid: Xid, outcome: Outcome<'_>) {
         let Some(at) = self.at(xid) else { return };
         let kept = match outcome {
             Outcome::Dropped => return at.slot.forget(host, at.call),
             Outcome::Done => Err(0),
-            // 0 is success; a failure of that number is the caller's mistake and stays a failure.
+            // 0 is success; a failure with status 0 is a caller's bug and stays a failure.
             Outcome::Failed(status) => Err(status.clamp(1, STATUS_MAX)),
             Outcome::Reply(_) if XidClass::of(xid) == Some(XidClass::DoneBit) => Err(STATUS_MAX),
             Outcome::Reply(reply) => Ok(reply),
@@ -155,15 +155,15 @@ impl<'m> SharedWindow<'m> {
         at.slot.finish(host, at.call, kept);
     }
 
-    /// Notes what was seen before a call that was started is executed. Only whole replies have a
-    /// place for it.
+    /// Records what was seen before a started call is executed. Only calls with whole replies have
+    /// room for it.
     pub fn note(&self, xid: Xid, seen: Seen) {
         if let Some(at) = self.whole(xid) {
             at.slot.note(seen);
         }
     }
 
-    /// What was seen before the call was executed for the first time, as far as anybody came.
+    /// What was seen before the call was executed for the first time, if a process got that far.
     #[must_use]
     pub fn seen(&self, xid: Xid) -> Option<Seen> {
         self.whole(xid)?.slot.seen()
@@ -180,7 +180,7 @@ impl Entry {
     }
 }
 
-/// Moves to `counter` if that is newer, and says how far behind the newest it is then.
+/// Advances to `counter` if that is newer. Returns how far `counter` is then behind the newest.
 fn advance(newest: &AtomicU64, counter: Counter) -> u32 {
     const SEEN: u64 = 1 << 32;
     let mut seen = load(newest);
