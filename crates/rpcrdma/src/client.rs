@@ -1,10 +1,10 @@
-//! The requester: frames calls, keeps to the server's credits, takes replies apart.
+//! The requester: frames calls, respects the server's credits, and parses replies.
 //!
-//! Memory is registered by the driver: [`Client::forms`] says what a call needs, the driver
-//! registers that, and [`Client::call`] takes the segments. A reply, or a failure, ends the
-//! server's right to the call's memory, but only as the protocol sees it: before a buffer goes back
-//! to its owner the driver fences it (its registration invalidated, or the queue pair gone).
-//! Whether a completion says that the server invalidated something is never relied upon.
+//! The driver registers memory: [`Client::forms`] says what a call needs, the driver registers
+//! that, and [`Client::call`] takes the segments. A reply, or a failure, ends the server's right to
+//! the call's memory, but only as far as the protocol is concerned: before a buffer is returned to
+//! its owner the driver must fence it (invalidate its registration, or destroy the queue pair). The
+//! requester never relies on a completion that says that the server invalidated a registration.
 
 use crate::connect::{Agreed, INLINE_BYTES_DEFAULT};
 use crate::header::{
@@ -16,27 +16,27 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use xdr::{Reader, Writer, padding};
 
-/// Calls that may wait for credits on one connection. The caller bounds what it has in flight; this
-/// bounds a caller that doesn't.
+/// Calls that may wait for credits on one connection. The caller bounds the calls that it has in
+/// flight; this bounds a caller that doesn't.
 pub const WAITING_MAX: usize = 4096;
 
-/// What is known of a call before it is framed.
+/// The sizes of a call before it is framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// Bytes of its RPC message, without the payload.
+    /// Bytes of the RPC message, without the payload.
     pub message: usize,
-    /// Bytes of its payload, which ends the message.
+    /// Bytes of the payload, which ends the message.
     pub payload: Option<u32>,
-    /// Whether its result lands in memory of the caller's.
+    /// Whether the result is placed directly into the caller's memory.
     pub lands: bool,
-    /// The most bytes that the reply has, without what lands. Where nothing lands, that includes
-    /// the payload.
+    /// The maximum size of the reply, without the directly placed result. If nothing is placed
+    /// directly, this includes the payload.
     pub reply_max: u32,
-    /// In how many segments the driver registers one piece of memory.
+    /// The number of segments in which the driver registers one piece of memory.
     pub segments: usize,
 }
 
-/// What the driver must register for a call.
+/// The memory that the driver must register for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forms {
     /// The message itself, to be read by the server. RFC 8166 s3.5.3
@@ -47,20 +47,20 @@ pub struct Forms {
     pub reply_chunk: bool,
 }
 
-/// A call with what was registered for it.
+/// A call with the memory registered for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Its number, not in use by another call of this connection.
+    /// The xid, not in use by another call of this connection.
     pub xid: u32,
     /// The RPC message, without the payload.
     pub message: Vec<u8>,
-    /// The message once more, registered, where it does not fit.
+    /// The message in registered memory, if it does not fit inline.
     pub message_chunk: Option<Chunk>,
-    /// The payload: how many bytes, and where it is registered; without that it goes inline.
+    /// The length of the payload, and its registration; without one it is sent inline.
     pub payload: Option<(u32, Option<Chunk>)>,
-    /// Where the result lands.
+    /// The receive buffer for the result.
     pub receive_buffer: Option<Chunk>,
-    /// Where a reply goes that does not fit.
+    /// Memory for a reply that does not fit inline.
     pub reply_chunk: Option<Chunk>,
 }
 
@@ -69,98 +69,96 @@ pub struct Call {
 pub enum Message {
     /// In the receive buffer just handled, at this range.
     Received(Range<usize>),
-    /// In the call's chunk for replies, so many bytes.
+    /// In the call's reply chunk, with this many bytes.
     InChunk(u32),
 }
 
-/// What the driver is to do.
+/// A request to the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Post so many more receives of the agreed size.
+    /// Post this many more receives of the agreed size.
     PostReceives(u32),
-    /// Send this: a header, the message where it is inline, and behind it so many bytes of the
-    /// call's payload and so many zeroes.
+    /// Send a header, the message if it is inline, and after it this many bytes of the call's
+    /// payload and this many zeroes.
     Send {
-        /// The call's number.
+        /// The xid of the call.
         xid: u32,
         /// Header and message.
         bytes: Vec<u8>,
         /// Bytes of payload and of padding.
         payload: Option<(u32, usize)>,
     },
-    /// A call is answered; its credit is free.
+    /// A call was answered; its credit is free.
     Reply {
-        /// The call's number.
+        /// The xid of the call.
         xid: u32,
-        /// The RPC message, without what landed.
+        /// The RPC message, without the directly placed result.
         message: Message,
-        /// How many bytes landed.
+        /// The number of bytes placed directly.
         landed: u32,
     },
-    /// A call failed; its credit is free. The server did not execute it, or cannot say what came of
-    /// it.
+    /// A call failed; its credit is free. The server did not execute it, or the outcome is unknown.
     Failed {
-        /// The call's number.
+        /// The xid of the call.
         xid: u32,
-        /// Why.
+        /// The cause.
         error: CallError,
     },
-    /// A call of the server's, in the receive buffer just handled. RFC 8167 s4
+    /// A call from the server, in the receive buffer just handled. RFC 8167 s4
     Reverse(Range<usize>),
-    /// Close the connection, then tell so with [`Client::handle_disconnected`].
+    /// Close the connection, then report [`Client::handle_disconnected`].
     Close(CloseReason),
 }
 
 /// Why a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The server could not use the memory it was offered: too little for the reply, or nothing it
-    /// can read.
+    /// The server could not use the offered memory: it is too small for the reply, or unreadable.
     #[error("the server refuses the memory that was offered for the call")]
     Chunk,
-    /// The server speaks other versions.
+    /// The server supports other versions only.
     #[error("the server speaks RPC-over-RDMA versions {low} to {high}; only version 1 is spoken here")]
     Version {
-        /// The lowest.
+        /// The lowest version.
         low: u32,
-        /// The highest.
+        /// The highest version.
         high: u32,
     },
-    /// The server said something about it that nobody understands.
+    /// The server reported an unknown error for the call.
     #[error("the server refuses the call with an unknown error {0}")]
     Unknown(u32),
-    /// The server claims to have used memory in a way that cannot be.
+    /// The server claims an impossible use of the offered memory.
     #[error("the server's answer about the memory it used cannot be true")]
     Misused,
-    /// The connection ended first.
+    /// The connection ended before the reply.
     #[error("the connection ended before the answer")]
     Disconnected,
 }
 
-/// Why a connection is not worth keeping.
+/// Why a connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// What came is no message.
+    /// The received bytes are no message.
     #[error("the server sends what is no header")]
     NoHeader,
-    /// Another version, or answers that cannot be true.
+    /// Another version, or impossible replies.
     #[error("the server breaks the protocol")]
     Protocol,
 }
 
-/// Why a call could not be taken.
+/// Why a call was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Misuse {
-    /// Its number is in use.
+    /// Its xid is in use.
     #[error("call {0:#010x} is outstanding already")]
     Outstanding(u32),
-    /// Its pieces do not fit and were not registered, or were registered too small.
+    /// Its parts do not fit inline and were not registered, or their registrations are too small.
     #[error("call {0:#010x} lacks memory that `forms` asked for")]
     Forms(u32),
-    /// Too many wait.
+    /// Too many calls wait for credits.
     #[error("{WAITING_MAX} calls wait for credits")]
     Full,
-    /// The connection is gone.
+    /// The connection is closed.
     #[error("the connection is closed")]
     Closed,
 }
@@ -169,7 +167,7 @@ pub enum Misuse {
 struct Waiting {
     receive_buffer: Option<Chunk>,
     reply_chunk: Option<Chunk>,
-    /// Nobody waits for the answer any more; its credit is still in use.
+    /// The caller no longer waits for the reply; the credit is still in use.
     abandoned: bool,
 }
 
@@ -187,7 +185,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins with the receives to post: as many as credits are wanted, at least one.
+    /// Creates a requester. Its first output posts receives: as many as credits are wanted, at
+    /// least one.
     #[must_use]
     pub fn new(agreed: Agreed, credits_wanted: u32) -> Self {
         let wanted = credits_wanted.max(1);
@@ -204,18 +203,18 @@ impl Client {
         }
     }
 
-    /// The next thing to do; none until the next input.
+    /// The next request to the driver; `None` until the next input.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// What must be registered for a call of these sizes.
+    /// The memory that must be registered for a call of these sizes.
     #[must_use]
     pub fn forms(&self, sizes: &Sizes) -> Forms {
         let chunk = 4 + 16 * sizes.segments;
         let receive_buffer = if sizes.lands { 4 + chunk } else { 0 };
         let reply_max = usize::try_from(sizes.reply_max).unwrap_or(usize::MAX);
-        // The receiver's and the sender's limit may differ; what comes is bounded by what we can
+        // The limits of receiver and sender may differ; a reply is bounded by what this end can
         // receive.
         let reply_chunk = reply_max.saturating_add(HEADER_BYTES_MIN + receive_buffer) > self.receive_bytes();
         let header = HEADER_BYTES_MIN + receive_buffer + if reply_chunk { chunk } else { 0 };
@@ -229,10 +228,10 @@ impl Client {
         Forms { message_chunk: header + reads + sizes.message > send_bytes, payload_chunk, reply_chunk }
     }
 
-    /// Takes a call: sent at once, or when credits allow it.
+    /// Accepts a call, which is sent at once or when credits allow.
     ///
     /// # Errors
-    /// Misuse by the caller; the call is not taken then.
+    /// Misuse by the caller; the call is then not accepted.
     pub fn call(&mut self, call: Call) -> Result<(), Misuse> {
         if self.closed {
             return Err(Misuse::Closed);
@@ -252,7 +251,7 @@ impl Client {
         let payload_covered = payload.is_none_or(|(bytes, chunk)| {
             chunk.as_ref().is_none_or(|chunk| bytes_of(chunk) >= u64::from(*bytes))
         });
-        // A payload inline behind a message that is not would be nowhere.
+        // An inline payload after a message that is not inline would have no position.
         let inline_payload = payload.is_some_and(|(bytes, chunk)| chunk.is_none() && *bytes > 0);
         let scattered = call.message_chunk.is_some() && inline_payload;
         if !covered || !payload_covered || scattered || self.sent_bytes(&call) > send_bytes {
@@ -263,9 +262,9 @@ impl Client {
         Ok(())
     }
 
-    /// Nobody waits for this call any more. One that was not sent is forgotten; of one that was,
-    /// the credit comes back with its reply, and its memory must be fenced before it is used again.
-    /// True when it was sent.
+    /// Abandons a call that is no longer waited for. An unsent call is dropped; the credit of a
+    /// sent call is freed by its reply, and its memory must be fenced before it is reused. Returns
+    /// whether the call was sent.
     pub fn abandon(&mut self, xid: u32) -> bool {
         self.queue.retain(|call| call.xid != xid);
         match self.outstanding.get_mut(&xid) {
@@ -283,19 +282,19 @@ impl Client {
         self.granted
     }
 
-    /// Calls that were sent and have no answer, and calls that wait for credits.
+    /// The number of calls that were sent and not answered, and of calls that wait for credits.
     #[must_use]
     pub fn in_flight(&self) -> (usize, usize) {
         (self.outstanding.len(), self.queue.len())
     }
 
-    /// Replies to no call of ours, dropped.
+    /// The number of dropped replies without a matching call.
     #[must_use]
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
 
-    /// A message was received.
+    /// Handles a received message.
     pub fn handle_receive(&mut self, bytes: &[u8]) {
         if self.closed {
             return;
@@ -308,7 +307,7 @@ impl Client {
                 self.handle_header(header, bytes, message);
             }
             Err(DecodeError::Done) => {}
-            // A reply whose lists make no sense, or of a version that we did not speak.
+            // A reply with invalid lists, or of a version that this end did not use.
             Err(DecodeError::Chunks { xid } | DecodeError::Version { xid, .. }) => {
                 if self.outstanding.contains_key(&xid) {
                     self.fail(xid, CallError::Misused);
@@ -320,7 +319,7 @@ impl Client {
         self.send_waiting();
     }
 
-    /// The connection is gone: all its calls fail, sent or not.
+    /// Handles the loss of the connection: all its calls fail, sent or not.
     pub fn handle_disconnected(&mut self) {
         self.closed = true;
         let sent: Vec<_> = self.outstanding.keys().copied().collect();
@@ -335,11 +334,11 @@ impl Client {
         let xid = header.xid;
         let inline_call = matches!(header.body, Body::Message(_)) && message_type(inline) == Some(CALL);
         if inline_call {
-            // Its credits are for the other direction. RFC 8167 s4
+            // Its credits apply to the other direction. RFC 8167 s4
             return self.outputs.push_back(Output::Reverse(message));
         }
-        // A server that grants nothing would stop us for good, so one call goes on; and more than
-        // we have receives posted for would be dropped on the floor. RFC 8166 s3.3.1
+        // A server that grants nothing would stop the client for good, so one call is still sent;
+        // calls beyond the posted receives would have their replies dropped. RFC 8166 s3.3.1
         self.granted = header.credits.clamp(1, self.wanted);
         let mismatch = matches!(header.body, Body::Message(_)) && message_xid(inline) != Some(xid);
         let Some(waiting) = self.outstanding.get(&xid).filter(|_| !mismatch) else {
@@ -381,7 +380,7 @@ impl Client {
         }
     }
 
-    /// What it wrote, and where, is anybody's guess.
+    /// What the server wrote, and where, is unknown.
     fn misused(&mut self, xid: u32) {
         self.fail(xid, CallError::Misused);
         self.close(CloseReason::Protocol);
@@ -452,8 +451,8 @@ impl Client {
     }
 }
 
-/// What landed, by the server's answer; none where that cannot be true. A server that leaves the
-/// list out has put nothing there.
+/// The number of directly placed bytes, according to the server's reply; `None` if that is
+/// impossible. A server that leaves the list out has placed nothing.
 fn landed(waiting: &Waiting, chunks: &Chunks) -> Option<u32> {
     match (&waiting.receive_buffer, chunks.writes.first()) {
         (_, None) => Some(0),

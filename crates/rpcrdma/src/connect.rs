@@ -1,36 +1,36 @@
-//! What two ends tell each other while they connect: how much fits into one message, and whether a
+//! The parameters that two ends exchange while they connect: the size of messages, and whether a
 //! reply may invalidate a registration. RFC 8797.
 
-/// Without a word from the peer, so much goes into a message each way. RFC 8166 s3.3.2
+/// Maximum size of a message in each direction if the peer says nothing. RFC 8166 s3.3.2
 pub const INLINE_BYTES_DEFAULT: u32 = 1024;
 
-/// What the Linux kernel's two ends use, and we with them.
+/// The size that both ends of the Linux kernel use, and that Trunkline uses.
 pub const INLINE_BYTES_USUAL: u32 = 4096;
 
-/// The most that the format can say.
+/// The largest size that the format can express.
 pub const INLINE_BYTES_MAX: u32 = 256 * 1024;
 
-/// How long the format is. RFC 8797 s4
+/// The length of the format. RFC 8797 s4
 pub const PRIVATE_DATA_BYTES: usize = 8;
 
-/// Begins it. RFC 8797 s4
+/// The magic number at its start. RFC 8797 s4
 const MAGIC: [u8; 4] = 0xf6ab_0e18_u32.to_be_bytes();
 
 /// Its version. RFC 8797 s4
 const FORMAT: u8 = 1;
 
-/// The one flag: its sender allows replies to invalidate. RFC 8797 s4
+/// The only flag: the sender allows replies to invalidate registrations. RFC 8797 s4
 const INVALIDATION: u8 = 1;
 
-/// What one end says of itself.
+/// The parameters of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// The largest message that it will send, in bytes.
+    /// The largest message that the end will send, in bytes.
     pub send_bytes: u32,
-    /// The largest message that it has room for, in bytes.
+    /// The largest message that the end can receive, in bytes.
     pub receive_bytes: u32,
-    /// Whether replies to it may invalidate one of its registrations. Never offered by us with
-    /// plain registrations: invalidating one of those kills the queue pair.
+    /// Whether replies to this end may invalidate one of its registrations. Trunkline never offers
+    /// this, because its registrations are plain: invalidating one would break the queue pair.
     pub invalidation: bool,
 }
 
@@ -40,30 +40,30 @@ impl Default for Offer {
     }
 }
 
-/// What an end that says nothing is taken to have said. RFC 8797 s3
+/// The parameters assumed for an end that says nothing. RFC 8797 s3
 pub const SILENCE: Offer =
     Offer { send_bytes: INLINE_BYTES_DEFAULT, receive_bytes: INLINE_BYTES_DEFAULT, invalidation: false };
 
-/// What both can do, from the view of one.
+/// The parameters supported by both ends, as seen by one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed {
-    /// The largest message that we may send, in bytes.
+    /// The largest message that this end may send, in bytes.
     pub send_bytes: u32,
-    /// The largest that comes, in bytes; receives are posted with so much room.
+    /// The largest message received, in bytes; receives are posted with this size.
     pub receive_bytes: u32,
-    /// Whether our replies may invalidate a registration of the peer.
+    /// Whether this end's replies may invalidate a registration of the peer.
     pub may_invalidate: bool,
 }
 
 impl Offer {
-    /// The private data of the connection request or of its acceptance.
+    /// Encodes the private data of the connection request or of its acceptance.
     #[must_use]
     pub fn encode(&self) -> [u8; PRIVATE_DATA_BYTES] {
         let [a, b, c, d] = MAGIC;
         [a, b, c, d, FORMAT, u8::from(self.invalidation), units(self.send_bytes), units(self.receive_bytes)]
     }
 
-    /// From a peer's private data; whatever is not this format is silence. Connection managers pad
+    /// Decodes a peer's private data; any other format counts as no offer. Connection managers pad
     /// private data, and later formats may be longer.
     #[must_use]
     pub fn decode(private_data: &[u8]) -> Self {
@@ -77,8 +77,8 @@ impl Offer {
         }
     }
 
-    /// What holds between us and a peer: in each direction the smaller of the sender's and the
-    /// receiver's word.
+    /// Combines this offer with the peer's: in each direction the smaller of the sender's and the
+    /// receiver's size.
     #[must_use]
     pub fn agree(&self, peer: &Self) -> Agreed {
         Agreed {
@@ -89,7 +89,7 @@ impl Offer {
     }
 }
 
-/// Sizes travel in KiB, less one. RFC 8797 s4
+/// Sizes are encoded in KiB, minus one. RFC 8797 s4
 fn units(bytes: u32) -> u8 {
     let bytes = bytes.clamp(INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX);
     u8::try_from(bytes / 1024 - 1).unwrap_or(u8::MAX)

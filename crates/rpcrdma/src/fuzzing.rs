@@ -1,5 +1,5 @@
-//! The bodies that property tests and fuzz targets share. Each takes arbitrary bytes and asserts
-//! what must hold of them; none may panic otherwise.
+//! Bodies shared by property tests and fuzz targets. Each takes arbitrary bytes and asserts
+//! invariants; no input may cause any other panic.
 
 use crate::client::{Call, Client, Output as ClientOutput};
 use crate::connect::{Agreed, Offer};
@@ -10,7 +10,8 @@ use xdr::{Reader, Writer};
 
 const AGREED: Agreed = Agreed { send_bytes: 1024, receive_bytes: 1024, may_invalidate: true };
 
-/// Bytes as a header: what reads, writes back the same; what does not, says enough to answer it.
+/// Decodes a header: a valid one encodes to the same bytes, an invalid one yields enough to answer
+/// it.
 pub fn header(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     match Header::decode(&mut reader) {
@@ -36,12 +37,12 @@ pub fn header(bytes: &[u8]) {
     assert_eq!(Offer::decode(&offer.encode()), offer);
 }
 
-/// Bytes as what a client sends: whatever they are, the server asks only for memory that they
-/// offer, within its limits, and answers each call once.
+/// Feeds bytes to a server as a client's messages: whatever they are, the server asks only for
+/// memory that they offer, within its limits, and answers each call once.
 pub fn to_a_server(bytes: &[u8]) {
     let limits = Limits { credits: 2, payload_bytes: 4096 };
     let mut server = Server::new(AGREED, limits);
-    // Twice, so that a call is outstanding while another comes.
+    // Twice, so that a call is outstanding when the second one is received.
     for _ in 0..2 {
         server.handle_receive(bytes);
     }
@@ -72,8 +73,9 @@ pub fn to_a_server(bytes: &[u8]) {
     assert_eq!(server.outstanding(), 0);
 }
 
-/// Bytes as what a server sends to a client with one call that offers memory both for its result
-/// and for the whole reply: the call ends at most once, and never with more than was offered.
+/// Feeds bytes to a client as a server's messages. The client has one call that offers memory both
+/// for its result and for the whole reply: the call ends at most once, and never with more than was
+/// offered.
 pub fn to_a_client(bytes: &[u8]) {
     let mut client = Client::new(AGREED, 8);
     let segment = |handle| Segment { handle, length: 64, offset: 4096 };

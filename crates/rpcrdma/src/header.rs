@@ -1,26 +1,25 @@
-//! The transport header that stands before each RPC message: RFC 8166 s4.1 to s4.3, both
-//! directions.
+//! The transport header before each RPC message: RFC 8166 s4.1 to s4.3, both directions.
 //!
-//! Bounded: no list is longer than its named limit, nothing is allocated for a length that was
-//! told, and the lengths of a chunk are summed in 64 bits. An unknown procedure survives as a
+//! Bounded: no list is longer than its named limit, nothing is allocated for a length that the peer
+//! claims, and the lengths of a chunk are summed in 64 bits. An unknown procedure is kept as a
 //! number, so that it can be answered.
 
 use smallvec::SmallVec;
 use xdr::{Reader, Writer};
 
-/// The one version of the protocol. RFC 8166 s4.2.2
+/// The only version of the protocol. RFC 8166 s4.2.2
 pub const VERSION: u32 = 1;
 
 /// A header without any chunk: xid, version, credits, procedure, three empty lists. RFC 8166 s4.1
 pub const HEADER_BYTES_MIN: usize = 28;
 
-/// Segments that all lists of one header may have together. 4 KiB of header hold fewer than 256;
-/// this leaves room for larger inline thresholds and bounds what a peer can make us do for one
+/// Maximum number of segments in all lists of one header. 4 KiB of header hold fewer than 256; this
+/// leaves room for larger inline thresholds and bounds the work that a peer can cause with one
 /// message.
 pub const SEGMENTS_MAX: usize = 512;
 
-/// Write chunks in one header: one for each result that may be moved. NFS version 3 has one at
-/// most, version 4 one for each READ of a compound.
+/// Maximum number of write chunks in one header: one for each result that may be placed directly.
+/// NFS version 3 has at most one, version 4 one for each READ of a compound.
 pub const WRITE_CHUNKS_MAX: usize = 16;
 
 // Procedures. RFC 8166 s4.2.4
@@ -38,16 +37,16 @@ const ERR_CHUNK: u32 = 2;
 pub struct Segment {
     /// The key of the registration.
     pub handle: u32,
-    /// How many bytes.
+    /// The length in bytes.
     pub length: u32,
-    /// Where they begin, as the requester's device counts.
+    /// The start address, as the requester's device counts.
     pub offset: u64,
 }
 
 /// The memory of one piece of a message, in order. RFC 8166 s3.4.4
 pub type Chunk = SmallVec<[Segment; 4]>;
 
-/// How many bytes a chunk has.
+/// The length of a chunk in bytes.
 #[must_use]
 pub fn bytes_of(chunk: &[Segment]) -> u64 {
     chunk.iter().map(|segment| u64::from(segment.length)).sum()
@@ -56,7 +55,7 @@ pub fn bytes_of(chunk: &[Segment]) -> u64 {
 /// A segment of the read list. RFC 8166 s3.4.5
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadSegment {
-    /// Where in the message the bytes belong; segments with the same position make one chunk.
+    /// The position of the bytes in the message; segments with the same position form one chunk.
     pub position: u32,
     /// The memory.
     pub segment: Segment,
@@ -65,82 +64,82 @@ pub struct ReadSegment {
 /// The three lists of a header. RFC 8166 s4.3
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chunks {
-    /// What the responder reads: parts of the call, or at position 0 all of it.
+    /// Memory that the responder reads: parts of the call, or at position 0 all of it.
     pub reads: SmallVec<[ReadSegment; 4]>,
-    /// Where it puts results that may be moved; in its answer, how much it put there.
+    /// Memory for results that may be placed directly; in a reply, how much was placed there.
     pub writes: SmallVec<[Chunk; 1]>,
-    /// Where it puts the whole reply, should that not fit.
+    /// Memory for the whole reply if it does not fit inline.
     pub reply: Option<Chunk>,
 }
 
-/// What a header introduces.
+/// The content after a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// The message follows the header, but for what is in chunks. RFC 8166 s3.5.2
+    /// The message follows the header, except what is in chunks. RFC 8166 s3.5.2
     Message(Chunks),
     /// The whole message is in a chunk. RFC 8166 s3.5.3
     NoMessage(Chunks),
-    /// The other end could make nothing of our header. RFC 8166 s4.5
+    /// The peer could not process this end's header. RFC 8166 s4.5
     Error(HeaderError),
 }
 
-/// What one end says of the other's header. RFC 8166 s4.5
+/// The error that one end reports for the other's header. RFC 8166 s4.5
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderError {
-    /// Its version is none of these.
+    /// The version is not supported.
     Version {
-        /// The lowest that is understood.
+        /// The lowest supported version.
         low: u32,
-        /// The highest.
+        /// The highest supported version.
         high: u32,
     },
-    /// Its chunks could not be decoded, or not be used.
+    /// The chunks could not be decoded or used.
     Chunk,
-    /// A number of which we know nothing.
+    /// An unknown error number.
     Other(u32),
 }
 
 /// A transport header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// The number of the call, the same as in the message. RFC 8166 s4.2.1
+    /// The xid of the call, the same as in the message. RFC 8166 s4.2.1
     pub xid: u32,
-    /// Asked for in a call, granted in a reply. RFC 8166 s4.2.3
+    /// Credits requested by a call or granted by a reply. RFC 8166 s4.2.3
     pub credits: u32,
-    /// The rest.
+    /// The content.
     pub body: Body,
 }
 
-/// Why bytes are no header that we can use.
+/// Why bytes are not a usable header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Another version: answered with ours. RFC 8166 s4.5.1
+    /// Another version: answered with the supported version. RFC 8166 s4.5.1
     #[error("version {version} of RPC-over-RDMA in call {xid:#010x}; only version 1 is spoken here")]
     Version {
-        /// Of the message.
+        /// The xid of the message.
         xid: u32,
-        /// That it has.
+        /// The version of the message.
         version: u32,
     },
-    /// The lists make no sense, or exceed a limit: answered as such. RFC 8166 s4.5.2
+    /// The lists are invalid or exceed a limit: answered with an error. RFC 8166 s4.5.2
     #[error("the chunks of call {xid:#010x} make no sense")]
     Chunks {
-        /// Of the message.
+        /// The xid of the message.
         xid: u32,
     },
-    /// A procedure that no longer exists and is passed over. RFC 8166 s4.6.2
+    /// An obsolete procedure, which is ignored. RFC 8166 s4.6.2
     #[error("RDMA_DONE, which nobody sends any more")]
     Done,
-    /// Not even the fixed fields.
+    /// The bytes are shorter than the fixed fields.
     #[error("{0} bytes are no header")]
     Short(usize),
 }
 
 impl Header {
-    /// Reads a header; what follows it in the reader is the inline message.
+    /// Decodes a header; the rest of the reader is the inline message.
     ///
     /// # Errors
-    /// [`DecodeError`] says enough to answer.
+    /// [`DecodeError`] has enough information to answer.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let length = reader.remaining();
         let mut fixed = || reader.u32().map_err(|_| DecodeError::Short(length));
@@ -154,14 +153,14 @@ impl Header {
             RDMA_NOMSG => Body::NoMessage(decode_chunks(reader).ok_or(wrong)?),
             RDMA_ERROR => Body::Error(decode_error(reader).ok_or(wrong)?),
             RDMA_DONE => return Err(DecodeError::Done),
-            // RDMA_MSGP, number 2, is not supported any more and answered like a header that cannot
-            // be decoded, and so is what never was. RFC 8166 s4.6.1
+            // RDMA_MSGP, number 2, is no longer supported and is answered like a header that cannot
+            // be decoded, as are unknown procedures. RFC 8166 s4.6.1
             _ => return Err(wrong),
         };
         Ok(Self { xid, credits, body })
     }
 
-    /// Appends the header.
+    /// Appends the encoded header.
     pub fn encode(&self, writer: &mut Writer<'_>) {
         writer.u32(self.xid);
         writer.u32(VERSION);
@@ -188,7 +187,7 @@ impl Header {
         }
     }
 
-    /// How long it is on the wire.
+    /// The encoded length.
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         match &self.body {
@@ -200,7 +199,7 @@ impl Header {
 }
 
 impl Chunks {
-    /// How long the three lists are on the wire.
+    /// The encoded length of the three lists.
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         let chunk = |chunk: &Chunk| 4 + 16 * chunk.len();
@@ -209,13 +208,13 @@ impl Chunks {
         12 + reads + writes + self.reply.as_ref().map_or(0, chunk)
     }
 
-    /// Whether there is none at all.
+    /// Whether all lists are empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
     }
 
-    /// The key of the first segment: what a reply may invalidate. RFC 8797 s3.2
+    /// The key of the first segment, which a reply may invalidate. RFC 8797 s3.2
     #[must_use]
     pub fn first_handle(&self) -> Option<u32> {
         let written = self.writes.iter().flatten().chain(self.reply.iter().flatten());
@@ -228,11 +227,11 @@ fn decode_segment(reader: &mut Reader<'_>) -> Option<Segment> {
     Some(Segment { handle: reader.u32().ok()?, length: reader.u32().ok()?, offset: reader.u64().ok()? })
 }
 
-/// `left` is how many segments this header may still have.
+/// Decodes a chunk; `left` is how many more segments this header may have.
 fn decode_chunk(reader: &mut Reader<'_>, left: &mut usize) -> Option<Chunk> {
     let count = usize::try_from(reader.u32().ok()?).ok()?;
     *left = left.checked_sub(count)?;
-    // Checked against the bytes that are there before memory is taken for it.
+    // Checked against the available bytes before memory is allocated.
     if count.checked_mul(16)? > reader.remaining() {
         return None;
     }
@@ -274,7 +273,7 @@ fn encode_segment(writer: &mut Writer<'_>, segment: &Segment) {
 }
 
 fn encode_chunk(writer: &mut Writer<'_>, chunk: &Chunk) {
-    // Ours have a few segments, and a peer's had fewer than the limit.
+    // This end's chunks have a few segments, and a peer's had fewer than the limit.
     writer.u32(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
     chunk.iter().for_each(|segment| encode_segment(writer, segment));
 }

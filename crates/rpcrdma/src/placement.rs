@@ -1,10 +1,10 @@
-//! How bytes are laid into the segments of a chunk.
+//! How bytes are distributed over the segments of a chunk.
 
 use crate::header::{Chunk, Segment, bytes_of};
 use crate::server::{Piece, Source};
 
-/// The chunk with the lengths that so many bytes use: filled from the front, 0 where nothing is.
-/// None when there is not room for all of them: a part of a result is never sent. RFC 8166 s3.4.6,
+/// The chunk with the lengths that this many bytes use: filled from the front, and 0 for unused
+/// segments. `None` if the bytes do not all fit: a partial result is never sent. RFC 8166 s3.4.6,
 /// s4.3.2
 pub(crate) fn fill(chunk: &[Segment], bytes: u64) -> Option<Chunk> {
     let mut left = bytes;
@@ -17,7 +17,7 @@ pub(crate) fn fill(chunk: &[Segment], bytes: u64) -> Option<Chunk> {
     (left == 0).then_some(filled)
 }
 
-/// What goes where: the sources one after the other into the filled segments.
+/// The pieces to copy: the sources, one after the other, into the filled segments.
 pub(crate) fn pieces(filled: &[Segment], sources: &[(Source, u32)]) -> Vec<Piece> {
     let mut sources = sources.iter().copied().filter(|(_, bytes)| *bytes > 0);
     let mut pieces = Vec::new();
@@ -43,8 +43,9 @@ pub(crate) fn pieces(filled: &[Segment], sources: &[(Source, u32)]) -> Vec<Piece
     pieces
 }
 
-/// Whether a peer's answer about a chunk can be true: the same segments, none longer than offered,
-/// and nothing after one that is not full. Gives how many bytes it says are there.
+/// Checks a peer's statement about a chunk: the same segments, none longer than offered, and
+/// nothing after one that is not full. Returns the number of bytes in the chunk, or `None` if the
+/// statement is impossible.
 pub(crate) fn used(offered: &[Segment], answered: &[Segment]) -> Option<u64> {
     let (mut whole, mut same) = (true, offered.len() == answered.len());
     for (ours, theirs) in offered.iter().zip(answered) {
@@ -55,8 +56,8 @@ pub(crate) fn used(offered: &[Segment], answered: &[Segment]) -> Option<u64> {
     same.then(|| bytes_of(answered))
 }
 
-/// Whether a chunk of so many bytes holds an argument whose length the message tells: all of it,
-/// with or without the bytes that pad it to four. RFC 8166 s3.4.5.2
+/// Whether a chunk of this many bytes holds an argument whose length is in the message: all of it,
+/// with or without padding to a multiple of four. RFC 8166 s3.4.5.2
 #[must_use]
 pub const fn holds(chunk_bytes: u32, argument_bytes: u32) -> bool {
     let padding = argument_bytes.wrapping_neg() % 4;
