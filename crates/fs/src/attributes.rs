@@ -1,8 +1,8 @@
-//! What is known of an object, and what can be set.
+//! The attributes of an object, and how to set them.
 
 use crate::{Time, Version};
 
-/// What an object is.
+/// The type of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -49,7 +49,7 @@ pub struct Attributes {
     pub used: u64,
     /// The numbers of a device, zero for other objects.
     pub rdev: Device,
-    /// The file system's number. A protocol with a longer one folds it.
+    /// The file system's number. A protocol with a longer number folds it.
     pub fsid: u64,
     /// The object's number within the file system.
     pub fileid: u64,
@@ -62,7 +62,8 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// An object of a kind of which nothing else is known: one link, and zero in all other fields.
+    /// The attributes of an object of which only the type is known: one link, and zero in all other
+    /// fields.
     #[must_use]
     pub const fn of(kind: FileKind) -> Self {
         const ZERO: Time = Time::from_seconds(0);
@@ -83,7 +84,7 @@ impl Attributes {
         }
     }
 
-    /// What changes whenever the object's data do.
+    /// The version of the object's data, which changes whenever the data do.
     #[must_use]
     pub const fn version(&self) -> Version {
         Version { size: self.size, mtime: self.mtime, ctime: self.ctime }
@@ -102,7 +103,7 @@ pub enum SetTime {
     To(Time),
 }
 
-/// Which attributes to set; absent ones stay.
+/// The attributes to set; absent ones are left unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttributes {
     /// Permission bits.

@@ -2,7 +2,7 @@
 
 use crate::Time;
 
-/// What changes whenever an object's data do.
+/// The version of an object's data, which changes whenever the data do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
     /// Size in bytes.
@@ -13,8 +13,8 @@ pub struct Version {
     pub ctime: Time,
 }
 
-/// The version of a file before and after a write, as far as the server told both. Whoever wrote is
-/// the only one who has changed the file between the two.
+/// The version of a file before and after a write, as far as the server reported both. Between the
+/// two only the writer has changed the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Change {
     /// Right before the write.
@@ -24,8 +24,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// This change, and another right after it. If something was in between, only the other is told
-    /// of: one link less is a change that somebody else may have made.
+    /// Combines this change with the next one. If there was a change in between, only the next one
+    /// is returned: the missing link may be another client's change.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         if self.after.is_some() && self.after == next.before {

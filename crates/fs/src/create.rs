@@ -1,15 +1,16 @@
-//! How objects are made and data are kept.
+//! How objects are created and how safely data are stored.
 
 use crate::{Device, FileKind, SetAttributes, Verifier};
 
-/// How an existing name is met when a regular file is made. RFC 1813 s3.3.8, RFC 8881 s18.16
+/// What to do about an existing name when a regular file is created. RFC 1813 s3.3.8, RFC 8881
+/// s18.16
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateMode {
-    /// An existing file is used as it is, with the attributes set.
+    /// Use an existing file, and set these attributes.
     Unchecked(SetAttributes),
     /// An existing name is an error.
     Guarded(SetAttributes),
-    /// An existing file that the same verifier made is success.
+    /// An existing file that was created with the same verifier is a success.
     Exclusive(Verifier),
 }
 
@@ -45,8 +46,8 @@ impl Special {
 pub enum Stability {
     /// The data may be lost until they are committed.
     Unstable,
-    /// The data are safe, with what is needed to find them.
+    /// The data are safe, together with the metadata needed to find them.
     DataSync,
-    /// The data are safe, with all attributes.
+    /// The data are safe, together with all attributes.
     FileSync,
 }

@@ -7,7 +7,7 @@ use crate::{Attributes, FileHandle, Verifier};
 pub struct DirectoryPosition {
     /// The cookie of the last entry seen; 0 for the start.
     pub cookie: u64,
-    /// The verifier that came with that entry; zero for the start.
+    /// The verifier returned with that entry; zero for the start.
     pub verifier: Verifier,
 }
 
@@ -18,20 +18,20 @@ pub struct DirectoryEntry {
     pub name: Vec<u8>,
     /// The object's number on the file system of the directory.
     pub fileid: u64,
-    /// Where to go on behind this entry.
+    /// The position after this entry.
     pub cookie: u64,
-    /// The object's attributes, where they were asked for and given.
+    /// The object's attributes, if they were requested and returned.
     pub attributes: Option<Attributes>,
-    /// The object's handle, where it was asked for and given.
+    /// The object's handle, if it was requested and returned.
     pub handle: Option<FileHandle>,
 }
 
-/// A part of a directory.
+/// A page of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DirectoryPage {
     /// The names, in the server's order.
     pub entries: Vec<DirectoryEntry>,
-    /// Goes with the cookies of the entries.
+    /// The verifier of the cookies of the entries.
     pub verifier: Verifier,
     /// Whether the directory ends with these entries.
     pub eof: bool,

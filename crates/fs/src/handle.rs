@@ -6,19 +6,19 @@ use std::hash::{Hash, Hasher};
 /// The longest file handle of any protocol: that of NFS version 4. RFC 8881 s2.2 (NFS4_FHSIZE)
 pub const HANDLE_BYTES_MAX: usize = 128;
 
-/// Names an object to the server that made the handle; opaque to everyone else.
+/// Identifies an object to the server that created the handle; opaque to everyone else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FileHandle {
-    /// Zero behind `len`, so that the derived comparison is that of the handles.
+    /// Zero after `len`, so that the derived comparison compares the handles.
     bytes: [u8; HANDLE_BYTES_MAX],
     len: u8,
 }
 
 impl FileHandle {
-    /// A handle without bytes, which no server gives.
+    /// The empty handle, which no server returns.
     pub const EMPTY: Self = Self { bytes: [0; HANDLE_BYTES_MAX], len: 0 };
 
-    /// `None` above [`HANDLE_BYTES_MAX`].
+    /// Creates a handle; `None` if it is longer than [`HANDLE_BYTES_MAX`].
     #[must_use]
     #[inline]
     pub fn new(handle: &[u8]) -> Option<Self> {
@@ -28,7 +28,7 @@ impl FileHandle {
         Some(Self { bytes, len })
     }
 
-    /// The bytes that the server gave.
+    /// The bytes of the handle.
     #[must_use]
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
@@ -48,7 +48,7 @@ impl fmt::Debug for FileHandle {
     }
 }
 
-/// In hexadecimal.
+/// Formats the handle in hexadecimal.
 impl fmt::Display for FileHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_slice().iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))

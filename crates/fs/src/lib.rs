@@ -1,14 +1,14 @@
-//! The language of a file system: handles, attributes, statuses, directories.
+//! The common types of a file system: handles, attributes, statuses, directories.
 //!
-//! Everything above the protocol crates speaks in these types, so that a file protocol can be added
-//! without a change to the mount, the copy or the programs. What a protocol cannot carry (a time
-//! before 1970 in NFS version 3) is settled where its messages are made.
+//! Everything above the protocol crates uses these types, so that a file protocol can be added
+//! without a change to the mount, the copy or the programs. Values that a protocol cannot express
+//! (a time before 1970 in NFS version 3) are adjusted where its messages are encoded.
 //!
-//! Invariants: plain data without I/O; numbers that a server sends and nobody here knows survive as
-//! numbers. The types are constructed by name (`..Attributes::of(kind)`), so that a field can be
-//! added.
+//! Invariants: plain data without I/O; numbers from a server that are unknown here are kept as
+//! numbers. The types are constructed by field name (`..Attributes::of(kind)`), so that a field can
+//! be added.
 //!
-//! Left out: payload, which never passes through these types; and all of a wire format.
+//! Left out: payload, which never passes through these types; and every wire format.
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -31,6 +31,6 @@ pub use status::Status;
 pub use time::Time;
 pub use volume::{FileSystemInfo, Limits, Space, TransferSizes};
 
-/// Eight bytes that only their maker understands: of an exclusive CREATE, of the cookies of a
+/// Eight bytes that only their creator understands: of an exclusive CREATE, of the cookies of a
 /// directory, of a server's unstable data.
 pub type Verifier = [u8; 8];

@@ -1,4 +1,4 @@
-//! What a caller may do with an object.
+//! The rights of a caller to an object.
 
 use std::ops::BitOr;
 
@@ -20,13 +20,13 @@ impl Rights {
     /// Execute a file.
     pub const EXECUTE: Self = Self(0x20);
 
-    /// Those of these rights that `other` lacks.
+    /// The rights of this set that `other` lacks.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether this is no right at all.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0

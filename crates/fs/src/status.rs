@@ -1,15 +1,15 @@
-//! Why an operation failed, as the server says it.
+//! Why an operation failed, as reported by the server.
 
 use std::fmt;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)+) => {
-        /// Why a server refused an operation. A number that no standard has survives, because a
-        /// client can only hand the number on.
+        /// Why a server refused an operation. A number that is in no standard is kept, because a
+        /// client can only pass the number on.
         #[derive(Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Status {
             $($(#[$doc])* $variant,)+
-            /// A number that the protocol's standard does not have.
+            /// A number that is not in the protocol's standard.
             Other(u32),
         }
 
@@ -17,7 +17,7 @@ macro_rules! statuses {
             /// Every status but [`Status::Other`].
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The name in NFS without its prefix; `UNKNOWN` for a number that NFS does not have.
+            /// The name in NFS without its prefix; `UNKNOWN` for a number that is not in NFS.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -30,7 +30,7 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// Not owner, and only the owner (or root) may.
+    /// Only the owner (or root) may do this.
     NotPermitted = "PERM";
     /// No such file or directory.
     NotFound = "NOENT";
@@ -40,7 +40,7 @@ statuses! {
     NoAddress = "NXIO";
     /// Permission denied.
     Access = "ACCES";
-    /// The name is taken.
+    /// The name already exists.
     Exists = "EXIST";
     /// A link or rename would cross file systems.
     CrossDevice = "XDEV";
@@ -48,11 +48,11 @@ statuses! {
     NoDevice = "NODEV";
     /// Not a directory.
     NotDirectory = "NOTDIR";
-    /// A directory, where none may be.
+    /// A directory where none is allowed.
     IsDirectory = "ISDIR";
     /// Invalid argument, or an unsupported one.
     Invalid = "INVAL";
-    /// Above the largest file.
+    /// Above the maximum file size.
     FileTooBig = "FBIG";
     /// No space left.
     NoSpace = "NOSPC";
@@ -70,9 +70,9 @@ statuses! {
     Stale = "STALE";
     /// Too many levels of remote in a path.
     Remote = "REMOTE";
-    /// The handle is not one of this server's.
+    /// The handle does not belong to this server.
     BadHandle = "BADHANDLE";
-    /// The object has changed since the guard was taken.
+    /// The object has changed since the guard was read.
     NotSync = "NOT_SYNC";
     /// The cookie of a listing is stale.
     BadCookie = "BAD_COOKIE";
@@ -80,11 +80,11 @@ statuses! {
     NotSupported = "NOTSUPP";
     /// The buffer or request is too small.
     TooSmall = "TOOSMALL";
-    /// A fault of the server that no other status tells.
+    /// A fault of the server that no other status describes.
     ServerFault = "SERVERFAULT";
     /// A kind of object that the server does not create.
     BadType = "BADTYPE";
-    /// The server has begun and will take long: try again later.
+    /// The server has started the operation, which takes long: try again later.
     Later = "JUKEBOX";
 }
 
@@ -94,7 +94,7 @@ impl fmt::Debug for Status {
     }
 }
 
-/// The name, or the number where there is none.
+/// Formats the name, or the number if there is none.
 impl fmt::Display for Status {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

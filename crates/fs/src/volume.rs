@@ -1,60 +1,60 @@
-//! File systems as a whole: space, limits, and what a server moves at once.
+//! File systems as a whole: space, limits, and transfer sizes.
 
 use std::time::Duration;
 
 /// Space and objects of a file system, total and free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
-    /// Bytes in all.
+    /// Total bytes.
     pub total_bytes: u64,
     /// Bytes free.
     pub free_bytes: u64,
-    /// Bytes that the caller may still use.
+    /// Bytes available to the caller.
     pub available_bytes: u64,
-    /// Objects in all.
+    /// Total objects.
     pub total_files: u64,
-    /// Objects that can still be made.
+    /// Objects that can still be created.
     pub free_files: u64,
-    /// Objects that the caller may still make.
+    /// Objects that the caller may still create.
     pub available_files: u64,
 }
 
 /// Limits of names and links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most hard links.
+    /// The maximum number of hard links.
     pub links_max: u32,
     /// The longest name, in bytes.
     pub name_bytes_max: u32,
-    /// Whether a longer name is an error rather than cut.
+    /// Whether a longer name is an error rather than truncated.
     pub no_truncation: bool,
     /// Whether only root may give a file to another owner.
     pub chown_restricted: bool,
-    /// Whether names that differ in case only are the same.
+    /// Whether names that differ only in case are the same.
     pub case_insensitive: bool,
     /// Whether case is kept.
     pub case_preserving: bool,
 }
 
-/// How much one READ or one WRITE moves, in bytes.
+/// The sizes of one READ or one WRITE, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransferSizes {
-    /// The most.
+    /// The maximum size.
     pub max: u32,
-    /// What should be asked for.
+    /// The size to ask for.
     pub preferred: u32,
-    /// What the size should be a multiple of.
+    /// The size should be a multiple of this.
     pub multiple: u32,
 }
 
-/// What a server says of a file system when it is mounted.
+/// A server's information about a file system when it is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystemInfo {
-    /// Of READ.
+    /// The sizes of a READ.
     pub read: TransferSizes,
-    /// Of WRITE.
+    /// The sizes of a WRITE.
     pub write: TransferSizes,
-    /// Bytes that a page of a directory should have.
+    /// The preferred size of a page of a directory, in bytes.
     pub directory_preferred: u32,
     /// The largest file, in bytes.
     pub file_bytes_max: u64,

@@ -1,12 +1,12 @@
-//! The responder: takes calls apart, says which memory of the client to read and to write, and
-//! frames replies.
+//! The responder: parses calls, says which memory of the client to read and to write, and frames
+//! replies.
 //!
 //! A request goes through these states: received; its chunks are being read ([`Output::Read`], then
 //! [`Server::handle_read_done`]); handed out ([`Output::Call`]); answered ([`Server::reply`]), with
 //! [`Output::Write`] before [`Output::Send`], which one queue pair carries out in this order.
 //!
-//! The message of a reply is the bare RPC message: whoever keeps it for a call that comes again (a
-//! reply cache) keeps no framing, as the second call has chunks of its own.
+//! The message of a reply is the bare RPC message: a reply cache that keeps the message for a retry
+//! keeps no framing, because the retry has chunks of its own.
 
 use crate::connect::Agreed;
 use crate::header::{
@@ -18,35 +18,35 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use xdr::{Reader, Writer, padding};
 
-/// What a server allows a client.
+/// The limits of a server for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many calls a client may have outstanding; so many receives are posted. At least 1.
+    /// The number of calls that a client may have outstanding, and of receives posted. At least 1.
     pub credits: u32,
-    /// The most that a call's payload has, in bytes, and also a call that is read whole.
+    /// The maximum size of a call's payload, in bytes, and of a call that is read as a whole.
     pub payload_bytes: u32,
 }
 
-/// A call that has not been answered.
+/// Identifies a call that was not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     slot: u32,
-    /// So that a late completion of an earlier request in the same slot is told apart.
+    /// Distinguishes a late completion of an earlier request in the same slot.
     generation: u32,
 }
 
-/// Where a call's message is.
+/// Where the message of a call is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// In the receive buffer just handled, at this range.
     Received(Range<usize>),
-    /// Here: its receive buffer has been given back while chunks were read.
+    /// Here: its receive buffer was reposted while chunks were read.
     Kept(Vec<u8>),
-    /// In the memory that [`ReadInto::Message`] filled, so many bytes.
+    /// In the memory filled by [`ReadInto::Message`], with this many bytes.
     Read(u32),
 }
 
-/// What a read fills.
+/// The destination of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadInto {
     /// The call itself.
@@ -58,13 +58,13 @@ pub enum ReadInto {
 /// Payload that was read from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payload {
-    /// Where in the message it belongs.
+    /// The position of the payload in the message.
     pub position: u32,
-    /// How many bytes, with or without those that pad it to four ([`crate::holds`]).
+    /// The length in bytes, with or without padding to a multiple of four ([`crate::holds`]).
     pub bytes: u32,
 }
 
-/// Where the bytes of a reply come from.
+/// The source of the bytes of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The reply's message.
@@ -75,33 +75,33 @@ pub enum Source {
     Padding,
 }
 
-/// A piece of a reply and where it goes.
+/// A piece of a reply and its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// From what.
+    /// The source.
     pub source: Source,
-    /// From which byte of that on.
+    /// The first byte of the source.
     pub start: u32,
-    /// The client's memory, and how many bytes.
+    /// The client's memory, and the number of bytes.
     pub to: Segment,
 }
 
-/// What the driver is to do.
+/// A request to the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Post so many more receives of the agreed size.
+    /// Post this many more receives of the agreed size.
     PostReceives(u32),
-    /// Read this memory of the client, one segment after the other; then
+    /// Read this memory of the client, one segment after the other; then call
     /// [`Server::handle_read_done`].
     Read {
-        /// For which call.
+        /// The call.
         request: RequestId,
-        /// What is read.
+        /// The destination.
         into: ReadInto,
         /// The client's memory.
         chunk: Chunk,
     },
-    /// A call is whole: answer it with [`Server::reply`], or [`Server::forget`] it.
+    /// A call is complete: answer it with [`Server::reply`], or [`Server::forget`] it.
     Call {
         /// To be named in the answer.
         request: RequestId,
@@ -109,28 +109,28 @@ pub enum Output {
         xid: u32,
         /// The RPC message, without the payload.
         message: Message,
-        /// Its payload, where that came in a chunk.
+        /// The payload, if it was in a chunk.
         payload: Option<Payload>,
-        /// How many bytes of a result may be put into the client's memory; none where it offers
-        /// none.
+        /// How many bytes of a result may be written into the client's memory; `None` if the client
+        /// offers none.
         room: Option<u64>,
     },
-    /// Write these into the client's memory; no need to wait for that before the next output.
+    /// Write these pieces into the client's memory. The next output need not wait for this one.
     Write {
-        /// For which call.
+        /// The call.
         request: RequestId,
-        /// The message of the reply, where pieces of it are written.
+        /// The message of the reply, if pieces of it are written.
         message: Vec<u8>,
-        /// What goes where.
+        /// The pieces.
         pieces: Vec<Piece>,
     },
-    /// Send this.
+    /// Send a message.
     Send {
         /// The call that it answers; none for an answer to a header that made no sense.
         request: Option<RequestId>,
         /// The header, and the message where it is inline.
         bytes: Vec<u8>,
-        /// So many bytes of payload behind it, and so many zeroes behind those.
+        /// Append this many bytes of payload, and after them this many zeroes.
         payload: Option<(u32, usize)>,
         /// A registration of the client that this send invalidates.
         invalidate: Option<u32>,
@@ -141,10 +141,10 @@ pub enum Output {
     Close(CloseReason),
 }
 
-/// Why a connection is not worth keeping.
+/// Why a connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// Not even a header.
+    /// The received bytes are shorter than a header.
     #[error("the client sends what is no header")]
     NoHeader,
     /// More calls than it was granted.
@@ -172,7 +172,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins with the receives to post.
+    /// Creates a responder. Its first output posts receives.
     #[must_use]
     pub fn new(agreed: Agreed, limits: Limits) -> Self {
         let limits = Limits { credits: limits.credits.max(1), ..limits };
@@ -180,23 +180,23 @@ impl Server {
         Self { agreed, limits, granted: 1, slots: Vec::new(), outputs }
     }
 
-    /// Bounds payloads, and calls that are read whole, from now on.
+    /// Changes the limit of payloads, and of calls that are read as a whole.
     pub const fn set_payload_bound(&mut self, bytes: u32) {
         self.limits.payload_bytes = bytes;
     }
 
-    /// The next thing to do; none until the next input.
+    /// The next request to the driver; `None` until the next input.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// How many calls have not been answered.
+    /// The number of unanswered calls.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.slots.iter().filter(|(_, request)| request.is_some()).count()
     }
 
-    /// A message was received.
+    /// Handles a received message.
     pub fn handle_receive(&mut self, bytes: &[u8]) {
         self.outputs.push_back(Output::PostReceives(1));
         let mut reader = Reader::new(bytes);
@@ -217,8 +217,8 @@ impl Server {
         }
     }
 
-    /// One [`Output::Read`] is done. A read that fails breaks the connection; nothing is to be told
-    /// here then.
+    /// Handles the completion of an [`Output::Read`]. A failed read breaks the connection and is
+    /// not reported here.
     pub fn handle_read_done(&mut self, id: RequestId) {
         let Some(request) = self.request(id) else { return };
         request.reads_left = request.reads_left.saturating_sub(1);
@@ -227,10 +227,10 @@ impl Server {
         }
     }
 
-    /// Answers a call. The payload, where there is one, ends the message: it is put into the
-    /// client's memory where that was offered, else it travels with the message. What has no room
-    /// is refused, never cut. The driver has the payload; the message comes back with the outputs
-    /// that need it.
+    /// Answers a call. The payload, if any, ends the message: it is written into the client's
+    /// memory if that was offered, otherwise sent with the message. A reply that does not fit is
+    /// refused, never truncated. The driver keeps the payload; the message is returned in the
+    /// outputs that need it.
     pub fn reply(&mut self, id: RequestId, message: Vec<u8>, payload: Option<u32>) {
         let Some(request) = self.take(id) else { return };
         let Chunks { reads, writes, reply } = request.chunks;
@@ -238,7 +238,7 @@ impl Server {
         let placed = payload.filter(|_| !writes.is_empty());
         let mut answers = Chunks::default();
         for (at, chunk) in writes.iter().enumerate() {
-            // The first one takes the payload; what is unused says 0. RFC 8166 s4.3.2
+            // The first chunk takes the payload; unused segments have length 0. RFC 8166 s4.3.2
             let bytes = if at == 0 { placed.unwrap_or(0) } else { 0 };
             match fill(chunk, u64::from(bytes)) {
                 Some(filled) => answers.writes.push(filled),
@@ -254,7 +254,7 @@ impl Server {
         self.send(id, request.xid, message, inline, answers, reply, invalidate);
     }
 
-    /// Drops a call without an answer.
+    /// Drops a call without a reply.
     pub fn forget(&mut self, id: RequestId) {
         drop(self.take(id));
     }
@@ -268,7 +268,7 @@ impl Server {
                 let at_0 = read_chunk(&chunks, 0);
                 (chunks, Some(at_0))
             }
-            // Only a responder sends these; ours has nothing to do with one.
+            // Only a responder sends errors; they mean nothing to this one.
             Body::Error(_) => return,
         };
         if whole.is_none() {
@@ -282,7 +282,7 @@ impl Server {
         if self.outstanding() >= usize::try_from(self.limits.credits).unwrap_or(usize::MAX) {
             return self.outputs.push_back(Output::Close(CloseReason::TooManyCalls));
         }
-        // Never 0, which would stop the client for good, and never more than receives are posted.
+        // Never 0, which would stop the client for good, and never more than the posted receives.
         // RFC 8166 s3.3.1
         self.granted = header.credits.clamp(1, self.limits.credits);
         let message_bytes = whole.as_ref().map_or(inline.len() as u64, |chunk| bytes_of(chunk));
@@ -310,8 +310,8 @@ impl Server {
         }
     }
 
-    /// The one chunk of arguments that a call of ours may have, checked; or a complaint. RFC 8166
-    /// s3.4.5
+    /// Checks the one chunk of arguments that a call may have here; otherwise returns an error. RFC
+    /// 8166 s3.4.5
     fn payload_of(&self, chunks: &Chunks, whole: bool, message_bytes: u64) -> Result<Option<Payload>, ()> {
         let at_0 = chunks.reads.iter().any(|read| read.position == 0);
         // A call is either inline or in the chunk at position 0. RFC 8166 s3.5.3
@@ -342,7 +342,7 @@ impl Server {
         self.outputs.push_back(call);
     }
 
-    /// Inline where it fits, else into the chunk for replies, else not at all.
+    /// Sends the reply inline if it fits, otherwise in the reply chunk; otherwise refuses it.
     #[expect(clippy::too_many_arguments, reason = "the parts of one reply, taken apart by its one caller")]
     fn send(
         &mut self,
@@ -364,13 +364,13 @@ impl Server {
             let payload = payload.map(|bytes| (bytes, pad));
             return self.outputs.push_back(Output::Send { request: Some(id), bytes, payload, invalidate });
         }
-        // A reply that was not foreseen to be so long is refused. RFC 8166 s4.5.3
+        // A reply longer than the client expected is refused. RFC 8166 s4.5.3
         let Some(filled) = reply_chunk.and_then(|chunk| fill(&chunk, stream)) else {
             return self.refuse(Some(id), xid, HeaderError::Chunk);
         };
         chunks.reply = Some(filled.clone());
-        // All chunks are named again, and a client that offers many has no room for so long an
-        // answer.
+        // The reply repeats all chunks, and a client that offers many may have no room for such a
+        // long reply.
         if 16 + chunks.encoded_bytes() as u64 > u64::from(self.agreed.send_bytes) {
             return self.refuse(Some(id), xid, HeaderError::Chunk);
         }

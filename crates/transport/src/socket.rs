@@ -1,5 +1,5 @@
-//! Sockets as this project wants them: no delay, with deadlines, and the options that are measured;
-//! non-blocking but for [`connect_within`].
+//! Sockets with this project's options: no delay, with deadlines, and the options that are
+//! measured; non-blocking except for [`connect_within`].
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// A listening TCP socket.
+/// Creates a listening TCP socket.
 ///
 /// # Errors
-/// When the address is taken or not ours.
+/// If the address is in use or not local.
 pub fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket =
         Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
     if address.is_ipv6() {
-        // An IPv6 listener is a node of its own; IPv4 has its own --listen.
+        // An IPv6 listener is separate; IPv4 has its own --listen.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -32,41 +32,41 @@ pub fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
 /// The address that a socket is bound to.
 ///
 /// # Errors
-/// When it has none.
+/// If the socket is not bound.
 pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     SockRef::from(&fd).local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an internet address"))
 }
 
-/// The address of the other end.
+/// The address of the peer.
 ///
 /// # Errors
-/// When it is not connected.
+/// If the socket is not connected.
 pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     SockRef::from(&fd).peer_addr()?.as_socket().ok_or_else(|| io::Error::other("not an internet address"))
 }
 
-/// Accepts a waiting connection, `None` when there is none.
+/// Accepts a waiting connection; `None` if there is none.
 ///
 /// # Errors
-/// When the system has no descriptor left.
+/// If the system has no descriptor left.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
     let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
-    // The address comes along: a connection that was reset meanwhile has none to ask for any more,
-    // and whoever resets connections must not make us believe that the system is out of
-    // descriptors.
+    // The address is returned by the same call: a connection that was reset in the meantime no
+    // longer has one, and a peer that resets connections must not make the server believe that the
+    // system is out of descriptors.
     let (socket, peer) = match rustix::net::acceptfrom_with(listener, flags) {
         Ok(accepted) => accepted,
         Err(errno) if is_of_one_connection(errno) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
     let Some(Ok(peer)) = peer.map(SocketAddr::try_from) else { return Ok(None) };
-    // A connection that cannot have it is slower, or ends at its first receive.
+    // A connection without this option is slower, or ends at its first receive.
     let _ = set_no_delay(socket.as_fd());
     Ok(Some((socket, peer)))
 }
 
-/// Whether accepting failed for the sake of one connection, or of none: accept(2) passes on errors
-/// that the network had for the new connection, and says to treat them like nothing to accept.
+/// Whether accepting failed because of one connection, or of none: accept(2) passes on network
+/// errors of the new connection, and says to treat them like having nothing to accept.
 const fn is_of_one_connection(errno: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     matches!(
@@ -84,13 +84,13 @@ const fn is_of_one_connection(errno: rustix::io::Errno) -> bool {
     )
 }
 
-/// Starts to connect; the socket becomes writable when that has ended, [`connect_result`] tells
-/// how. A local port of 0 is any free one.
+/// Starts to connect. The socket becomes writable when the attempt has ended; [`connect_result`]
+/// returns the outcome. A local port of 0 means any free port.
 ///
 /// # Errors
-/// `AddrInUse` when the local port is one's choice and is taken, or has a connection to the remote
-/// already (the system says the same where no address of ours can reach the remote); others when
-/// the local address is not ours or there is no route.
+/// `AddrInUse` if a chosen local port is in use, or already has a connection to the remote (the
+/// system reports the same if no local address can reach the remote); others if the local address
+/// is not local or there is no route.
 pub fn connect_start(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<OwnedFd> {
     let socket = outgoing(local, remote)?;
     socket.set_nonblocking(true)?;
@@ -102,10 +102,10 @@ pub fn connect_start(local: Option<SocketAddr>, remote: SocketAddr) -> io::Resul
     Ok(socket.into())
 }
 
-/// Connects and waits for it, for this long at most; the stream blocks.
+/// Connects and waits for at most this long; the returned stream is blocking.
 ///
 /// # Errors
-/// As [`connect_start`] and [`connect_result`] say, and when the time is over.
+/// As [`connect_start`] and [`connect_result`], and on a timeout.
 pub fn connect_within(
     local: Option<SocketAddr>,
     remote: SocketAddr,
@@ -120,16 +120,16 @@ fn outgoing(local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Socket>
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
     if let Some(local) = local {
-        // A port that other connections of ours have, or had until a minute ago, is free for every
-        // other remote: reserved ports are few.
+        // A port that other connections of this host use, or used until a minute ago, is free for
+        // every other remote: reserved ports are few.
         socket.set_reuse_address(local.port() != 0)?;
         socket.bind(&SockAddr::from(local))?;
     }
     Ok(socket)
 }
 
-/// To connect a bound socket fails with EADDRNOTAVAIL where its port has a connection to the remote
-/// already.
+/// Connecting a bound socket fails with EADDRNOTAVAIL if its port already has a connection to the
+/// remote.
 fn of_port(local: Option<SocketAddr>, connected: io::Result<()>) -> io::Result<()> {
     let chosen = local.is_some_and(|local| local.port() != 0);
     connected.map_err(|error| match error.kind() {
@@ -138,18 +138,18 @@ fn of_port(local: Option<SocketAddr>, connected: io::Result<()>) -> io::Result<(
     })
 }
 
-/// How a connection attempt ended.
+/// The outcome of a connection attempt.
 ///
 /// # Errors
-/// Why it failed.
+/// Why the attempt failed.
 pub fn connect_result(fd: BorrowedFd<'_>) -> io::Result<()> {
     SockRef::from(&fd).take_error()?.map_or(Ok(()), Err)
 }
 
-/// Two connected stream sockets within this process.
+/// Creates two connected stream sockets within this process.
 ///
 /// # Errors
-/// When the system has no descriptor left.
+/// If the system has no descriptor left.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (one, other) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
     Ok((one.into(), other.into()))
@@ -163,10 +163,10 @@ pub fn set_no_delay(fd: BorrowedFd<'_>) -> io::Result<()> {
     SockRef::from(&fd).set_tcp_nodelay(true)
 }
 
-/// Makes the next close a reset, which also drops what the system has not delivered.
+/// Makes the next close a reset, which also drops data that the system has not delivered.
 ///
 /// # Errors
-/// When the system refuses.
+/// If the system refuses.
 pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     SockRef::from(&fd).set_linger(Some(Duration::ZERO))
 }
@@ -174,16 +174,16 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// The option for the longest time between two retransmissions, in milliseconds. Linux 6.15 and
 /// later, include/uapi/linux/tcp.h
 const TCP_RTO_MAX_MS: libc::c_int = 44;
-/// The least that it takes.
+/// The smallest value that the option accepts.
 const RETRANSMITS_WITHIN_MS: u32 = 1000;
 
-/// Finds a dead peer without traffic of ours: probes after `idle`, and gives up on unacknowledged
-/// data after `give_up`. What is lost is sent again each second at least, where the system can be
-/// told so: TCP otherwise doubles that time each time, and after a network was away is silent for
-/// as long again.
+/// Detects a dead peer without traffic: sends probes after `idle`, and gives up on unacknowledged
+/// data after `give_up`. If the system supports it, lost data are retransmitted at least every
+/// second: otherwise TCP doubles that interval each time, and stays silent after a network outage
+/// for as long as the outage lasted.
 ///
 /// # Errors
-/// When the system refuses.
+/// If the system refuses.
 pub fn set_deadlines(fd: BorrowedFd<'_>, idle: Duration, give_up: Duration) -> io::Result<()> {
     let socket = SockRef::from(&fd);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle).with_interval(idle))?;
@@ -201,8 +201,7 @@ fn set_option<T: Copy>(
     name: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: the system reads as many bytes as the length given says, which is the size of the
-    // value.
+    // SAFETY: the system reads as many bytes as the given length, which is the size of the value.
     let outcome = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -247,16 +246,16 @@ pub fn loopback_congestion() -> Option<String> {
     preferred.map(str::to_owned)
 }
 
-/// Unsent bytes that the system keeps of a paced connection. What it has taken cannot be overtaken
-/// any more, and at a pace a full buffer would be a long wait; more than two of the largest
-/// segments keeps the link busy.
+/// Unsent bytes that the system keeps for a paced connection. Data accepted by the system can no
+/// longer be overtaken, and at a low rate a full buffer would be a long wait; more than two of the
+/// largest segments keeps the link busy.
 const PACED_UNSENT_BYTES: u32 = 160 << 10;
 
-/// Bounds what this socket sends, in bytes per second; `None` lifts the bound. Holds the sender
-/// only.
+/// Limits the send rate of this socket, in bytes per second; `None` removes the limit. Limits the
+/// sender only.
 ///
 /// # Errors
-/// When the system refuses.
+/// If the system refuses.
 pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_second: Option<u64>) -> io::Result<()> {
     let unsent = if bytes_per_second.is_some() { PACED_UNSENT_BYTES } else { u32::MAX };
     SockRef::from(&fd).set_tcp_notsent_lowat(unsent)?;
@@ -265,10 +264,10 @@ pub fn set_pacing(fd: BorrowedFd<'_>, bytes_per_second: Option<u64>) -> io::Resu
     set_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)
 }
 
-/// Bytes that were sent and that the peer's system has not acknowledged.
+/// Bytes that were sent and not acknowledged by the peer's system.
 ///
 /// # Errors
-/// When it is not a TCP socket.
+/// If the socket is not a TCP socket.
 pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the system writes one integer, which is there. Of a TCP socket this is SIOCOUTQ.
@@ -278,27 +277,27 @@ pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-/// What the system knows of a connection's progress.
+/// The system's information about a connection's progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Whether both ends may still send.
     pub is_established: bool,
-    /// Whether the peer sends no more, and has not reset the connection.
+    /// Whether the peer has closed its side, without resetting the connection.
     pub is_closed_by_peer: bool,
     /// Bytes that the peer has acknowledged.
     pub acknowledged_bytes: u64,
     /// Bytes received from the peer.
     pub received_bytes: u64,
-    /// Segments sent again, over the connection's life.
+    /// Segments retransmitted over the connection's life.
     pub retransmitted_segments: u32,
     /// Smoothed round-trip time.
     pub rtt: Duration,
 }
 
-/// Asks the system about a connection's progress.
+/// Queries the system for a connection's progress.
 ///
 /// # Errors
-/// When it is not a TCP socket.
+/// If the socket is not a TCP socket.
 pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut raw = [0_u8; 192];
     let mut len = raw.len() as libc::socklen_t;
@@ -338,7 +337,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    /// The longest time between two retransmissions; none where the system does not say.
+    /// The longest time between two retransmissions; `None` if the system does not report it.
     fn retransmits_within_ms(fd: BorrowedFd<'_>) -> Option<u32> {
         let (mut ms, mut len) = (0_u32, size_of::<u32>() as libc::socklen_t);
         // SAFETY: the system writes at most `len` bytes, which is the size of `ms`.
@@ -451,8 +450,7 @@ mod tests {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
         let patience = Duration::from_secs(120);
-        // A port of the system's choice may be taken by another program before it is asked for
-        // again.
+        // A port chosen by the system may be taken by another program before it is used again.
         let (first, local) = (0..100)
             .find_map(|_| {
                 let local = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -465,12 +463,12 @@ mod tests {
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let again = connect_start(Some(local), one);
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // What the closed connection leaves for a minute does not keep the port from another
-        // remote.
+        // The remains of a closed connection, which last for a minute, do not block the port for
+        // another remote.
         drop(second);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         connect_within(Some(local), listener.local_addr().unwrap(), patience).unwrap();
-        // A port that somebody listens at is taken.
+        // A port with a listener is in use.
         let error = connect_within(Some(other), one, patience).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         let foreign = connect_within(Some("192.0.2.1:0".parse().unwrap()), one, patience);

@@ -6,10 +6,10 @@ use crate::inbound::{Inbound, Received, Scratch};
 use crate::outbound::{Flushed, Outbound};
 use crate::{Error, ReceiveBuffer, Sink, Source, Transport, socket};
 
-/// What a stream accepts from its peer.
+/// The limits of what a stream accepts from its peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The longest record, over the sum of its fragments.
+    /// The longest record, summed over its fragments.
     pub record_bytes_max: usize,
 }
 
@@ -22,22 +22,22 @@ pub struct Stream<P, L> {
 }
 
 impl<P, L: ReceiveBuffer> Stream<P, L> {
-    /// Takes a connected, non-blocking socket.
+    /// Creates a stream over a connected, non-blocking socket.
     #[must_use]
     pub fn new(socket: OwnedFd, limits: Limits) -> Self {
         Self { socket, inbound: Inbound::new(limits.record_bytes_max), outbound: Outbound::new() }
     }
 
-    /// Two ends of a connection within this process.
+    /// Creates two connected streams within this process.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// If the system has no descriptor left.
     pub fn pair(limits: Limits) -> std::io::Result<(Self, Self)> {
         let (one, other) = socket::pair()?;
         Ok((Self::new(one, limits), Self::new(other, limits)))
     }
 
-    /// The socket, to wait for and to ask about.
+    /// The socket, for polling and for queries.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -49,42 +49,42 @@ impl<P, L: ReceiveBuffer> Stream<P, L> {
         self.inbound.held_bytes()
     }
 
-    /// Changes the bound of the records that begin from now on.
+    /// Changes the maximum size of the records that start from now on.
     pub const fn set_record_bound(&mut self, record_bytes_max: usize) {
         self.inbound.set_record_bound(record_bytes_max);
     }
 
-    /// Memory of the sink's that a payload is being received into.
+    /// Size of the sink's receive buffer that is in use.
     #[must_use]
     pub fn landing_bytes(&self) -> usize {
         self.inbound.landing_bytes()
     }
 
-    /// Bytes that have come of a record that is not complete.
+    /// Bytes received of an incomplete record.
     #[must_use]
     pub fn incomplete_bytes(&self) -> usize {
         self.inbound.incomplete_bytes()
     }
 
-    /// Records queued and not yet sent whole. Each costs memory of its own, however short it is.
+    /// Records that are queued and not sent completely. Each costs memory, however short it is.
     #[must_use]
     pub fn queued_records(&self) -> usize {
         self.outbound.queued_records()
     }
 
-    /// Whether part of a record has come and the rest has not.
+    /// Whether a part of a record, but not all of it, was received.
     #[must_use]
     pub fn within_record(&self) -> bool {
         self.inbound.within_record()
     }
 
-    /// The payloads of queued records that have not been sent whole.
+    /// The payloads of queued records that were not sent completely.
     pub fn unsent(&self) -> impl Iterator<Item = &P> {
         self.outbound.unsent()
     }
 
-    /// Sends what is queued, as far as the peer takes it, but no more than about `budget_bytes`:
-    /// the piece of memory that they end in is sent whole.
+    /// Sends queued records, as far as the peer accepts them, but no more than about
+    /// `budget_bytes`: the piece of memory in which the budget ends is sent whole.
     ///
     /// # Errors
     /// Any [`Error`]; the connection is then finished.
@@ -94,9 +94,9 @@ impl<P, L: ReceiveBuffer> Stream<P, L> {
     }
 
     /// Resets the connection: nothing that is queued here or in the system is delivered later.
-    /// Gives back memory that a payload was being received into.
+    /// Returns the receive buffer of an incomplete payload.
     pub fn abort(self) -> Option<L> {
-        // A socket that is gone already needs no reset.
+        // A socket that is already gone needs no reset.
         let _ = socket::reset_on_close(self.socket.as_fd());
         self.inbound.into_landing()
     }

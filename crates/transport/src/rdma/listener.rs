@@ -1,4 +1,4 @@
-//! Where connections over RDMA arrive.
+//! Accepts RDMA connections.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,10 +9,10 @@ use verbs::{EventChannel, EventKind, Identifier};
 
 use super::{Endpoint, Error, Options};
 
-/// Connections that may wait to be taken.
+/// Maximum number of connections that wait to be taken.
 const BACKLOG: u16 = 256;
 
-/// Listens on an address. Its descriptor is readable when somebody wants to connect.
+/// Listens on an address. The descriptor is readable when a connection request is waiting.
 #[derive(Debug)]
 pub struct Listener {
     identifier: Identifier,
@@ -20,7 +20,7 @@ pub struct Listener {
     channel: Arc<EventChannel>,
 }
 
-/// Somebody who wants to connect. Dropped, they are refused.
+/// A connection request. Dropping it refuses the connection.
 #[derive(Debug)]
 pub struct Incoming {
     identifier: Identifier,
@@ -31,10 +31,10 @@ pub struct Incoming {
 }
 
 impl Listener {
-    /// Listens. A wildcard address takes connections on every device.
+    /// Starts to listen. A wildcard address accepts connections on every device.
     ///
     /// # Errors
-    /// Libraries or devices that are missing, an address that no device has, one that is taken.
+    /// Missing libraries or devices, an address that no device has, or one that is in use.
     pub fn bind(address: SocketAddr) -> Result<Self, Error> {
         let channel = EventChannel::new()?;
         let identifier = Identifier::new(&channel)?;
@@ -43,27 +43,28 @@ impl Listener {
         Ok(Self { identifier, address, channel })
     }
 
-    /// Where it listens; a port given as 0 is the one that was chosen.
+    /// The address of the listener; a port given as 0 is replaced by the chosen port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next who wants to connect, if somebody does.
+    /// Takes the next connection request, if there is one.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// Errors of the system.
     pub fn take(&self) -> Result<Option<Incoming>, Error> {
         while let Some(event) = self.channel.poll()? {
-            // What happens to one that was not taken over yet is told here too.
+            // Events of a connection that was not migrated yet are also received here.
             if event.kind == EventKind::DeviceRemoval && event.token == self.identifier.token() {
                 return Err(Error::DeviceGone);
             }
             let Some(identifier) = event.incoming.filter(|_| event.token == self.identifier.token()) else {
-                // What became of one that was not taken over yet: it is refused by that already.
+                // An event of a connection that was not migrated yet: it is already refused by its
+                // drop.
                 continue;
             };
-            // One without addresses is no connection of the Internet's.
+            // A request without IP addresses is ignored.
             if let (Some(peer), Some(local)) = (identifier.peer_address(), identifier.local_address()) {
                 let offer = Offer::decode(&event.private_data);
                 return Ok(Some(Incoming {
@@ -86,31 +87,31 @@ impl AsFd for Listener {
 }
 
 impl Incoming {
-    /// Who it is.
+    /// The address of the client.
     #[must_use]
     pub const fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// To which of our addresses they came.
+    /// The local address to which the client connected.
     #[must_use]
     pub const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Makes an endpoint of it, with its own descriptors, on whichever thread shall have it. Post
-    /// receives, then [`Endpoint::accept`].
+    /// Creates an endpoint with its own descriptors, on the thread that is to own it. Post
+    /// receives, then call [`Endpoint::accept`].
     ///
     /// # Errors
-    /// The system's refusal, above all of memory that would have to be locked.
+    /// Errors of the system, mostly because too much memory would have to be locked.
     pub fn prepare<T>(self, options: &Options) -> Result<Endpoint<T>, Error> {
         let Self { identifier, peer, local, offer, reads_allowed } = self;
         Endpoint::incoming(identifier, (local, peer), &offer, reads_allowed, options)
     }
 
-    /// Says no.
+    /// Refuses the connection.
     pub fn refuse(self) {
-        // One that is gone already has its answer.
+        // If the client is already gone, there is no one to refuse.
         let _ = self.identifier.reject();
     }
 }

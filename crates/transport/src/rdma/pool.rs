@@ -1,12 +1,12 @@
-//! Registered memory that is used again and again: registering costs a system call and pins pages.
+//! Registered memory that is reused: registering costs a system call and pins pages.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use verbs::{Access, Domain, Error, Region};
 
-/// The sizes buffers come in: of small, usual and the largest transfers. The largest has room for a
-/// call that is read whole, with its head.
+/// The sizes of buffers: for small, usual and the largest transfers. The largest has room for a
+/// call that is read as a whole, including its head.
 const CLASSES: [usize; 4] = [8 << 10, 64 << 10, 256 << 10, (1 << 20) + (64 << 10)];
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ struct Shared {
 
 impl Shared {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // A list of regions is whole between any two of its operations.
+        // The list of regions is consistent between any two operations.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -39,8 +39,9 @@ impl Pool {
         Self(Arc::new(Shared { domain: Arc::clone(domain), bytes_max, kept: Mutex::default() }))
     }
 
-    /// A buffer of at least so many bytes; none while too much is in use. What is in it is of no
-    /// meaning. One that is larger than the whole pool may be is given when nothing else is in use.
+    /// Returns a buffer of at least this many bytes, with arbitrary contents; `None` while too much
+    /// is in use. A buffer larger than the maximum size of the pool is returned only if nothing
+    /// else is in use.
     pub fn take(&self, bytes: usize, access: Access) -> Result<Option<Buffer>, Error> {
         let size = CLASSES.iter().copied().find(|class| bytes <= *class).unwrap_or(bytes);
         let mut kept = self.0.kept();
@@ -49,7 +50,7 @@ impl Pool {
             let (access, region) = kept.free.swap_remove(at);
             return Ok(Some(Buffer::new(region, access, &self.0)));
         }
-        // Others' places are taken only when there is no room beside them.
+        // Free regions of other sizes are dropped only if there is no room beside them.
         while kept.bytes + size > self.0.bytes_max {
             let Some((_, region)) = kept.free.pop() else { break };
             kept.bytes -= region.bytes();
@@ -59,14 +60,14 @@ impl Pool {
         }
         let mut region = Region::new(&self.0.domain, size, access);
         if matches!(region, Err(Error::Register { .. })) && !kept.free.is_empty() {
-            // What may be locked is used up, in part by memory that lies idle here.
+            // The limit of locked memory is reached, in part by free regions of this pool.
             let idle: usize = kept.free.drain(..).map(|(_, region)| region.bytes()).sum();
             kept.bytes -= idle;
             region = Region::new(&self.0.domain, size, access);
         }
         let region = match region {
             Ok(region) => Arc::new(region),
-            // What is in use comes back.
+            // Memory in use will be returned.
             Err(Error::Register { .. }) if kept.bytes > 0 => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -77,7 +78,7 @@ impl Pool {
 }
 
 struct Held {
-    /// Shared only so that it can be given back without being moved out of what is dropped.
+    /// Shared only so that it can be returned without being moved out of a dropped value.
     region: Arc<Region>,
     access: Access,
     home: Arc<Shared>,
@@ -89,8 +90,8 @@ impl Drop for Held {
     }
 }
 
-/// Registered memory. Clones are the same memory, which goes back to its pool when the last one is
-/// dropped. Bytes are copied in and out: a device or a peer may write them at any time.
+/// Registered memory. Clones share the memory, which returns to its pool when the last clone is
+/// dropped. Bytes are copied in and out: a device or a peer may write the memory at any time.
 #[derive(Clone)]
 pub struct Buffer(Arc<Held>);
 
@@ -108,7 +109,7 @@ impl Buffer {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// They don't fit there.
+    /// The bytes don't fit.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), super::Error> {
         Ok(self.region().write(offset, bytes)?)
     }
@@ -116,7 +117,7 @@ impl Buffer {
     /// Copies bytes out.
     ///
     /// # Errors
-    /// There are not so many.
+    /// The range exceeds the buffer.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), super::Error> {
         Ok(self.region().read(offset, bytes)?)
     }
@@ -128,13 +129,13 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Bytes of a buffer.
+/// A range of a buffer.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// The buffer; kept until the work is done.
     pub buffer: Buffer,
     /// The first byte.
     pub from: usize,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u32,
 }
