@@ -1,7 +1,7 @@
 //! Credentials, RFC 5531 s8.2 and appendix A.
 //!
-//! A call carries its credential as a flavor and an opaque body. A server takes most of them as
-//! bytes, to compare with the one before, and parses only what is new: [`Credential::parse`].
+//! A call carries its credential as a flavor and an opaque body. A server usually compares the
+//! bytes with those of the previous call, and parses only new credentials: [`Credential::parse`].
 
 use smallvec::SmallVec;
 use xdr::{Reader, Writer};
@@ -18,10 +18,10 @@ pub const AUTH_NONE: u32 = 0;
 /// The flavor of Unix user and group numbers. RFC 5531 s8.2
 pub const AUTH_SYS: u32 = 1;
 
-/// Who calls, by the caller's own word.
+/// The caller's identity, as claimed by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential<'a> {
-    /// Nobody in particular.
+    /// No identity.
     None,
     /// A user of the calling machine.
     Sys(AuthSys<'a>),
@@ -35,11 +35,11 @@ pub enum Credential<'a> {
 }
 
 impl<'a> Credential<'a> {
-    /// Parses what [`crate::call::decode`] left as bytes. The body of AUTH_NONE is not looked at:
-    /// RFC 5531 s8.2 says that it should be empty, and old senders differ.
+    /// Parses the bytes that [`crate::call::decode`] returned. The body of AUTH_NONE is ignored:
+    /// RFC 5531 s8.2 says that it should be empty, but old senders differ.
     ///
     /// # Errors
-    /// An AUTH_SYS body that is not one: [`AuthStat::BADCRED`] is the answer. RFC 5531 s9
+    /// An invalid AUTH_SYS body: answer with [`AuthStat::BADCRED`]. RFC 5531 s9
     pub fn parse(flavor: u32, body: &'a [u8]) -> xdr::Result<Self> {
         match flavor {
             AUTH_NONE => Ok(Self::None),
@@ -52,7 +52,7 @@ impl<'a> Credential<'a> {
 /// `authsys_parms`. RFC 5531 appendix A
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthSys<'a> {
-    /// Any number of the caller's.
+    /// Any number chosen by the caller.
     pub stamp: u32,
     /// The caller's name, at most 255 bytes.
     pub machine: &'a [u8],
@@ -60,7 +60,7 @@ pub struct AuthSys<'a> {
     pub uid: u32,
     /// The effective group.
     pub gid: u32,
-    /// Further groups, at most 16.
+    /// Supplementary groups, at most 16.
     pub gids: SmallVec<[u32; 16]>,
 }
 
@@ -81,15 +81,14 @@ impl<'a> AuthSys<'a> {
     }
 
     /// Writes flavor, length and body: the `credential` of [`crate::call::encode`]. A name or a
-    /// list of groups above its bound is cut there, as every Unix client does with a user of many
-    /// groups.
+    /// list of groups above its bound is truncated, as in every Unix client.
     pub fn encode_opaque(&self, writer: &mut Writer<'_>) {
         let machine = self.machine.get(..MACHINE_BYTES_MAX as usize).unwrap_or(self.machine);
         let gids = self.gids.get(..GIDS_MAX as usize).unwrap_or(&self.gids);
         let words = 5 + gids.len();
         let body = words * xdr::UNIT_BYTES + machine.len() + xdr::padding(machine.len());
         writer.u32(AUTH_SYS);
-        // Both are within their bounds, so neither is cut: 340 bytes and 16 groups at most.
+        // Both are within their bounds: at most 340 bytes and 16 groups.
         writer.u32(body as u32);
         writer.u32(self.stamp);
         writer.opaque(machine);
@@ -108,7 +107,7 @@ pub fn encode_none(writer: &mut Writer<'_>) {
     writer.u32(0);
 }
 
-/// Why a credential is refused; numbers beyond these survive. RFC 5531 s9
+/// Why a credential is refused; unknown numbers are kept. RFC 5531 s9
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AuthStat(pub u32);
 
@@ -125,12 +124,12 @@ impl AuthStat {
     pub const REJECTEDVERF: Self = Self(4);
     /// This flavor is not enough here.
     pub const TOOWEAK: Self = Self(5);
-    /// The server's verifier is broken (a client's own finding).
+    /// The server's verifier is broken (detected by the client).
     pub const INVALIDRESP: Self = Self(6);
     /// Some other reason.
     pub const FAILED: Self = Self(7);
 
-    /// The name in the RFC, or none for a number beyond.
+    /// The name in the RFC; `None` for an unknown number.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self.0 {

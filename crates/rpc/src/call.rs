@@ -1,8 +1,8 @@
 //! Calls, RFC 5531 s9: the header of `call_body`; the arguments follow.
 //!
-//! Reading and writing allocate nothing. [`CallError`] carries what the right answer needs: of a
-//! message that is no call, or that ends within its header, no answer is possible and the
-//! connection is of no use.
+//! Encoding and decoding allocate nothing. [`CallError`] carries what the right answer needs: if a
+//! message is not a call, or ends within its header, there is no answer and the connection is
+//! unusable.
 
 use xdr::{Reader, Writer};
 
@@ -39,7 +39,7 @@ impl<'a> CallHeader<'a> {
 /// Why a record is not a call that can be served. Always the sender's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The message type is not CALL; there is nobody to answer.
+    /// The message type is not CALL; it cannot be answered.
     #[error("the message is not a call")]
     NotACall,
     /// Another version of RPC: answered by RPC_MISMATCH with 2 to 2. RFC 5531 s9
@@ -53,7 +53,7 @@ pub enum CallError {
     AuthError {
         /// The call's number.
         xid: Xid,
-        /// What to answer.
+        /// The status to answer with.
         stat: AuthStat,
     },
     /// The message ends within its header.
@@ -61,7 +61,7 @@ pub enum CallError {
     Garbage(#[from] xdr::Error),
 }
 
-/// Reads the header of a call and leaves the reader at the arguments.
+/// Decodes the header of a call and leaves the reader at the arguments.
 ///
 /// # Errors
 /// [`CallError`].
@@ -93,8 +93,8 @@ fn opaque_auth<'a>(reader: &mut Reader<'a>, xid: Xid, stat: AuthStat) -> Result<
     }
 }
 
-/// Where the body of a credential begins in its record: behind six words, its flavor and its
-/// length. RFC 5531 s9
+/// Where the body of a credential starts in its record: after six words, its flavor and its length.
+/// RFC 5531 s9
 pub const CREDENTIAL_AT: usize = 32;
 
 /// Bytes of a call's header besides its credential.

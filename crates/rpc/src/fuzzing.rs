@@ -1,5 +1,5 @@
-//! The bodies that property tests and fuzz targets share. Each takes arbitrary bytes and asserts
-//! what must hold of them; none may panic otherwise.
+//! Bodies shared by property tests and fuzz targets. Each takes arbitrary bytes and asserts
+//! invariants; no input may cause any other panic.
 
 use xdr::{Reader, Writer};
 
@@ -8,7 +8,7 @@ use crate::call::{self, CallError};
 use crate::record::{Assembler, FRAGMENTS_MAX, LAST, MARK_BYTES, RecordError};
 use crate::reply::{self, Body};
 
-/// Bytes as a call: what reads, writes back and reads the same; what does not, says enough to
+/// Decodes a call: a valid one encodes and decodes to the same, an invalid one yields enough to
 /// answer it.
 pub fn call(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
@@ -51,7 +51,7 @@ fn parse_credential(flavor: u32, body: &[u8]) {
     }
 }
 
-/// Bytes as a reply: what reads, writes back and reads the same.
+/// Decodes a reply: a valid one encodes and decodes to the same.
 pub fn reply(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     let Ok(reply) = reply::decode(&mut reader) else { return };
@@ -69,9 +69,9 @@ pub fn reply(bytes: &[u8]) {
     assert_eq!(reader.rest(), results);
 }
 
-/// The first byte is the bound in units of 16, the second how many bytes come per read, the rest a
-/// stream. The assembler must find the records that a plain reading of the whole stream finds,
-/// within its bound of memory.
+/// The first byte is the bound in units of 16, the second the number of bytes per read, the rest a
+/// stream. The assembler must find the same records as a plain parse of the whole stream, within
+/// its memory bound.
 pub fn fragments(bytes: &[u8]) {
     let [bound, read, stream @ ..] = bytes else { return };
     let record_bytes_max = usize::from(*bound) * 16;
@@ -96,7 +96,7 @@ pub fn fragments(bytes: &[u8]) {
     assert_eq!((found, None), (records, end));
 }
 
-/// The plain reading: the whole records of the stream, and the fault that ends it, if one does.
+/// A plain parse: the complete records of the stream, and the error that ends it, if any.
 fn split(mut stream: &[u8], record_bytes_max: usize) -> (Vec<Vec<u8>>, Option<RecordError>) {
     let (mut records, mut record, mut count) = (Vec::new(), Vec::new(), 0);
     while let Some((mark, rest)) = stream.split_first_chunk::<MARK_BYTES>() {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Words that headers are made of, so that arbitrary messages get past their first ones.
+    /// Words used in headers, so that arbitrary messages get past their first words.
     fn words(len: usize) -> impl Strategy<Value = Vec<u8>> {
         let word = prop_oneof![
             4 => (0_u32..8).boxed(),
@@ -144,8 +144,7 @@ mod tests {
             for (last, bytes, missing) in fragments {
                 let word = bytes.len() as u32 | if last { LAST } else { 0 };
                 stream.extend(word.to_be_bytes());
-                // Now and then a fragment ends early, and its successor's mark is taken for its
-                // bytes.
+                // Sometimes a fragment ends early, and the next mark is taken for its bytes.
                 let present = if missing == 7 { bytes.len() / 2 } else { bytes.len() };
                 stream.extend(&bytes[..present]);
             }

@@ -1,8 +1,8 @@
 //! ONC RPC version 2, RFC 5531: calls, replies, record marking, credentials.
 //!
-//! Headers only: arguments and results belong to the programs (`nfs3`), payload travels beside the
-//! message. Every length is checked before anything is taken or allocated, and remote bytes never
-//! panic.
+//! Headers only: arguments and results belong to the programs (`nfs3`), payload is carried
+//! separately. Every length is checked before bytes are taken or memory is allocated, and remote
+//! bytes never cause a panic.
 //!
 //! - [`record`]: record marking on byte streams, s11;
 //! - [`auth`]: AUTH_NONE and AUTH_SYS, s8.2 and appendix A;
@@ -20,7 +20,7 @@ pub mod reply;
 #[doc(hidden)]
 pub mod fuzzing;
 
-/// The version of the RPC protocol that this is. RFC 5531 s9
+/// The supported version of the RPC protocol. RFC 5531 s9
 pub const RPC_VERSION: u32 = 2;
 
 /// The number that a reply shares with its call, and a retransmission with its original. RFC 5531

@@ -1,13 +1,12 @@
 //! Where programs listen: the port mapper (version 2) and rpcbind (versions 3 and 4). RFC 1833
 //!
-//! [`answer`] is a server's side without a socket: a call's header and arguments in, a reply out.
-//! It answers from a list that its owner gives and takes no registrations: SET and UNSET are told
-//! no, and calls are not passed on (CALLIT), which only ever served attackers. [`encode_mapping`]
-//! and [`encode_binding`] are the arguments by which a program registers with another's port mapper
-//! (version 2) or rpcbind (versions 3 and 4).
+//! [`answer`] is the server's side without a socket: it takes a call's header and arguments, and
+//! appends the reply. It answers from a list that its owner provides and accepts no registrations:
+//! SET and UNSET are refused, and calls are not forwarded (CALLIT), which has only ever served
+//! attackers. [`encode_mapping`] and [`encode_binding`] encode the arguments with which a program
+//! registers with another port mapper (version 2) or rpcbind (versions 3 and 4).
 //!
-//! Invariants: what a stranger sends costs a reply that is bounded by the list; nothing is
-//! remembered.
+//! Invariants: a stranger's call costs a reply that is bounded by the list; no state is kept.
 
 use crate::call::CallHeader;
 use crate::reply::{Accept, encode_accept, encode_success};
@@ -16,7 +15,7 @@ use xdr::{Reader, Writer};
 
 /// Program number. RFC 1833 s2
 pub const PROGRAM: u32 = 100_000;
-/// Where it listens. RFC 1833 s3
+/// The port of the port mapper. RFC 1833 s3
 pub const PORT: u16 = 111;
 /// The version of the port mapper. RFC 1833 s3
 pub const VERSION_PORTMAP: u32 = 2;
@@ -43,7 +42,7 @@ const STRING_BYTES_MAX: u32 = 256;
 /// How RFC 1833 s2.1 shows that entries follow one another, and who owns them.
 const OWNER: &[u8] = b"superuser";
 
-/// What a program's version is reached by.
+/// The transport of a program's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// A stream.
@@ -61,14 +60,14 @@ pub struct Entry {
     pub program: u32,
     /// Its version.
     pub version: u32,
-    /// How it is reached.
+    /// The transport.
     pub protocol: Protocol,
-    /// Where. A wildcard stands for whatever address the caller reached us by.
+    /// The address. A wildcard stands for the address at which the caller reached this host.
     pub address: SocketAddr,
 }
 
 impl Protocol {
-    /// What version 2 calls it, which has numbers for protocols of IP only.
+    /// The number of the protocol in version 2, which has numbers for protocols over IP only.
     const fn number(self) -> Option<u32> {
         match self {
             Self::Tcp => Some(TCP),
@@ -89,7 +88,7 @@ impl Protocol {
 }
 
 impl Entry {
-    /// The name of its transport. RFC 5665 s5.1.1
+    /// The name of the transport. RFC 5665 s5.1.1
     #[must_use]
     pub const fn netid(&self) -> &'static str {
         match (self.protocol, self.address.is_ipv4()) {
@@ -102,20 +101,20 @@ impl Entry {
         }
     }
 
-    /// Whether one who came to `local` reaches it.
+    /// Whether a caller that reached this host at `local` can reach the entry.
     fn is_at(&self, local: IpAddr) -> bool {
         let own = self.address.ip();
         own == local || own.is_unspecified() && own.is_ipv4() == local.is_ipv4()
     }
 
-    /// Its universal address, for one who came to `local`. RFC 5665 s5.2.3
+    /// The universal address, for a caller that reached this host at `local`. RFC 5665 s5.2.3
     fn universal_address(&self, local: IpAddr) -> String {
         let own = self.address.ip();
         let ip = if own.is_unspecified() && own.is_ipv4() == local.is_ipv4() { local } else { own };
         universal(ip, self.address.port())
     }
 
-    /// What it has in version 2: nothing over IPv6 or RDMA.
+    /// The mapping of version 2; `None` over IPv6 or RDMA.
     fn mapping(&self) -> Option<[u32; 4]> {
         let number = self.protocol.number().filter(|_| self.address.is_ipv4())?;
         Some([self.program, self.version, number, u32::from(self.address.port())])
@@ -129,12 +128,12 @@ fn universal(ip: IpAddr, port: u16) -> String {
     format!("{ip}.{high}.{low}")
 }
 
-/// How a call came.
+/// How a call was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Via {
     /// The transport.
     pub protocol: Protocol,
-    /// The address of ours that it came to.
+    /// The local address that received the call.
     pub local: IpAddr,
 }
 
@@ -176,7 +175,7 @@ impl Answer<'_> {
             (_, NULL) => return Ok(()),
             (VERSION_PORTMAP, GET) => {
                 let mapping = Mapping::decode(reader)?;
-                // It says nothing of the address, so it is the family that the caller came by.
+                // The mapping has no address, so the address family is the caller's.
                 let is_v4 = self.local.is_ipv4();
                 let port = self.find(mapping.program, mapping.version, |entry| {
                     entry.protocol.number() == Some(mapping.protocol) && entry.address.is_ipv4() == is_v4
@@ -207,9 +206,8 @@ impl Answer<'_> {
         reader.finish().map_err(|_| Accept::GarbageArgs)
     }
 
-    /// The entry of this version, or of another version of the program: who asks is told by the
-    /// program itself then which versions there are. One at the address that the caller reached
-    /// comes first.
+    /// The entry of this version, or of another version of the program: the program itself then
+    /// reports its supported versions. An entry at the address that the caller reached comes first.
     fn find(&self, program: u32, version: u32, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         let of_program = self.entries.iter().filter(|entry| entry.program == program && wanted(entry));
         of_program.min_by_key(|entry| (entry.version != version, !entry.is_at(self.local)))
@@ -235,7 +233,7 @@ impl Answer<'_> {
         self.writer.bool(false);
     }
 
-    /// GETADDR and GETVERSADDR: the universal address, empty when there is none. RFC 1833 s2.2.1
+    /// GETADDR and GETVERSADDR: the universal address, empty if there is none. RFC 1833 s2.2.1
     fn address_of(&mut self, binding: &Binding<'_>, exact: bool, protocol: Protocol) {
         let is_v4 = self.local.is_ipv4();
         let fits = |entry: &Entry| match binding.netid {
@@ -276,7 +274,7 @@ impl Mapping {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Accept> {
         let mut word = || reader.u32().map_err(|_| Accept::GarbageArgs);
         let mapping = Self { program: word()?, version: word()?, protocol: word()? };
-        // The port, which only SET has a use for.
+        // The port, which only SET uses.
         word()?;
         Ok(mapping)
     }
@@ -294,15 +292,15 @@ impl<'a> Binding<'a> {
         let garbage = |_| Accept::GarbageArgs;
         let (program, version) = (reader.u32().map_err(garbage)?, reader.u32().map_err(garbage)?);
         let netid = reader.opaque(STRING_BYTES_MAX).map_err(garbage)?;
-        // The address, and who owns it, which only SET has a use for.
+        // The address and the owner, which only SET uses.
         reader.opaque(STRING_BYTES_MAX).map_err(garbage)?;
         reader.opaque(STRING_BYTES_MAX).map_err(garbage)?;
         Ok(Self { program, version, netid })
     }
 }
 
-/// The arguments of version 2's SET and UNSET for an entry. Whether there are any: version 2 knows
-/// neither IPv6 nor RDMA.
+/// Encodes the arguments of version 2's SET and UNSET for an entry. Returns false if there are
+/// none: version 2 supports neither IPv6 nor RDMA.
 pub fn encode_mapping(writer: &mut Writer<'_>, entry: &Entry) -> bool {
     let mapping = entry.mapping();
     mapping.iter().flatten().for_each(|word| writer.u32(*word));

@@ -1,4 +1,4 @@
-//! One end of a connection: its queue pair and all that is posted there.
+//! One end of a connection: its queue pair and all work posted there.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,19 +14,19 @@ use verbs::{
 use super::pool::{Buffer, Part, Pool};
 use super::{Counters, Error, Event, NOBODY_LISTENS, Options, SIGNALLED_EACH};
 
-/// Marks the numbers of receives; the others count work.
+/// Marks the numbers of receives; other numbers count work.
 const RECEIVE: u64 = 1 << 63;
-/// Completions that are no work's or receive's: none, but a queue must not be filled to its last
-/// place.
+/// Extra completions beyond those of work and receives: there are none, but a queue must not be
+/// filled to its last place.
 const SPARE_COMPLETIONS: u32 = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Looks for the way to the server.
+    /// Resolving the route to the server.
     Resolving,
-    /// Has a queue pair and is on its way to be connected.
+    /// Has a queue pair and is being connected.
     Opening,
-    /// The other end knows us.
+    /// The peer has accepted.
     Connected,
 }
 
@@ -56,7 +56,7 @@ impl Places {
     }
 }
 
-/// Work that has been posted, in order.
+/// Posted work, in order.
 #[derive(Debug)]
 struct Posted<T> {
     number: u64,
@@ -71,7 +71,7 @@ enum Job {
     Move { work: Work, part: Part },
 }
 
-/// What belongs to a device, known once the way is.
+/// The resources on a device, known once the route is.
 #[derive(Debug)]
 struct OnDevice {
     ring: Places,
@@ -80,11 +80,11 @@ struct OnDevice {
     queue: Arc<Queue>,
 }
 
-/// One end of a connection. `T` names pieces of work to their owner.
+/// One end of a connection. `T` identifies pieces of work to their owner.
 #[derive(Debug)]
 pub struct Endpoint<T> {
-    // The fields are dropped in this order: first the queue pair, so that nothing is carried any
-    // more, then memory.
+    // The fields are dropped in this order: first the queue pair, so that nothing is transferred
+    // any more, then memory.
     identifier: Identifier,
     on_device: Option<OnDevice>,
     channel: Arc<EventChannel>,
@@ -92,7 +92,7 @@ pub struct Endpoint<T> {
     waiting: VecDeque<(Job, Option<T>)>,
     done: VecDeque<T>,
     completions: Vec<Completion>,
-    /// How many of those have been looked at.
+    /// The number of completions handled.
     taken: usize,
     options: Options,
     state: State,
@@ -103,7 +103,7 @@ pub struct Endpoint<T> {
     number: u64,
     /// Pieces of work at the end of `posted` that will have no completion of their own.
     unsignalled: usize,
-    /// Some of those keep a buffer.
+    /// Some of these keep a buffer.
     unsignalled_keeps: bool,
     armed: bool,
     /// A descriptor was readable, and nothing has been found since.
@@ -112,11 +112,10 @@ pub struct Endpoint<T> {
 }
 
 impl<T> Endpoint<T> {
-    /// Begins to connect to a server, from one of our addresses where that is given (its port may
-    /// be 0).
+    /// Starts to connect to a server, from a local address if given (its port may be 0).
     ///
     /// # Errors
-    /// Libraries or devices that are missing, an address that no device has.
+    /// Missing libraries or devices, or an address that no device has.
     pub fn connect(local: Option<SocketAddr>, peer: SocketAddr, options: &Options) -> Result<Self, Error> {
         let identifier = Identifier::new(&EventChannel::new()?)?;
         identifier.resolve(local, peer, options.resolve_within)?;
@@ -138,9 +137,9 @@ impl<T> Endpoint<T> {
         }
         match endpoint.make_queue_pair() {
             Ok(()) => Ok(endpoint),
-            // The system tells no event of a client that gives up before it is accepted, and then
-            // says of everything that it is invalid: that there is nobody to be refused any more
-            // tells this from a device that lacks something.
+            // If a client gives up before it is accepted, the system reports no event, and then
+            // fails everything as invalid. A failing rejection distinguishes this from a device
+            // that lacks something: there is no one left to reject.
             Err(_) if endpoint.identifier.reject().is_err() => Err(Error::Closed),
             Err(error) => Err(error),
         }
@@ -191,15 +190,15 @@ impl<T> Endpoint<T> {
         Ok(())
     }
 
-    /// Accepts a client, after receives have been posted.
+    /// Accepts a client, after receives were posted.
     ///
     /// # Errors
-    /// The system's refusal, or a client that is gone.
+    /// Errors of the system, or a client that is gone.
     pub fn accept(&mut self) -> Result<(), Error> {
         let private_data = self.options.offer.encode();
         let (reads_served, reads_made) = (self.options.reads_served, self.reads_made);
         match self.identifier.accept(&Terms { private_data: &private_data, reads_served, reads_made }) {
-            // What is asked for is valid: the client has given up meanwhile.
+            // The parameters are valid: the client has given up in the meantime.
             Err(verbs::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::InvalidInput => {
                 Err(Error::Closed)
             }
@@ -207,39 +206,39 @@ impl<T> Endpoint<T> {
         }
     }
 
-    /// What to wait for, both until readable: events of the connection, and, once the way is known,
-    /// completions. The second one is there at once on a server, and on a client from the first
-    /// [`Endpoint::poll`] on after which it is.
+    /// The descriptors to wait for until readable: events of the connection, and, once the route is
+    /// known, completions. A server has the second descriptor at once, a client from the first
+    /// [`Endpoint::poll`] after the route is known.
     #[must_use]
     pub fn fds(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
         (self.channel.as_fd(), self.on_device.as_ref().map(|on_device| on_device.queue.as_fd()))
     }
 
-    /// Our own address, once it is known.
+    /// The local address, once it is known.
     #[must_use]
     pub fn local(&self) -> Option<SocketAddr> {
         self.identifier.local_address().or(self.local)
     }
 
-    /// The address of the other end.
+    /// The address of the peer.
     #[must_use]
     pub const fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// What holds between both ends, once it is known: on a server at once.
+    /// The parameters agreed with the peer, once they are known: on a server at once.
     #[must_use]
     pub const fn agreed(&self) -> Option<Agreed> {
         self.agreed
     }
 
-    /// What it has done.
+    /// The counters of this endpoint.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Pieces of work that are posted or wait to be.
+    /// Number of pieces of work that are posted or wait to be posted.
     #[must_use]
     pub fn work_under_way(&self) -> usize {
         self.posted.len() + self.waiting.len()
@@ -252,8 +251,8 @@ impl<T> Endpoint<T> {
         self.waiting.iter().map(|(job, _)| bytes(job)).sum()
     }
 
-    /// Registered memory of at least so many bytes; none while too much of the pool is in use,
-    /// which ends when work does and buffers are dropped.
+    /// Returns registered memory of at least this many bytes; `None` while too much of the pool is
+    /// in use, which ends as work completes and buffers are dropped.
     ///
     /// # Errors
     /// More than may be locked, or an endpoint that has no device yet.
@@ -261,7 +260,7 @@ impl<T> Endpoint<T> {
         Ok(self.on_device()?.pool.take(bytes, access)?)
     }
 
-    /// Posts so many receives.
+    /// Posts this many receives.
     ///
     /// # Errors
     /// More than the ring has free places.
@@ -276,10 +275,10 @@ impl<T> Endpoint<T> {
         Ok(())
     }
 
-    /// Sends a message of these pieces, one after the other; they are copied.
+    /// Sends a message that consists of these pieces, which are copied.
     ///
     /// # Errors
-    /// A message that is longer than was offered, or the system's refusal.
+    /// A message that is longer than was offered, or an error of the system.
     pub fn send(&mut self, pieces: &[&[u8]], invalidate: Option<u32>, tag: Option<T>) -> Result<(), Error> {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         let room = self.on_device()?.sends.bytes;
@@ -300,32 +299,32 @@ impl<T> Endpoint<T> {
         self.post_waiting()
     }
 
-    /// Writes a part of a buffer into memory of the other end.
+    /// Writes a part of a buffer into the peer's memory.
     ///
     /// # Errors
-    /// A part that is not in its buffer, or the system's refusal.
+    /// A part that is not in its buffer, or an error of the system.
     pub fn write(&mut self, address: u64, key: u32, part: Part, tag: Option<T>) -> Result<(), Error> {
         self.counters.writes += 1;
         self.counters.written_bytes += u64::from(part.bytes);
         self.move_part(Work::Write { address, key }, part, tag)
     }
 
-    /// Fills a part of a buffer from memory of the other end.
+    /// Fills a part of a buffer from the peer's memory.
     ///
     /// # Errors
-    /// A part that is not in its buffer, or the system's refusal.
+    /// A part that is not in its buffer, or an error of the system.
     pub fn read(&mut self, address: u64, key: u32, part: Part, tag: Option<T>) -> Result<(), Error> {
         self.counters.reads += 1;
         self.counters.read_bytes += u64::from(part.bytes);
         self.move_part(Work::Read { address, key }, part, tag)
     }
 
-    /// Asks the other end's device for a sign of life, unless work is under way, which asks for one
-    /// anyway: a write of no bytes, which is acknowledged, and for which no memory is looked up.
-    /// Where nobody is there it fails, in time.
+    /// Probes the peer's device, unless work is in flight, which serves the same purpose: posts a
+    /// write of no bytes, which is acknowledged and needs no memory. If the peer is gone, the write
+    /// fails in time.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// Errors of the system.
     pub fn ask(&mut self, tag: T) -> Result<(), Error> {
         if self.posted.is_empty() {
             self.identifier.post(self.number, Work::Write { address: 0, key: 0 }, &[], true, false)?;
@@ -334,16 +333,16 @@ impl<T> Endpoint<T> {
         Ok(())
     }
 
-    /// Tells that a descriptor was readable.
+    /// Records that a descriptor was readable.
     pub const fn wake(&mut self) {
         self.woken = true;
     }
 
-    /// What happened next; none when nothing more has: then wait for the descriptors. A message
-    /// that was received is in `inbox`.
+    /// Returns the next event; `None` if there is none: then wait for the descriptors. A received
+    /// message is in `inbox`.
     ///
     /// # Errors
-    /// Why the connection has ended, or was not made.
+    /// Why the connection has ended, or could not be established.
     pub fn poll(&mut self, inbox: &mut Vec<u8>) -> Result<Option<Event<T>>, Error> {
         loop {
             if let Some(tag) = self.done.pop_front() {
@@ -366,10 +365,10 @@ impl<T> Endpoint<T> {
         self.take_connection_event()
     }
 
-    /// Ends the connection: the other end is told, and nothing is carried any more. Dropping it
-    /// does the same and frees all.
+    /// Ends the connection: the peer is notified, and nothing is transferred any more. Dropping the
+    /// endpoint does the same and frees all resources.
     pub fn disconnect(&self) {
-        // One that is not connected has nothing to end.
+        // An endpoint that is not connected has nothing to end.
         let _ = self.identifier.disconnect();
     }
 
@@ -387,7 +386,7 @@ impl<T> Endpoint<T> {
         self.post_waiting()
     }
 
-    /// Posts what waits, as far as there is room.
+    /// Posts waiting work, as far as there is room.
     fn post_waiting(&mut self) -> Result<(), Error> {
         while self.has_room() && !self.waiting.is_empty() {
             let on_device = self.on_device.as_mut().ok_or(NO_DEVICE)?;
@@ -445,15 +444,15 @@ impl<T> Endpoint<T> {
         self.number = (self.number + 1) & !RECEIVE;
     }
 
-    /// Whether there are more completions to look at. When there are none, the next one makes the
-    /// descriptor readable.
+    /// Returns whether there are more completions to handle. If there are none, the next one makes
+    /// the descriptor readable.
     fn take_completions(&mut self) -> Result<bool, Error> {
         self.completions.clear();
         self.taken = 0;
         let Some(on_device) = &self.on_device else { return Ok(false) };
         let mut found = on_device.queue.poll(&mut self.completions)?;
         if found == 0 && (self.woken || !self.armed) {
-            // A notice that is not taken would wake us again and again.
+            // A completion event that is not taken would wake the loop again and again.
             let notices = on_device.queue.take_notices()?;
             self.counters.notices += u64::from(notices);
             if notices > 0 || !self.armed {
@@ -486,7 +485,7 @@ impl<T> Endpoint<T> {
         Ok(Some(Event::Received))
     }
 
-    /// This work is done, and so is all that was posted before it.
+    /// Completes this work and all work posted before it.
     fn complete_work(&mut self, number: u64) -> Result<(), Error> {
         let sends = &mut self.on_device.as_mut().ok_or(NO_DEVICE)?.sends;
         while let Some(posted) = self.posted.pop_front() {
@@ -500,7 +499,7 @@ impl<T> Endpoint<T> {
         self.post_waiting()
     }
 
-    /// Work fails also because the other end has closed: then that is why.
+    /// Work also fails because the peer has closed: then return that as the cause.
     fn why_broken(&mut self, failure: &str) -> Error {
         while let Ok(Some(event)) = self.channel.poll() {
             match event.kind {
@@ -560,5 +559,5 @@ impl<T> Drop for Endpoint<T> {
     }
 }
 
-/// Asked for too early.
+/// The call came too early.
 const NO_DEVICE: Error = Error::Misuse("the connection has no device yet");

@@ -55,13 +55,13 @@ impl Listener {
     /// Errors of the system.
     pub fn take(&self) -> Result<Option<Incoming>, Error> {
         while let Some(event) = self.channel.poll()? {
-            // Events of a connection that was not migrated yet are also received here.
+            // Events of a connection that was not taken over yet are also received here.
             if event.kind == EventKind::DeviceRemoval && event.token == self.identifier.token() {
                 return Err(Error::DeviceGone);
             }
             let Some(identifier) = event.incoming.filter(|_| event.token == self.identifier.token()) else {
-                // An event of a connection that was not migrated yet: it is already refused by its
-                // drop.
+                // An event of a connection that was not taken over yet, which is thereby already
+                // refused.
                 continue;
             };
             // A request without IP addresses is ignored.

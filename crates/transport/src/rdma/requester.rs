@@ -1,13 +1,13 @@
-//! The client's end of a connection over RDMA: makes it, frames calls, and takes replies. RFC 8166
+//! The client's end of an RDMA connection: connects, frames calls, and receives replies. RFC 8166
 //!
 //! Nothing blocks: the endpoint's descriptors are in the owner's poller under one token, and
-//! [`Requester::advance`] takes what has come. Calls wait here, unframed, until a credit and
-//! registered memory are free: so what a connection holds is bounded by its credits.
+//! [`Requester::advance`] handles their events. Calls wait here, unframed, until a credit and
+//! registered memory are free, so what a connection holds is bounded by its credits.
 //!
-//! Payload is bounced through the endpoint's pool. The caller's own memory is never known to a
-//! device, and a dead connection can write into its own pool only, which goes after its queue pair:
-//! so a buffer may go back to its owner at any time, and a call may move to another path as soon as
-//! its connection is dropped.
+//! Payload is copied through the endpoint's pool. The caller's own memory is never registered with
+//! a device, and a dead connection can write only into its own pool, which is freed after its queue
+//! pair: so a buffer may be returned to its owner at any time, and a call may move to another path
+//! as soon as its connection is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -20,18 +20,19 @@ use super::{Buffer, Counters, Endpoint, Error, Event, Offer, Options, SIGNALLED_
 use crate::poll::{Interest, Poller};
 use crate::{Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
 
-/// Calls that one connection has in flight at most. A server may grant fewer.
+/// Maximum number of calls of one connection in flight. A server may grant fewer.
 const CREDITS: u32 = 32;
-/// Messages of a connection that only asks: the least that an end must take. RFC 8166 s3.3.2
+/// Message size of a connection used only for probes: the smallest that a peer must accept. RFC
+/// 8166 s3.3.2
 const ASKING_BYTES: u32 = 1024;
-/// What a connection registers for payload at most. Calls for which there is no room wait for those
-/// that have it.
+/// Maximum size of a connection's registered memory for payload. Calls without room wait until
+/// others return it.
 const POOL_BYTES_MAX: usize = 64 << 20;
 
-/// What a client's endpoint is made with. It reads and writes no memory of the server's.
+/// The options of a client's endpoint, which reads and writes no memory of the server.
 fn options(credits: u32) -> Options {
-    // A reply may come before our device says that the call has arrived, so that there are more
-    // messages on their way.
+    // A reply may be received before the device reports that the call has arrived, so more messages
+    // are in flight than there are credits.
     let sends = (2 * credits).max(to_u32(SIGNALLED_EACH) + 1);
     Options {
         receives: credits,
@@ -43,16 +44,16 @@ fn options(credits: u32) -> Options {
     }
 }
 
-/// What a call expects in return.
+/// What a call expects in reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expect {
-    /// Bytes of payload that may come, beside the reply.
+    /// Maximum size of the directly placed payload.
     pub lands: u32,
-    /// The most bytes that the reply has without them.
+    /// Maximum size of the reply without that payload.
     pub reply_max: u32,
 }
 
-/// A call that has not been framed.
+/// A call that is not framed yet.
 #[derive(Debug)]
 struct Queued<K> {
     xid: u32,
@@ -65,7 +66,7 @@ struct Queued<K> {
 /// Memory that a call in flight has offered to the server.
 #[derive(Debug, Default)]
 struct Offered {
-    /// What the server reads: the message, the payload.
+    /// Memory that the server reads: the message, the payload.
     sources: [Option<Buffer>; 2],
     receive_buffer: Option<Buffer>,
     reply: Option<Buffer>,
@@ -74,27 +75,27 @@ struct Offered {
 /// See the module's documentation. `K` names a payload, as [`Source`] knows it.
 #[derive(Debug)]
 pub struct Requester<K> {
-    /// First: it is dropped first, and its queue pair with it.
+    /// First, so that the endpoint and its queue pair are dropped first.
     endpoint: Endpoint<()>,
-    /// Calls that it has in flight at most.
+    /// Maximum number of calls in flight.
     credits: u32,
-    /// Once connected.
+    /// `None` until connected.
     client: Option<Client>,
-    /// By the calls' numbers.
+    /// By xid.
     offered: HashMap<u32, Offered>,
     waiting: VecDeque<Queued<K>>,
-    /// Calls that the server could not take, until they are asked for.
+    /// Calls that the server refused, until they are taken.
     refused: Vec<(u32, CallError)>,
     inbox: Vec<u8>,
-    /// Its completions are waited for.
+    /// The poller waits for its completions.
     on_device: bool,
 }
 
 impl<K> Requester<K> {
-    /// Starts to connect. The poller says when there is something to [`Requester::advance`].
+    /// Starts to connect. The poller reports when to call [`Requester::advance`].
     ///
     /// # Errors
-    /// What this machine lacks, as far as that is known at once.
+    /// Missing requirements of this machine, as far as they are known at once.
     pub fn connect(
         poller: &Poller,
         token: u64,
@@ -104,8 +105,8 @@ impl<K> Requester<K> {
         Self::with(poller, token, (local, remote), CREDITS, options(CREDITS))
     }
 
-    /// The same for one short call at a time, with hardly any memory: to see whether the server
-    /// answers.
+    /// Like [`Requester::connect`], but for one short call at a time, with hardly any memory: to
+    /// see whether the server answers.
     ///
     /// # Errors
     /// As for [`Requester::connect`].
@@ -141,30 +142,31 @@ impl<K> Requester<K> {
         })
     }
 
-    /// Whether it is connected.
+    /// Whether the requester is connected.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.client.is_some()
     }
 
-    /// A number that changes whenever the peer's device has done something.
+    /// A number that changes whenever the peer's device has completed something.
     #[must_use]
     pub const fn progress(&self) -> u64 {
         self.endpoint.counters().completions
     }
 
-    /// What it has done.
+    /// The counters of the endpoint.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.endpoint.counters()
     }
 
-    /// Calls that the server could not take, since the last time, by their numbers.
+    /// Takes the calls that the server refused since the last time, with their xids.
     pub fn take_refused(&mut self) -> Vec<(u32, CallError)> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Queues a call: what `head` appends, then the payload. [`Requester::flush`] sends it.
+    /// Queues a call: the bytes that `head` appends, then the payload. [`Requester::flush`] sends
+    /// it.
     pub fn push(
         &mut self,
         xid: u32,
@@ -175,12 +177,12 @@ impl<K> Requester<K> {
     ) {
         let mut bytes = Vec::new();
         head(&mut bytes);
-        // One call moves 1 MiB at most.
+        // One call moves at most 1 MiB.
         let payload_len = u32::try_from(payload_len).unwrap_or(u32::MAX);
         self.waiting.push_back(Queued { xid, head: bytes, payload, payload_len, expect });
     }
 
-    /// Sends what is queued, as far as the server's credits and registered memory allow.
+    /// Sends queued calls, as far as the server's credits and registered memory allow.
     ///
     /// # Errors
     /// The connection is finished.
@@ -193,7 +195,7 @@ impl<K> Requester<K> {
             let mut payload = Slices::new();
             source.slices(&call.payload, &mut payload);
             if payload.iter().map(|piece| piece.len()).sum::<usize>() != to_usize(call.payload_len) {
-                // What is missing would go out as whatever the memory held last.
+                // The missing bytes would be sent with the previous contents of the memory.
                 return Err(Error::Misuse("the payload of a call is not as long as it said"));
             }
             let Some((framed, offered)) = frame(&self.endpoint, client, call, &payload)? else {
@@ -203,7 +205,7 @@ impl<K> Requester<K> {
             client.call(framed)?;
             while let Some(output) = client.poll_output() {
                 if let Output::Send { bytes, payload: inline, .. } = output {
-                    // A completion of its own: that the call has arrived is a sign of life.
+                    // With a completion of its own: the arrival of the call is a sign of life.
                     send(&mut self.endpoint, &bytes, inline.map(|(_, padding)| (&payload, padding)))?;
                 }
             }
@@ -213,10 +215,10 @@ impl<K> Requester<K> {
         Ok(())
     }
 
-    /// Takes what has happened: replies go to the sink, payload to where it says.
+    /// Handles events: replies are passed to the sink, payload to the receive buffers of the sink.
     ///
     /// # Errors
-    /// Why there will be no connection, or is none any more.
+    /// Why the connection could not be established, or has ended.
     pub fn advance<S: Sink>(&mut self, poller: &Poller, token: u64, sink: &mut S) -> Result<Received, Error> {
         let mut received = Received::default();
         self.endpoint.wake();
@@ -245,7 +247,7 @@ impl<K> Requester<K> {
         Ok(received)
     }
 
-    /// Does what the machine says.
+    /// Carries out the outputs of the state machine.
     fn carry_out<S: Sink>(&mut self, sink: &mut S, received: &mut Received) -> Result<(), Error> {
         while let Some(output) = self.client.as_mut().and_then(Client::poll_output) {
             match output {
@@ -259,15 +261,15 @@ impl<K> Requester<K> {
                     self.refused.push((xid, error));
                 }
                 Output::Close(reason) => return Err(reason.into()),
-                // Calls are handed to the machine only when they can be sent at once; and we offer
-                // no program to a server that would call back.
+                // Calls are passed to the state machine only when they can be sent at once, and the
+                // client serves no program to which a server could call back.
                 Output::Send { .. } | Output::Reverse(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Hands a reply over; what the call had offered is free again.
+    /// Hands over a reply and frees the memory that the call had offered.
     fn deliver<S: Sink>(
         &mut self,
         xid: u32,
@@ -284,8 +286,7 @@ impl<K> Requester<K> {
                 if let Some(buffer) = &offered.reply {
                     buffer.read(0, &mut long)?;
                 }
-                // As with replies that come inline: one that answers another call is nobody's. RFC
-                // 8166 s4.2.1
+                // As with inline replies, a reply with another xid matches no call. RFC 8166 s4.2.1
                 if long.first_chunk().copied().map(u32::from_be_bytes) != Some(xid) {
                     return Err(CloseReason::Protocol.into());
                 }
@@ -300,7 +301,7 @@ impl<K> Requester<K> {
     }
 }
 
-/// Offers memory for a call; none while there is none.
+/// Offers memory for a call; `None` if there is none.
 fn frame<K>(
     endpoint: &Endpoint<()>,
     client: &Client,
@@ -340,7 +341,7 @@ fn frame<K>(
     Ok(Some((framed, offered)))
 }
 
-/// Takes the memory that a call needs; none when some of it must come back first.
+/// Allocates the memory for a call; `None` if some of it must be returned first.
 fn offer<K>(endpoint: &Endpoint<()>, forms: Forms, call: &Queued<K>) -> Result<Option<Offered>, Error> {
     let Expect { lands, reply_max } = call.expect;
     let mut offered = Offered::default();
@@ -362,7 +363,7 @@ fn offer<K>(endpoint: &Endpoint<()>, forms: Forms, call: &Queued<K>) -> Result<O
     Ok(Some(offered))
 }
 
-/// Sends a message, with payload and its padding behind it where that goes inline.
+/// Sends a message, followed by the payload and its padding if that is inline.
 fn send(
     endpoint: &mut Endpoint<()>,
     bytes: &[u8],
@@ -376,7 +377,7 @@ fn send(
     endpoint.send(&pieces, None, Some(()))
 }
 
-/// Brings payload that has landed beside its reply to where the sink wants it.
+/// Copies directly placed payload to where the sink wants it.
 fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> Result<(), Error> {
     let padding = landed.wrapping_neg() % 4;
     let length = head.len() + landed + padding;
@@ -393,8 +394,8 @@ fn land<S: Sink>(head: &[u8], region: &Buffer, landed: usize, sink: &mut S) -> R
             sink.received(head, receive_buffer, &[]);
         }
         place => {
-            // A reply that says another length than what has landed: as on a stream, it is what it
-            // says it is.
+            // A reply whose length differs from the bytes placed: as on a stream, the reply's own
+            // length counts.
             let mut record = head.to_vec();
             record.resize(length, 0);
             if let Some(payload) = record.get_mut(head.len()..head.len() + landed) {

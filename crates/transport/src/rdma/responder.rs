@@ -1,13 +1,13 @@
-//! The server's end of a connection over RDMA: takes calls apart, reads what they offer, and sends
-//! replies. RFC 8166
+//! The server's end of an RDMA connection: parses calls, reads the memory that they offer, and
+//! sends replies. RFC 8166
 //!
-//! Calls come out as records, as from a stream, and replies go in as records: each is matched to
-//! its call by its number, so whoever executes calls needs to know nothing of chunks. Nothing
-//! blocks; the owner calls [`Responder::wake`] when a descriptor is readable, then
+//! Calls are handed out as records, as from a stream, and replies are passed in as records: each is
+//! matched to its call by its xid, so the code that executes calls need not know about chunks.
+//! Nothing blocks; the owner calls [`Responder::wake`] when a descriptor is readable, then
 //! [`Responder::flush`] and [`Responder::receive`].
 //!
-//! Bounds: a client has [`CREDITS`] calls outstanding at most; what is read of its memory and not
-//! yet handed out is [`READ_BYTES_MAX`] at most, which is half of the registered pool, so that
+//! Bounds: a client has at most [`CREDITS`] calls outstanding; memory read from the client and not
+//! yet handed out is at most [`READ_BYTES_MAX`], which is half of the registered pool, so that
 //! replies always find room in the end.
 
 use std::collections::{HashMap, VecDeque};
@@ -21,23 +21,23 @@ use verbs::Access;
 use super::{Buffer, Counters, Endpoint, Error, Event, Incoming, Options, Part};
 use crate::{Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
 
-/// Calls that one client may have outstanding on a connection: what Linux grants, too.
+/// Calls that one client may have outstanding on a connection, the same as Linux grants.
 const CREDITS: u32 = 64;
-/// What a connection registers for payload at most. Replies for which there is no room wait for
-/// those that have it.
+/// Maximum size of a connection's registered memory for payload. Replies without room wait until
+/// others return it.
 const POOL_BYTES_MAX: usize = 32 << 20;
-/// What is read of a client's memory before its calls are taken.
+/// Maximum number of bytes read from a client's memory before its calls are handed out.
 const READ_BYTES_MAX: usize = POOL_BYTES_MAX / 2;
 
-/// Work whose end matters.
+/// Work whose completion matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tag {
     Read(RequestId),
-    /// All that was sent is with the client once these are done.
+    /// The client has everything that was sent once this work is done.
     Sent,
 }
 
-/// What was read for a call.
+/// The memory read for a call.
 #[derive(Debug, Default)]
 struct Fetched {
     message: Option<Buffer>,
@@ -50,7 +50,7 @@ impl Fetched {
     }
 }
 
-/// A call that is whole.
+/// A complete call.
 #[derive(Debug)]
 struct Call {
     head: Vec<u8>,
@@ -74,30 +74,30 @@ impl<P> Reply<P> {
 /// See the module's documentation. `P` names a payload, as [`Source`] knows it.
 #[derive(Debug)]
 pub struct Responder<P> {
-    /// First: it is dropped first, and its queue pair with it.
+    /// First, so that the endpoint and its queue pair are dropped first.
     endpoint: Endpoint<Tag>,
     server: Server,
-    /// Calls that were handed out, by their numbers.
+    /// Calls that were handed out, by xid.
     unanswered: HashMap<u32, VecDeque<RequestId>>,
-    /// What is to be read once there is room.
+    /// Reads that wait for room.
     reads: VecDeque<(RequestId, ReadInto, Chunk)>,
     fetched: HashMap<RequestId, Fetched>,
-    /// Bytes of registered memory that calls hold which were not taken yet.
+    /// Bytes of registered memory held by calls that were not handed out yet.
     read_bytes: usize,
     calls: VecDeque<Call>,
     replies: VecDeque<Reply<P>>,
     queued_bytes: usize,
-    /// The reply that is being sent, and what is left to do for it.
+    /// The reply being sent, and its remaining outputs.
     current: Option<Reply<P>>,
     outgoing: VecDeque<Output>,
     inbox: Vec<u8>,
 }
 
 impl<P> Responder<P> {
-    /// Accepts a client, whose calls are at most so long.
+    /// Accepts a client, whose calls are at most this long.
     ///
     /// # Errors
-    /// The system's refusal, above all of memory that would have to be locked.
+    /// Errors of the system, mostly because too much memory would have to be locked.
     pub fn accept(incoming: Incoming, record_bytes_max: usize) -> Result<Self, Error> {
         let options = Options { receives: CREDITS, pool_bytes_max: POOL_BYTES_MAX, ..Options::default() };
         let endpoint = incoming.prepare(&options)?;
@@ -122,21 +122,21 @@ impl<P> Responder<P> {
         Ok(this)
     }
 
-    /// What to wait for until readable.
+    /// The descriptors to wait for until readable.
     ///
     /// # Errors
-    /// None on a connection that was accepted.
+    /// None on an accepted connection.
     pub fn fds(&self) -> Result<[BorrowedFd<'_>; 2], Error> {
         let (events, completions) = self.endpoint.fds();
         Ok([events, completions.ok_or(Error::Misuse("the connection has no device yet"))?])
     }
 
-    /// Bounds how long calls may be from now on.
+    /// Changes the maximum size of calls.
     pub fn set_record_bound(&mut self, bytes: usize) {
         self.server.set_payload_bound(bound(bytes));
     }
 
-    /// What it has done.
+    /// The counters of the endpoint.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.endpoint.counters()
@@ -148,14 +148,14 @@ impl<P> Responder<P> {
         self.queued_bytes
     }
 
-    /// How many they are.
+    /// Number of replies that wait.
     #[must_use]
     pub fn queued_records(&self) -> usize {
         self.replies.len()
     }
 
-    /// Asks the client's device for a sign of life: a client that is gone without a word ends the
-    /// connection by this.
+    /// Probes the client's device: if the client has disappeared silently, this ends the
+    /// connection.
     ///
     /// # Errors
     /// The connection is finished.
@@ -163,12 +163,12 @@ impl<P> Responder<P> {
         self.endpoint.ask(Tag::Sent)
     }
 
-    /// Tells that a descriptor was readable.
+    /// Records that a descriptor was readable.
     pub const fn wake(&mut self) {
         self.endpoint.wake();
     }
 
-    /// Hands calls to the sink, while it wants more.
+    /// Passes calls to the sink, while it wants more.
     ///
     /// # Errors
     /// The connection is finished.
@@ -186,7 +186,8 @@ impl<P> Responder<P> {
         Ok(received)
     }
 
-    /// Queues a reply: what `head` appends, then the payload. One to no call is dropped.
+    /// Queues a reply: the bytes that `head` appends, then the payload. A reply without a call is
+    /// dropped.
     pub fn push(&mut self, payload: P, payload_len: usize, head: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
         head(&mut bytes);
@@ -195,7 +196,8 @@ impl<P> Responder<P> {
         self.replies.push_back(reply);
     }
 
-    /// Sends what is queued, as far as there is memory; true when all of it is with the client.
+    /// Sends queued replies, as far as there is memory; returns true once the client has all of
+    /// them.
     ///
     /// # Errors
     /// The connection is finished.
@@ -220,7 +222,7 @@ impl<P> Responder<P> {
         Ok(self.endpoint.work_under_way() == 0)
     }
 
-    /// The call that a reply answers, by the number it begins with.
+    /// The call that a reply answers, by the xid at its start.
     fn asked(&mut self, head: &[u8]) -> Option<RequestId> {
         let xid = u32::from_be_bytes(*head.first_chunk()?);
         let requests = self.unanswered.get_mut(&xid)?;
@@ -231,7 +233,7 @@ impl<P> Responder<P> {
         request
     }
 
-    /// Takes all that has happened.
+    /// Handles all events.
     fn pump(&mut self) -> Result<(), Error> {
         while let Some(event) = self.endpoint.poll(&mut self.inbox)? {
             match event {
@@ -249,7 +251,7 @@ impl<P> Responder<P> {
         self.begin_reads()
     }
 
-    /// Does what the machine says of calls.
+    /// Carries out the outputs of the state machine for calls.
     fn carry_out(&mut self) -> Result<(), Error> {
         while let Some(output) = self.server.poll_output() {
             match output {
@@ -270,23 +272,23 @@ impl<P> Responder<P> {
                     self.unanswered.entry(xid).or_default().push_back(request);
                     self.calls.push_back(Call { head, payload, fetched });
                 }
-                // An answer to a header that made no sense; all others come from replies.
+                // The answer to an invalid header; all other answers come from replies.
                 Output::Send { bytes, invalidate, .. } => {
                     self.endpoint.send(&[&bytes], invalidate, Some(Tag::Sent))?;
                 }
                 Output::Close(reason) => return Err(reason.into()),
-                // We call no client back.
+                // The server never calls a client back.
                 Output::Write { .. } | Output::Reverse(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Begins to read what calls offer, as far as there is room.
+    /// Starts to read the memory that calls offer, as far as there is room.
     fn begin_reads(&mut self) -> Result<(), Error> {
         while let Some((request, into, chunk)) = self.reads.front() {
             let (request, into) = (*request, *into);
-            // The machine holds it against the bound.
+            // The state machine checks the length against the bound.
             let bytes = usize::try_from(bytes_of(chunk)).unwrap_or(usize::MAX);
             let Some(buffer) = self.endpoint.buffer(bytes, Access::Local)? else { return Ok(()) };
             let held = buffer.region().bytes();
@@ -312,8 +314,8 @@ impl<P> Responder<P> {
         Ok(())
     }
 
-    /// Does the first thing that is left to do for the current reply; false while there is no
-    /// memory for it.
+    /// Carries out the next output of the current reply; returns false while there is no memory for
+    /// it.
     fn carry_first(&mut self, source: &impl Source<P>) -> Result<bool, Error> {
         let mut payload = Slices::new();
         if let Some(reply) = &self.current {
@@ -331,7 +333,7 @@ impl<P> Responder<P> {
                     fill(&buffer, from, piece, message, &payload)?;
                     let part = Part { buffer: buffer.clone(), from, bytes: piece.to.length };
                     from += to_usize(piece.to.length);
-                    // What is sent behind it tells that it is done.
+                    // The send that follows reports its completion.
                     self.endpoint.write(piece.to.offset, piece.to.handle, part, None)?;
                 }
             }
@@ -373,7 +375,7 @@ fn fill(
     }
 }
 
-/// Gives a call to the sink, its payload to where the sink wants it.
+/// Passes a call to the sink, and its payload to the receive buffer of the sink.
 fn hand_out<S: Sink>(call: &Call, sink: &mut S) -> Result<(), Error> {
     let Call { head, payload, fetched } = call;
     let (Some(payload), Some(buffer)) = (payload, &fetched.payload) else {
@@ -398,7 +400,7 @@ fn hand_out<S: Sink>(call: &Call, sink: &mut S) -> Result<(), Error> {
         sink.received(head, receive_buffer, &[]);
         return Ok(());
     }
-    // What is smaller, or odd, becomes the record that it would be on a stream.
+    // A smaller or unusual call becomes the record that it would be on a stream.
     let (before, after) = head.split_at_checked(position).unwrap_or((head, &[]));
     let mut record = before.to_vec();
     record.resize(before.len() + bytes + padding, 0);
