@@ -475,6 +475,7 @@ impl Engine {
             Output::Move(conn) => self.move_calls(conn),
             Output::Probe(path) => self.probe(path),
             Output::StateChanged { path, from, to } => {
+                self.setup.route.node_health.note(path, self.setup.identity, to);
                 let name = self.setup.route.path_name(path);
                 tracing::info!(path = %name, ?from, ?to, "path changed its state");
             }

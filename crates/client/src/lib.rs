@@ -20,6 +20,7 @@ mod error;
 mod file;
 mod listing;
 mod mount;
+mod node_health;
 mod operations;
 pub mod options;
 mod path_failures;

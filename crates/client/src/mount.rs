@@ -13,6 +13,7 @@ use crate::bootstrap::{Place, Root, bootstrap, directory};
 use crate::call::{Caller, FileRef, Op};
 use crate::engine::Setup;
 use crate::error::{Error, MountError, Result};
+use crate::node_health::{NodeHealth, Placed};
 use crate::options::Remote;
 use crate::path_failures::PathFailures;
 use crate::protocol::Protocol;
@@ -47,7 +48,7 @@ struct Inner {
     shards: Vec<Shard>,
     route: Arc<Route>,
     root: Root,
-    placement: Mutex<Placement>,
+    placement: Mutex<Placed>,
     next_file: AtomicU64,
     next_shard: AtomicU64,
     /// An external driver drives the first loop.
@@ -132,6 +133,7 @@ impl Mount {
             soft_patience: settings.soft_patience(),
             validations: PathValidations::new(paths.len()),
             path_failures: PathFailures::new(paths.len()),
+            node_health: NodeHealth::new(paths.iter().map(|end| end.node)),
             stranded: Stranded::default(),
             paths,
         });
@@ -166,7 +168,7 @@ impl Mount {
         let nodes = settings.nodes_of_remotes();
         let first = nodes.get(usize::from(start)).copied().unwrap_or(0);
         let count = nodes.iter().max().map_or(1, |last| last.saturating_add(1));
-        let placement = Mutex::new(Placement::new(count, first));
+        let placement = Mutex::new(Placed::new(Placement::new(count, first)));
         let (next_file, next_shard) = (AtomicU64::new(1), AtomicU64::new(0));
         let externally_driven = AtomicBool::new(false);
         let inner =
@@ -264,7 +266,8 @@ impl Mount {
     #[must_use]
     pub fn file_ref(&self, handle: FileHandle) -> FileRef {
         let number = self.inner.next_file.fetch_add(1, Ordering::Relaxed);
-        let home = self.inner.placement.lock().unwrap_or_else(PoisonError::into_inner).place(number);
+        let mut placement = self.inner.placement.lock().unwrap_or_else(PoisonError::into_inner);
+        let home = placement.place(number, &self.inner.route.node_health);
         FileRef { handle, number, home: Some(home) }
     }
 

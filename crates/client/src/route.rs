@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use paths::{NodeId, PathId};
 use transport::socket;
 
+use crate::node_health::NodeHealth;
 use crate::options::Proto;
 use crate::path_failures::PathFailures;
 
@@ -39,6 +40,7 @@ pub(crate) struct Route {
     pub soft_patience: Option<Duration>,
     pub validations: PathValidations,
     pub path_failures: PathFailures,
+    pub node_health: NodeHealth,
     pub stranded: Stranded,
 }
 

@@ -84,6 +84,29 @@ fn a_node_that_stops_and_starts_again_costs_nothing() {
     println!("node stopped: longest wait for an answer {} ms", gap.as_millis());
 }
 
+#[test]
+fn new_files_are_not_placed_on_a_node_that_is_down() {
+    let group = Proxied::start(4);
+    let mount = mount(&group);
+    let root = mount.root();
+    let on_the_third = || {
+        let files: Vec<_> = (0..8).map(|_| mount.file_ref(root)).collect();
+        files.iter().for_each(|file| mount.release(file));
+        files.iter().filter(|file| file.home == Some(paths::NodeId(2))).count()
+    };
+    assert_eq!(on_the_third(), 2);
+    group.server.stop_node(NodeId(2)).unwrap();
+    testkit::Deadline::wait_until("the node to be known as down", PATIENCE, || {
+        let status = &mount.statistics().paths[2].status;
+        status.iter().any(|status| status.deaths > 0).then_some(())
+    });
+    assert_eq!(on_the_third(), 0);
+    group.server.start_node(NodeId(2)).unwrap();
+    testkit::Deadline::wait_until("files to be placed there again", PATIENCE, || {
+        (on_the_third() == 2).then_some(())
+    });
+}
+
 /// Whether a path whose answers come so much later is used, less than half as much as the others,
 /// and never left.
 fn is_used_less_and_not_cut(later: Duration) -> bool {

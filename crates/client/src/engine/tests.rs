@@ -48,6 +48,7 @@ impl Ends {
             soft_patience: None,
             validations: PathValidations::new(2),
             path_failures: PathFailures::new(2),
+            node_health: crate::node_health::NodeHealth::new(std::iter::empty()),
             stranded: Stranded::default(),
         };
         let table = paths::Config {
