@@ -104,22 +104,23 @@ impl Process {
     /// output.
     #[track_caller]
     pub fn wait_for_line(&self, part: &str, within: Duration) -> String {
-        match self.line(part, within) {
+        match self.line(&format!("{part:?}"), |line| line.contains(part), within) {
             Ok(line) => line,
             Err(said) => panic!("{said}"),
         }
     }
 
-    /// The same, or why there is no such line, with all output.
+    /// Waits for the first line that is the one looked for, on either stream; or says why there is
+    /// no such line, with all output. `what` names the line.
     ///
     /// # Errors
     /// When the time is over, or the child closed its output before.
-    pub fn line(&self, part: &str, within: Duration) -> Result<String, String> {
+    pub fn line(&self, what: &str, is_it: impl Fn(&str) -> bool, within: Duration) -> Result<String, String> {
         let deadline = Deadline::after(within);
         let mut seen = 0;
         let mut output = self.shared.lock();
         loop {
-            if let Some((_, line)) = output.lines.iter().skip(seen).find(|(_, line)| line.contains(part)) {
+            if let Some((_, line)) = output.lines.iter().skip(seen).find(|(_, line)| is_it(line)) {
                 return Ok(line.clone());
             }
             seen = output.lines.len();
@@ -133,7 +134,7 @@ impl Process {
                 None => "was too slow in",
             };
             let said = text(&output, None);
-            return Err(format!("{} {why} printing {part:?} within {within:?}; it said:\n{said}", self.name));
+            return Err(format!("{} {why} printing {what} within {within:?}; it said:\n{said}", self.name));
         }
     }
 

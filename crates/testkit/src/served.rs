@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// A busy machine has started a server by then.
 const SOON: Duration = Duration::from_secs(120);
+/// What a server says whose port is taken.
+const TAKEN: &str = "another program listens there";
 /// Ports that are tried one after the other: another program may take one between the choice and
 /// the use of it.
 const PORTS_MAX: usize = 20;
@@ -50,7 +52,7 @@ impl Served {
         for _ in 0..PORTS_MAX {
             match Self::try_start(program(), &arguments(free_port())) {
                 Ok(served) => return served,
-                Err(said) if said.contains("Address already in use") => {}
+                Err(said) if said.contains(TAKEN) => {}
                 Err(said) => panic!("the server ended:\n{said}"),
             }
         }
@@ -60,7 +62,8 @@ impl Served {
     fn try_start(mut program: Command, arguments: &[impl AsRef<OsStr>]) -> Result<Self, String> {
         program.arg("serve").args(arguments);
         let process = Process::spawn(program);
-        process.line("ready", SOON)?;
+        // The whole line: an address that is already in use is not ready.
+        process.line("\"ready\"", |line| line == "ready", SOON)?;
         let out = process.output(Stream::Out);
         let said = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
         let addresses = said.filter_map(|address| address.parse().ok()).collect();
@@ -108,7 +111,7 @@ mod tests {
 
     /// Says what a server says that finds its port taken twice, and then one that does not.
     const SERVER: &str = "n=$(cat count 2>/dev/null || echo 0); echo $((n + 1)) > count; \
-         [ $n -lt 2 ] && { echo 'cause: Address already in use'; exit 1; }; \
+         [ $n -lt 2 ] && { echo 'already taken: another program listens there'; exit 1; }; \
          echo \"listening on 127.0.0.1:$2 (node one)\"; echo ready; exec sleep 1000";
 
     fn program(directory: &Path) -> Command {
