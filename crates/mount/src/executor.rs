@@ -1,8 +1,8 @@
-//! Requests as tasks: a request waits for the server without a thread that waits with it.
+//! Requests as tasks: a request waits for the server without occupying a thread.
 //!
-//! A task is polled at once on the thread that received the request, so that what needs no answer
-//! of the server is answered there. Later it is polled by whichever worker is free. Nothing here
-//! knows what a task does.
+//! A task is first polled on the thread that received the request, so that a request that needs no
+//! reply from the server is answered there. Later any free worker polls it. This module does not
+//! know what a task does.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where tasks run.
+/// The executor of tasks.
 #[derive(Debug, Clone)]
 pub(crate) struct Executor {
     queue: Arc<Queue>,
@@ -29,17 +29,17 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Ready {
     tasks: VecDeque<Arc<Task>>,
-    /// Workers that wait to be notified: without any, a notification would be a system call for
-    /// nothing.
+    /// Idle workers that wait for a notification. While there are none, a notification would be a
+    /// useless system call.
     idle: usize,
     closed: bool,
 }
 
 struct Task {
     work: Mutex<Option<Work>>,
-    /// It is in the queue, or about to be polled.
+    /// The task is in the queue, or about to be polled.
     queued: AtomicBool,
-    /// It is short, and goes on where it is woken.
+    /// The task is short, and continues on the thread that wakes it.
     short: bool,
     queue: Arc<Queue>,
 }
@@ -53,8 +53,8 @@ impl std::fmt::Debug for Task {
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
-            // While it is being polled, perhaps by the very thread that wakes it, another poll has
-            // to wait.
+            // If the task is being polled now, perhaps by the very thread that wakes it, another
+            // poll has to wait.
             if self.short && self.poll_unless_polled() {
                 return;
             }
@@ -72,12 +72,12 @@ impl Wake for Task {
 
 impl Task {
     fn poll(self: &Arc<Self>) {
-        // Cleared before the poll: a wake that comes during it queues the task once more.
+        // Cleared before the poll: a wake during the poll queues the task again.
         self.queued.store(false, Ordering::Release);
         self.go_on(&mut self.work.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The same, unless it is being polled already; then false.
+    /// The same, unless the task is being polled already; then returns false.
     fn poll_unless_polled(self: &Arc<Self>) -> bool {
         let mut work = match self.work.try_lock() {
             Ok(work) => work,
@@ -94,8 +94,8 @@ impl Task {
             let waker = Waker::from(Arc::clone(self));
             let mut context = Context::from_waker(&waker);
             let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context).is_ready());
-            // A task that panics is a fault of ours, which was logged; it costs its own request
-            // (its reply says EIO when it is dropped), not the mount.
+            // A task that panics is a bug of ours, and was logged. It costs its own request (whose
+            // reply becomes EIO when dropped), not the mount.
             if catch_unwind(poll).unwrap_or(true) {
                 *work = None;
             }
@@ -104,7 +104,7 @@ impl Task {
 }
 
 impl Executor {
-    /// Starts the workers; they end when [`Executor::close`] is called.
+    /// Starts the workers; they end after [`Executor::close`].
     pub(crate) fn start(workers: usize) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::default());
         for index in 0..workers.max(1) {
@@ -114,20 +114,20 @@ impl Executor {
         Ok(Self { queue })
     }
 
-    /// Runs a task to its end, as far as it goes at once on this thread.
+    /// Runs a task to completion, starting on this thread as far as it gets without waiting.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.begin(work, false);
     }
 
-    /// The same for a task that has little to do once it is woken: it goes on at once on the thread
-    /// that wakes it, which may be a connection's, so it must not block there, nor take long. That
-    /// spares it the way to a worker.
+    /// The same for a task that has little to do once woken: it continues at once on the thread
+    /// that wakes it, which may be a connection's thread, so it must neither block nor take long.
+    /// That saves handing it to a worker.
     pub(crate) fn spawn_short(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.begin(work, true);
     }
 
-    /// Runs a short task to its end, though nobody waits for it any more. Gives what it gives, or
-    /// nothing if it panics.
+    /// Runs a short task to completion even if its caller stops waiting. Returns its output, or
+    /// `None` if it panics.
     pub(crate) async fn detach_short<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -156,14 +156,14 @@ impl Executor {
         Arc::new(task).poll();
     }
 
-    /// Ends the workers once nothing is ready any more.
+    /// Ends the workers once no task is ready.
     pub(crate) fn close(&self) {
         self.queue.ready.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.queue.some.notify_all();
     }
 }
 
-/// What has come of a detached task.
+/// The result of a detached task.
 #[derive(Debug)]
 struct Outcome<T> {
     given: Option<T>,
@@ -177,7 +177,7 @@ impl<T> Default for Outcome<T> {
     }
 }
 
-/// The task's side of it: when it is dropped, the task has ended.
+/// The task's side of the result: when it is dropped, the task has ended.
 #[derive(Debug)]
 struct Giver<T>(Arc<Mutex<Outcome<T>>>);
 
@@ -218,7 +218,7 @@ impl Queue {
     }
 }
 
-/// Runs a future to its end on this thread.
+/// Runs a future to completion on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     struct Thread(std::thread::Thread);
     impl Wake for Thread {
@@ -292,7 +292,7 @@ mod tests {
             sender.send(std::thread::current().id()).unwrap();
             match polls {
                 1 => *seen.lock().unwrap() = Some(context.waker().clone()),
-                // A poll within this one would wait for itself; a worker does it.
+                // A poll within this poll would wait for itself, so a worker does it.
                 2 => context.waker().wake_by_ref(),
                 _ => return Poll::Ready(()),
             }

@@ -1,5 +1,5 @@
-//! fusermount3, which mounts and unmounts for those who are not root. It is the only part that
-//! needs rights: this program is never set-uid.
+//! fusermount3, which mounts and unmounts for users other than root. Only fusermount3 needs
+//! privileges: this program is never set-uid.
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::ffi::OsString;
@@ -11,16 +11,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Its names: that of today, and that of a FUSE of before 2018.
+/// The current name, and the name in FUSE before 2018.
 const NAMES: [&str; 2] = ["fusermount3", "fusermount"];
-/// Where it may be besides what PATH says.
+/// Directories to search besides PATH.
 const PLACES: [&str; 2] = ["/bin", "/sbin"];
-/// Names another one.
+/// Environment variable that names another helper.
 const OWN: &str = "FUSERMOUNT_PATH";
-/// Names the descriptor on which it sends the device of a new mount.
+/// Environment variable with the descriptor on which the helper sends the device of a new mount.
 const SOCKET: &str = "_FUSE_COMMFD";
 
-/// The helper, if there is one that can be run.
+/// The helper, if an executable one exists.
 pub(crate) fn find() -> Option<PathBuf> {
     if let Some(own) = std::env::var_os(OWN) {
         return Some(PathBuf::from(own)).filter(|path| can_run(path));
@@ -35,21 +35,22 @@ fn can_run(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|seen| seen.is_file() && seen.permissions().mode() & 0o111 != 0)
 }
 
-/// Why nothing can be done without it.
+/// The error to report when the helper is missing.
 pub(crate) fn missing() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "only root may do that alone, and there is no fusermount3 here")
 }
 
-/// Mounts, and gives the device.
+/// Mounts, and returns the device.
 ///
 /// # Errors
-/// The system's; those without a number are the helper's words.
+/// The system's errors; an error without a number holds the helper's message.
 pub(crate) fn mount(directory: &Path, options: &str) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let helper = {
         let mut command = Command::new(find().ok_or_else(missing)?);
         command.arg("-o").arg(options).arg("--").arg(directory);
-        // The socket is its standard input: no other program that is started meanwhile gets it.
+        // Pass the socket as standard input, so that no other program that is started meanwhile
+        // inherits it.
         command.env(SOCKET, "0").stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?
     };
@@ -61,7 +62,7 @@ pub(crate) fn mount(directory: &Path, options: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// The descriptor that somebody sends, if they do before they hang up.
+/// Receives a descriptor; `None` if the peer hangs up without sending one.
 fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -75,7 +76,7 @@ fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     Ok(descriptors)
 }
 
-/// Unmounts what its own user has mounted.
+/// Unmounts a mount that the same user has made.
 pub(crate) fn unmount(directory: &Path, lazily: bool) -> io::Result<()> {
     let mut helper = Command::new(find().ok_or_else(missing)?);
     helper.arg("-u").args(lazily.then_some("-z")).arg("--").arg(directory);

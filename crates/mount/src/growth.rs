@@ -1,19 +1,20 @@
-//! How long a file is told to be while a write past the kernel's pages makes it longer.
+//! The size of a file that the kernel may be told while a write past its pages makes the file
+//! longer.
 //!
-//! The kernel counts such a write in once it is answered. Told of the new size before, by
-//! attributes, it cuts its pages there, and that may take until some page has been read: long
-//! enough for the write to end and for another, through the pages, to have put data behind that
-//! size, which are then zeroed before they are sent. A write through the pages needs none of this,
-//! as the kernel takes no size while one is under way.
+//! The kernel counts such a write in once it is answered. If attributes tell it the new size
+//! earlier, it truncates its pages there, and that may take until some page has been read: long
+//! enough for the write to end and for another write, through the pages, to have put data behind
+//! that size, which are then zeroed before they are sent. A write through the pages needs none of
+//! this, because the kernel accepts no size while such a write is under way.
 
 use crate::inode::Inode;
 use std::sync::Arc;
 
-/// Writes that make a file longer, and are not answered.
+/// Writes that make a file longer and are not answered yet.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     writes: u32,
-    /// Where the file ended before the first of them.
+    /// The size of the file before the first of them.
     from: u64,
 }
 
@@ -29,19 +30,19 @@ impl Growth {
         self.writes -= 1;
     }
 
-    /// Where the file ended before; nothing where none makes it longer.
+    /// The size of the file before; `None` if no write makes it longer.
     pub(crate) fn since(&self) -> Option<u64> {
         (self.writes > 0).then_some(self.from)
     }
 
-    /// As much of a size as the kernel may be told.
+    /// The part of a size that the kernel may be told.
     pub(crate) fn known_of(&self, size: u64) -> u64 {
         self.since().map_or(size, |from| size.min(from))
     }
 }
 
-/// A write that makes a file longer. To be dropped before the write is answered: by then the kernel
-/// knows.
+/// A write that makes a file longer. Must be dropped before the write is answered: after that the
+/// kernel knows the size.
 #[derive(Debug)]
 pub(crate) struct Growing(pub(crate) Arc<Inode>);
 

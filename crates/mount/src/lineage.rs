@@ -1,26 +1,27 @@
-//! Which content of a file is known here, followed over the writes that are made from here.
+//! The version of a file that is known here, followed through the writes made from here.
 //!
-//! The server tells with each WRITE of which version the file was before it and after. A version
-//! that is reached from the one known here by such writes alone is nobody else's work. Replies come
-//! in any order, so a change that does not follow yet is kept for a while. A server that does not
-//! tell what was before leaves it open who has changed the file: then others have. RFC 1813 s2.6
+//! With each WRITE the server reports the version of the file before and after it. A version
+//! reached from the known version by such writes alone contains no other client's changes. Replies
+//! come in any order, so a change that does not connect yet is kept for a while. If a server does
+//! not report the version before a write, the change may be anyone's, and counts as another
+//! client's. RFC 1813 s2.6
 //!
 //! Pure.
 
 use fs::{Change, Version};
 use std::collections::VecDeque;
 
-/// Versions of before that are remembered, and changes that do not follow: more than writes of one
-/// file are under way, mostly.
+/// The most earlier versions and unconnected changes remembered: usually more than the writes of
+/// one file that are under way.
 const VERSIONS_MAX: usize = 256;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
     newest: Option<Version>,
-    /// Those before it since somebody else has changed the file, newest last.
+    /// Earlier versions since another client last changed the file, newest last.
     earlier: VecDeque<Version>,
-    /// Changes of ours, from one version to another, that begin at none known here.
+    /// Our changes, from one version to another, that begin at no version known here.
     loose: VecDeque<(Version, Version)>,
 }
 
@@ -38,7 +39,7 @@ impl Lineage {
         self.earlier.drain(..self.earlier.len().saturating_sub(VERSIONS_MAX));
     }
 
-    /// Follows our changes from the newest version that is known.
+    /// Follows our changes from the newest known version.
     fn go_on(&mut self) {
         while let Some(newest) = self.newest
             && let Some(at) = self.loose.iter().position(|(before, _)| *before == newest)
@@ -49,8 +50,9 @@ impl Lineage {
         }
     }
 
-    /// The server tells the file's version: whether somebody else has changed it since the one
-    /// known here. An answer from before a write of ours may come after that of the write.
+    /// Takes a version that the server reports. Returns whether another client has changed the file
+    /// since the known version. A reply from before a write of ours may arrive after the reply to
+    /// that write.
     pub(crate) fn sees(&mut self, version: Version) -> bool {
         let is_known = self.newest == Some(version) || self.earlier.contains(&version);
         if is_known {
@@ -89,7 +91,7 @@ mod tests {
             lineage.follow(change);
         }
         assert!(!seen(&mut lineage, 5));
-        // An answer from before, and the newest again.
+        // An earlier reply, and the newest version again.
         assert!(!seen(&mut lineage, 3) && !seen(&mut lineage, 5));
         assert!(lineage.loose.is_empty());
     }

@@ -1,39 +1,40 @@
-//! What a program was told of a directory, so that a listing whose cookie the server refuses goes
-//! on behind it.
+//! The names that a program was given of a directory, so that a listing whose cookie the server
+//! refuses continues after them.
 //!
-//! The kernel asks for the next names by the cookie of the last one that it took, and drops what
-//! did not fit. So what a program has is known when it asks again: the names up to that cookie.
-//! When the server refuses it (NFS3ERR_BAD_COOKIE), the directory is listed from its beginning, and
+//! The kernel asks for the next names by the cookie of the last name that it took, and drops names
+//! that did not fit. So when it asks again, the program has the names up to that cookie. When the
+//! server refuses the cookie (NFS3ERR_BAD_COOKIE), the directory is listed from the beginning, and
 //! those names are left out. RFC 1813 s3.3.16
 //!
-//! Pure: the calls are its owner's.
+//! Pure: the owner makes the calls.
 
 use client::{DIRECTORY_ENTRIES_MAX, GIVEN_NAMES_MAX, LISTINGS_ANEW_MAX, NameMarks};
 use fs::DirectoryEntry;
 use std::collections::HashSet;
 
-/// Names that are told of a directory at most, as a server that never ends its listing must not
-/// keep a program for ever. Some are told twice, as the kernel did not take them.
+/// The most names reported for one directory, because a server that never ends its listing must not
+/// occupy a program for ever. Some names are reported twice, when the kernel did not take them.
 const NAMES_MAX: usize = 2 * DIRECTORY_ENTRIES_MAX;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     marks: NameMarks,
-    /// Cookies and names as the kernel was told them since the beginning.
+    /// Cookies and names as reported to the kernel since the beginning.
     told: Vec<(u64, u128)>,
-    /// Not all that was told is known: too much, or the program went to where it was not before.
+    /// The record is incomplete: too many names, or the program moved to a position that is not
+    /// recorded.
     partial: bool,
-    /// What the listing that was begun anew leaves out.
+    /// Names that the restarted listing leaves out.
     left_out: HashSet<u128>,
-    /// It began anew so often since a name was told.
+    /// How often the listing has restarted since the last reported name.
     anew: u32,
-    /// Names told since the beginning, those that came twice too.
+    /// Names reported since the beginning, with those reported twice.
     count: usize,
 }
 
 impl Listing {
-    /// The kernel goes on at a cookie; 0 is the beginning.
+    /// The kernel continues at a cookie; 0 is the beginning.
     pub fn goes_on_at(&mut self, cookie: u64) {
         if cookie == 0 {
             (self.partial, self.anew, self.count) = (false, 0, 0);
@@ -41,19 +42,20 @@ impl Listing {
             self.left_out.clear();
             return;
         }
-        // From behind: a cookie of an earlier listing may be one of this again, for another name.
+        // Search from the end: a cookie of an earlier listing may recur in this listing for another
+        // name.
         match self.told.iter().rposition(|(told, _)| *told == cookie) {
             Some(last) => self.told.truncate(last + 1),
             None => self.partial = true,
         }
     }
 
-    /// Whether no directory has as many names as were told.
+    /// Whether more names were reported than any directory has.
     pub const fn is_endless(&self) -> bool {
         self.count > NAMES_MAX
     }
 
-    /// The kernel is told a name.
+    /// A name is reported to the kernel.
     pub fn tells(&mut self, cookie: u64, name: &[u8]) {
         self.anew = 0;
         self.count += 1;
@@ -64,7 +66,7 @@ impl Listing {
         }
     }
 
-    /// Begins anew, if that is of use: how many names are to be left out.
+    /// Restarts the listing if that can help. Returns how many names are to be left out.
     pub fn begin_anew(&mut self) -> Option<usize> {
         self.anew += 1;
         if self.partial || self.anew > LISTINGS_ANEW_MAX {
@@ -74,7 +76,7 @@ impl Listing {
         Some(self.left_out.len())
     }
 
-    /// Leaves out the names that the program has.
+    /// Removes the names that the program already has.
     pub fn retain_new(&self, names: &mut Vec<DirectoryEntry>) {
         names.retain(|name| self.is_new(&name.name));
     }
@@ -108,7 +110,7 @@ mod tests {
     fn a_cookie_of_another_numbering_stands_for_the_name_that_had_it_last() {
         let mut listing = told(&[(1, b"a"), (2, b"b")]);
         assert_eq!(listing.begin_anew(), Some(2));
-        // The new numbering has other names at the same cookies.
+        // After renumbering, the same cookies belong to other names.
         listing.tells(1, b"c");
         listing.tells(2, b"d");
         listing.goes_on_at(1);

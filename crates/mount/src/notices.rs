@@ -1,12 +1,13 @@
-//! Files of which the kernel is to drop pages, with their attributes.
+//! Invalidations: files whose pages and attributes the kernel is to drop.
 //!
-//! One thread tells it so, and none that a request waits for: the kernel may first have to finish a
-//! read or a write of such pages, which waits for us. So a notice waits until what had come for its
-//! range is done, and others pass it meanwhile: a server that answers nothing for one file holds up
-//! no other's. What is wished for a file while it waits is told after it, in one. Until the kernel
-//! has heeded a notice it may give out old pages to a program that does not ask for the file's
-//! attributes first; so those are given only after it, and are to be asked for again each time
-//! until then.
+//! A thread of its own sends them, and never a thread that serves requests: the kernel may first
+//! have to finish a read or a write of such pages, which waits for this process. So an invalidation
+//! waits until the requests already received for its range are done. Invalidations of other files
+//! pass it meanwhile: a server that does not answer for one file does not delay those of another.
+//! Further requests for a file that waits are merged and sent afterwards, as one. Until the kernel
+//! has carried out an invalidation, it may give old pages to a program that does not ask for the
+//! file's attributes first. So attributes are given to the kernel only after the invalidation, and
+//! until then the kernel has to ask for them each time.
 
 use fuser::{INodeNo, Notifier};
 use std::ops::Range;
@@ -24,7 +25,7 @@ struct Shared {
     some: Condvar,
 }
 
-/// What a notice waits for has come.
+/// Wakes the thread when what an invalidation waits for is done.
 impl Wake for Shared {
     fn wake(self: Arc<Self>) {
         self.lock().woken = true;
@@ -32,31 +33,31 @@ impl Wake for Shared {
     }
 }
 
-/// Which bytes of a file the kernel is to drop.
+/// The bytes of a file that the kernel is to drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Notice {
     ino: u64,
     range: Range<u64>,
-    /// When the first of its wishes was made.
+    /// The number of the first request merged into this invalidation.
     number: u64,
 }
 
 #[derive(Debug, Default)]
 struct Wishes {
     waiting: Vec<Notice>,
-    /// Those that the thread has: they wait for what had come before them, or the kernel is being
-    /// told.
+    /// Invalidations that the thread has taken: they wait for earlier requests, or are being sent
+    /// to the kernel.
     taken: Vec<Notice>,
-    /// One of those may be ready.
+    /// A taken invalidation may be ready.
     woken: bool,
-    /// Counts wishes.
+    /// The number of invalidations requested so far.
     number: u64,
     wakers: Vec<Waker>,
     closed: bool,
 }
 
 impl Wishes {
-    /// Whether one of a file that was wished up to a number is not heeded yet.
+    /// Whether an invalidation of a file, requested up to this number, is not done yet.
     fn has(&self, ino: u64, number: u64) -> bool {
         let mut all = self.taken.iter().chain(&self.waiting);
         !self.closed && all.any(|notice| notice.ino == ino && notice.number <= number)
@@ -74,12 +75,12 @@ impl Notices {
         self.0.lock()
     }
 
-    /// The kernel shall drop what it has of a file.
+    /// Requests that the kernel drop all that it has of a file.
     pub(crate) fn wish(&self, ino: u64) {
         self.wish_range(ino, 0..u64::MAX);
     }
 
-    /// The kernel shall drop the pages of a range.
+    /// Requests that the kernel drop the pages of a range.
     pub(crate) fn wish_range(&self, ino: u64, range: Range<u64>) {
         let mut wishes = self.lock();
         wishes.number += 1;
@@ -92,12 +93,12 @@ impl Notices {
         self.0.some.notify_one();
     }
 
-    /// Whether the kernel is still to drop pages of a file.
+    /// Whether the kernel has yet to drop pages of a file.
     pub(crate) fn has_some_for(&self, ino: u64) -> bool {
         self.lock().has(ino, u64::MAX)
     }
 
-    /// Waits until the kernel has dropped what was wished of a file by now.
+    /// Waits until the kernel has carried out all invalidations of a file requested by now.
     pub(crate) async fn heeded(&self, ino: u64) {
         let number = self.lock().number;
         std::future::poll_fn(|context| {
@@ -111,9 +112,9 @@ impl Notices {
         .await;
     }
 
-    /// Tells the kernel of what is wished, until [`Notices::close`]; each once `ready` gives what
-    /// is to come before it. While the kernel waits for a page not even SIGKILL ends this thread,
-    /// nor the mount before it.
+    /// Sends invalidations to the kernel until [`Notices::close`]. Each is sent once the future
+    /// that `ready` returns has completed. While the kernel waits for a page not even SIGKILL ends
+    /// this thread, nor the mount before it.
     pub(crate) fn tell<W: Future<Output = ()>>(
         &self,
         notifier: &Notifier,
@@ -121,7 +122,7 @@ impl Notices {
     ) {
         self.serve(ready, |Notice { ino, range, .. }| {
             let offset = i64::try_from(range.start).unwrap_or(i64::MAX);
-            // No length stands for all that there is.
+            // A length of zero stands for the whole file.
             let len = i64::try_from(range.end - range.start).unwrap_or(0);
             if let Err(error) = notifier.inval_inode(INodeNo(*ino), offset, len) {
                 tracing::debug!(ino, %error, "the kernel dropped no pages");
@@ -153,8 +154,8 @@ impl Notices {
         }
     }
 
-    /// Waits for new notices, or until one that was taken may be ready; nothing once they are
-    /// closed.
+    /// Waits for new invalidations, or until a taken invalidation may be ready. Returns `None`
+    /// after close.
     fn next(&self) -> Option<Vec<Notice>> {
         let mut wishes = self.lock();
         loop {
@@ -171,7 +172,7 @@ impl Notices {
         }
     }
 
-    /// The kernel has heeded one.
+    /// The kernel has carried out an invalidation.
     fn told(&self, number: u64) {
         let mut wishes = self.lock();
         wishes.taken.retain(|notice| notice.number != number);
@@ -180,7 +181,7 @@ impl Notices {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends the thread that tells, once it has no notice under way.
+    /// Ends the sending thread after the invalidation that is under way.
     pub(crate) fn close(&self) {
         let mut wishes = self.lock();
         wishes.closed = true;
@@ -240,7 +241,7 @@ mod tests {
         let ready = |ino, _| {
             let answered = &answered;
             std::future::poll_fn(move |context| {
-                // Woken again by the next notice.
+                // The next invalidation wakes the thread again.
                 let _ = context;
                 if ino == 7 && !answered.load(Ordering::Acquire) { Poll::Pending } else { Poll::Ready(()) }
             })

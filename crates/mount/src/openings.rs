@@ -1,15 +1,15 @@
-//! What the kernel has of a file whose content has changed elsewhere, from open to open: pages, and
-//! a size.
+//! What the kernel caches of a file whose content has changed elsewhere, from open to open: pages
+//! and a size.
 //!
-//! The kernel drops pages when it handles the answer to an open that does not let it keep them.
-//! That it has done so shows when whoever opened uses the handle. Until then another open must not
-//! let it keep pages either, for it may still have those from before.
+//! The kernel drops its pages when it handles the reply to an open that does not let it keep them.
+//! The first use of the new handle shows that it has done so. Until then another open must not let
+//! the kernel keep pages either, because it may still have the old ones.
 
 use crate::inode::{Inode, State};
 use fs::Version;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the kernel drops pages at the answer to an open, and is not known to have done so yet.
+/// Whether the kernel drops pages on the reply to an open, and is not known to have done so yet.
 #[derive(Debug)]
 pub(crate) struct Dropping(AtomicBool);
 
@@ -19,9 +19,9 @@ impl Dropping {
         Self(AtomicBool::new(drops))
     }
 
-    /// Its handle is used, or gone.
+    /// The handle was used, or is gone.
     pub(crate) fn is_over(&self, inode: &Inode) {
-        // Mostly it is over already, and nothing is locked.
+        // Usually this is settled already, and no lock is needed.
         if self.0.load(Ordering::Acquire) && self.0.swap(false, Ordering::AcqRel) {
             inode.lock().dropping -= 1;
         }
@@ -29,29 +29,29 @@ impl Dropping {
 }
 
 impl State {
-    /// Whether the kernel keeps its pages at an open that finds this content. Where not, there is
-    /// one more [`Dropping`].
+    /// Whether the kernel keeps its pages at an open that finds this content. If not, there is one
+    /// more [`Dropping`].
     pub(crate) fn keeps_pages(&mut self, now: Version) -> bool {
         let keeps = self.pages_of.replace(now) == Some(now) && self.dropping == 0;
         self.dropping += u32::from(!keeps);
         keeps
     }
 
-    /// The kernel is told attributes of this content. When it has the answer, nobody knows.
+    /// The kernel is sent attributes of this content. When the kernel receives them is unknown.
     pub(crate) fn tells(&mut self, now: Version) {
         let before = self.told_of.replace(now);
         self.told_otherwise |= before.is_some_and(|before| before != now);
     }
 
-    /// Whether the kernel may have attributes of another content. It reads as far as the size that
-    /// it was told, however long the file is.
+    /// Whether the kernel may have attributes of different content. It reads up to the size that it
+    /// was told, however long the file is.
     pub(crate) fn may_believe_otherwise(&self, now: Version) -> bool {
         self.told_of != Some(now) || self.told_otherwise
     }
 
-    /// The kernel has forgotten what it was told, and what it is told now comes later.
+    /// The kernel has dropped the earlier attributes; those that it is sent now arrive later.
     pub(crate) fn has_forgotten(&mut self, now: Version) {
-        // What was told meanwhile of another content is forgotten at the next open.
+        // Attributes of different content that were sent meanwhile are dropped at the next open.
         self.told_otherwise = self.told_of.is_some_and(|told| told != now) && self.told_otherwise;
         self.told_of = Some(now);
     }
