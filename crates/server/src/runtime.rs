@@ -1,7 +1,7 @@
-//! Threads, sockets and queues: what brings calls to [`crate::service`], and their replies back to
-//! the clients.
+//! Threads, sockets and queues: they deliver calls to [`crate::service`] and send the replies back
+//! to the clients.
 //!
-//! Nothing that serves a call knows this module.
+//! No code that serves a call depends on this module.
 
 mod acknowledgement;
 mod call_sink;

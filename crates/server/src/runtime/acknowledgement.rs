@@ -1,30 +1,33 @@
-//! Whether a client has its replies: what tells its retry from a neighbour's call.
+//! Checks whether a client has received its replies. This tells a client's retry from a call of its
+//! neighbour.
 //!
-//! Somebody asks the reply cache for a call that another connection had, too
-//! ([`drc::ConnectionTable`]). The loop of that connection answers: it notes how many bytes all
-//! replies up to now have, and looks until the client's system has acknowledged as many, or has not
-//! for [`UNACKNOWLEDGED_MAX`]. Nothing is done for a connection of which nobody asks.
+//! The reply cache is asked for a call that also arrived on another connection
+//! ([`drc::ConnectionTable`]). The loop of that other connection answers: it notes the total length
+//! of all replies so far, and checks until the client's system has acknowledged that many bytes, or
+//! has failed to do so for [`UNACKNOWLEDGED_MAX`]. Connections that nobody asks about cost nothing.
 
 use super::connection::Connection;
 use crate::reply_cache::ReplyCache;
 use std::time::Duration;
 
-/// A client that has not acknowledged a reply for so long may not get it any more, and may ask
-/// again elsewhere. A system acknowledges within a quarter of a second and the way there and back.
+/// A client that has not acknowledged a reply within this time may never receive it, and may send
+/// the call again elsewhere. A system acknowledges within a quarter of a second plus the round-trip
+/// time.
 pub(super) const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(2);
 
-/// A look that has begun.
+/// A check in progress.
 #[derive(Debug)]
 pub(super) struct Look {
     since: Duration,
-    /// Calls of then that workers have still.
+    /// Calls that workers had when the check began and have not finished.
     calls: usize,
-    /// Bytes of all replies, once none of those calls is missing, and since when that is known.
+    /// The length of all replies, known once none of those calls is outstanding, and the time from
+    /// which it is known.
     bytes: Option<(u64, Duration)>,
 }
 
 impl Look {
-    /// A call that was off the loop has come back.
+    /// A call has come back from the worker pool.
     pub fn land(&mut self, received: Duration) {
         if received <= self.since {
             self.calls = self.calls.saturating_sub(1);
@@ -33,8 +36,8 @@ impl Look {
 }
 
 impl Connection {
-    /// Looks whether the client has its replies, if somebody asks; true while that is to be looked
-    /// at again soon.
+    /// Checks whether the client has its replies, if somebody asks. Returns true while the check
+    /// must be repeated soon.
     pub fn look(&mut self, reply_cache: &ReplyCache, now: Duration) -> bool {
         let Some(known_as) = self.client.caller.called_from.known_as() else { return false };
         let connections = reply_cache.connections();
@@ -44,7 +47,8 @@ impl Connection {
         let calls = self.pool_calls();
         let all = self.sent_bytes + self.stream.queued_bytes() as u64;
         let look = self.look.get_or_insert(Look { since: now, calls, bytes: None });
-        // What ended before the look began has landed by then, however long others take.
+        // Calls that ended before the check began have been received by then, however long others
+        // take.
         if look.bytes.is_none() && (look.calls == 0 || now >= look.since + UNACKNOWLEDGED_MAX) {
             look.bytes = Some((all, now));
         }
@@ -52,8 +56,8 @@ impl Connection {
         let Some((bytes, known_since)) = look.bytes else { return true };
         let unacknowledged = self.stream.unacknowledged_bytes(self.unsent);
         let acknowledged = unacknowledged.is_some_and(|left| self.sent_bytes.saturating_sub(left) >= bytes);
-        // What was reset is about to be noticed, and then says that the client may not have read
-        // what its system had.
+        // A reset is noticed soon, and then means that the client may not have read what its system
+        // received.
         let acknowledged = acknowledged && (self.stream.is_open() || self.stream.is_closed_by_peer());
         if acknowledged || now >= known_since + UNACKNOWLEDGED_MAX {
             connections.answer(known_as, since, acknowledged);
@@ -63,20 +67,21 @@ impl Connection {
         true
     }
 
-    /// Whether the client has closed the connection and every reply is with it.
+    /// Whether the client has closed the connection and has received every reply.
     pub fn is_received(&self) -> bool {
         !self.is_owing()
             && self.stream.unacknowledged_bytes(self.unsent) == Some(0)
             && self.stream.is_closed_by_peer()
     }
 
-    /// Whether it is kept open though the client has closed it, to see whether the client has its
-    /// replies.
+    /// Whether the connection is kept open after the client closed it, to see whether the client
+    /// has its replies.
     pub fn is_parting(&self) -> bool {
         self.parting_since.is_some()
     }
 
-    /// The client has closed the connection: whether it is to be kept open for that.
+    /// Handles a close by the client. Returns whether the connection stays open to check the
+    /// replies.
     pub fn parts(&mut self, now: Duration) -> bool {
         let is_known = self.client.caller.called_from.known_as().is_some();
         if !is_known || self.stream.is_rdma() || self.is_received() || !self.stream.is_closed_by_peer() {

@@ -1,4 +1,4 @@
-//! What a connection's turn does with each record that it receives.
+//! What a turn of a connection does with each record that it receives.
 
 use super::place::Place;
 use super::worker_pool::{InFlight, Task, WorkerPool};
@@ -20,36 +20,36 @@ impl transport::ReceiveBuffer for Incoming {
     }
 }
 
-/// One turn of one connection on its loop.
+/// One turn of a connection on its loop.
 pub(crate) struct CallSink<'a> {
     pub executor: Executor<'a>,
     pub place: Place,
-    /// What stores are seen to hold holds for the calls of one receive.
+    /// What the stores report about a file stays valid for all calls of one receive.
     pub moment: Option<&'a store::ReceiveBatch>,
     pub counters: &'a mut Counters,
     pub worker_pool: &'a WorkerPool,
-    /// The connection's calls that workers have.
+    /// Calls of the connection that workers have.
     pub in_flight: &'a mut InFlight,
-    /// Bytes of replies that still fit the connection's queue.
+    /// Bytes of replies that still fit into the queue of the connection.
     pub room_bytes: usize,
-    /// The most memory that a payload may be received into at once.
+    /// The most memory that may hold payloads being received at once.
     pub landing_bytes_max: usize,
     pub calls_left: u32,
-    /// Bytes of replies that the turn may make.
+    /// Bytes of replies that the turn may produce.
     pub reply_bytes_max: usize,
     /// Set when the peer does not speak RPC.
     pub garbage: Option<&'static str>,
 }
 
 impl CallSink<'_> {
-    /// Whether the queue of replies is at its bound, or as many calls as may wait for their stores
-    /// do.
+    /// Whether the queue of replies is full, or the connection has as many calls in the worker pool
+    /// as allowed.
     pub fn is_full(&self) -> bool {
         self.executor.replies.bytes() + self.in_flight.bytes() >= self.room_bytes
             || self.in_flight.is_full(self.worker_pool)
     }
 
-    /// Whether the turn has made as many replies as it may, by their bytes.
+    /// Whether the turn has produced as many bytes of replies as it may.
     pub fn has_used_its_turn(&self) -> bool {
         self.executor.replies.bytes() >= self.reply_bytes_max
     }
@@ -72,7 +72,7 @@ impl CallSink<'_> {
         }
     }
 
-    /// Gives a call to a worker.
+    /// Hands a call over to a worker.
     #[cold]
     fn hand_over(&mut self, head: &CallHead, record: &[u8], handover: Handover, record_len: usize) {
         let Handover { begun, later, landed } = handover;
@@ -102,8 +102,8 @@ impl CallSink<'_> {
 impl Sink for CallSink<'_> {
     type ReceiveBuffer = Incoming;
 
-    /// Finds memory of a store for the payload of a call, and keeps the call's head until the
-    /// payload is there.
+    /// Finds memory of a store for the payload of a call, and keeps the head of the call until the
+    /// payload has been received.
     fn place(&mut self, head: &[u8], record_len: usize) -> Option<PayloadPlace<Incoming>> {
         let record = head;
         let head = CallHead::decode(record).ok()?;

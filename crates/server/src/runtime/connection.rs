@@ -1,10 +1,10 @@
-//! One connection on its loop: a turn receives calls, has them answered, and sends the replies in
-//! one go.
+//! One connection on its loop: a turn receives calls, executes them, and sends their replies
+//! together.
 //!
 //! A client that does not read its replies fills its queue up to a bound
-//! ([`Limits::queued_bytes_max`](crate::config::Limits)); then nothing more is taken from it until
-//! half of that is gone. A turn is bounded in bytes and in calls, so that a busy client does not
-//! starve the others.
+//! ([`Limits::queued_bytes_max`](crate::config::Limits)). Then nothing more is received from the
+//! client until half of the queue is sent. A turn is bounded in bytes and in calls, so that a busy
+//! client does not starve the others.
 
 use super::acknowledgement::Look;
 use super::call_sink::CallSink;
@@ -32,68 +32,69 @@ use transport::{Flushed, Scratch, socket};
 const RECORD_BYTES_MAX: usize = IO_BYTES_MAX as usize + (64 << 10);
 /// Bytes that one turn receives: a few of the largest WRITEs.
 const TURN_BYTES: usize = 4 << 20;
-/// Bytes that one turn receives or sends while the loop serves one with light turns too: some 50 us
-/// of copying, so that a short call beside a flood of long ones does not wait for megabytes. Floods
-/// among themselves have long turns, which cost less: short ones made WRITEs of 1 MiB on eight
-/// connections 0.85 times as many.
+/// Bytes that one turn receives or sends while the loop also serves a connection with light turns:
+/// about 50 us of copying, so that a short call beside bulk transfers does not wait for megabytes.
+/// Bulk transfers among themselves get long turns, which cost less: short turns made WRITEs of 1
+/// MiB on eight connections 0.85 times as many.
 const SHORT_TURN_BYTES: usize = 256 << 10;
-/// A connection that has been idle for so long is not busy any more.
+/// A connection that has been idle for this long is no longer busy.
 const CALM_AFTER: Duration = Duration::from_millis(100);
 /// A draining connection receives all that the system may hold for it.
 const DRAIN_BYTES: usize = 64 << 20;
 /// Calls that one turn executes: more than any sane client has outstanding.
 const TURN_CALLS: u32 = 512;
-/// Replies queued before no more calls are taken, whatever their bytes: each costs more memory than
-/// a short one has bytes, and no sane client has as many calls outstanding.
+/// Queued replies above which no more calls are received, whatever their size: a short reply takes
+/// more memory than its bytes, and no sane client has this many calls outstanding.
 const QUEUED_RECORDS_MAX: usize = 4096;
-/// A record that is not complete when a client may be silent no longer must have come at least as
-/// fast as this: some 130 kbit/s, which the slowest line does, and at which the longest record
-/// takes a minute more.
+/// The minimum rate of a record that is still incomplete when the client may no longer be silent:
+/// about 130 kbit/s, which the slowest link reaches, and at which the longest record takes a minute
+/// more.
 const RECORD_BYTES_PER_S_MIN: u64 = 16 << 10;
 /// After its last reply a connection waits this long for the client to close its end.
 const LINGER: Duration = Duration::from_millis(500);
 /// A client that does not answer the system's probes, or takes no byte for this long, is gone.
 const PEER_GONE: Duration = Duration::from_secs(60);
-/// A client that is silent over RDMA for so long is asked whether it is there; its device has about
-/// half a minute to answer, so that it is found gone within the same time.
+/// After this long without data over RDMA a client is asked whether it is alive. Its device then
+/// has about half a minute to answer, so that a dead client is found within the same time as over
+/// TCP.
 const ASK_AFTER: Duration = Duration::from_secs(20);
 
-/// What a connection needs of its loop for a turn.
+/// What a turn of a connection needs from its loop.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub group: &'a Group,
     pub peers: &'a Peers,
     pub worker_pool: &'a WorkerPool,
-    /// How much the connection may hold while all together hold too much.
+    /// How much the connection may hold while all connections together hold too much.
     pub share: Option<usize>,
-    /// The turn is a short one: the loop serves one with light turns too.
+    /// The turn is short, because the loop also serves a connection with light turns.
     pub short: bool,
     pub place: Place,
     pub now: Duration,
 }
 
-/// Memory of a loop that its connections use by turns.
+/// Memory of a loop that its connections use in turn.
 pub(super) struct Workspace {
     pub scratch: Scratch,
     pub replies: Replies,
     pub text: Vec<u8>,
 }
 
-/// What comes after a turn.
+/// What follows a turn.
 pub(super) enum Step {
     /// Wait for the socket.
     Wait,
-    /// Take another turn after the others: received calls are waiting.
+    /// Take another turn after the other connections: received calls are waiting.
     Again,
     /// The connection is finished.
     Close(Close),
 }
 
-/// What a turn has found in the calls that it took.
+/// What a turn found in the calls that it received.
 struct CallsTaken {
     /// Set when the peer does not speak RPC.
     garbage: Option<&'static str>,
-    /// It took as many as it may: received calls may wait in the stream.
+    /// The turn took as many calls as it may: received calls may be waiting in the stream.
     more_may_wait: bool,
 }
 
@@ -104,14 +105,14 @@ pub(super) enum Close {
     Peer,
     Transport(transport::Error),
     System(std::io::Error),
-    /// A record was no call, so that what follows means nothing.
+    /// A record was not a call, so that the bytes after it have no meaning.
     Garbage(&'static str),
     /// A handler panicked.
     Bug,
-    /// It waits for the answer to a call that was forgotten unexecuted: its client must send that
-    /// again.
+    /// The connection waits for the reply to a call that was dropped unexecuted: its client must
+    /// send the call again.
     Forsaken,
-    /// Silent in the middle of a record, or too slow with it.
+    /// The client was silent or too slow in the middle of a record.
     Stuck,
     Evicted,
     Stalled,
@@ -145,12 +146,12 @@ impl Close {
         }
     }
 
-    /// Whether the system must drop what it has not delivered yet.
+    /// Whether the system must drop the bytes that it has not delivered yet.
     const fn is_reset(&self) -> bool {
         matches!(self, Self::Stalled | Self::NodeStopped | Self::Stopped | Self::Bug | Self::Forsaken)
     }
 
-    /// Whether calls of it that wait for a worker must not be executed any more.
+    /// Whether calls of the connection that wait for a worker must not be executed any more.
     pub const fn is_late(&self) -> bool {
         matches!(self, Self::Stalled | Self::NodeStopped)
     }
@@ -158,11 +159,12 @@ impl Close {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Calls are taken.
+    /// Calls are received.
     Serving,
-    /// No more calls; the replies that are queued still go out.
+    /// No more calls are received; the queued replies are still sent.
     Ending,
-    /// All is sent; waits for the client to close, so that no reset overtakes the last reply.
+    /// All replies are sent. The connection waits for the client to close, so that no reset
+    /// overtakes the last reply.
     Lingering { until: Duration },
 }
 
@@ -173,38 +175,38 @@ pub(super) struct Connection {
     pub counters: Counters,
     pub interest: Interest,
     opened: Duration,
-    /// When something was last received, or taken by the peer.
+    /// When bytes were last received, or taken by the peer.
     pub active: Duration,
-    /// When it was last asked whether it is still there.
+    /// When the peer was last asked whether it is alive.
     asked: Duration,
     pub load: Load,
-    /// Its socket has a pace.
+    /// The socket has a pacing rate.
     is_paced: bool,
-    /// Waits in the loop's list for its next turn.
+    /// The connection is in the loop's list for its next turn.
     pub again: bool,
-    /// Set by a drain: this turn is the last that takes calls.
+    /// Set by a drain: this turn is the last that receives calls.
     pub draining: bool,
     phase: Phase,
-    /// Since when the record that has begun to come is coming.
+    /// When the record that is being received began to arrive.
     record_since: Option<Duration>,
-    /// Why it ends has been logged.
+    /// The reason for the end has been logged.
     told: bool,
-    /// What the loop counts for it in the sum over all connections.
+    /// What the loop counts for this connection in the sum over all connections.
     pub held: usize,
-    /// The queue is full, or too many calls are off the loop: nothing is received until half of
-    /// that is gone.
+    /// The queue is full, or too many calls are in the worker pool: nothing is received until half
+    /// of that is done.
     paused: bool,
-    /// Its calls that workers have.
+    /// Calls of the connection that workers have.
     in_flight: InFlight,
-    /// Replies are waiting for the peer to take some.
+    /// Replies wait until the peer can receive more.
     pub(super) unsent: bool,
     /// Bytes of replies that the system has taken.
     pub(super) sent_bytes: u64,
-    /// Somebody asked whether the client has its replies.
+    /// A check whether the client has its replies, if somebody asked for one.
     pub(super) look: Option<Look>,
-    /// Since when it is kept open to see that, though the client has closed it.
+    /// When the client closed the connection, if it is kept open for that check.
     pub(super) parting_since: Option<Duration>,
-    /// Replies are waiting for the next turn: this one has sent its share.
+    /// Replies wait for the next turn, because this turn has sent its share.
     out_of_budget: bool,
 }
 
@@ -215,8 +217,8 @@ fn record_bytes_max(client: &Client) -> usize {
 impl Connection {
     pub fn new(accepted: Accepted, group: &Group, now: Duration) -> Self {
         if let Link::Tcp(socket) = &accepted.link {
-            // An option that the system refuses makes the connection slower or later to end, not
-            // wrong.
+            // Without an option that the system refuses, the connection is slower or ends later,
+            // but it is not wrong.
             let _ = socket::set_deadlines(socket.as_fd(), PEER_GONE, PEER_GONE);
             if let Some(name) = &group.congestion {
                 let _ = socket::set_congestion(socket.as_fd(), name);
@@ -253,32 +255,33 @@ impl Connection {
         connection
     }
 
-    /// The exports or their rules have changed; calls that come from now on are held to them.
+    /// The exports or their rules have changed; the new rules apply to calls received from now on.
     pub fn readmit(&mut self, exports: &Arc<Exports>) {
         self.client.readmit(exports);
         self.stream.set_record_bound(record_bytes_max(&self.client));
     }
 
-    /// Has a poller wait for it.
+    /// Registers the connection with a poller.
     pub fn register(&self, poller: &Poller, token: u64) -> std::io::Result<()> {
         self.stream.register(poller, token)
     }
 
-    /// Whether another loop could as well have it: nothing of it is here, and nothing is to come to
-    /// its place here.
+    /// Whether the connection may move to another loop: no call or reply of it is pending here, and
+    /// none will be sent to its place on this loop.
     pub fn may_move(&self) -> bool {
         let calls = self.in_flight.calls() > 0 || self.in_flight.is_promised();
         let waits = self.again || self.paused || self.draining || self.phase != Phase::Serving;
         !self.stream.is_rdma() && !self.stream.within_record() && !self.unsent && !calls && !waits
     }
 
-    /// Whether what has come begins with a call for files, not for a mount or a port: who only
-    /// mounts is gone in a moment. Looks at the head of a call without taking it.
+    /// Whether the received bytes begin with a call for files, not with one for MOUNT or the port
+    /// mapper: a client that only mounts disconnects soon. Peeks at the head of a call without
+    /// receiving it.
     pub fn calls_for_files(&self) -> bool {
         // Record mark, XID, message type, version of RPC, program. RFC 5531 s9, s11
         let mut head = [0; 20];
         if self.client.admitted.is_empty() {
-            // Nothing is done for a stranger.
+            // A client without any export is not served.
             return false;
         }
         let Some(socket) = self.socket() else { return true };
@@ -293,27 +296,27 @@ impl Connection {
         program.is_some_and(service::serves_files)
     }
 
-    /// Counts its load over the time since that was done last; it is not busy any more if it was
-    /// idle for long.
+    /// Updates the load for the time since the last update. The connection is no longer busy if it
+    /// was idle for long.
     pub fn count_load(&mut self, over: Duration, now: Duration) {
         let is_idle = self.active + CALM_AFTER <= now && !self.is_owing() && !self.paused;
         self.load.count(over, is_idle);
     }
 
-    /// It comes from another loop, and may have missed what that was told meanwhile.
+    /// Called when the connection comes from another loop, and may have missed messages meanwhile.
     pub fn arrive(&mut self, group: &Group, now: Duration) {
         self.readmit(&group.exports());
         self.set_pace(group.nodes.get(self.client.node).and_then(crate::group::Node::share));
         self.load.arrive(now);
     }
 
-    /// The socket, where there is one.
+    /// The socket, if there is one.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.stream.socket()
     }
 
     pub fn set_pace(&mut self, bytes_per_s: Option<u64>) {
-        // A device sends as it sees fit: what is over RDMA has no pace.
+        // An RDMA device sends at its own rate: connections over RDMA have no pacing rate.
         let Some(socket) = self.stream.socket() else { return };
         if !std::mem::replace(&mut self.is_paced, bytes_per_s.is_some()) && bytes_per_s.is_none() {
             return;
@@ -323,7 +326,7 @@ impl Connection {
         }
     }
 
-    /// What to wait for.
+    /// The events to wait for.
     pub const fn wanted(&self) -> Interest {
         if self.stream.is_rdma() {
             return Interest::READ;
@@ -336,7 +339,7 @@ impl Connection {
         Interest { read, write: self.unsent && !self.out_of_budget }
     }
 
-    /// One turn: send what waits, receive and answer calls, send their replies.
+    /// Runs one turn: sends queued replies, receives and executes calls, sends their replies.
     pub fn turn(&mut self, work: &mut Workspace, around: Surroundings<'_>) -> Step {
         let now = around.now;
         let mut budget = if around.short { SHORT_TURN_BYTES } else { usize::MAX };
@@ -346,10 +349,11 @@ impl Connection {
         if let Wire::Rdma(responder) = &mut self.stream {
             responder.wake();
         }
-        // What happens over RDMA must be taken in every turn: it would wake us again and again.
+        // RDMA events must be consumed in every turn, or they would wake the loop again and again.
         if self.unsent || self.stream.is_rdma() {
             match self.flush(budget) {
-                // A long download is not idle, though nothing comes from the client meanwhile.
+                // A long download is not idle, although nothing is received from the client
+                // meanwhile.
                 Ok(sent) if sent > 0 => {
                     self.active = now;
                     budget = budget.saturating_sub(sent);
@@ -371,7 +375,7 @@ impl Connection {
         self.finish_turn(now)
     }
 
-    /// Whether its queue is more than half full: too full to go on after a pause.
+    /// Whether the queue is more than half full: too full to resume after a pause.
     fn is_crowded(&self, around: Surroundings<'_>) -> bool {
         self.stream.queued_bytes() + self.in_flight.bytes() > around.group.limits.queued_bytes_max / 2
             || around.share.is_some_and(|share| self.holds() >= share)
@@ -379,11 +383,11 @@ impl Connection {
             || self.stream.queued_records() > QUEUED_RECORDS_MAX / 2
     }
 
-    /// Sends up to about so many bytes, and tells how many it were.
+    /// Sends up to about `budget_bytes`, and returns how many bytes were sent.
     fn flush(&mut self, budget_bytes: usize) -> Result<usize, transport::Error> {
         let queued = self.stream.queued_bytes();
         let flushed = self.stream.flush(budget_bytes).inspect_err(|error| {
-            // The client asks again on its next connection.
+            // The client sends the call again on its next connection.
             if is_bad_address(error) {
                 tracing::info!(peer = %self.client.peer, "a file got shorter while it was sent");
                 store::distrust();
@@ -398,7 +402,8 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Receives and answers, about so many bytes at most. A step, when the turn ends here.
+    /// Receives and executes calls, up to about `budget` bytes. Returns a step if the turn ends
+    /// here.
     fn take_calls(&mut self, work: &mut Workspace, around: Surroundings<'_>, budget: usize) -> Option<Step> {
         let Surroundings { group, peers, worker_pool, share, place, now, short: _ } = around;
         let queued = self.stream.queued_bytes();
@@ -416,8 +421,8 @@ impl Connection {
             text: &mut work.text,
             times: Times { now, came: now },
         };
-        // What goes over RDMA is copied here, so it must be memory of ours and no page of a file's
-        // that may go.
+        // Payloads sent over RDMA are copied here, so they must be in our own memory and not in
+        // pages of a file that may disappear.
         let moment = (!self.stream.is_rdma()).then(store::ReceiveBatch::begin);
         let mut service = CallSink {
             executor,
@@ -450,7 +455,7 @@ impl Connection {
         self.after_calls(received, &taken, around)
     }
 
-    /// What comes after the calls of a turn. A step, when the turn ends here.
+    /// Handles the result of the calls of a turn. Returns a step if the turn ends here.
     fn after_calls(
         &mut self,
         received: Result<transport::Received, transport::Error>,
@@ -464,7 +469,7 @@ impl Connection {
                 self.load.moved(received.bytes);
             }
             Ok(_) => {}
-            // The peer sends no more; what it has asked for is still answered.
+            // The peer sends no more calls; the calls received before are still answered.
             Err(transport::Error::Closed) => {
                 self.phase = Phase::Ending;
                 let stays = self.is_owing() || self.parts(now);
@@ -477,14 +482,14 @@ impl Connection {
             return self.end_early(Close::Garbage(what));
         }
         if share.is_some_and(|share| self.holds() >= share) {
-            // All together hold too much, and this one more than its share: it waits until that is
-            // over.
+            // All connections together hold too much, and this connection holds more than its
+            // share: it waits until that is over.
             self.paused = true;
             return None;
         }
         if taken.more_may_wait {
-            // Received calls may be waiting in the stream: they come first, without waiting for the
-            // socket.
+            // Received calls may be waiting in the stream: they are executed first, without waiting
+            // for the socket.
             self.paused = self.is_crowded(around);
             return (!self.paused).then_some(Step::Again);
         }
@@ -494,7 +499,7 @@ impl Connection {
         None
     }
 
-    /// Notes since when the record is coming that is not complete; `began` says that others came
+    /// Notes when the incomplete record began to arrive; `began` says that other records came
     /// before it.
     fn note_record(&mut self, began: bool, now: Duration) {
         if !self.stream.within_record() {
@@ -504,8 +509,9 @@ impl Connection {
         }
     }
 
-    /// What follows cannot be read. What came before is still answered, and what is on its way is
-    /// read and dropped: a close with unread bytes would be a reset, which may overtake replies.
+    /// The bytes that follow cannot be decoded. Calls received before are still answered, and bytes
+    /// that still arrive are read and dropped: a close with unread bytes would be a reset, which
+    /// may overtake replies.
     fn end_early(&mut self, why: Close) -> Option<Step> {
         why.log(self);
         self.phase = Phase::Ending;
@@ -513,12 +519,12 @@ impl Connection {
         None
     }
 
-    /// Whether replies are still to come or to go.
+    /// Whether replies are outstanding or unsent.
     pub(super) const fn is_owing(&self) -> bool {
         self.unsent || self.in_flight.calls() > 0
     }
 
-    /// What comes after sending.
+    /// Decides what follows after sending.
     fn finish_turn(&mut self, now: Duration) -> Step {
         if self.phase == Phase::Ending && !self.unsent && self.in_flight.calls() > 0 {
             return self.wait_unless_broken();
@@ -542,10 +548,11 @@ impl Connection {
         Step::Wait
     }
 
-    /// The client sends no more, and nothing is to be sent now.
+    /// Called when the client sends no more and nothing can be sent now.
     fn wait_unless_broken(&self) -> Step {
         let Some(socket) = self.socket() else { return Step::Wait };
-        // Nothing but a break of the connection wakes us then, and it would again and again.
+        // Only a broken connection wakes the loop in this state, and it would do so again and
+        // again.
         let mut byte = [0; 1];
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         match rustix::net::recv(socket, &mut byte, flags) {
@@ -554,7 +561,7 @@ impl Connection {
         }
     }
 
-    /// Reads calls that came too late, and drops them: their clients take them elsewhere.
+    /// Reads calls that came too late, and drops them: their clients send them elsewhere.
     fn discard(&self) -> Step {
         let mut room = [0_u8; 16 << 10];
         let Some(socket) = self.socket() else { return Step::Close(Close::Drained) };
@@ -569,9 +576,10 @@ impl Connection {
         matches!(self.phase, Phase::Lingering { until } if until <= now)
     }
 
-    /// Whether it has been silent in the middle of a record for too long, or is too slow with it.
+    /// Whether the peer has been silent in the middle of a record for too long, or is too slow.
     pub fn is_stuck(&self, now: Duration, silence_max: Duration) -> bool {
-        // What waits here until the peer has taken its replies, or for its turn, is not stuck.
+        // A connection that waits until the peer has received replies, or for its turn, is not
+        // stuck.
         let waits = self.paused && self.is_owing() || self.again;
         if waits || !self.stream.within_record() || self.phase != Phase::Serving {
             return false;
@@ -582,31 +590,31 @@ impl Connection {
         slow || self.active + silence_max <= now
     }
 
-    /// Whether its peer has to be asked for a sign of life: what is over RDMA the system does not
-    /// watch.
+    /// Whether the peer must be asked for a sign of life: the system does not watch connections
+    /// over RDMA.
     pub fn is_to_be_asked(&self, now: Duration) -> bool {
         self.stream.is_rdma() && self.active.max(self.asked) + ASK_AFTER <= now
     }
 
-    /// Asks for it; no answer ends the connection.
+    /// Asks the peer for a sign of life; without an answer the connection ends.
     pub fn ask(&mut self, now: Duration) -> Result<(), Close> {
         self.asked = now;
         self.stream.ask().map_err(Close::Transport)
     }
 
-    /// Memory that it holds: replies that are queued, and what has come of a record that is not
-    /// complete.
+    /// Memory that the connection holds: queued replies, and the received part of an incomplete
+    /// record.
     pub fn holds(&self) -> usize {
         self.stream.holds()
     }
 
-    /// Gives it its next turn, though its socket has nothing, when it waited only for others to
-    /// hold less.
+    /// Whether the connection waits only until all connections hold less, and so needs a turn
+    /// although its socket has nothing.
     pub const fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Queues a reply that another loop found.
+    /// Queues a reply that another loop produced.
     pub fn push_answer(&mut self, reply: &[u8]) {
         if !matches!(self.phase, Phase::Lingering { .. }) {
             self.stream.push(Payload::new(), 0, |out| out.extend_from_slice(reply));
@@ -614,7 +622,7 @@ impl Connection {
         }
     }
 
-    /// Takes a call back that was off the loop. Its reply is queued unless the connection is about
+    /// Takes back a call from the worker pool. Its reply is queued unless the connection is about
     /// to end.
     pub fn land(&mut self, completion: Completion) {
         self.in_flight.land(&completion.ticket);
@@ -638,7 +646,7 @@ impl Connection {
         self.in_flight.calls()
     }
 
-    /// What it has done over RDMA.
+    /// RDMA counters of the connection.
     pub fn rdma(&self) -> transport::rdma::Counters {
         self.stream.rdma()
     }
@@ -658,13 +666,13 @@ impl Connection {
         }
     }
 
-    /// Closes it.
+    /// Closes the connection.
     pub fn end(self, why: &Close, poller: &Poller, peers: &Peers) {
         self.stream.end(why.is_reset(), poller, peers);
     }
 }
 
-/// Whether a send found that pages were gone.
+/// Whether a send failed because pages of a mapped file were gone.
 fn is_bad_address(error: &transport::Error) -> bool {
     matches!(error, transport::Error::Io(error) if error.raw_os_error() == Some(rustix::io::Errno::FAULT.raw_os_error()))
 }

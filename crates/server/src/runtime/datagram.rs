@@ -1,8 +1,8 @@
-//! Programs over UDP, MOUNT and the port mapper: a thread beside the loops, one datagram after the
+//! MOUNT and the port mapper over UDP: a thread beside the loops that serves one datagram after the
 //! other.
 //!
-//! Kernel clients and `showmount` ask so. NFS itself is not served over UDP: its answers would not
-//! fit, and what is lost would be sent again at the cost of everybody.
+//! Kernel clients and `showmount` use UDP for these. NFS itself is not served over UDP: its replies
+//! would not fit, and retransmissions of lost datagrams would cost everybody.
 
 use super::mailbox::Peers;
 use crate::client::Client;
@@ -21,15 +21,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use transport::poll::{Events, Interest, Poller, Waker};
 
-/// The longest call: with the largest credential and path. RFC 5531 s8.2, RFC 1813 s5.1.3
+/// The longest call: one with the largest credential and path. RFC 5531 s8.2, RFC 1813 s5.1.3
 const CALL_BYTES_MAX: usize = 4 << 10;
-/// The longest reply. A longer one, of a list, has to be asked for over TCP.
+/// The longest reply. A longer reply, of a list, must be requested over TCP.
 const REPLY_BYTES_MAX: usize = 8 << 10;
-/// Datagrams of one socket before the others have their turn.
+/// Datagrams served from one socket before the other sockets are served.
 const TURN: usize = 64;
 const WAKER: u64 = u64::MAX;
 
-/// Takes an address for datagrams. An IPv6 one is without IPv4, as its listener is.
+/// Binds an address for datagrams. An IPv6 socket excludes IPv4, as its listener does.
 pub(crate) fn bind_datagrams(address: SocketAddr) -> Result<Option<UdpSocket>, Error> {
     let open = || -> io::Result<UdpSocket> {
         let domain = socket2::Domain::for_address(address);
@@ -44,7 +44,7 @@ pub(crate) fn bind_datagrams(address: SocketAddr) -> Result<Option<UdpSocket>, E
     open().map(Some).map_err(|error| Error::Listen { address, error })
 }
 
-/// The thread.
+/// The thread that serves datagrams.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     stop: Arc<AtomicBool>,
@@ -53,7 +53,7 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start(sockets: Vec<UdpSocket>, group: Arc<Group>, peers: Arc<Peers>) -> Result<Self, Error> {
         let failed = |error| Error::System { what: "waiting for datagrams", error };
         let poller = Poller::new().map_err(failed)?;
@@ -98,13 +98,14 @@ fn take_turn(socket: &UdpSocket, group: &Group, peers: &Peers) {
         let local = socket.local_addr().unwrap_or(peer);
         let reply = answer(call.get(..len).unwrap_or_default(), peer, reached(local, peer), group, peers);
         if let Some(reply) = reply {
-            // A lost reply is asked for again.
+            // After a lost reply the client sends the call again.
             let _ = socket.send_to(&reply, peer);
         }
     }
 }
 
-/// The address of ours that a peer came to: of a wildcard, the one from which we would reach it.
+/// Our address that a peer reached: for a wildcard address, the address from which we would reach
+/// the peer.
 fn reached(local: SocketAddr, peer: SocketAddr) -> SocketAddr {
     let probe = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0))?;
@@ -121,8 +122,7 @@ fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers
     let head = CallHead::decode(call).ok()?;
     let mut out = Vec::new();
     let (mut replies, mut text) = (Replies::default(), Vec::new());
-    // A datagram belongs to no node and no connection; what is served by datagrams asks for
-    // neither.
+    // A datagram belongs to no node and no connection; the programs served here need neither.
     let mut client = Client::new(0, 0, peer, local, group.exports());
     let now = crate::clock::now();
     let mut executor = Executor {

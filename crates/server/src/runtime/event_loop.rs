@@ -1,12 +1,12 @@
 //! One event loop: a thread with its own connections, buffers and counters.
 //!
-//! Whatever a loop owns nobody else touches; other threads send it a [`Message`]. Sockets are
-//! waited for level by level, so that a connection which used up its share of a round is simply met
-//! again in the next one. Nothing here blocks but the wait.
+//! Only the loop's own thread touches what the loop owns; other threads send it a [`Message`].
+//! Sockets are polled level-triggered, so that the next round reports a connection again which used
+//! up its share of this round. The wait for events is the only call that blocks.
 //!
 //! A loop that did not run for longer than [`Limits::stall_ms_max`](crate::config::Limits) resets
-//! its connections without executing what they hold: their clients have moved those calls elsewhere
-//! meanwhile, and a late original must not undo a newer write.
+//! its connections without executing the calls they hold: their clients have sent those calls
+//! elsewhere meanwhile, and a late original must not undo a newer write.
 
 pub(super) mod balance;
 #[cfg(test)]
@@ -31,13 +31,14 @@ use transport::busy::BusyPoll;
 use transport::poll::{Events, Poller};
 use transport::{Scratch, socket, threads};
 
-/// A loop with connections wakes up this often, to see whether it slept and who has been silent.
+/// A loop with connections wakes up this often, to check whether it slept and which clients are
+/// silent.
 pub(super) const TICK: Duration = Duration::from_millis(250);
-/// How often all connections are looked at.
+/// How often all connections are checked.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Only a connection that has been idle this long may lose its place to a new one.
 const EVICTABLE_IDLE: Duration = Duration::from_secs(1);
-/// How often a loop looks whether a client has its replies, of which somebody asks.
+/// How often a loop checks whether a client has its replies, while somebody asks for that.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 const WAKER: u64 = u64::MAX;
@@ -53,23 +54,25 @@ pub(crate) struct EventLoop {
     busy: BusyPoll,
     listeners: Listeners,
     connections: Slab<Connection>,
-    /// Connections that hold received calls which wait for their turn.
+    /// Connections that hold received calls and wait for their turn.
     again: Vec<usize>,
     work: Workspace,
-    /// By node: what closed connections have counted, and the latencies of all calls.
+    /// By node: the counters of closed connections, and the latencies of all calls.
     of_nodes: Vec<NodeStatistics>,
     statistics: LoopStatistics,
-    /// What the connections hold in all, as of their last turns.
+    /// What the connections hold in total, as of their last turns.
     held: usize,
-    /// They held too much: some are paused for that.
+    /// The connections held too much, and some are paused for that reason.
     pressed: bool,
-    /// When this loop last looked at the clock.
+    /// When this loop last read the clock.
     alive: Duration,
     next_sweep: Duration,
-    /// When it looks next whether clients have their replies, and whether somebody waits for that.
+    /// When the loop next checks whether clients have their replies, and whether somebody waits for
+    /// that.
     next_look: Duration,
     looks: bool,
-    /// Who had a light turn last; until then the turns of others are short.
+    /// The connection that had a light turn last, and the time until which turns of others are
+    /// short.
     light: (usize, Duration),
     balance: Balance,
     /// Set by a drain: when to give up.
@@ -78,7 +81,7 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// A loop with its place among the others; `poller` has their waker already.
+    /// Creates a loop with its index among the loops; `poller` already has its waker.
     pub fn new(
         index: usize,
         group: Arc<Group>,
@@ -115,17 +118,17 @@ impl EventLoop {
         }
     }
 
-    /// The token under which a loop's waker belongs in its poller.
+    /// The token of a loop's waker in its poller.
     pub const fn waker_token() -> u64 {
         WAKER
     }
 
-    /// Listens, before the loop runs. Only the first loop does.
+    /// Adds listeners before the loop runs. Only the first loop has listeners.
     pub fn listen(&mut self, bound: Vec<BoundListener>) -> io::Result<()> {
         self.listeners.add(&self.poller, bound)
     }
 
-    /// Runs until it is told to stop, or a drain has ended.
+    /// Runs until the loop is told to stop, or a drain has ended.
     pub fn run(mut self) {
         self.statistics.thread = threads::own();
         let mut events = Events::new();
@@ -137,8 +140,8 @@ impl EventLoop {
                 break;
             }
             self.statistics.wakeups += 1;
-            // A wait that found nothing may have slept long: there was nothing that could have
-            // grown stale.
+            // A wait without events may have lasted long, but the loop held nothing that could have
+            // become stale.
             let held = !self.again.is_empty() || events.iter().next().is_some();
             if watched && held {
                 self.notice_stall();
@@ -146,8 +149,8 @@ impl EventLoop {
                 self.alive = clock::now();
             }
             self.worker_pool.beat(self.alive);
-            // Whoever is given a turn in this round has it in the next: one turn for each in a
-            // round.
+            // A connection that is given a turn in this round takes it in the next: one turn per
+            // connection and round.
             let due = std::mem::take(&mut self.again);
             for event in events.iter() {
                 match event.token {
@@ -163,7 +166,7 @@ impl EventLoop {
     }
 
     fn is_finished(&self) -> bool {
-        // Those on their way here count too.
+        // Connections on their way to this loop count too.
         let drained = self
             .deadline
             .is_some_and(|deadline| self.peers.connections(self.index) == 0 || self.alive >= deadline);
@@ -184,7 +187,7 @@ impl EventLoop {
         }
     }
 
-    /// Looks at the clock; after too long a sleep all connections are reset. Says whether they
+    /// Reads the clock; after too long a sleep all connections are reset. Returns whether they
     /// were.
     fn notice_stall(&mut self) -> bool {
         let now = clock::now();
@@ -205,7 +208,7 @@ impl EventLoop {
         true
     }
 
-    /// After so long without having run, a loop does not know any more what its clients have moved
+    /// After this long without running, a loop no longer knows which calls its clients have sent
     /// elsewhere.
     fn stall_max(&self) -> Duration {
         Duration::from_millis(self.group.limits.stall_ms_max)
@@ -220,8 +223,9 @@ impl EventLoop {
         self.connections.iter().filter(|(_, connection)| wanted(connection)).map(|(key, _)| key).collect()
     }
 
-    /// One turn of a connection whose socket has something, unless it has its turn of this round
-    /// anyway. A client that sends without end would otherwise gain one turn more with each round.
+    /// Runs one turn of a connection whose socket is ready, unless the connection has its turn of
+    /// this round anyway. Otherwise a client that sends without end would gain one more turn with
+    /// each round.
     fn serve_in_turn(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
         if !connection.again && (connection.load.is_busy() || !self.move_on(key)) {
@@ -229,11 +233,11 @@ impl EventLoop {
         }
     }
 
-    /// One turn of each connection that waits for its next; what they leave over is the next
-    /// round's.
+    /// Runs one turn of each connection that waits for its next; the rest of their work is left to
+    /// the next round.
     fn serve_again(&mut self, due: Vec<usize>) {
         for key in due {
-            // The key may be another connection's by now, which waits for nothing.
+            // The key may belong to another connection by now, which waits for nothing.
             if let Some(connection) = self.connections.get_mut(key)
                 && std::mem::take(&mut connection.again)
             {
@@ -242,7 +246,7 @@ impl EventLoop {
         }
     }
 
-    /// One turn of one connection.
+    /// Runs one turn of one connection.
     fn serve(&mut self, key: usize) {
         if !self.connections.contains(key) || self.notice_stall() {
             return;
@@ -260,8 +264,8 @@ impl EventLoop {
             place: Place { on_loop: self.index, key },
             now,
         };
-        // A bug that one client's bytes bring out must not take down the others: its connection
-        // ends, no more.
+        // A bug that one client's bytes trigger must not take down the others: only the connection
+        // of that client ends.
         let step = catch_unwind(AssertUnwindSafe(|| connection.turn(work, around)));
         let step = step.unwrap_or_else(|_| {
             self.statistics.bugs += 1;
@@ -298,9 +302,9 @@ impl EventLoop {
         }
     }
 
-    /// What each connection may hold, while all together hold too much. Then those who hold more
-    /// are not received from, the others are: so the greediest wait, and whoever is below comes to
-    /// the end of its record.
+    /// What each connection may hold, while all together hold too much. Nothing is received from
+    /// connections that hold more; the others go on. So the connections that hold most wait, and a
+    /// connection below the bound reaches the end of its record.
     fn share(&mut self) -> Option<usize> {
         let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
         if self.held < bound {
@@ -310,7 +314,7 @@ impl EventLoop {
         Some(bound / self.connections.len().max(1))
     }
 
-    /// Those who were paused go on once enough is free.
+    /// Resumes paused connections once enough memory is free.
     fn relieve(&mut self) {
         let bound = self.group.limits.held_bytes_max / self.peers.len().max(1);
         if self.pressed && self.held < bound / 4 * 3 {
@@ -337,14 +341,14 @@ impl EventLoop {
             return;
         }
         connection.interest = wanted;
-        // What is over RDMA is waited for in one way alone.
+        // Connections over RDMA always wait for the same events.
         let Some(socket) = connection.socket() else { return };
         if let Err(error) = self.poller.modify(socket, key as u64, wanted) {
             self.close(key, Close::System(error));
         }
     }
 
-    /// Takes in a connection that was given to this loop.
+    /// Adopts a connection that was given to this loop.
     fn adopt(&mut self, accepted: Accepted) {
         let node = accepted.node;
         let bound = self.connections_max();
@@ -378,14 +382,14 @@ impl EventLoop {
         }
     }
 
-    /// The peer must not take a silent close for a served connection.
+    /// Resets a refused connection: the peer must not take a silent close for a served connection.
     fn turn_away(&self, accepted: Accepted) {
         match accepted.link {
             Link::Tcp(socket) => {
-                // A socket that is gone already needs no reset.
+                // A socket that is already gone needs no reset.
                 let _ = socket::reset_on_close(std::os::fd::AsFd::as_fd(&socket));
             }
-            // It learns it by the end of the connection, which takes too long to be waited for
+            // The peer learns it from the end of the connection, which takes too long to wait for
             // here.
             Link::Rdma(responder) => self.peers.end_over_rdma(responder),
         }
@@ -398,7 +402,7 @@ impl EventLoop {
         }
     }
 
-    /// Closes the connection that has been idle longest; false when none is idle.
+    /// Closes the connection that has been idle longest. Returns false if none is idle.
     fn evict(&mut self) -> bool {
         let idle = self.connections.iter().filter(|(_, connection)| connection.pool_calls() == 0);
         let longest = idle.min_by_key(|(_, connection)| connection.active);
@@ -435,7 +439,7 @@ impl EventLoop {
         self.forget(node);
     }
 
-    /// A connection of this loop is gone.
+    /// Removes a closed connection of this loop from the counts.
     fn forget(&self, node: usize) {
         self.peers.leave(self.index);
         if let Some(node) = self.group.nodes.get(node) {
@@ -444,8 +448,8 @@ impl EventLoop {
         self.peers.repace(&self.group, node);
     }
 
-    /// Now and then: ends those who fell silent within a record, asks for signs of life, and
-    /// listens again after a rest.
+    /// Periodic work: closes connections that fell silent within a record, asks for signs of life,
+    /// and listens again after a rest.
     fn sweep(&mut self) {
         let now = self.alive;
         self.listeners.wake_rested(&self.poller, now);
@@ -479,7 +483,7 @@ impl EventLoop {
         }
     }
 
-    /// Looks whether clients have their replies, for those who ask.
+    /// Checks whether clients have their replies, where somebody asks.
     fn look(&mut self) {
         let now = clock::now();
         let mut parting = Vec::new();
@@ -564,7 +568,7 @@ impl EventLoop {
         }
     }
 
-    /// Sends a reply that another loop has found for a call which came in here.
+    /// Sends a reply that another loop produced for a call received here.
     fn answer(&mut self, answer: Answer) {
         if let Some(connection) = self.find(answer.place, u64::from(answer.connection)) {
             connection.push_answer(&answer.reply);
@@ -572,14 +576,15 @@ impl EventLoop {
         }
     }
 
-    /// A connection by its place and the low half of its number: its place may be another's by now.
+    /// Finds a connection by its place and the low half of its number: the place may belong to
+    /// another connection by now.
     fn find(&mut self, place: Place, number: u64) -> Option<&mut Connection> {
         let low = |number: u64| number & u64::from(u32::MAX);
         self.connections.get_mut(place.key).filter(|connection| low(connection.client.id) == low(number))
     }
 
-    /// Takes a call back that was off the loop. Its reply goes out in the connection's next turn,
-    /// with others'.
+    /// Takes back a call from the worker pool. Its reply is sent in the connection's next turn,
+    /// together with others.
     fn land(&mut self, completion: Completion) {
         let place = completion.place;
         let of_node = self.of_nodes.get_mut(completion.node);
@@ -636,7 +641,8 @@ impl EventLoop {
 
 impl Drop for EventLoop {
     fn drop(&mut self) {
-        // Also when the loop ends by an error or a panic: nobody may wait for it or count on it.
+        // Also runs when the loop ends by an error or a panic: nobody may wait for the loop or
+        // count on it.
         self.peers.retire(self.index);
     }
 }

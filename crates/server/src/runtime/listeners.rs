@@ -1,4 +1,4 @@
-//! The listening sockets of all nodes; the first loop has them.
+//! The listening sockets of all nodes; the first loop owns them.
 
 use super::event_loop::{LISTENERS, TICK};
 use super::mailbox::{Accepted, Link, Peers};
@@ -13,13 +13,14 @@ use std::time::Duration;
 use transport::poll::{Interest, Poller};
 use transport::{rdma, socket};
 
-/// Connections accepted in one turn, so that a flood of them does not hold up those that are there.
+/// Connections accepted in one turn, so that a flood of them does not delay the existing
+/// connections.
 const ACCEPTS_PER_TURN: usize = 64;
 
-/// Between two attempts to listen where a device has gone away.
+/// The time between two attempts to listen on an address whose device has gone away.
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 
-/// What listens for a node.
+/// A bound listener of a node.
 #[derive(Debug)]
 pub(crate) struct BoundListener {
     pub node: usize,
@@ -33,7 +34,7 @@ enum Door {
     Rdma(rdma::Listener),
 }
 
-/// Who came.
+/// A new connection.
 #[derive(Debug)]
 enum Arrival {
     Tcp(OwnedFd),
@@ -50,7 +51,7 @@ impl AsFd for Door {
 }
 
 impl Door {
-    /// The next who came, with both addresses where they are known.
+    /// Accepts the next connection, with both addresses where they are known.
     fn accept(&self) -> io::Result<Option<(Arrival, SocketAddr, Option<SocketAddr>)>> {
         match self {
             Self::Tcp(socket) => Ok(socket::accept(socket.as_fd())?.map(|(socket, peer)| {
@@ -68,14 +69,14 @@ impl Door {
     }
 }
 
-/// Whether it is because the device that was listened on is no more.
+/// Whether the error means that the device of the listener is gone.
 fn is_device_gone(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rdma::Error>());
     matches!(cause, Some(rdma::Error::DeviceGone))
 }
 
 impl BoundListener {
-    /// On a socket that listens already.
+    /// Takes a socket that already listens.
     pub fn on(node: usize, socket: TcpListener) -> Result<Self, Error> {
         let failed = |error| Error::System { what: "a socket that was passed on", error };
         let address = socket.local_addr().map_err(failed)?;
@@ -88,13 +89,13 @@ impl BoundListener {
     }
 }
 
-/// Listens on an address for a node; port 0 becomes a port.
+/// Listens on an address for a node; port 0 selects a free port.
 pub(crate) fn bind(node: usize, address: SocketAddr) -> Result<BoundListener, Error> {
     let failed = |error| Error::Listen { address, error };
     let socket = socket::listen(address).map_err(failed)?;
     let address = socket::local_address(socket.as_fd()).map_err(failed)?;
-    // What is accepted inherits it, unless the configuration names another. Where it cannot be set,
-    // the system's own will do.
+    // Accepted sockets inherit the algorithm, unless the configuration names another. Where it
+    // cannot be set, the system's default will do.
     if address.ip().is_loopback()
         && let Some(name) = socket::loopback_congestion()
     {
@@ -103,15 +104,15 @@ pub(crate) fn bind(node: usize, address: SocketAddr) -> Result<BoundListener, Er
     Ok(BoundListener { node, address, door: Door::Tcp(socket) })
 }
 
-/// Listens on an address for a node over RDMA; port 0 becomes a port.
+/// Listens on an address for a node over RDMA; port 0 selects a free port.
 pub(crate) fn bind_rdma(node: usize, address: SocketAddr) -> Result<BoundListener, Error> {
     let failed = |error| Error::ListenRdma { address, error };
     let listener = rdma::Listener::bind(address).map_err(failed)?;
     Ok(BoundListener { node, address: listener.address(), door: Door::Rdma(listener) })
 }
 
-/// Stops watching a listener before it is let go: over RDMA, who waits to be taken over keeps its
-/// descriptor open.
+/// Stops watching a listener before it is dropped: over RDMA, a connection that waits to be
+/// accepted keeps the listener's descriptor open.
 fn close(poller: &Poller, listener: Option<BoundListener>) {
     if let Some(listener) = listener {
         let _ = poller.remove(&listener.door);
@@ -122,9 +123,9 @@ fn close(poller: &Poller, listener: Option<BoundListener>) {
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     slots: Vec<Option<BoundListener>>,
-    /// Nothing is accepted until then: the system had no descriptor left.
+    /// Nothing is accepted until this time, because the system had no descriptor left.
     rest_until: Option<Duration>,
-    /// By node, addresses whose device has gone away. It may come back.
+    /// By node, the addresses whose device has gone away. The device may come back.
     lost: Vec<(usize, SocketAddr)>,
     listen_again_at: Duration,
 }
@@ -157,12 +158,12 @@ impl Listeners {
         self.lost.clear();
     }
 
-    /// Whether they have to be looked at though nobody comes.
+    /// Whether the listeners must be checked although no connection arrives.
     pub const fn are_resting(&self) -> bool {
         self.rest_until.is_some() || !self.lost.is_empty()
     }
 
-    /// Accepts what waits at one listener and places it on the loops.
+    /// Accepts the connections that wait at one listener and assigns them to loops.
     pub fn accept(&mut self, poller: &Poller, token: u64, now: Duration, group: &Group, peers: &Arc<Peers>) {
         let index = usize::try_from(token - LISTENERS).unwrap_or(usize::MAX);
         let Some(Some(listener)) = self.slots.get(index) else { return };
@@ -195,8 +196,8 @@ impl Listeners {
                     return;
                 }
                 Err(error) => {
-                    // The waiting connection would wake us again at once; others may free a
-                    // descriptor.
+                    // The waiting connection would wake the loop again at once; other connections
+                    // may free a descriptor.
                     tracing::warn!(%error, address = %listener.address, "cannot accept; resting");
                     self.rest_until = Some(now + TICK);
                     self.set_interest(poller, Interest::NONE);
@@ -206,7 +207,7 @@ impl Listeners {
         }
     }
 
-    /// Accepts again after a rest, and where a device is back.
+    /// Accepts again after a rest, and listens again where a device is back.
     pub fn wake_rested(&mut self, poller: &Poller, now: Duration) {
         if !self.lost.is_empty() && self.listen_again_at <= now {
             self.listen_again_at = now + LISTEN_AGAIN;

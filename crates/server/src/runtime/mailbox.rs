@@ -1,4 +1,4 @@
-//! What loops are told by others: an inbox for each loop, with the waker that rings it.
+//! Messages to loops: an inbox for each loop, with the waker that wakes the loop.
 
 use super::connection::Connection;
 use super::listeners::BoundListener;
@@ -21,11 +21,11 @@ use std::time::Duration;
 use transport::poll::Waker;
 use transport::rdma;
 
-/// How a client came.
+/// The transport of a new connection.
 #[derive(Debug)]
 pub(crate) enum Link {
     Tcp(OwnedFd),
-    /// It was let in; it may have sent calls already.
+    /// The connection was accepted; the client may have sent calls already.
     Rdma(Box<rdma::Responder<Payload>>),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Accepted<L = Link> {
 }
 
 impl<L> Accepted<L> {
-    /// The same who came like this.
+    /// The same connection with another link.
     pub fn with<M>(self, link: M) -> Accepted<M> {
         let Self { link: _, peer, local, node, id } = self;
         Accepted { link, peer, local, node, id }
@@ -50,7 +50,7 @@ impl<L> Accepted<L> {
 /// A connection on its way from one loop to another.
 pub(crate) struct Moving {
     pub(super) connection: Box<Connection>,
-    /// When it left.
+    /// When the connection left its loop.
     pub(super) since: Duration,
 }
 
@@ -61,55 +61,55 @@ impl std::fmt::Debug for Moving {
     }
 }
 
-/// A reply for a call that another loop was executing already.
+/// A reply to a call that another loop was already executing.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub place: Place,
-    /// The low half of the connection's number: its place may be another's by now.
+    /// The low half of the connection's number: the place may belong to another connection by now.
     pub connection: u32,
     pub reply: Vec<u8>,
 }
 
-/// What a loop can be told. A sender that is only dropped says "done" by that.
+/// A message to a loop. A sender in a message that is only dropped signals "done" by that.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Serve this connection.
     Accepted(Accepted),
-    /// Go on with this one, which another loop had.
+    /// Continue to serve this connection, which another loop had.
     Moved(Moving),
-    /// Somebody was to be served here who was not let in: a connection of this node is gone.
+    /// A connection assigned to this loop was not accepted: this node has one connection less.
     Refused { node: usize },
     /// Send this reply.
     Answer(Answer),
-    /// A call that was off this loop is back.
+    /// A call of this loop has come back from the worker pool.
     Completion(Completion),
-    /// This connection waits for an answer that will not come: end it, so that its client sends the
+    /// This connection waits for a reply that will not come: end it, so that its client sends the
     /// call again.
     Forsake { place: Place, connection: u32 },
     /// The exports or their rules have changed.
     Exports(Arc<Exports>, Sender<()>),
-    /// Somebody asks whether clients have their replies: look.
+    /// Somebody asks whether clients have their replies: check.
     Look,
-    /// Say what you have counted.
+    /// Report the counters.
     Report(Sender<LoopReport>),
-    /// The connections of a node have changed in number: divide its pace anew.
+    /// The number of connections of a node has changed: divide its pacing rate again.
     Repace(usize),
-    /// Accept on these too.
+    /// Accept on these listeners too.
     Listen(Vec<BoundListener>, Sender<io::Result<()>>),
     /// Stop accepting for a node.
     Unlisten(usize, Sender<()>),
     /// Reset the connections of a node.
     ResetNode(usize, Sender<()>),
-    /// Answer what has been received, then end; at this time at the latest.
+    /// Answer the received calls, then end; at this time at the latest.
     Drain(Duration),
     /// End at once.
     Stop,
 }
 
-/// A connection moves to a loop that has so much less to do than its own without it, in thousandths
-/// of a loop's time.
+/// A connection moves if the other loop has at least this much less to do than its own loop has
+/// without the connection, in thousandths of a loop's time.
 const WORTH_A_MOVE_PERMILLE: usize = 50;
-/// Messages that a new one is compared with, from the last one back.
+/// Queued messages, counted from the last, that a new message is compared with.
 const REPACES_LOOKED_AT: usize = 16;
 
 #[derive(Debug, Default)]
@@ -123,14 +123,15 @@ struct Queue {
 struct Inbox {
     queue: Mutex<Queue>,
     waker: Waker,
-    /// Connections given to the loop and not yet closed. The acceptor adds, or another loop that
-    /// hands one on; the loop takes away. A stale reading only places a connection less evenly.
+    /// Connections given to the loop and not yet closed. The acceptor adds to the count, as does
+    /// another loop that hands a connection over; the loop subtracts. A stale value only places a
+    /// connection less evenly.
     connections: AtomicUsize,
-    /// How much they load the loop, in thousandths of its time. The loop adds and takes away, or
-    /// another loop that hands one on.
+    /// How much the connections load the loop, in thousandths of its time. The loop adds and
+    /// subtracts, as does another loop that hands a connection over.
     load: AtomicUsize,
-    /// The processor that it ran on when it last counted its load, which a loop without load does
-    /// not; or [`NOWHERE`].
+    /// The processor on which the loop ran when it last counted its load, or [`NOWHERE`]. A loop
+    /// without load does not count.
     runs_on: AtomicU32,
 }
 
@@ -145,22 +146,23 @@ impl Inbox {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Whether it has something to do, and does it on this processor.
+    /// Whether the loop has work and runs on this processor.
     fn works_on(&self, processor: u32) -> bool {
         self.load() > 0 && self.runs_on.load(Ordering::Relaxed) == processor
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // A list of messages is whole between any two of its operations, whoever panicked.
+        // A panic cannot leave the list of messages incomplete, because each operation on it is
+        // complete.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The inboxes of all loops, and who makes connections over RDMA for them.
+/// The inboxes of all loops, and the acceptor of their connections over RDMA.
 #[derive(Debug)]
 pub(crate) struct Peers {
     inboxes: Vec<Inbox>,
-    /// From the first who comes over RDMA on, until the server ends.
+    /// Runs from the first connection over RDMA until the server ends.
     rdma_acceptor: Mutex<Option<RdmaAcceptor>>,
 }
 
@@ -181,12 +183,12 @@ impl Peers {
         self.inboxes.len()
     }
 
-    /// Tells a loop something. A loop that has ended drops it.
+    /// Sends a message to a loop. A loop that has ended drops the message.
     pub fn send(&self, index: usize, message: Message) {
         let Some(inbox) = self.inboxes.get(index) else { return };
         let mut queue = inbox.queue();
-        // One of them does for many, and dividing a pace anew is dear: whoever connects and leaves
-        // without end must not keep the loops at it.
+        // One such message stands for many, and dividing a pacing rate again is expensive: a client
+        // that connects and disconnects without end must not keep the loops busy with it.
         let is_told = |told: &Message| {
             matches!((told, &message), (Message::Look, Message::Look))
                 || matches!((told, &message), (Message::Repace(a), Message::Repace(b)) if a == b)
@@ -198,29 +200,30 @@ impl Peers {
         }
     }
 
-    /// Tells every loop.
+    /// Sends a message to every loop.
     pub fn send_all(&self, message: impl Fn() -> Message) {
         for index in 0..self.inboxes.len() {
             self.send(index, message());
         }
     }
 
-    /// What a loop was told; clears its waker.
+    /// Takes the messages of a loop and clears its waker.
     pub fn take(&self, index: usize) -> Vec<Message> {
         let Some(inbox) = self.inboxes.get(index) else { return Vec::new() };
         inbox.waker.clear();
         std::mem::take(&mut inbox.queue().messages)
     }
 
-    /// Gives a new connection to the loop with the fewest. Once it calls for files it may move.
+    /// Gives a new connection to the loop with the fewest connections. The connection may move once
+    /// it calls for files.
     pub fn place(&self, accepted: Accepted) {
         if let Some(index) = self.take_place(|inbox| (inbox.connections(), 0)) {
             self.send(index, Message::Accepted(accepted));
         }
     }
 
-    /// Has somebody let in who came over RDMA and stays there, for the loop with the least load of
-    /// those that have less than `connections_max` connections.
+    /// Has a connection over RDMA accepted for the loop with the least load among those with less
+    /// than `connections_max` connections. The connection stays on that loop.
     pub fn place_over_rdma(
         self: &Arc<Self>,
         incoming: Box<rdma::Incoming>,
@@ -253,14 +256,14 @@ impl Peers {
         }
     }
 
-    /// Ends a connection over RDMA, which no loop waits for any more.
+    /// Ends a connection over RDMA that no loop waits for any more.
     pub fn end_over_rdma(&self, responder: Box<rdma::Responder<Payload>>) {
         if let Some(rdma_acceptor) = &*self.rdma_acceptor() {
             rdma_acceptor.end(responder);
         }
     }
 
-    /// Ends what makes and ends connections over RDMA, until then.
+    /// Ends the RDMA acceptor by `deadline`.
     pub fn end_porter(&self, deadline: Duration) {
         let rdma_acceptor = self.rdma_acceptor().take();
         if let Some(rdma_acceptor) = rdma_acceptor {
@@ -272,40 +275,40 @@ impl Peers {
         self.rdma_acceptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection on the loop that has the least of something.
+    /// Takes a place for a connection on the loop where `of` is least.
     fn take_place(&self, of: impl Fn(&Inbox) -> (usize, usize)) -> Option<usize> {
         let (index, _) = self.inboxes.iter().enumerate().min_by_key(|(_, inbox)| of(inbox))?;
         self.enter(index);
         Some(index)
     }
 
-    /// A connection is given to a loop.
+    /// Counts a connection that is given to a loop.
     pub fn enter(&self, index: usize) {
         if let Some(inbox) = self.inboxes.get(index) {
             inbox.connections.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A connection of a loop loads it by so much, in thousandths of its time.
+    /// Adds the load of a connection to its loop, in thousandths of the loop's time.
     pub fn add_load(&self, index: usize, permille: usize) {
         if let Some(inbox) = self.inboxes.get(index) {
             inbox.load.fetch_add(permille, Ordering::Relaxed);
         }
     }
 
-    /// It does so no more.
+    /// Removes the load of a connection from its loop.
     pub fn take_load(&self, index: usize, permille: usize) {
         if let Some(inbox) = self.inboxes.get(index) {
             inbox.load.fetch_sub(permille, Ordering::Relaxed);
         }
     }
 
-    /// A place on another loop for a connection of this one with so much load, of which so much is
-    /// counted here, if the other has less to do than this one without it. Of several that have as
-    /// little to do it is the one that runs on the processor where the connection's packets come
-    /// in; a connection that is not counted here yet goes there from a loop with as little to do
-    /// too. The other has less than `connections_max` connections; should several loops find so at
-    /// once, it gets one more from each.
+    /// Takes a place on another loop for a connection of this loop with the load `permille`, of
+    /// which `counted` is counted here, if the other loop has less to do than this one has without
+    /// the connection. Among several loops with as little to do, the connection goes to the loop on
+    /// the processor where its packets arrive; a connection that is not counted here yet goes there
+    /// even from a loop with as little to do. The other loop has less than `connections_max`
+    /// connections; if several loops choose it at once, it gets one more from each.
     pub fn take_place_from(
         &self,
         index: usize,
@@ -342,14 +345,14 @@ impl Peers {
         Some(place)
     }
 
-    /// Where a loop runs.
+    /// Notes the processor on which a loop runs.
     pub fn tell_place(&self, index: usize, runs_on: Option<u32>) {
         if let Some(inbox) = self.inboxes.get(index) {
             inbox.runs_on.store(runs_on.unwrap_or(NOWHERE), Ordering::Relaxed);
         }
     }
 
-    /// How much its connections load a loop.
+    /// How much the connections of a loop load it.
     pub fn load(&self, index: usize) -> usize {
         self.inboxes.get(index).map_or(0, Inbox::load)
     }
@@ -359,22 +362,22 @@ impl Peers {
         self.inboxes.get(index).map_or(0, Inbox::connections)
     }
 
-    /// A connection of a loop is gone.
+    /// Counts a connection of a loop as closed.
     pub fn leave(&self, index: usize) {
         if let Some(inbox) = self.inboxes.get(index) {
             inbox.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// The connections of a node have changed in number.
+    /// Called when the number of connections of a node has changed.
     pub fn repace(&self, group: &Group, node: usize) {
         if group.nodes.get(node).is_some_and(crate::group::Node::is_paced) {
             self.send_all(|| Message::Repace(node));
         }
     }
 
-    /// A loop has ended: what it was told is dropped, so that nobody waits for it, and it gets no
-    /// connection.
+    /// Called when a loop has ended: its messages are dropped, so that nobody waits for it, and it
+    /// gets no more connections.
     pub fn retire(&self, index: usize) {
         let Some(inbox) = self.inboxes.get(index) else { return };
         inbox.connections.store(usize::MAX / 4, Ordering::Relaxed);

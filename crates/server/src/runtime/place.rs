@@ -1,20 +1,20 @@
-//! Where a connection lives, and the token by which the reply cache knows it.
+//! The place of a connection, and the token by which the reply cache knows it.
 
 use drc::Token;
 
-/// Where a connection lives.
+/// The loop of a connection, and its key there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub on_loop: usize,
     pub key: usize,
 }
 
-/// A connection as a number, from which [`place_of`] finds it again.
+/// Encodes a connection as a number, from which [`place_of`] finds it again.
 pub(crate) fn token_of(place: Place, connection: u64) -> Token {
     Token((place.on_loop as u64) << 56 | (place.key as u64 & 0xff_ffff) << 32 | connection & 0xffff_ffff)
 }
 
-/// Where a connection lives, and the low half of its number.
+/// The place of a connection, and the low half of its number.
 pub(crate) fn place_of(token: Token) -> (Place, u32) {
     let [on_loop, k1, k2, k3, number @ ..] = token.0.to_be_bytes();
     let key = usize::try_from(u32::from_be_bytes([0, k1, k2, k3])).unwrap_or(usize::MAX);

@@ -1,11 +1,11 @@
 //! Makes and ends connections over RDMA, on a thread of its own.
 //!
-//! Queue pairs and registered memory take the system long, and a loop that made them would let the
-//! calls of its other connections wait. Clients take such a server for a dead one, connect again,
-//! and so give it still more of that to do.
+//! The system takes long to create queue pairs and to register memory. On a loop this would delay
+//! the calls of all other connections. Clients would take the server for dead and connect again,
+//! which would give it still more of that work.
 //!
-//! The thread starts with the first who comes over RDMA. It knows no calls: what it has made goes
-//! to a loop, and what a loop is done with comes back to be ended.
+//! The thread starts with the first connection over RDMA. It executes no calls: finished
+//! connections go to a loop, and connections that a loop has closed come back to be ended.
 
 use super::mailbox::{Accepted, Link, Message, Peers};
 use super::wire::STRANGER_RECORD_BYTES_MAX;
@@ -18,17 +18,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use transport::rdma::{Error, Incoming, Responder};
 
-/// Those who may wait to be let in, as many as the system lets wait before. More are refused, and
-/// come again.
+/// Pending connections that may wait to be accepted: as many as the system lets wait before them.
+/// Further connections are refused, and their clients connect again.
 const WAITING_MAX: usize = 256;
-/// Between two looks whether the thread has ended.
+/// The time between two checks whether the thread has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Who came and wants to connect.
+/// A client that wants to connect.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
     pub incoming: Box<Incoming>,
-    /// What becomes of it, but for the link.
+    /// The accepted connection, except for its link.
     pub accepted: Accepted<()>,
     pub on_loop: usize,
 }
@@ -58,7 +58,7 @@ impl RdmaAcceptor {
         Ok(Self { jobs, waiting, thread })
     }
 
-    /// Lets somebody in; tells why not.
+    /// Accepts a connection, or says why it was refused.
     pub fn make(&self, pending: PendingConnection) -> Result<(), &'static str> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -67,13 +67,13 @@ impl RdmaAcceptor {
         self.jobs.send(Job::Make(pending)).map_err(|_| "the thread that lets them in has ended")
     }
 
-    /// Ends a connection, some time soon.
+    /// Ends a connection later, on the thread.
     pub fn end(&self, responder: Box<Responder<Payload>>) {
-        // Where nobody takes it, it ends here.
+        // If the thread has ended, the connection ends here.
         let _ = self.jobs.send(Job::End(responder));
     }
 
-    /// Does what is left to do, until then. A system that takes longer keeps the thread.
+    /// Finishes the remaining work until `deadline`. A system that takes longer keeps the thread.
     pub fn stop(self, deadline: Duration) {
         let Self { jobs, thread, .. } = self;
         drop(jobs);

@@ -1,4 +1,4 @@
-//! What carries a connection: a stream over TCP, or calls and replies over RDMA.
+//! The transport of a connection: a stream over TCP, or calls and replies over RDMA.
 
 use super::call_sink::Incoming;
 use super::mailbox::{Link, Peers};
@@ -10,8 +10,8 @@ use transport::rdma::{Counters, Responder};
 use transport::socket;
 use transport::{Error, Flushed, Received, Scratch, Sink, Stream, Transport};
 
-/// The longest record of a stranger, who may ask for nothing that is longer: a call with the
-/// largest credential and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
+/// The longest record of a client without any export, which may not ask for anything longer: a call
+/// with the largest credential and a path of the largest length. RFC 5531 s8.2, RFC 1813 s5.1.3
 pub(super) const STRANGER_RECORD_BYTES_MAX: usize = 4 << 10;
 
 /// See the module's documentation.
@@ -25,7 +25,7 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    /// Begins with what was accepted; records of the client are at most so long.
+    /// Wraps an accepted link; records of the client are at most `record_bytes_max` long.
     pub fn new(link: Link, record_bytes_max: usize) -> Self {
         match link {
             Link::Tcp(socket) => Self::Tcp(Stream::new(socket, transport::Limits { record_bytes_max })),
@@ -36,7 +36,7 @@ impl Wire {
         }
     }
 
-    /// Has a poller wait for it.
+    /// Registers the connection with a poller.
     pub fn register(&self, poller: &Poller, token: u64) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => poller.add(stream.fd(), token, Interest::READ),
@@ -47,7 +47,7 @@ impl Wire {
         }
     }
 
-    /// The socket, where there is one.
+    /// The socket, if there is one.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) => Some(stream.fd()),
@@ -74,7 +74,7 @@ impl Wire {
     ) -> Result<Received, Error> {
         match self {
             Self::Tcp(stream) => stream.receive(scratch, sink, budget_bytes),
-            // A client has few enough calls outstanding that all of them are one turn's.
+            // A client has few enough calls outstanding that one turn receives all of them.
             Self::Rdma(responder) => Ok(responder.receive(sink)?),
         }
     }
@@ -86,7 +86,8 @@ impl Wire {
         }
     }
 
-    /// Sends, over TCP no more than about `budget_bytes`: over RDMA the device does that beside us.
+    /// Sends queued replies, over TCP no more than about `budget_bytes`: over RDMA the device sends
+    /// in parallel.
     pub fn flush(&mut self, budget_bytes: usize) -> Result<Flushed, Error> {
         match self {
             Self::Tcp(stream) => stream.flush_some(&Pinned, budget_bytes),
@@ -110,8 +111,8 @@ impl Wire {
         }
     }
 
-    /// Memory that it holds: replies that are queued, and what has come of a record that is not
-    /// complete. What is read of a client's memory has a bound of its own.
+    /// Memory that the connection holds: queued replies, and the received part of an incomplete
+    /// record. RDMA Reads of client memory have a bound of their own.
     pub fn holds(&self) -> usize {
         match self {
             Self::Tcp(stream) => stream.queued_bytes() + stream.held_bytes() + stream.landing_bytes(),
@@ -119,7 +120,7 @@ impl Wire {
         }
     }
 
-    /// Asks whether the peer is still there, where the system does not.
+    /// Asks whether the peer is still alive, where the system does not.
     pub fn ask(&mut self) -> Result<(), Error> {
         match self {
             Self::Tcp(_) => Ok(()),
@@ -135,8 +136,8 @@ impl Wire {
         }
     }
 
-    /// Bytes that were sent and that the peer's end has not acknowledged; nothing where the system
-    /// does not say. `unsent`: not all that is over RDMA is with the client, as far as was seen.
+    /// Bytes that were sent and that the peer has not acknowledged; `None` where the system does
+    /// not say. `unsent`: over RDMA, not all replies are known to have reached the client.
     pub fn unacknowledged_bytes(&self, unsent: bool) -> Option<u64> {
         match self {
             Self::Tcp(stream) => socket::unacknowledged_bytes(stream.fd()).ok().map(|bytes| bytes as u64),
@@ -144,26 +145,26 @@ impl Wire {
         }
     }
 
-    /// Whether both ends may still send.
+    /// Whether both sides may still send.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Tcp(stream) => socket::tcp_info(stream.fd()).is_ok_and(|info| info.is_established),
-            // Its end comes as an error of the next turn.
+            // The end of the connection is reported as an error of the next turn.
             Self::Rdma(_) => true,
         }
     }
 
-    /// Whether the peer has closed it in order.
+    /// Whether the peer has closed the connection in order.
     pub fn is_closed_by_peer(&self) -> bool {
         match self {
             Self::Tcp(stream) => socket::tcp_info(stream.fd()).is_ok_and(|info| info.is_closed_by_peer),
-            // A disconnection is no error of what was sent before; that fails otherwise, and is
-            // another end.
+            // A disconnection does not make earlier sends fail; a failed send is reported
+            // otherwise, and ends the connection differently.
             Self::Rdma(_) => true,
         }
     }
 
-    /// What it has done over RDMA.
+    /// RDMA counters of the connection.
     pub fn rdma(&self) -> Counters {
         match self {
             Self::Tcp(_) => Counters::default(),
@@ -178,16 +179,16 @@ impl Wire {
         }
     }
 
-    /// Ends it; `reset`: so that nothing is delivered any more. Memory that a payload was being
-    /// received into goes back to its store by this, too. What is over RDMA ends on another thread,
-    /// and the poller forgets it before.
+    /// Ends the connection; with `reset`, nothing more is delivered. This also returns memory to
+    /// its store that a payload was being received into. Connections over RDMA end on another
+    /// thread, and the poller forgets them before.
     pub fn end(self, reset: bool, poller: &Poller, peers: &Peers) {
         match self {
             Self::Tcp(stream) if reset => drop(stream.abort()),
             Self::Tcp(stream) => drop(stream),
             Self::Rdma(responder) => {
                 for fd in responder.fds().into_iter().flatten() {
-                    // One that was never waited for needs not be forgotten.
+                    // A descriptor that was never registered need not be removed.
                     let _ = poller.remove(fd);
                 }
                 peers.end_over_rdma(responder);

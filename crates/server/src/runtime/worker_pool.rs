@@ -1,18 +1,19 @@
 //! Calls that wait for their stores: a bounded pool of workers beside the loops.
 //!
-//! A loop hands over what its store cannot do at once ([`Task`]): the record, who asks, and whether
-//! the reply cache has the call as running already. A worker executes it by the very code that
-//! loops use, and its reply goes back to the connection's loop as a message ([`Completion`]).
-//! Replies may overtake each other, which RPC allows.
+//! A loop hands over calls that its store cannot execute at once ([`Task`]): the record, the
+//! client, and whether the reply cache has the call as running already. A worker executes the call
+//! by the same code that loops use, and its reply goes back to the connection's loop as a message
+//! ([`Completion`]). Replies may overtake each other, which RPC allows.
 //!
-//! Bounds: each connection may have [`FLIGHT_CALLS_MAX`] calls here, and as many bytes as it may
-//! queue replies; all together [`ALL_CALLS_MAX`] and [`ALL_BYTES_MAX`], above which a connection
-//! may have one. Whoever is at a bound is not received from until a call of its own has ended. So
-//! nobody waits for another's calls, and the memory is bounded.
+//! Bounds: each connection may have [`FLIGHT_CALLS_MAX`] calls in the pool, and as many bytes as it
+//! may queue replies. All connections together may have [`ALL_CALLS_MAX`] and [`ALL_BYTES_MAX`],
+//! above which each connection may have one call. Nothing is received from a connection at a bound
+//! until a call of its own has ended. So no connection waits for the calls of another, and the
+//! memory is bounded.
 //!
-//! Workers take the connections' calls by turns ([`queues`]). What a connection had here when its
-//! loop or its host slept, or its node was stopped, is not executed: [`WorkerPool::discard`], and
-//! [`worker`] for who wakes up first.
+//! Workers take the calls of the connections in turn ([`queues`]). Calls that a connection had in
+//! the pool when its loop or its host slept, or its node was stopped, are not executed: see
+//! [`WorkerPool::discard`], and [`worker`] for the case that a worker wakes up before the loops.
 
 mod queues;
 mod retry;
@@ -33,14 +34,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Calls of one connection that may be here: more than a client has outstanding on one.
+/// Calls of one connection that may be in the pool: more than a client has outstanding on one
+/// connection.
 const FLIGHT_CALLS_MAX: usize = 128;
-/// Calls of all connections that may be here before each may have but one.
+/// Calls of all connections that may be in the pool before each connection may have only one.
 const ALL_CALLS_MAX: usize = 8192;
-/// Bytes of calls, and of the replies they may have, of all connections, before each may have but
-/// one call here.
+/// Bytes of the calls of all connections, and of the replies they may have, before each connection
+/// may have only one call in the pool.
 const ALL_BYTES_MAX: usize = 512 << 20;
-/// How often the end looks whether the workers have ended.
+/// How often the end of the pool checks whether the workers have ended.
 const END_LOOK: Duration = Duration::from_millis(100);
 
 /// A call on its way to a worker.
@@ -48,14 +50,14 @@ pub(crate) struct Task {
     pub place: Place,
     pub client: Client,
     pub head: CallHead,
-    /// The record; without the payload, when that was received in place.
+    /// The record, without the payload if that was received in place.
     pub record: Box<[u8]>,
-    /// Its length with payload.
+    /// The length of the record with its payload.
     pub record_len: usize,
     pub landed: Option<Box<Landed>>,
-    /// The reply cache has it as running.
+    /// The reply cache has the call as running.
     pub begun: bool,
-    /// How often it was put off because it runs elsewhere.
+    /// How often the call was deferred because it runs elsewhere.
     pub put_off: u32,
     pub received: Duration,
     pub ticket: Ticket,
@@ -72,15 +74,15 @@ pub(crate) struct Completion {
     pub end: TaskEnd,
 }
 
-/// How a call ended that was off the loop.
+/// How a call in the worker pool ended.
 pub(crate) enum TaskEnd {
-    /// Send this; `counted` unless it reached no procedure.
+    /// Send this reply; `counted` unless the call reached no procedure.
     Reply { head: Box<[u8]>, payload: Payload, payload_len: usize, counted: Option<CallEnd> },
-    /// Its answer went elsewhere.
+    /// The reply was sent elsewhere.
     Elsewhere,
-    /// Its handler panicked.
+    /// The handler panicked.
     Bug,
-    /// It came too late, and was not executed.
+    /// The call came too late, and was not executed.
     TooLate,
 }
 
@@ -93,12 +95,12 @@ impl std::fmt::Debug for Completion {
     }
 }
 
-/// One connection's calls that are here.
+/// The calls of one connection that are in the pool.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     calls: usize,
     bytes: usize,
-    /// An answer was promised to the connection's place: its call runs elsewhere.
+    /// An answer was promised to the connection's place, because its call runs elsewhere.
     promised: bool,
 }
 
@@ -111,14 +113,14 @@ impl InFlight {
         self.bytes
     }
 
-    /// Whether an answer from elsewhere may come. Nobody notes when it has, or whether it was
-    /// promised to another connection: this one stays where it is, then.
+    /// Whether an answer from elsewhere may arrive. Nobody notes its arrival, or whether it was
+    /// promised to another connection, so this connection stays on its loop.
     pub const fn is_promised(&self) -> bool {
         self.promised
     }
 
-    /// A call of the connection runs elsewhere, and its answer was promised to the connection's
-    /// place.
+    /// Notes that a call of the connection runs elsewhere, and that its answer was promised to the
+    /// connection's place.
     pub const fn promise(&mut self) {
         self.promised = true;
     }
@@ -133,26 +135,26 @@ impl InFlight {
         self.bytes = self.bytes.saturating_sub(ticket.bytes);
     }
 
-    /// Whether no more calls may be taken from the connection. Never without a call that will come
-    /// back.
+    /// Whether no more calls may be received from the connection. Never true without a call that
+    /// will come back.
     pub fn is_full(&self, worker_pool: &WorkerPool) -> bool {
         self.calls > 0 && (self.calls >= FLIGHT_CALLS_MAX || worker_pool.is_full())
     }
 
-    /// Whether it is too full to go on after it was full.
+    /// Whether the connection has too many calls to resume after it was full.
     pub fn is_crowded(&self, worker_pool: &WorkerPool) -> bool {
         self.calls > 0 && (self.calls > FLIGHT_CALLS_MAX / 2 || worker_pool.is_full())
     }
 }
 
-/// What is here, over all connections.
+/// The calls in the pool, over all connections.
 #[derive(Debug, Default)]
 struct Load {
     calls: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// A call's place in the sum. Dropping it gives the place back.
+/// A call's share of the sums. Dropping it releases the share.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     load: Arc<Load>,
@@ -166,15 +168,15 @@ impl Drop for Ticket {
     }
 }
 
-/// What workers share.
+/// The state that workers share.
 #[derive(Debug)]
 struct Shared {
     group: Arc<Group>,
     peers: Arc<Peers>,
     queues: Mutex<Queues>,
-    /// Rings for each call, and at the end.
+    /// Notified for each call, and at the end.
     changed: Condvar,
-    /// Rings when a call is put off, and at the end.
+    /// Notified when a call is deferred, and at the end.
     some_put_off: Condvar,
     /// When any thread of the server last ran, in milliseconds of [`clock`].
     alive_ms: AtomicU64,
@@ -182,24 +184,24 @@ struct Shared {
 
 impl Shared {
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        // Nothing that holds the lock panics halfway.
+        // No code panics halfway through a change while it holds the lock.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a call that runs elsewhere ask again in a moment.
+    /// Defers a call that runs elsewhere, to be tried again soon.
     fn put_off(&self, task: Task) {
         self.queues().put_off(task);
         self.some_put_off.notify_one();
     }
 
-    /// Notes that the process runs; tells how long it did not, as far as anybody noted.
+    /// Notes that the process runs. Returns how long it did not run, as far as any thread noted.
     fn beat(&self, now: Duration) -> Duration {
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(now_ms.saturating_sub(self.alive_ms.swap(now_ms, Ordering::Relaxed)))
     }
 }
 
-/// The pool.
+/// The pool of workers.
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
     shared: Arc<Shared>,
@@ -222,7 +224,7 @@ impl WorkerPool {
         Self { shared: Arc::new(shared), load: Arc::default(), threads: Mutex::default() }
     }
 
-    /// Starts the workers, unless they run.
+    /// Starts the workers, unless they already run.
     ///
     /// # Errors
     /// When the system has no thread left.
@@ -233,7 +235,7 @@ impl WorkerPool {
             let builder = std::thread::Builder::new().name(format!("tl-work-{}", threads.len()));
             threads.push(builder.spawn(move || worker::run(&shared))?);
             if threads.len() == self.shared.group.workers {
-                // The last one, so that it is there once.
+                // Started with the last worker, so that there is only one.
                 let shared = Arc::clone(&self.shared);
                 let builder = std::thread::Builder::new().name("tl-retry".to_owned());
                 threads.push(builder.spawn(move || retry::run(&shared))?);
@@ -247,38 +249,39 @@ impl WorkerPool {
             || self.load.bytes.load(Ordering::Relaxed) >= ALL_BYTES_MAX
     }
 
-    /// A place for a call and its reply. It is always given: who is at a bound does not ask.
+    /// Takes a share for a call and its reply. It is always granted: a connection at a bound does
+    /// not ask.
     pub fn ticket(&self, bytes: usize) -> Ticket {
         self.load.calls.fetch_add(1, Ordering::Relaxed);
         self.load.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ticket { load: Arc::clone(&self.load), bytes }
     }
 
-    /// Hands a call over.
+    /// Hands a call over to the workers.
     pub fn submit(&self, task: Task) {
         self.shared.beat(task.received);
         self.shared.queues().push(task);
         self.shared.changed.notify_one();
     }
 
-    /// Lets a call that runs elsewhere ask again in a moment.
+    /// Defers a call that runs elsewhere, to be tried again soon.
     pub fn put_off(&self, task: Task) {
         self.shared.beat(task.received);
-        // A server whose stores never wait has had no need of workers until now.
+        // A server whose stores never wait has not needed workers until now.
         if let Err(error) = self.start() {
             tracing::error!(%error, "a call that may be a neighbour's waits for a thread");
         }
         self.shared.put_off(task);
     }
 
-    /// A loop runs. Only worth saying while something is here.
+    /// Notes that a loop runs. Only needed while calls are in the pool.
     pub fn beat(&self, now: Duration) {
         if self.load.calls.load(Ordering::Relaxed) > 0 {
             self.shared.beat(now);
         }
     }
 
-    /// Takes back the calls of a connection that no worker has begun with; they are not executed.
+    /// Takes back the calls of a connection that no worker has begun; they are not executed.
     pub fn discard(&self, connection: u64) {
         let tasks = self.shared.queues().take_back(connection);
         for task in tasks {
@@ -286,8 +289,8 @@ impl WorkerPool {
         }
     }
 
-    /// Ends: what is here is done until `deadline`, or dropped. A worker that waits for its store
-    /// longer than that is left behind.
+    /// Ends the pool: calls are executed until `deadline`, then dropped. A worker that waits for
+    /// its store longer than that is left behind.
     pub fn end(&self, deadline: Duration) {
         self.shared.queues().ending = true;
         self.shared.changed.notify_all();

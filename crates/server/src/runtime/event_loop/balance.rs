@@ -1,14 +1,15 @@
-//! Where connections live: how much each loads its loop, and when it goes to another.
+//! Assigns connections to loops: how much each connection loads its loop, and when it moves to
+//! another.
 //!
-//! A connection is busy from its first call for files on until it has been idle for a while. When
-//! it becomes busy it goes to the loop with the least to do; ten times a second loops count how
-//! much of their time each connection takes, and a loop that has more to do than another hands a
-//! connection on between two of its turns. Of two loops that have no time left, the one with fewer
-//! connections has more for another.
+//! A connection is busy from its first call for files until it has been idle for a while. When it
+//! becomes busy it moves to the loop with the least to do. Ten times a second each loop counts how
+//! much of its time each connection takes, and a loop that has more to do than another hands a
+//! connection over between two of its turns. Of two loops that have no time left, the loop with
+//! fewer connections has more time for another.
 //!
-//! Of several loops that have as little to do, a connection goes to the one that runs on the
-//! processor where its packets come in (`SO_INCOMING_CPU`): a network card has queues, and each
-//! queue interrupts one processor.
+//! Among several loops with as little to do, a connection moves to the loop on the processor where
+//! its packets arrive (`SO_INCOMING_CPU`): a network card has several queues, and each queue
+//! interrupts one processor.
 
 use super::EventLoop;
 use crate::clock;
@@ -20,37 +21,37 @@ use std::time::Duration;
 use transport::poll::Interest;
 use transport::threads::processor;
 
-/// A connection whose turns move less than this is a light one: 4 KiB at a depth of 8 is,
+/// A connection is light if its turns move less than this (4 KiB at a depth of 8 does),
 const LIGHT_TURN_BYTES: usize = 48 << 10;
-/// if they are less than this apart. Others of its loop have short turns for as long after each of
-/// them.
+/// and if they are less than this apart. For as long after each of its turns, other connections of
+/// its loop have short turns.
 pub(in crate::runtime) const LIGHT_APART: Duration = Duration::from_millis(20);
-/// What a busy connection loads its loop by, in thousandths of the loop's time, besides the time
-/// that its turns take: of two loops that have no time left, the one with fewer connections has
-/// more for another.
+/// The load of a busy connection, in thousandths of the loop's time, in addition to the time that
+/// its turns take: of two loops that have no time left, the loop with fewer connections has more
+/// time for another.
 pub(in crate::runtime) const BUSY_PERMILLE: usize = 400;
 /// How often the load of each connection is counted.
 const COUNT_LOAD: Duration = Duration::from_millis(100);
-/// After a count so many turns look whether theirs is to go to another loop.
+/// After a count, this many turns check whether their connection should move to another loop.
 const EVEN_OUT_TRIALS: u32 = 16;
 
 /// How much a connection loads its loop.
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct Load {
-    /// It has called for files lately, and its load is counted.
+    /// The connection has called for files recently, and its load is counted.
     busy: bool,
-    /// While it is busy: the share that its turns take of the loop's time, in thousandths, and
-    /// [`BUSY_PERMILLE`].
+    /// While the connection is busy: the share of the loop's time that its turns take, in
+    /// thousandths, plus [`BUSY_PERMILLE`].
     permille: usize,
-    /// The time that its turns have taken since that was counted.
+    /// The time that the turns have taken since the last count.
     worked: Duration,
     /// Bytes that this turn has received and sent.
     turn_bytes: usize,
-    /// The mean of its last turns, the newest most.
+    /// The mean of the last turns, weighted towards the newest.
     turn_bytes_mean: usize,
-    /// When it last had a turn that moved something.
+    /// When the connection last had a turn that moved bytes.
     turn_at: Duration,
-    /// When it came to this loop from another one.
+    /// When the connection came to this loop from another.
     arrived: Option<Duration>,
 }
 
@@ -63,19 +64,19 @@ impl Load {
         self.permille
     }
 
-    /// It calls for files. Returns its load until that is counted.
+    /// Called when the connection calls for files. Returns its load until that is counted.
     pub const fn begin(&mut self) -> usize {
         (self.busy, self.worked, self.permille) = (true, Duration::ZERO, BUSY_PERMILLE);
         self.permille
     }
 
-    /// This turn has received or sent so many bytes.
+    /// Counts bytes that this turn has received or sent.
     pub const fn moved(&mut self, bytes: usize) {
         self.turn_bytes += bytes;
     }
 
-    /// Ends a turn that took so long; tells whether its turns are light, and somebody waits for one
-    /// after the other.
+    /// Ends a turn. Returns whether the turns of the connection are light, and follow each other
+    /// closely.
     pub fn end_turn(&mut self, took: Duration, now: Duration) -> bool {
         self.worked += took;
         let bytes = std::mem::take(&mut self.turn_bytes);
@@ -87,8 +88,8 @@ impl Load {
         self.busy && self.turn_bytes_mean < LIGHT_TURN_BYTES && now < last + LIGHT_APART
     }
 
-    /// Counts it over the time since that was done last. A connection that is idle and has had no
-    /// turn is not busy any more.
+    /// Computes the load over the time since the last count. A connection that is idle and has had
+    /// no turn is no longer busy.
     pub fn count(&mut self, over: Duration, is_idle: bool) {
         let worked = std::mem::take(&mut self.worked);
         if is_idle && worked.is_zero() {
@@ -99,23 +100,23 @@ impl Load {
         }
     }
 
-    /// What it did on another loop does not count on this one.
+    /// The work of the connection on another loop does not count on this one.
     pub const fn arrive(&mut self, now: Duration) {
         (self.worked, self.arrived) = (Duration::ZERO, Some(now));
     }
 
-    /// Whether it is long enough here for its load to be known.
+    /// Whether the connection has been on this loop long enough for its load to be known.
     fn is_known(&self, now: Duration) -> bool {
         self.arrived.is_none_or(|then| then + COUNT_LOAD <= now)
     }
 }
 
-/// What a loop does to have as much to do as others.
+/// The state by which a loop balances its load with others.
 #[derive(Debug)]
 pub(in crate::runtime) struct Balance {
-    /// Since when connections' load has been counted.
+    /// When the load of connections was last counted.
     since: Duration,
-    /// So many more turns look whether another loop has less to do.
+    /// This many more turns check whether another loop has less to do.
     trials_left: u32,
 }
 
@@ -134,10 +135,10 @@ impl Balance {
 }
 
 impl EventLoop {
-    /// A connection has something to say that was not busy. If it calls for files, it is from now
-    /// on: here, or on a loop that has less to do. So clients that work share the loops evenly,
-    /// wherever they were when they were idle, and a client that only mounts takes nobody's place.
-    /// Says whether it went.
+    /// Called when a connection that was not busy has received bytes. If it calls for files it
+    /// becomes busy, on this loop or on one that has less to do. So working clients share the loops
+    /// evenly, wherever they were while idle, and a connection that has only sent MOUNT calls does
+    /// not count. Returns whether the connection moved.
     pub(in crate::runtime) fn move_on(&mut self, key: usize) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         if !connection.calls_for_files() {
@@ -152,9 +153,9 @@ impl EventLoop {
         place.is_some()
     }
 
-    /// A connection has had its turn, and nothing of it is here: it goes to a loop that has less to
-    /// do even then. Only one does after each count: what the others are worth is counted again
-    /// before the next.
+    /// Called when a connection has had its turn and has nothing pending here: it moves to a loop
+    /// that has less to do even with this connection. Only one connection moves after each count,
+    /// because the load of the others is counted again before the next.
     pub(in crate::runtime) fn even_out(&mut self, key: usize) {
         let Some(connection) = self.connections.get(key) else { return };
         let load = &connection.load;
@@ -169,8 +170,8 @@ impl EventLoop {
         }
     }
 
-    /// A place on another loop for a connection with so much load, of which so much is counted
-    /// here, if it may move and is better off there.
+    /// Takes a place on another loop for a connection with the load `permille`, of which `counted`
+    /// is counted here, if the connection may move and is better off there.
     fn take_place(&self, key: usize, permille: usize, counted: usize) -> Option<usize> {
         let connection = self.connections.get(key).filter(|connection| self.may_move(connection))?;
         let comes_in_on = || connection.socket().and_then(|socket| socket_incoming_cpu(socket).ok());
@@ -181,7 +182,7 @@ impl EventLoop {
         self.deadline.is_none() && connection.may_move()
     }
 
-    /// Counts again how much each connection loads the loop, and tells where it runs.
+    /// Updates the load of each connection, and notes the processor on which the loop runs.
     pub(in crate::runtime) fn count_load(&mut self, now: Duration) {
         let over = now.saturating_sub(self.balance.since);
         self.balance.since = now;
@@ -207,14 +208,14 @@ impl EventLoop {
         self.balance.trials_left = if busy > 1 { EVEN_OUT_TRIALS } else { 0 };
     }
 
-    /// A loop without connections may have slept for any time.
+    /// Restarts the count on an empty loop: a loop without connections may have slept for any time.
     pub(in crate::runtime) fn begin_to_count(&mut self) {
         if self.connections.is_empty() {
             self.balance.since = self.alive;
         }
     }
 
-    /// Gives a connection to the loop where a place was taken for it.
+    /// Moves a connection to the loop where a place was taken for it.
     fn move_to(&mut self, place: usize, key: usize) {
         let connection = self.connections.remove(key);
         if let Some(socket) = connection.socket() {
@@ -226,8 +227,7 @@ impl EventLoop {
         self.peers.send(place, Message::Moved(moving));
     }
 
-    /// Goes on with a connection that another loop had, and serves the call that it may have come
-    /// with.
+    /// Takes over a connection from another loop, and serves the call that it may have come with.
     pub(in crate::runtime) fn take_over(&mut self, moving: Moving) {
         let Moving { connection, since } = moving;
         self.begin_to_count();
@@ -247,7 +247,7 @@ impl EventLoop {
         } else if self.group.nodes.get(node).is_some_and(Node::is_stopped) {
             self.close(key, Close::NodeStopped);
         } else if waited > self.stall_max() {
-            // Its client has moved the call elsewhere meanwhile.
+            // The client has sent the call elsewhere meanwhile.
             self.statistics.stalls += 1;
             tracing::warn!(index = self.index, ?waited, "a connection from another loop is reset unexecuted");
             self.close(key, Close::Stalled);
@@ -259,7 +259,7 @@ impl EventLoop {
 
 #[cfg(test)]
 impl EventLoop {
-    /// What comes after the first turn after a count.
+    /// Does what the first turn after a count does.
     pub(in crate::runtime) fn try_to_move(&mut self, key: usize) {
         self.balance.trials_left = EVEN_OUT_TRIALS;
         self.even_out(key);

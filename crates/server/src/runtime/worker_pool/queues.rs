@@ -1,32 +1,32 @@
-//! Who is served next: connections by turns, each in the order of its calls.
+//! The order of calls: connections are served in turn, each in the order of its calls.
 //!
 //! One connection may keep all workers but one busy, so that a client whose store hangs leaves one
-//! for the others.
+//! worker for the others.
 
 use super::Task;
 use std::collections::{HashMap, VecDeque};
 
-/// One connection's calls.
+/// The calls of one connection.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Task>,
     running: usize,
-    /// It is among those whose turn comes.
+    /// The connection is queued in `turns`.
     in_turn: bool,
 }
 
-/// All connections' calls.
+/// The calls of all connections.
 pub(super) struct Queues {
     of: HashMap<u64, Queue>,
     /// Connections with a call that may begin.
     turns: VecDeque<u64>,
     /// Workers that one connection may keep busy.
     share: usize,
-    /// Workers that run.
+    /// Running workers.
     pub workers: usize,
-    /// Calls that run elsewhere, and ask again in a moment.
+    /// Deferred calls: they run elsewhere, and are tried again soon.
     put_off: Vec<Task>,
-    /// Nothing more will come: workers end when all is done.
+    /// No more calls will come: workers end when all calls are done.
     pub ending: bool,
 }
 
@@ -54,17 +54,17 @@ impl Queues {
         self.line_up(connection);
     }
 
-    /// Lets a call wait for [`call_again`](Self::call_again).
+    /// Defers a call until [`call_again`](Self::call_again).
     pub fn put_off(&mut self, task: Task) {
         self.put_off.push(task);
     }
 
-    /// How often the one that was put off least has been, if any is.
+    /// How often the least deferred call has been deferred, if there is any.
     pub fn put_off_least(&self) -> Option<u32> {
         self.put_off.iter().map(|task| task.put_off).min()
     }
 
-    /// Lets all that were put off ask again.
+    /// Queues all deferred calls again.
     pub fn call_again(&mut self) {
         for mut task in std::mem::take(&mut self.put_off) {
             task.put_off = task.put_off.saturating_add(1);
@@ -72,7 +72,7 @@ impl Queues {
         }
     }
 
-    /// The next call; [`done`](Self::done) must follow.
+    /// Takes the next call; [`done`](Self::done) must follow.
     pub fn take(&mut self) -> Option<Task> {
         loop {
             let connection = self.turns.pop_front()?;
@@ -85,7 +85,7 @@ impl Queues {
         }
     }
 
-    /// A call of the connection has ended. Says whether another of it may begin by that.
+    /// Notes that a call of the connection has ended, so that another call of it may begin.
     pub fn done(&mut self, connection: u64) {
         if let Some(queue) = self.of.get_mut(&connection) {
             queue.running = queue.running.saturating_sub(1);
@@ -96,11 +96,11 @@ impl Queues {
         self.line_up(connection);
     }
 
-    /// The calls of a connection that have not begun.
+    /// Takes the calls of a connection that have not begun.
     pub fn take_back(&mut self, connection: u64) -> VecDeque<Task> {
         let queue = self.of.get_mut(&connection);
         let mut back = queue.map(|queue| std::mem::take(&mut queue.waiting)).unwrap_or_default();
-        // No call of it ends any more that would take it away.
+        // No running call is left that would remove the queue when it ends.
         if self.of.get(&connection).is_some_and(|queue| queue.running == 0) {
             self.of.remove(&connection);
         }
@@ -108,7 +108,7 @@ impl Queues {
         back
     }
 
-    /// All calls that have not begun.
+    /// Takes all calls that have not begun.
     pub fn clear(&mut self) -> Vec<Task> {
         self.turns.clear();
         let waiting = self.of.drain().flat_map(|(_, queue)| queue.waiting);

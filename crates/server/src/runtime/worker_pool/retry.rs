@@ -1,6 +1,6 @@
-//! Calls that another process of the group has, or another worker of this one, or of which it is
-//! yet to be seen whether they are a neighbour's: they ask again until that is over. The same
-//! thread does what a group needs done now and then.
+//! Tries deferred calls again: calls that another process of the group or another worker of this
+//! process has, or that may turn out to be a neighbour's. The same thread does the periodic upkeep
+//! of a group.
 
 use super::Shared;
 use crate::clock;
@@ -8,12 +8,12 @@ use crate::shared::UPKEEP;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// How long a call waits before it asks again: first, and once that has been in vain
-/// [`SOON_TIMES`].
+/// How long a call waits before it is tried again: at first, and after [`SOON_TIMES`] attempts in
+/// vain.
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_millis(20);
 const SOON_TIMES: u32 = 50;
-/// How long to wait for a call to be put off, when nothing else is to be done.
+/// How long to wait for a deferred call when nothing else is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Runs until the pool ends.

@@ -1,4 +1,4 @@
-//! What a worker does with a call: the same as a loop, but that it may wait.
+//! A worker executes a call as a loop does, except that the call may wait.
 
 use super::{Completion, Shared, Task, TaskEnd};
 use crate::clock;
@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Memory that a worker's calls use one after the other.
+/// Memory that the calls of a worker use one after the other.
 #[derive(Default)]
 struct Workspace {
     replies: Replies,
@@ -50,12 +50,13 @@ pub(super) fn run(shared: &Shared) {
 fn execute(shared: &Shared, mut task: Task, work: &mut Workspace) {
     let slept = shared.beat(clock::now());
     if slept > Duration::from_millis(shared.group.limits.stall_ms_max) {
-        // The loops reset their connections when they notice; this thread was the first to wake up.
+        // The loops reset their connections when they notice the sleep; this thread was the first
+        // to wake up.
         forget(shared, task);
         return;
     }
-    // A bug that one client's bytes bring out must not take down the others: its connection ends,
-    // no more.
+    // A bug that one client's bytes trigger must not take down the others: only the connection of
+    // that client ends.
     let end = catch_unwind(AssertUnwindSafe(|| answer(shared, &mut task, work)));
     match end {
         Ok(Some(end)) => land(shared, task, end),
@@ -67,10 +68,10 @@ fn execute(shared: &Shared, mut task: Task, work: &mut Workspace) {
     }
 }
 
-/// `None`: it runs elsewhere and must ask again.
+/// Returns `None` if the call runs elsewhere and must be tried again.
 fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<TaskEnd> {
     let mode = Mode::Worker { begun: task.begun };
-    // The next call is often the same caller's.
+    // The next call is often from the same caller.
     task.client.identities = std::mem::take(&mut work.identities);
     let landed = task.landed.take();
     let mut executor = Executor {
@@ -94,7 +95,8 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
             (task.begun, task.landed) = (false, handover.landed);
             return None;
         }
-        // Its loop has read the same record as a call, and here nothing must wait elsewhere.
+        // The loop has decoded the same record as a call, and a worker's call never has to wait
+        // elsewhere.
         Taken::Garbage(_) | Taken::MustWait(_) => return Some(TaskEnd::Bug),
     };
     let mut end = TaskEnd::Elsewhere;
@@ -104,7 +106,7 @@ fn answer(shared: &Shared, task: &mut Task, work: &mut Workspace) -> Option<Task
     Some(end)
 }
 
-/// Has the reply cache forget a call that came too late, and does not execute it.
+/// Has the reply cache forget a call that came too late, and does not execute the call.
 pub(super) fn forget(shared: &Shared, mut task: Task) {
     if task.begun {
         let (mut replies, mut text) = (Replies::default(), Vec::new());
