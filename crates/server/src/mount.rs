@@ -1,4 +1,4 @@
-//! MOUNT version 3: calls to their handlers. RFC 1813 s5.2
+//! MOUNT version 3: passes calls to their handlers. RFC 1813 s5.2
 
 mod dump;
 mod export;
@@ -17,7 +17,7 @@ use rpc::reply::{Accept, encode_success};
 use std::ops::RangeInclusive;
 use xdr::Writer;
 
-/// What statistics call its procedures, by number. RFC 1813 s5.2
+/// The procedure names in statistics, by number. RFC 1813 s5.2
 const NAMES: [&str; Procedure::ALL.len()] =
     ["MOUNT NULL", "MOUNT MNT", "MOUNT DUMP", "MOUNT UMNT", "MOUNT UMNTALL", "MOUNT EXPORT"];
 

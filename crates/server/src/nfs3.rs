@@ -1,9 +1,9 @@
-//! NFS version 3: calls to their handlers. RFC 1813 s3.3
+//! NFS version 3: passes calls to their handlers. RFC 1813 s3.3
 //!
-//! Each procedure is a file. Its `run` opens the handles, asks the store on behalf of the squashed
-//! caller, and maps what it says: attributes and weak cache consistency data (RFC 1813 s2.6) on
-//! success and on failure. An `Err` is a credential that is too weak, or a store that would have to
-//! wait where nothing may: then nothing was done.
+//! Each procedure is a file. Its `run` opens the handles, calls the store on behalf of the squashed
+//! caller, and encodes the result: attributes and weak cache consistency data (RFC 1813 s2.6) on
+//! success and on failure. An `Err` means that the credential is too weak, or that the store would
+//! have to wait on a thread that may not; then nothing was done.
 
 mod access;
 mod attributes;
@@ -53,7 +53,7 @@ use xdr::{Reader, Writer};
 
 /// The most bytes of one listing, whatever the client has room for: some thousand entries.
 const DIRECTORY_BYTES_MAX: u32 = 256 << 10;
-/// Cookies stay good while names come and go, so that there is nothing to verify.
+/// Cookies stay valid while names come and go, so there is nothing to verify.
 const COOKIE_VERIFIER: Verifier = [0; 8];
 
 const GARBAGE: Answered = Answered::Accept(Accept::GarbageArgs);
@@ -98,7 +98,7 @@ impl Program for Nfs3 {
         asked.unwrap_or(0)
     }
 
-    /// The data of a WRITE are received into the file's own memory.
+    /// The data of a WRITE are received directly into memory of the file.
     fn place(&self, call: Arriving<'_>) -> Option<Placed> {
         if call.procedure != Procedure::Write.number() {
             return None;
@@ -174,7 +174,7 @@ fn serve_read(mut call: Call<'_, '_>) -> Result<Answered, Answered> {
 fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answered, Answered> {
     let bytes = call.reader.rest();
     let (args, mut in_place) = match landed {
-        // They have been decoded, and nothing is in the record behind them.
+        // The arguments are already decoded, and nothing follows them in the record.
         Some(Landed { receive_buffer, args: LandedArgs::Write3(args) }) => (args, Some(receive_buffer)),
         None => (ArgsHead::decode(&mut call.reader).map_err(|_| GARBAGE)?, None),
     };
@@ -188,8 +188,8 @@ fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answere
         call.reader.finish().map_err(|_| GARBAGE)?;
         (head, slice)
     };
-    // Only foreign clients' calls are told apart by a hash; it is taken before `run` gives the data
-    // away.
+    // Only calls of foreign clients are told apart by a hash; it is computed before `run` consumes
+    // the data.
     let ours = call
         .client
         .identities
@@ -210,7 +210,7 @@ fn serve_write(mut call: Call<'_, '_>, landed: Option<Landed>) -> Result<Answere
     answered
 }
 
-/// Hashes what precedes the data, and their beginning.
+/// Hashes the bytes before the data, and the beginning of the data.
 fn hash_of_write(head: &[u8], slice: &[u8], receive_buffer: Option<&mut ReceiveBuffer>, len: usize) -> u64 {
     let mut hashed: SmallVec<[u8; 512]> = SmallVec::from_slice(head);
     let mut take = |bytes: &[u8]| {

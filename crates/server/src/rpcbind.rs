@@ -1,15 +1,15 @@
-//! Being found by a program's number: answers on port 111 itself, or registers with the host's
-//! rpcbind. RFC 1833
+//! Makes the server discoverable by program number: answers on port 111, or registers with the
+//! host's rpcbind. RFC 1833
 //!
-//! Where port 111 is free its listeners are the first node's, and every loop answers program
-//! 100000; so its connections have the bounds of all others. Where another program has it, NFS and
-//! MOUNT are registered there and removed at the end ([`host`]).
+//! If port 111 is free, its listeners belong to the first node, and every loop answers program
+//! 100000; so its connections have the same bounds as all others. If another program has the port,
+//! NFS and MOUNT are registered there and removed at the end ([`host`]).
 //!
-//! Of the processes of a group one at a time is found ([`turn`]); the next in line takes its place
-//! when it ends.
+//! Only one process of a group at a time is registered ([`turn`]); when it ends, the next process
+//! takes its place.
 //!
-//! Netids are those of where the nodes listen: tcp and tcp6, rdma and rdma6 for NFS, udp and udp6
-//! for MOUNT.
+//! The netids follow the addresses on which the nodes listen: tcp and tcp6, rdma and rdma6 for NFS,
+//! udp and udp6 for MOUNT.
 
 mod host;
 mod presence;
@@ -29,31 +29,31 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use turn::Turn;
 
-/// How the server is found.
+/// How clients find the server.
 #[derive(Debug, Default)]
 pub(crate) struct Rpcbind {
-    /// Where MOUNT's datagrams are answered.
+    /// The sockets on which MOUNT answers datagrams.
     pub sockets: Vec<UdpSocket>,
-    /// Absent without `rpcbind`, and where another process of the group is found.
+    /// `None` without `rpcbind`, and while another process of the group is registered.
     pub found: Option<Found>,
-    /// What to be found by when that ends.
+    /// What to register when that process ends.
     pub waiting: Option<Waiting>,
 }
 
-/// What is found while this is there.
+/// A registration, valid while this exists.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// What the answers on port 111 are made of.
+    /// The entries that are answered on port 111.
     pub entries: Vec<Entry>,
-    /// Port 111, where it is ours.
+    /// The listeners on port 111, if this process has it.
     pub listeners: Vec<BoundListener>,
     pub sockets: Vec<UdpSocket>,
-    /// With the host's rpcbind.
+    /// The registration with the host's rpcbind.
     registered: Option<Registered>,
     turn: Option<Turn>,
 }
 
-/// In line behind another process of the group.
+/// Waits while another process of the group is registered.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiting {
     group: PathBuf,
@@ -61,9 +61,9 @@ pub(crate) struct Waiting {
     entries: Vec<Entry>,
 }
 
-/// What listeners of streams and of RDMA are found by.
+/// The entries of listeners over TCP and RDMA.
 fn entries_of(streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
-    // Versions follow one another, and the port mapper is not found by itself.
+    // Versions are consecutive, and the port mapper does not list itself here.
     let found = |address: &SocketAddr, over: &[Protocol]| -> Vec<Entry> {
         let mut entries = Vec::new();
         for program in PROGRAMS.iter().filter(|program| program.number() != portmap::PROGRAM) {
@@ -83,8 +83,8 @@ fn entries_of(streams: &[SocketAddr], rdma: &[SocketAddr]) -> Vec<Entry> {
 }
 
 impl Rpcbind {
-    /// Takes port 111, or registers with whoever has it. Streams are listened for at `streams`,
-    /// RDMA at `rdma`.
+    /// Takes port 111, or registers with the program that has it. The server listens over TCP at
+    /// `streams`, over RDMA at `rdma`.
     pub fn start(config: &Config, streams: &[SocketAddr], rdma: &[SocketAddr]) -> Result<Self, Error> {
         let Some(port) = config.rpcbind else { return Ok(Self::default()) };
         let entries = entries_of(streams, rdma);
@@ -105,7 +105,7 @@ impl Rpcbind {
 }
 
 impl Waiting {
-    /// Is found from now on, unless another process of the group still is.
+    /// Registers now, unless another process of the group is still registered.
     pub fn look(&self) -> Result<Option<Found>, Error> {
         let turn = take_turn(&self.group)?;
         turn.map(|turn| Found::begin(self.port, self.entries.clone(), Some(turn))).transpose()
@@ -127,14 +127,14 @@ impl Found {
             }
             Err(error) => return Err(error),
         }
-        // A host without IPv6 does without.
+        // A host without IPv6 does without this listener.
         if let Ok(listener) = bind(0, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)) {
             this.answer_on(listener)?;
         }
         Ok(this)
     }
 
-    /// Answers on port 111 itself.
+    /// Answers on port 111 in this process.
     fn answer_on(&mut self, listener: BoundListener) -> Result<(), Error> {
         let address = listener.address;
         self.sockets.extend(bind_datagrams(address)?);
@@ -147,8 +147,8 @@ impl Found {
         Ok(())
     }
 
-    /// Sends nobody here any more. The turn stays until this is dropped: port 111 may still be
-    /// listened on.
+    /// Ends the registration, so that no client is directed here any more. The turn stays until
+    /// this is dropped: port 111 may still be listened on.
     pub fn leave(&mut self) {
         let left = self.registered.take().is_none_or(Registered::remove);
         if let Some(turn) = self.turn.as_ref().filter(|_| left) {

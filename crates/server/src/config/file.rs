@@ -13,8 +13,8 @@ use std::time::Duration;
 use toml::Spanned;
 use transport::busy::BUSY_POLL_DEFAULT;
 
-/// What is wrong with a configuration. It displays as DESIGN has errors: a sentence, the cause,
-/// what to try.
+/// An error in a configuration. It displays as DESIGN has errors: a sentence, the cause, what to
+/// try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: Option<String>,
@@ -33,7 +33,7 @@ impl ConfigError {
         Self { file: Some(file), line: None, cause, advice: "check the path after -c".to_owned() }
     }
 
-    /// The short sentence.
+    /// A short sentence that says what failed.
     #[must_use]
     pub fn sentence(&self) -> String {
         match (&self.file, self.line) {
@@ -43,7 +43,7 @@ impl ConfigError {
         }
     }
 
-    /// Why.
+    /// The cause.
     #[must_use]
     pub fn cause(&self) -> &str {
         &self.cause
@@ -70,7 +70,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// A value that is written as text and read by a parser of ours.
+/// A value that is written as text and parsed by our own parser.
 fn text<'de, D, T, E>(deserializer: D, parse: impl FnOnce(&str) -> Result<T, E>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Rate {
     }
 }
 
-/// Who one entry of `allow` stands for.
+/// The clients that one entry of `allow` stands for.
 struct Clients(Vec<Network>);
 
 impl<'de> Deserialize<'de> for Clients {
@@ -162,7 +162,7 @@ struct Export {
     anonuid: u32,
     #[serde(default = "anonymous")]
     anongid: u32,
-    /// Without it nobody may come: nothing is open by default.
+    /// Without `allow` no client may connect: nothing is open by default.
     #[serde(default)]
     allow: Vec<Clients>,
     #[serde(default)]
@@ -205,7 +205,7 @@ impl LimitsSection {
 }
 
 impl Export {
-    /// What is behind it: exactly one store, with its own keys and no other's.
+    /// The store of the export: exactly one store, with its own keys and without keys of another.
     fn store(&self) -> Result<StoreConfig, ConfigError> {
         let fault = |what: &str, advice: &str| {
             Err(ConfigError::without_line(format!("export {} {what}", self.path.escape_debug()), advice))
@@ -237,8 +237,8 @@ impl Export {
     }
 
     fn resolve(self, index: usize) -> Result<ExportConfig, ConfigError> {
-        // By default an export's fsid is its place in the file; one who moves exports about gives
-        // numbers.
+        // By default the fsid of an export is its position in the file; administrators who reorder
+        // exports set it explicitly.
         let place = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
         Ok(ExportConfig {
             store: self.store()?,
@@ -259,7 +259,7 @@ fn line_of(text: &str, span: &Range<usize>) -> usize {
     1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count()
 }
 
-/// What to do about an error that the TOML reader found.
+/// The advice for an error that the TOML parser found.
 fn advice(message: &str) -> &'static str {
     if message.contains("unknown field") {
         "correct the name, or remove the line"
@@ -302,8 +302,8 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Config, ConfigError> {
         let line = at(Some(export.span()));
         let export = export.into_inner().resolve(index).map_err(|error| in_file(error, line))?;
         config.exports.push(export);
-        // The whole is checked after each export, so that what it brings in is reported on its
-        // line.
+        // The whole configuration is checked after each export, so that an error which an export
+        // causes is reported on its line.
         if !config.nodes.is_empty() {
             config.check().map_err(|error| in_file(error, line))?;
         }

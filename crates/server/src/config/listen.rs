@@ -1,11 +1,11 @@
-//! Where a node listens, as people write it: `10.0.0.1:2049`, `[fd00::1]:2049`, or over RDMA
-//! `rdma:10.0.0.1:20049`.
+//! The addresses on which a node listens, in text form: `10.0.0.1:2049`, `[fd00::1]:2049`, or over
+//! RDMA `rdma:10.0.0.1:20049`.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// An address to listen on, and what over.
+/// An address to listen on, with its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListenAddress {
     /// NFS and MOUNT over TCP.
@@ -15,7 +15,7 @@ pub enum ListenAddress {
 }
 
 impl ListenAddress {
-    /// The address, if it is one of TCP.
+    /// The address, if the transport is TCP.
     #[must_use]
     pub const fn tcp(self) -> Option<SocketAddr> {
         match self {
@@ -24,7 +24,7 @@ impl ListenAddress {
         }
     }
 
-    /// The address, if it is one of RDMA.
+    /// The address, if the transport is RDMA.
     #[must_use]
     pub const fn rdma(self) -> Option<SocketAddr> {
         match self {

@@ -1,4 +1,4 @@
-//! Who may come: a network, which is an address and the bits of it that count; or a host by its
+//! Clients that may connect: a network, which is an address and a prefix length, or a host by its
 //! name.
 
 use std::fmt;
@@ -18,10 +18,10 @@ pub enum NetworkError {
     /// Not an address.
     #[error("\"{0}\" is neither an address nor a network; write 10.0.0.7, 10.0.0.0/8, fd00::/8")]
     Address(String),
-    /// A host's name that leads to no address.
+    /// A host name that resolves to no address.
     #[error("\"{0}\" is no address, and as a host's name it is not known here: {1}")]
     Name(String, String),
-    /// A pattern of names.
+    /// A pattern of host names.
     #[error("\"{0}\" is a pattern of names; name each host, or its network: 10.0.0.0/8")]
     Pattern(String),
     /// The prefix is longer than the address.
@@ -29,8 +29,7 @@ pub enum NetworkError {
     Prefix(String, u8),
 }
 
-/// Reads an address, a network, or the name of a host, which stands for the addresses that it has
-/// now.
+/// Parses an address, a network, or a host name, which stands for the addresses that it has now.
 ///
 /// # Errors
 /// [`NetworkError`].
@@ -45,7 +44,7 @@ pub fn clients(text: &str) -> Result<Vec<Network>, NetworkError> {
         return Ok(vec![text.parse()?]);
     }
     let unknown = |error: std::io::Error| NetworkError::Name(text.to_owned(), error.to_string());
-    // The port is only there because the system's resolver wants one.
+    // The port is there only because the system's resolver requires one.
     let found = (text, 0).to_socket_addrs().map_err(unknown)?;
     let mut networks = Vec::new();
     for address in found {
@@ -78,8 +77,8 @@ fn masked(address: IpAddr, prefix: u8) -> IpAddr {
 }
 
 impl Network {
-    /// The network of `address` with a prefix of so many bits; a longer prefix than the address is
-    /// the address.
+    /// The network of `address` with a prefix of `prefix` bits; a prefix longer than the address
+    /// means the address itself.
     #[must_use]
     pub fn new(address: IpAddr, prefix: u8) -> Self {
         let address = address.to_canonical();
@@ -87,13 +86,13 @@ impl Network {
         Self { address: masked(address, prefix), prefix }
     }
 
-    /// One address.
+    /// The network of one address.
     #[must_use]
     pub fn host(address: IpAddr) -> Self {
         Self::new(address, u8::MAX)
     }
 
-    /// Whether an address is in it. An IPv4 address that came mapped into IPv6 counts as IPv4.
+    /// Whether the network contains an address. An IPv4-mapped IPv6 address counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

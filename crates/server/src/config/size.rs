@@ -1,15 +1,15 @@
-//! Sizes and rates as people write them: `2GiB`, `512M`, `2Gbit`.
+//! Sizes and rates in text form: `2GiB`, `512M`, `2Gbit`.
 
 /// Why a size or rate could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// No number in front.
+    /// The text does not begin with a number.
     #[error("\"{0}\" does not begin with a number")]
     NoNumber(String),
     /// The unit is not known.
     #[error("\"{0}\" has an unknown unit; known: {1}")]
     Unit(String, &'static str),
-    /// Above 64 bits.
+    /// The value does not fit into 64 bits.
     #[error("\"{0}\" is too large")]
     TooLarge(String),
 }
@@ -25,7 +25,7 @@ fn split(text: &str) -> Result<(f64, &str), SizeError> {
     Ok((number, unit.trim()))
 }
 
-/// Bytes in one of a unit. One letter alone means the binary unit, as tools of this field have it.
+/// The bytes in one unit. A single letter means the binary unit, as in other storage tools.
 fn bytes_in(unit: &str) -> Option<u64> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -43,14 +43,14 @@ fn bytes_in(unit: &str) -> Option<u64> {
 
 fn product(text: &str, number: f64, unit: f64) -> Result<u64, SizeError> {
     let value = (number * unit).round();
-    // 2^63 is far above every size here, and below it the conversion is exact enough to be defined.
+    // 2^63 is far above every size here, and the conversion is well-defined below it.
     if value >= 9.0e18 {
         return Err(SizeError::TooLarge(text.to_owned()));
     }
     Ok(value as u64)
 }
 
-/// A size as people read it: in the largest binary unit that it has one of.
+/// Formats a size in the largest binary unit that does not exceed it.
 #[must_use]
 pub fn in_words(bytes: u64) -> String {
     let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
@@ -60,7 +60,7 @@ pub fn in_words(bytes: u64) -> String {
     }
 }
 
-/// Reads a size in bytes: `4096`, `2GiB`, `1.5 TiB`, `512M`, `20GB`.
+/// Parses a size in bytes: `4096`, `2GiB`, `1.5 TiB`, `512M`, `20GB`.
 ///
 /// # Errors
 /// [`SizeError`].
@@ -70,7 +70,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     product(text, number, unit as f64)
 }
 
-/// Reads a rate in bytes per second: `2Gbit`, `2gbit/s`, `250MB`, `250MB/s`.
+/// Parses a rate in bytes per second: `2Gbit`, `2gbit/s`, `250MB`, `250MB/s`.
 ///
 /// # Errors
 /// [`SizeError`].

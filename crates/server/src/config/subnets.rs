@@ -1,7 +1,7 @@
-//! The subnets that a quick export admits: loopback, and those the listeners are on.
+//! The subnets that a quick export admits: loopback, and the subnets of the listeners.
 //!
-//! They are read from `/proc/net/route` and `/proc/net/if_inet6`. Where those cannot be read, only
-//! loopback and the listeners' own addresses are admitted.
+//! The subnets are read from `/proc/net/route` and `/proc/net/if_inet6`. Where those files cannot
+//! be read, only loopback and the listeners' own addresses are admitted.
 
 use super::Network;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -35,13 +35,13 @@ pub fn near(listens: &[SocketAddr]) -> Vec<Network> {
     unique
 }
 
-/// Networks on a link (without a gateway), from the text of `/proc/net/route`.
+/// Directly connected networks (without a gateway), from the text of `/proc/net/route`.
 fn parse_routes(text: &str) -> Vec<(Network, bool)> {
     let line = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
         let mut number = |skip: usize| u32::from_str_radix(fields.nth(skip)?, 16).ok();
         let (destination, gateway, mask) = (number(0)?, number(0)?, number(4)?);
-        // The file shows the bytes of the address as one number in the order of the host.
+        // The file shows the bytes of the address as one number in host byte order.
         let address = Ipv4Addr::from(destination.to_ne_bytes());
         let prefix = u8::try_from(mask.count_ones()).ok()?;
         (gateway == 0 && prefix > 0).then(|| (Network::new(IpAddr::V4(address), prefix), true))

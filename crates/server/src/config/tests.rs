@@ -1,4 +1,4 @@
-//! Configurations that are right, and what is said about those that are not.
+//! Valid configurations, and the error messages for invalid ones.
 
 use super::*;
 

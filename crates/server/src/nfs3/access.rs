@@ -1,4 +1,4 @@
-//! ACCESS: which of some rights the caller has. RFC 1813 s3.3.4
+//! ACCESS: which of the requested rights the caller has. RFC 1813 s3.3.4
 
 use super::request::{Request, Unanswered};
 use super::status;

@@ -1,4 +1,5 @@
-//! The store's attributes on the wire, and what clients set on its way to the store. RFC 1813 s2.6
+//! Converts attributes of the store to the wire, and attributes set by clients to the store. RFC
+//! 1813 s2.6
 
 use crate::export::Export;
 use nfs3::{Fattr3, FileType, NfsTime, Sattr3, SetTime as WireSetTime, SpecData, Status, WccAttr, WccData};
@@ -8,8 +9,8 @@ use store::{Attributes, Change, Kind, SetAttributes, SetTime, Time, WeakAttribut
 const MODE_BITS: u32 = 0o7777;
 const NANOSECONDS: u32 = 1_000_000_000;
 
-/// Times before 1970 or after 2106 have no place in NFS version 3; the nearest stands in. RFC 1813
-/// s2.6
+/// NFS version 3 cannot express times before 1970 or after 2106; they become the nearest valid
+/// time. RFC 1813 s2.6
 const fn time(time: Time) -> NfsTime {
     if time.seconds < 0 {
         return NfsTime { seconds: 0, nanoseconds: 0 };
@@ -20,7 +21,7 @@ const fn time(time: Time) -> NfsTime {
     NfsTime { seconds: time.seconds as u32, nanoseconds: time.nanoseconds }
 }
 
-/// A time from the wire; a nanosecond part of a second or more is no time.
+/// Decodes a time; a nanosecond part of a second or more is invalid.
 pub(crate) const fn time_from_wire(time: NfsTime) -> Result<Time, Status> {
     if time.nanoseconds >= NANOSECONDS {
         return Err(Status::INVAL);
@@ -41,7 +42,7 @@ const fn file_type(kind: Kind) -> (FileType, SpecData) {
     }
 }
 
-/// An object's attributes; the fsid is the export's.
+/// The attributes of an object; the fsid is that of the export.
 #[inline]
 pub(crate) fn fattr(export: &Export, of: &Attributes) -> Fattr3 {
     let (file_type, rdev) = file_type(of.kind);
@@ -66,7 +67,7 @@ const fn wcc_attr(of: WeakAttributes) -> WccAttr {
     WccAttr { size: of.size, mtime: time(of.modified), ctime: time(of.changed) }
 }
 
-/// An object before and after.
+/// The attributes of an object before and after a change.
 #[inline]
 pub(crate) fn wcc(export: &Export, change: &Change) -> WccData {
     WccData { before: change.before.map(wcc_attr), after: change.after.map(|after| fattr(export, &after)) }
@@ -83,7 +84,7 @@ const fn set_time(how: WireSetTime) -> Result<SetTime, Status> {
     }
 }
 
-/// What a client wants to be set. NFS3ERR_INVAL for a time that is none.
+/// The attributes that a client sets. NFS3ERR_INVAL for an invalid time.
 pub(crate) fn set_attributes(set: &Sattr3) -> Result<SetAttributes, Status> {
     Ok(SetAttributes {
         mode: set.mode.map(|mode| mode & MODE_BITS),

@@ -1,5 +1,5 @@
-//! One call of NFSv3 or MOUNT, whose header and credential are sound: reads its arguments, runs its
-//! handler, writes the reply; calls that change something pass the reply cache.
+//! One call of NFSv3 or MOUNT whose header and credential are sound: decodes its arguments, runs
+//! its handler, writes the reply. Calls that change something pass the reply cache.
 
 use super::request::{Request, Unanswered};
 use super::settle::Settle;
@@ -28,14 +28,14 @@ impl From<Unanswered> for Answered {
     }
 }
 
-/// What surrounds a call, for its handler.
+/// The context of a call, for its handler.
 #[inline]
 pub(crate) fn request(client: &Client, mode: Mode) -> Result<Request<'_>, Answered> {
     let identity = client.identities.current().ok_or(Answered::Reject(Reject::Auth(AuthStat::FAILED)))?;
     Ok(Request { client, identity, may_wait: mode != Mode::Loop })
 }
 
-/// Writes a whole reply, and tells its status.
+/// Writes a whole reply, and returns its status.
 #[inline]
 pub(crate) fn write<'w, S: Wire<'w>, F: Wire<'w>>(
     out: &mut Vec<u8>,
@@ -49,7 +49,7 @@ pub(crate) fn write<'w, S: Wire<'w>, F: Wire<'w>>(
 }
 
 impl<'r> Call<'_, 'r> {
-    /// Reads all arguments.
+    /// Decodes all arguments.
     #[inline]
     pub fn args<A: Wire<'r>>(&mut self) -> Result<A, Answered> {
         let args = A::decode(&mut self.reader).map_err(|_| Answered::Accept(Accept::GarbageArgs))?;
@@ -73,7 +73,7 @@ impl<'r> Call<'_, 'r> {
         Ok(Answered::reply(write(self.out, self.header.xid, &outcome) != Status::OK))
     }
 
-    /// Runs a procedure that changes something, once.
+    /// Runs a procedure that changes something, exactly once.
     pub fn changing<A, S, F>(
         mut self,
         run: impl FnOnce(&Request<'_>, &A) -> Ran<S, F>,
@@ -95,7 +95,8 @@ impl<'r> Call<'_, 'r> {
                 {
                     return settled;
                 }
-                // What the first one saw is kept: what is there now may be its own doing.
+                // The note of the first execution is kept: the present state may be the result of
+                // that execution.
                 if entry.looks_first()
                     && (start == Start::Fresh || entry.seen().is_none())
                     && let Some(seen) = args.look(request)
@@ -109,8 +110,8 @@ impl<'r> Call<'_, 'r> {
         )
     }
 
-    /// Runs `run` unless the call ran before; `replayed` builds the reply to one of which only is
-    /// known that it was done. `cut_short` tells of a success that did less than it was asked for.
+    /// Runs `run` unless the call ran before. `replayed` builds the reply to a call of which only
+    /// the completion is known. `cut_short` says whether a success did less than requested.
     pub fn once<S, F>(
         self,
         args_hash: impl FnOnce() -> u64,
@@ -128,7 +129,7 @@ impl<'r> Call<'_, 'r> {
         let client = &*self.client;
         let request = request(client, self.mode)?;
         if held == Err(TooManyClients) {
-            // Served otherwise, a copy of this call could run again later.
+            // If the call were executed anyway, a copy of it could run again later.
             write::<S, F>(self.out, xid, &Outcome::Fail(Status::JUKEBOX, F::default()));
             return Ok(Answered::reply(true));
         }
@@ -175,7 +176,7 @@ impl<'r> Call<'_, 'r> {
         match answer.to {
             None => Ok(Answered::reply(status != Status::OK)),
             Some(newer) => {
-                // A replay came while the call ran: its connection gets the reply.
+                // A replay arrived while the call ran: the connection of the replay gets the reply.
                 self.waiters.answer(newer, reply);
                 Ok(Answered::Elsewhere)
             }
@@ -183,7 +184,7 @@ impl<'r> Call<'_, 'r> {
     }
 }
 
-/// Writes the reply to a call that ran before; tells whether it was an error.
+/// Writes the reply to a call that ran before. Returns whether the reply is an error.
 #[cold]
 fn write_stored<'w, S: Wire<'w>, F: Wire<'w> + Default>(
     out: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! COMMIT: makes data that were written unstable safe. RFC 1813 s3.3.21
+//! COMMIT: makes unstable data durable. RFC 1813 s3.3.21
 
 use super::request::{Request, Unanswered};
 use super::status;

@@ -1,4 +1,4 @@
-//! CREATE: makes a regular file. RFC 1813 s3.3.8
+//! CREATE: creates a regular file. RFC 1813 s3.3.8
 
 use super::attributes::set_attributes;
 use super::creation::create_object;

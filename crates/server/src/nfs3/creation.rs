@@ -1,11 +1,11 @@
-//! What CREATE, MKDIR, SYMLINK and MKNOD have in common. RFC 1813 s3.3.8 to s3.3.11
+//! The common part of CREATE, MKDIR, SYMLINK and MKNOD. RFC 1813 s3.3.8 to s3.3.11
 
 use super::request::{Request, Unanswered};
 use super::status;
 use nfs3::{Created, DirOpArgs, Outcome, WccData};
 use store::NewObject;
 
-/// Creates an object and tells of it.
+/// Creates an object and builds the reply.
 pub fn create_object(
     request: &Request<'_>,
     location: &DirOpArgs<'_>,

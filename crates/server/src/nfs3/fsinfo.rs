@@ -1,4 +1,4 @@
-//! FSINFO: which sizes the server takes, and what it supports. RFC 1813 s3.3.19
+//! FSINFO: the sizes that the server accepts, and the features that it supports. RFC 1813 s3.3.19
 
 use super::request::{Request, Unanswered};
 use super::status;
@@ -6,9 +6,9 @@ use crate::program::IO_BYTES_MAX;
 use nfs3::proc::fsinfo::{Args, CAN_SET_TIME, HOMOGENEOUS, LINK, Reply, SYMLINK, Success};
 use nfs3::{NfsTime, Outcome};
 
-/// What a listing should ask for: a few hundred entries with attributes.
+/// The preferred size of a listing: a few hundred entries with attributes.
 const DIRECTORY_BYTES_PREFERRED: u32 = 64 << 10;
-/// A page: what begins and ends on one is written without reading the rest of it.
+/// The page size: data aligned to pages are written without reading the rest of a page.
 const MULTIPLE: u32 = 4096;
 
 pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {

@@ -20,7 +20,7 @@ pub fn run(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
             total_files: space.total_objects,
             free_files: space.free_objects,
             available_files: space.free_objects,
-            // Any call may change it.
+            // Any call may change the values.
             invariant_seconds: 0,
         }),
         Err(error) => Outcome::Fail(status::of_store(error), None),

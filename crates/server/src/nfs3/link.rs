@@ -1,4 +1,4 @@
-//! LINK: gives an object one more name. RFC 1813 s3.3.15
+//! LINK: gives an object an additional name. RFC 1813 s3.3.15
 
 use super::request::{Request, Unanswered};
 use super::status;

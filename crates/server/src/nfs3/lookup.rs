@@ -1,4 +1,4 @@
-//! LOOKUP: the object that a name in a directory names. RFC 1813 s3.3.3
+//! LOOKUP: finds the object of a name in a directory. RFC 1813 s3.3.3
 
 use super::request::{Request, Unanswered};
 use super::status;

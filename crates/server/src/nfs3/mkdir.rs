@@ -1,4 +1,4 @@
-//! MKDIR: makes a directory. RFC 1813 s3.3.9
+//! MKDIR: creates a directory. RFC 1813 s3.3.9
 
 use super::attributes::set_attributes;
 use super::creation::create_object;

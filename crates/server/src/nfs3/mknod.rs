@@ -1,4 +1,4 @@
-//! MKNOD: makes a device, a socket or a named pipe. RFC 1813 s3.3.11
+//! MKNOD: creates a device, a socket or a named pipe. RFC 1813 s3.3.11
 
 use super::attributes::set_attributes;
 use super::creation::create_object;
@@ -13,7 +13,7 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> 
         What::BlockDevice(set, device) => (set, Kind::BlockDevice(device.major, device.minor)),
         What::Socket(set) => (set, Kind::Socket),
         What::Fifo(set) => (set, Kind::Fifo),
-        // RFC 1813 s3.3.11: regular files, directories and links are made otherwise.
+        // RFC 1813 s3.3.11: other procedures create regular files, directories and links.
         What::Other(_) => return Ok(Outcome::Fail(Status::BADTYPE, WccData::default())),
     };
     match set_attributes(attributes) {

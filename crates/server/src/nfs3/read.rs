@@ -7,14 +7,14 @@ use crate::replies::Payload;
 use nfs3::Outcome;
 use nfs3::proc::read::{Args, Reply, ReplyHead};
 
-/// The data go to `payload`; it stays empty on a failure.
+/// Appends the data to `payload`, which stays empty on a failure.
 #[inline]
 pub fn run(request: &Request<'_>, args: &Args, payload: &mut Payload) -> Result<Reply, Unanswered> {
     let target = match request.open_at_once(&args.file) {
         Ok(target) => target,
         Err(stop) => return stop.reply(None),
     };
-    // More than rtmax is answered by rtmax: a short read, which RFC 1813 s3.3.6 allows.
+    // A count above rtmax is reduced to rtmax: a short read, which RFC 1813 s3.3.6 allows.
     let count = args.count.min(IO_BYTES_MAX);
     match target.read(args.offset, count, payload)? {
         Ok(end) => Ok(Outcome::Ok(ReplyHead {

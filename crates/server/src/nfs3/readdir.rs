@@ -1,7 +1,7 @@
 //! READDIR: the names in a directory. RFC 1813 s3.3.16
 //!
-//! Cookies of the stores here stay good while other names come and go, so that the cookie verifier
-//! never changes and is not looked at.
+//! Cookies of the stores here stay valid while other names come and go, so the cookie verifier
+//! never changes and is not checked.
 
 use super::request::{Request, Unanswered};
 use super::status;
@@ -10,7 +10,7 @@ use nfs3::proc::readdir::{Args, Entry, EntryWriter};
 use nfs3::{Outcome, PostOpAttr, Status, Wire};
 use xdr::Writer;
 
-/// Appends the whole reply, and tells its status.
+/// Appends the whole reply, and returns its status.
 pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, Unanswered> {
     let target = match request.open(&args.directory) {
         Ok(target) => target,

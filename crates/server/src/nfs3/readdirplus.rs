@@ -7,7 +7,7 @@ use nfs3::proc::readdirplus::{Args, Entry, EntryWriter};
 use nfs3::{Outcome, PostOpAttr, Status, Wire};
 use xdr::Writer;
 
-/// Appends the whole reply, and tells its status.
+/// Appends the whole reply, and returns its status.
 pub fn run(request: &Request<'_>, args: &Args, out: &mut Vec<u8>) -> Result<Status, Unanswered> {
     let target = match request.open(&args.directory) {
         Ok(target) => target,

@@ -5,7 +5,7 @@ use super::status;
 use nfs3::Outcome;
 use nfs3::proc::readlink::{Args, Reply, Success};
 
-/// `text` is memory for the target.
+/// `text` is the buffer for the target.
 pub fn run<'t>(request: &Request<'_>, args: &Args, text: &'t mut Vec<u8>) -> Result<Reply<'t>, Unanswered> {
     let target = match request.open(&args.symlink) {
         Ok(target) => target,

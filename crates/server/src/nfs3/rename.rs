@@ -1,4 +1,5 @@
-//! RENAME: gives an object another name, in place of what has that name. RFC 1813 s3.3.14
+//! RENAME: gives an object another name, and replaces an object that has that name. RFC 1813
+//! s3.3.14
 
 use super::request::{Request, Unanswered};
 use super::status;

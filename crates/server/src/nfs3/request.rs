@@ -1,10 +1,10 @@
-//! What a handler knows about a call besides its arguments: who asks, what its handles open, and
-//! whether it may wait.
+//! The context of a call besides its arguments: the caller, the objects of its handles, and whether
+//! the call may wait.
 //!
-//! On a loop nothing waits. A handler that opens its handles by [`Request::open`] is then stopped
-//! right there when the store may block, and the call goes to a worker; one that opens them by
-//! [`Request::open_at_once`] asks the store by way of [`Target`] for what it can have without
-//! waiting, and is stopped where that is not enough.
+//! On a loop no call may wait. A handler that opens its handles by [`Request::open`] is stopped
+//! right there if the store may block, and the call goes to a worker. A handler that opens its
+//! handles by [`Request::open_at_once`] calls the store through [`Target`] for what is available
+//! without waiting, and is stopped where that is not enough.
 
 use super::status;
 use crate::client::Client;
@@ -15,7 +15,7 @@ use nfs3::{FileHandle, Outcome, PostOpAttr, Status};
 use rpc::auth::AuthStat;
 use store::{Attributes, Change, ObjectId, ReadEnd, ReceiveBuffer, Stability, Written};
 
-/// One call's surroundings.
+/// The context of one call.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub client: &'a Client,
@@ -24,10 +24,10 @@ pub(crate) struct Request<'a> {
     pub may_wait: bool,
 }
 
-/// What a store says of an operation.
+/// The result of a store operation.
 type Stored<T> = Result<T, store::Error>;
 
-/// Why a handler has no outcome.
+/// Why a handler has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unanswered {
     /// The credential is refused.
@@ -36,7 +36,7 @@ pub(crate) enum Unanswered {
     MustWait,
 }
 
-/// An object that a handle named, and the caller as its export sees it.
+/// The object of a handle, and the caller as its export sees it.
 pub(crate) struct Target<'a> {
     pub export: &'a Export,
     pub object: ObjectId,
@@ -55,7 +55,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// The reply that says so: a status with `failure`, or a rejected call.
+    /// Builds the reply: a status with `failure`, or a rejected call.
     pub fn reply<S, F>(self, failure: F) -> Result<Outcome<S, F>, Unanswered> {
         match self {
             Self::Auth(stat) => Err(Unanswered::Auth(stat)),
@@ -66,14 +66,14 @@ impl Stop {
 }
 
 impl<'a> Request<'a> {
-    /// Opens a handle for whatever the store can do.
+    /// Opens a handle for any operation of the store.
     #[inline]
     pub fn open(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
         let target = self.open_at_once(handle)?;
         if target.at_once { Err(Stop::MustWait) } else { Ok(target) }
     }
 
-    /// Opens a handle for what the target's own methods do.
+    /// Opens a handle for the methods of the target only.
     #[inline]
     pub fn open_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
         let opened = self.client.exports.open(handle.as_slice(), &self.client.admitted);
@@ -87,14 +87,14 @@ impl<'a> Request<'a> {
         Ok(Target { export, object, who, at_once: !self.may_wait && export.may_block })
     }
 
-    /// Opens a handle of something that is to be changed, for whatever the store can do.
+    /// Opens a handle of an object that is to be changed, for any operation of the store.
     #[inline]
     pub fn open_for_change(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
         let target = self.open_for_change_at_once(handle)?;
         if target.at_once { Err(Stop::MustWait) } else { Ok(target) }
     }
 
-    /// Opens a handle of something that is to be changed, for what the target's own methods do.
+    /// Opens a handle of an object that is to be changed, for the methods of the target only.
     #[inline]
     pub fn open_for_change_at_once(&self, handle: &FileHandle) -> Result<Target<'a>, Stop> {
         let target = self.open_at_once(handle)?;
@@ -103,19 +103,19 @@ impl<'a> Request<'a> {
 }
 
 impl Target<'_> {
-    /// Attributes on the wire.
+    /// Converts attributes to the wire.
     #[inline]
     pub fn fattr(&self, attributes: &Attributes) -> nfs3::Fattr3 {
         super::attributes::fattr(self.export, attributes)
     }
 
-    /// A change on the wire.
+    /// Converts a change to the wire.
     #[inline]
     pub fn wcc(&self, change: &Change) -> nfs3::WccData {
         super::attributes::wcc(self.export, change)
     }
 
-    /// The object's attributes for a failure, where the store can still say.
+    /// The attributes of the object for a failure, if the store can still provide them.
     #[cold]
     pub fn post_op(&self) -> PostOpAttr {
         self.attributes().ok()?.ok().map(|attributes| self.fattr(&attributes))
@@ -161,7 +161,7 @@ impl Target<'_> {
         Ok(store.read(caller, self.object, offset, count, out))
     }
 
-    /// WRITE of bytes that came with the record.
+    /// WRITE of bytes that came in the record.
     #[inline]
     pub fn write(
         &self,
@@ -185,7 +185,7 @@ impl Target<'_> {
         Ok(store.commit(self.object, offset, count))
     }
 
-    /// WRITE of bytes that were received in place. They stay there when the store must wait.
+    /// WRITE of bytes that were received in place. They stay in the buffer if the store must wait.
     #[inline]
     pub fn write_landed(
         &self,

@@ -10,7 +10,8 @@ pub fn run(request: &Request<'_>, args: &Args<'_>) -> Result<Reply, Unanswered> 
         Ok(target) => target,
         Err(stop) => return stop.reply(WccData::default()),
     };
-    // RFC 1813 s3.3.13: "." is NFS3ERR_INVAL and ".." NFS3ERR_EXIST, whatever is there.
+    // RFC 1813 s3.3.13: "." is NFS3ERR_INVAL and ".." is NFS3ERR_EXIST, whatever the directory
+    // contains.
     match args.object.name {
         b"." => return Ok(Outcome::Fail(Status::INVAL, WccData::default())),
         b".." => return Ok(Outcome::Fail(Status::EXIST, WccData::default())),

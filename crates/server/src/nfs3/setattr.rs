@@ -1,4 +1,4 @@
-//! SETATTR: sets attributes, if the object is still as the guard says. RFC 1813 s3.3.2
+//! SETATTR: sets attributes, if the guard still matches the object. RFC 1813 s3.3.2
 
 use super::attributes::{set_attributes, time_from_wire};
 use super::request::{Request, Unanswered};

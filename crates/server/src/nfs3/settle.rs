@@ -1,12 +1,12 @@
-//! What becomes of a call that a process of the group may have executed before it ended.
+//! Resolves a call that a process of the group may have executed before it ended.
 //!
-//! Before a process executes such a call it notes what is under the name in question
-//! ([`Settle::look`]). A process that finds the call in doubt compares that with what is there now
-//! ([`Settle::settle`]): what was to go and is gone has gone by this call, what was not there and
-//! is there has come by it. So it is neither executed twice, nor answered as if it had met its own
-//! doing. Others may have changed the same name between the note and the end of that process, in
-//! which case the answer is the one that fits an order in which they came first or last;
-//! `docs/decisions/0008-group.md`.
+//! Before a process executes such a call, it notes what the name in question refers to
+//! ([`Settle::look`]). A process that finds the call in doubt compares that note with the present
+//! state ([`Settle::settle`]): an object that was to be removed and is gone was removed by this
+//! call, and an object that did not exist and now does was created by it. So the call is neither
+//! executed twice, nor answered with an error that its own first execution caused. Other clients
+//! may have changed the same name between the note and the end of that process; then the answer
+//! fits an order in which their changes came first or last; `docs/decisions/0008-group.md`.
 
 use super::attributes::{set_attributes, time_from_wire};
 use super::request::{Request, Target, Unanswered};
@@ -21,13 +21,13 @@ use store::{Attributes, Error, Kind, ObjectId, SetTime};
 /// What a handler returns.
 type Ran<S, F> = Result<Outcome<S, F>, Unanswered>;
 
-/// A call that changes something, as far as doubt goes.
+/// A changing call whose execution may be in doubt.
 pub(crate) trait Settle<S, F> {
-    /// What is there before the call is executed, if that will tell.
+    /// Notes the state before the call is executed, if that will tell whether it was executed.
     fn look(&self, request: &Request<'_>) -> Option<Seen>;
 
-    /// The answer to a call that was executed, going by what was there before; `None` when it was
-    /// not, or when executing it again does no harm.
+    /// The answer to a call that was executed, judged by the state noted before; `None` if the call
+    /// was not executed, or if executing it again does no harm.
     fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<S, F>>;
 }
 
@@ -37,7 +37,7 @@ fn seen(object: ObjectId) -> Seen {
     Seen::Object(object.fileid, hasher.finish())
 }
 
-/// What a name in a directory is now. `None` where that cannot be told.
+/// Looks up the present object of a name in a directory. `None` if that is unknown.
 fn find<'a>(request: &Request<'a>, what: &DirOpArgs<'_>) -> Option<(Target<'a>, Option<Attributes>)> {
     let target = request.open_for_change(&what.directory).ok()?;
     let (_, found) = target.export.store.lookup(target.who.caller(), target.object, what.name);
@@ -53,20 +53,20 @@ fn look(request: &Request<'_>, what: &DirOpArgs<'_>) -> Option<Seen> {
     Some(found.map_or(Seen::Absent, |found| seen(found.object)))
 }
 
-/// Puts on disk what was done in a directory by a process that may have ended before that. RFC 1813
-/// s4.8
+/// Makes changes of a directory durable that another process may not have synced before it ended.
+/// RFC 1813 s4.8
 fn on_disk(target: &Target<'_>) -> Result<(), Status> {
     target.export.store.sync_names(target.object).map_err(status::of_store)
 }
 
-/// `Some` when what was under a name is there no more, by this call or since.
+/// `Some` if the object noted under a name is no longer there, removed by this call or later.
 fn has_gone(request: &Request<'_>, what: &DirOpArgs<'_>, before: Option<Seen>) -> Option<Result<(), Status>> {
     let before = before.filter(|before| matches!(before, Seen::Object(..)))?;
     let (target, found) = find(request, what)?;
     (found.map(|found| seen(found.object)) != Some(before)).then(|| on_disk(&target))
 }
 
-/// What has come under a name that was free.
+/// The object that now has a name which was free before.
 fn has_come<'a>(
     request: &Request<'a>,
     what: &DirOpArgs<'_>,
@@ -76,7 +76,7 @@ fn has_come<'a>(
     found.map(|found| (target, found))
 }
 
-/// The answer to a call that made an object of such a kind, with these attributes.
+/// The answer to a call that created an object which satisfies `is`, with the `wanted` attributes.
 fn made(
     request: &Request<'_>,
     location: &DirOpArgs<'_>,
@@ -96,11 +96,11 @@ fn made(
     })))
 }
 
-/// Sets what the process may not have come to after it had made the object. What cannot be set
-/// stays as it is.
+/// Sets attributes that the process may not have set after it created the object. An attribute that
+/// cannot be set keeps its value.
 fn complete(target: &Target<'_>, found: Attributes, wanted: &Sattr3) -> Attributes {
     let Ok(mut set) = set_attributes(wanted) else { return found };
-    // What somebody has written since is theirs.
+    // Data that somebody has written since must not be truncated.
     set.size = set.size.filter(|size| found.size == 0 && *size > 0);
     set.mode = set.mode.filter(|mode| found.kind != Kind::Symlink && *mode != found.mode);
     set.uid = set.uid.filter(|uid| *uid != found.uid);
@@ -115,7 +115,7 @@ fn complete(target: &Target<'_>, found: Attributes, wanted: &Sattr3) -> Attribut
     }
 }
 
-/// The answer to a call of which nothing is told but that it was done.
+/// The answer to a call of which only the completion is known.
 fn done<T: Default>(done: Result<(), Status>) -> Ran<T, T> {
     Ok(match done {
         Ok(()) => Outcome::Ok(T::default()),
@@ -130,7 +130,7 @@ impl Settle<Created, WccData> for create::Args<'_> {
 
     fn settle(&self, request: &Request<'_>, before: Option<Seen>) -> Option<Ran<Created, WccData>> {
         match self.how {
-            // Executed again it finds its own file by the verifier. RFC 1813 s3.3.8
+            // A second execution finds its own file by the verifier. RFC 1813 s3.3.8
             create::How::Exclusive(_) => None,
             create::How::Unchecked(wanted) | create::How::Guarded(wanted) => {
                 made(request, &self.location, before, &wanted, |_, found| found.kind == Kind::File)
@@ -247,7 +247,7 @@ impl Settle<WccData, WccData> for setattr::Args {
         None
     }
 
-    /// Only a guard makes a second execution answer otherwise. RFC 1813 s3.3.2
+    /// Only a guard makes the result of a second execution different. RFC 1813 s3.3.2
     fn settle(&self, request: &Request<'_>, _before: Option<Seen>) -> Option<Ran<WccData, WccData>> {
         let guard = time_from_wire(self.guard?).ok()?;
         let set = set_attributes(&self.new_attributes).ok()?;

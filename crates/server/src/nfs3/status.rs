@@ -1,11 +1,11 @@
-//! One table from the store's errors to NFS statuses, and from ours to MOUNT's. RFC 1813 s2.6,
-//! s5.1.5
+//! The table from errors of the store to NFS statuses, and from our errors to MOUNT's. RFC 1813
+//! s2.6, s5.1.5
 
 use crate::handle::HandleError;
 use nfs3::Status;
 use store::Error;
 
-/// What the wire says of a store's error. RFC 1813 s2.6 (nfsstat3)
+/// The status of a store error. RFC 1813 s2.6 (nfsstat3)
 #[must_use]
 pub const fn of_store(error: Error) -> Status {
     match error {
@@ -34,7 +34,7 @@ pub const fn of_store(error: Error) -> Status {
     }
 }
 
-/// What the wire says of a handle that is not ours.
+/// The status of an invalid handle.
 #[must_use]
 pub const fn of_handle(error: HandleError) -> Status {
     match error {

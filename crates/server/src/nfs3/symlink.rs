@@ -1,4 +1,4 @@
-//! SYMLINK: makes a symbolic link. RFC 1813 s3.3.10
+//! SYMLINK: creates a symbolic link. RFC 1813 s3.3.10
 
 use super::attributes::set_attributes;
 use super::creation::create_object;

@@ -1,5 +1,5 @@
-//! WRITE: writes data that were received into the store's own memory, or else come as a slice. RFC
-//! 1813 s3.3.7
+//! WRITE: writes data that were received into memory of the store, or else are a slice of the
+//! record. RFC 1813 s3.3.7
 
 use super::request::{Request, Unanswered};
 use super::status;
@@ -11,7 +11,7 @@ use store::{ReceiveBuffer, Stability};
 pub enum Data<'a> {
     /// Received with the record.
     Slice(&'a [u8]),
-    /// Received in place; still there after a store had to wait.
+    /// Received in place. The buffer stays here after a store had to wait.
     InPlace(Option<ReceiveBuffer>),
 }
 
@@ -54,11 +54,11 @@ pub fn run(request: &Request<'_>, args: &Args, data: &mut Data<'_>) -> Result<Re
     })
 }
 
-/// The reply to a WRITE of which only is known that it was done: as asked, without attributes.
+/// The reply to a WRITE of which only the completion is known: as requested, without attributes.
 ///
-/// Its verifier is the store's, as long as that is the one of the server's start: the memory of
-/// what was done began then too, so the write is covered by it. Afterwards it is one that no COMMIT
-/// returns, so that the client writes unstable data again.
+/// Its verifier is that of the store, as long as the store still has the verifier of the server's
+/// start: the reply cache began then too, so the verifier covers the write. Later the reply has a
+/// verifier that no COMMIT returns, so that the client writes unstable data again.
 pub fn replayed(request: &Request<'_>, args: &Args) -> Result<Reply, Unanswered> {
     let target = match request.open_for_change_at_once(&args.file) {
         Ok(target) => target,

@@ -1,11 +1,11 @@
-//! Registering with the host's rpcbind, and leaving it at the end. RFC 1833 s2.2.1, s3.2
+//! Registers with the host's rpcbind, and unregisters at the end. RFC 1833 s2.2.1, s3.2
 //!
-//! By version 4 over its local socket, which is the one way on which it believes who is asking and
-//! takes each netid; where there is no such socket by version 2 on loopback, which has words for
-//! IPv4 alone. It has one address for each program and netid: that of the first node.
+//! Uses version 4 over the local socket, the only way in which rpcbind trusts the caller's identity
+//! and accepts every netid. Without such a socket it uses version 2 on loopback, which supports
+//! only IPv4. rpcbind has one address for each program and netid: that of the first node.
 //!
-//! What it answers is somebody else's: it is bounded, and what is no answer to the call is an
-//! error.
+//! Answers come from another program: their length is bounded, and an answer that does not belong
+//! to the call is an error.
 
 use super::turn::Turn;
 use crate::error::Error;
@@ -21,20 +21,20 @@ use xdr::{Reader, Writer};
 
 /// The local socket of the host's rpcbind.
 const SOCKET: &str = "/run/rpcbind.sock";
-/// It answers within this, or the call is sent again.
+/// rpcbind answers within this time, or the call is sent again.
 const ANSWER: Duration = Duration::from_secs(2);
 const TRIES: u32 = 3;
-/// The answer to SET and UNSET is one word after its head, which may bear a verifier.
+/// The answer to SET and UNSET is one word after the reply header, which may carry a verifier.
 const ANSWER_BYTES_MAX: usize = 1024;
 
-/// How the host's rpcbind is reached.
+/// How to reach the host's rpcbind.
 #[derive(Debug, Clone)]
 enum Way {
     Local(PathBuf),
     Loopback(SocketAddr),
 }
 
-/// What is registered; dropping it removes that.
+/// The registered entries; dropping this removes them.
 #[derive(Debug)]
 pub(super) struct Registered {
     way: Way,
@@ -42,11 +42,11 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Registers with the rpcbind that has this port. A port other than rpcbind's own is a test's,
-    /// and has no socket. What a process of the same group has left there gives way.
+    /// Registers with the rpcbind on this port. A port other than rpcbind's own is used by tests,
+    /// and has no local socket. Entries that a process of the same group left there are replaced.
     pub fn register(port: u16, entries: &[Entry], turn: Option<&Turn>) -> Result<Self, Error> {
         let socket = Some(Path::new(SOCKET)).filter(|_| port == portmap::PORT);
-        // A socket that nobody listens on was left behind.
+        // A socket on which nobody listens is stale.
         let local = socket.filter(|socket| UnixStream::connect(socket).is_ok());
         let loopback = || Way::Loopback(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
         Self::register_by(local.map_or_else(loopback, |socket| Way::Local(socket.to_owned())), entries, turn)
@@ -58,8 +58,8 @@ impl Registered {
         let registered = this.register_each(entries, turn, note);
         if let Err(error) = registered {
             if this.unset() {
-                // A note that stays says too much; what it names is removed only if we are refused
-                // there.
+                // A note that stays lists too much; the entries it names are removed only if our
+                // registration is refused.
                 let _ = note(&[]);
             }
             return Err(Error::Rpcbind { error });
@@ -90,7 +90,7 @@ impl Registered {
         Ok(())
     }
 
-    /// Removes it; whether that was possible.
+    /// Removes the entries. Returns whether that was possible.
     pub fn remove(mut self) -> bool {
         self.unset()
     }
@@ -113,12 +113,12 @@ impl Drop for Registered {
 }
 
 impl Way {
-    /// Whether it has words for this entry.
+    /// Whether this protocol version can express the entry.
     fn knows(&self, entry: &Entry) -> bool {
         matches!(self, Self::Local(_)) || portmap::encode_mapping(&mut Writer::new(&mut Vec::new()), entry)
     }
 
-    /// Sets an entry, in place of one that may be removed.
+    /// Sets an entry. With `in_place`, an existing entry may be removed first.
     fn set(&self, entry: &Entry, in_place: bool) -> io::Result<bool> {
         if self.ask(portmap::SET, entry)? {
             return Ok(true);
@@ -126,7 +126,7 @@ impl Way {
         Ok(in_place && self.ask(portmap::UNSET, entry)? && self.ask(portmap::SET, entry)?)
     }
 
-    /// Asks to set or unset an entry; the answer is whether that was done.
+    /// Asks to set or unset an entry. Returns whether that was done.
     fn ask(&self, procedure: u32, entry: &Entry) -> io::Result<bool> {
         let xid = Xid(std::process::id() ^ entry.program << 8 ^ procedure);
         let version = match self {
@@ -184,7 +184,7 @@ fn by_datagrams(host: SocketAddr, xid: Xid, call: &[u8]) -> io::Result<bool> {
     Err(last)
 }
 
-/// Whether it was done. Another call's answer, or a refusal, is no answer to this one.
+/// Decodes the result. The answer to another call, or a refusal, is an error.
 fn answer_of(xid: Xid, reply: &[u8]) -> io::Result<bool> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let mut reader = Reader::new(reply);

@@ -1,5 +1,5 @@
-//! Being found while the server runs: from the start, or from when another process of the group
-//! ends.
+//! The registration while the server runs: from the start, or from the time when another process of
+//! the group ends.
 
 use super::{Found, Waiting};
 use crate::error::Error;
@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often one in line looks whether it is its turn.
+/// How often a waiting process checks whether it has the turn.
 const LOOK: Duration = Duration::from_millis(500);
-/// The first loop takes a listener within this, or the server is ending.
+/// The first loop adds a listener within this time, or the server is ending.
 const LISTEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// See the module. [`leave`](Self::leave) sends nobody here any more; dropped, the turn is the next
-/// one's.
+/// See the module's documentation. [`leave`](Self::leave) ends the registration; dropping this
+/// passes the turn to the next process.
 #[derive(Debug)]
 pub(crate) struct Presence {
     published: Arc<Mutex<Option<Published>>>,
@@ -29,7 +29,7 @@ struct Published {
     datagrams: Option<Datagrams>,
 }
 
-/// The thread that waits.
+/// The thread that waits for the turn.
 #[derive(Debug)]
 struct Line {
     stop: mpsc::Sender<()>,
@@ -37,13 +37,13 @@ struct Line {
 }
 
 impl Presence {
-    /// From now on; the loops run.
+    /// Registers now; the loops already run.
     pub fn now(found: Found, group: &Arc<Group>, peers: &Arc<Peers>) -> Result<Self, Error> {
         let published = Published::new(found, group, peers)?;
         Ok(Self { published: Arc::new(Mutex::new(Some(published))), line: None })
     }
 
-    /// From when it is our turn.
+    /// Registers when this process gets the turn.
     pub fn later(waiting: Waiting, group: Arc<Group>, peers: Arc<Peers>) -> Result<Self, Error> {
         let published = Arc::new(Mutex::new(None));
         let (stop, stopped) = mpsc::channel();
@@ -74,12 +74,12 @@ impl Presence {
         Ok(Self { published, line: Some(Line { stop, thread }) })
     }
 
-    /// Whether it is this process that is found.
+    /// Whether this process is registered.
     pub fn is_found(&self) -> bool {
         lock(&self.published).is_some()
     }
 
-    /// Sends nobody here any more.
+    /// Ends the registration, so that no client is directed here any more.
     pub fn leave(&mut self) {
         if let Some(Line { stop, thread }) = self.line.take() {
             drop(stop);
@@ -95,13 +95,13 @@ impl Presence {
 }
 
 fn lock(published: &Mutex<Option<Published>>) -> MutexGuard<'_, Option<Published>> {
-    // Only whole values are put in.
+    // Values are complete when they are stored.
     published.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Published {
     fn new(mut found: Found, group: &Arc<Group>, peers: &Arc<Peers>) -> Result<Self, Error> {
-        // Set by one who was not let in on the first try, it says the same.
+        // If an earlier attempt failed after setting the entries, they are the same.
         let _ = group.portmap.set(std::mem::take(&mut found.entries));
         let sockets = std::mem::take(&mut found.sockets);
         let datagrams = Datagrams::start(sockets, Arc::clone(group), Arc::clone(peers))?;

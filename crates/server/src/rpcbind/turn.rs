@@ -1,10 +1,10 @@
-//! Which process of a group is found: a host has one port 111, and its rpcbind one address for each
-//! program.
+//! Decides which process of a group is registered: a host has one port 111, and its rpcbind has one
+//! address for each program.
 //!
-//! Who comes first has the turn, by a lock on a file in the group's directory, and keeps it until
-//! it ends. The lock goes with the process, so one that was killed does not stand in the way. The
-//! file says what was registered with the host's rpcbind, which a killed process could not take
-//! back: who has the turn next does.
+//! The first process takes the turn, by a lock on a file in the group's directory, and keeps it
+//! until the process ends. The lock ends with the process, so a killed process does not block the
+//! others. The file lists what was registered with the host's rpcbind; a killed process could not
+//! remove its entries, so the next process with the turn does.
 
 use rpc::portmap::Entry;
 use rustix::fs::{FlockOperation, flock};
@@ -16,10 +16,10 @@ use std::path::Path;
 
 /// The file in the group's directory.
 const NAME: &str = "rpcbind";
-/// More than a line for each program and netid; what is longer is not ours.
+/// More than a line for each program and netid; a longer file is not ours.
 const BYTES_MAX: u64 = 4096;
 
-/// The turn; dropped, it is the next one's.
+/// The turn; dropping it passes it to the next process.
 #[derive(Debug)]
 pub(super) struct Turn {
     file: File,
@@ -31,7 +31,7 @@ fn line(entry: &Entry) -> String {
 }
 
 impl Turn {
-    /// Takes it, unless another process has it.
+    /// Takes the turn, unless another process has it.
     pub fn take(directory: &Path) -> io::Result<Option<Self>> {
         let mut open = OpenOptions::new();
         let open = open.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -47,13 +47,13 @@ impl Turn {
         Ok(Some(Self { file, left }))
     }
 
-    /// Whether a process of the group registered this and could not take it back.
+    /// Whether a process of the group registered this entry and could not remove it.
     pub fn has_left(&self, entry: &Entry) -> bool {
         let wanted = line(entry);
         self.left.contains(&wanted)
     }
 
-    /// Notes what is registered, besides what others left.
+    /// Notes the registered entries, in addition to entries that others left.
     pub fn note(&self, entries: &[Entry]) -> io::Result<()> {
         let mut lines = self.left.clone();
         lines.extend(entries.iter().map(line));
@@ -64,7 +64,7 @@ impl Turn {
         self.file.set_len(text.len() as u64)
     }
 
-    /// Nothing is registered any more.
+    /// Notes that nothing is registered any more.
     pub fn clear(&self) {
         if let Err(error) = self.file.set_len(0) {
             tracing::debug!(%error, "the group's note of what is registered stays");
@@ -91,7 +91,7 @@ mod tests {
         assert!(!first.has_left(&nfs));
         first.note(&[nfs]).unwrap();
         assert!(Turn::take(directory.path()).unwrap().is_none());
-        // As its end by a signal: nothing is said.
+        // As if killed by a signal: nothing is cleared.
         drop(first);
         let second = Turn::take(directory.path()).unwrap().unwrap();
         assert!(second.has_left(&nfs) && !second.has_left(&mount));

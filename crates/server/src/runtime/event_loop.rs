@@ -532,7 +532,7 @@ impl EventLoop {
             }
             Message::Look => self.look(),
             Message::Report(sender) => {
-                // Nobody waits any more: then nobody misses it.
+                // If nobody waits any more, nobody misses the report.
                 let _ = sender.send(self.report());
             }
             Message::Repace(node) => {

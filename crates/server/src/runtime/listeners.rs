@@ -230,8 +230,8 @@ impl Listeners {
     fn set_interest(&self, poller: &Poller, interest: Interest) {
         for (index, listener) in self.slots.iter().enumerate() {
             if let Some(listener) = listener {
-                // It was added under this token, so that the change cannot fail for a reason we
-                // could mend.
+                // The listener was added under this token, so the change cannot fail for a reason
+                // that we could fix.
                 let _ = poller.modify(&listener.door, LISTENERS + index as u64, interest);
             }
         }

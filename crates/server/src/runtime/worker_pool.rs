@@ -66,7 +66,7 @@ pub(crate) struct Task {
 /// A call on its way back to its loop.
 pub(crate) struct Completion {
     pub place: Place,
-    /// The connection's number: its place may be another's by now.
+    /// The connection's number: the place may belong to another connection by now.
     pub connection: u64,
     pub node: usize,
     pub received: Duration,

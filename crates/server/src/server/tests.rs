@@ -1,4 +1,4 @@
-//! What only shows while another loop is in the middle of a call.
+//! Behaviour that shows only while another loop is in the middle of a call.
 
 use super::*;
 use crate::reply_cache::Window;

@@ -1,8 +1,9 @@
-//! Which of our clients has which windows in the file.
+//! Which of our own clients has which windows in the file.
 //!
-//! A client's windows stay as long as any process holds them or they were used lately. What others
-//! hold cannot be asked, so every process notes the time of those that it holds; what nobody noted
-//! for [`HELD_FOR`] nobody holds. The bounds are [`drc::Windows`]'s.
+//! A client's windows stay as long as any process holds them or they were used recently. A process
+//! cannot ask which windows others hold, so every process notes the time for the windows that it
+//! holds; windows without a note for [`HELD_FOR`] are held by no process. The bounds are those of
+//! [`drc::Windows`].
 
 use super::file::GroupFile;
 use super::layout::{CLIENT_WORDS, CLIENTS_AT, window_at};
@@ -17,20 +18,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long after the last note a window may be held. Six times [`super::UPKEEP`]: a process that
-/// notes nothing for so long was stopped, and resets its connections when it goes on.
+/// notes nothing for this long was stopped, and resets its connections when it continues.
 const HELD_FOR: Duration = Duration::from_secs(30);
 
-/// By how much a use that was noted elsewhere a moment ago may seem to be ahead.
+/// How far a use just noted by another process may seem to lie in the future.
 const CLOCK_ROUNDING_S: u64 = 2;
 
 const ID: usize = 0;
 const STATE: usize = 1;
 const USED: usize = 2;
 const ADDRESS: usize = 3;
-/// The state of a place whose windows are a client's. Any other value is none.
+/// The state of an entry whose windows belong to a client. Any other value means a free entry.
 const LIVE: u64 = 1;
 
-/// One of our clients.
+/// One of our own clients.
 #[derive(Debug)]
 pub(crate) struct SharedClient {
     file: Arc<GroupFile>,
@@ -39,7 +40,7 @@ pub(crate) struct SharedClient {
 }
 
 impl SharedClient {
-    /// Whose it is.
+    /// The id of the client.
     pub const fn id(&self) -> u64 {
         self.id
     }
@@ -47,12 +48,12 @@ impl SharedClient {
     fn window(&self) -> SharedWindow<'_> {
         let at = window_at(self.slot);
         let words = self.file.words().get(at..at + WINDOW_WORDS).unwrap_or_default();
-        // A process that was stopped for long may find that its client's windows have become
-        // another's.
+        // A process that was stopped for long may find that the windows of its client now belong to
+        // another client.
         if self.is_current() { SharedWindow::new(words, self.id) } else { SharedWindow::new(&[], self.id) }
     }
 
-    /// Whether the windows in its place are still its.
+    /// Whether the windows in this entry still belong to the client.
     pub fn is_current(&self) -> bool {
         let place = Place { file: &self.file, slot: self.slot };
         place.get(STATE) == LIVE && place.get(ID) == self.id
@@ -90,7 +91,7 @@ impl SharedClient {
     }
 }
 
-/// One client's line in the file.
+/// The entry of one client in the file.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     file: &'a GroupFile,
@@ -112,7 +113,7 @@ impl Place<'_> {
         }
     }
 
-    /// Written once a second and not for each call.
+    /// Written once a second, not for each call.
     fn touch(&self, now: Duration) {
         if let Some(used) = self.word(USED)
             && used.load(Ordering::Relaxed) != now.as_secs()
@@ -121,7 +122,7 @@ impl Place<'_> {
         }
     }
 
-    /// A use that is yet to come is none: the clock is one for all processes of a host.
+    /// A use in the future does not count: all processes of a host have the same clock.
     fn idle(&self, now: Duration) -> Duration {
         let used = self.get(USED);
         let ahead = used > now.as_secs().saturating_add(CLOCK_ROUNDING_S);
@@ -165,7 +166,7 @@ impl Clients {
         self.places().filter(|place| place.get(STATE) == LIVE)
     }
 
-    /// The windows of a client, made if need be; `None` when nothing may go for them.
+    /// The windows of a client, created if necessary; `None` if no windows may be removed for them.
     pub fn client(&self, id: u64, from: IpAddr, now: Duration) -> Option<Arc<SharedClient>> {
         let mut known = self.known();
         if let Some(client) = known.get(&id).filter(|client| client.is_current()) {
@@ -185,8 +186,8 @@ impl Clients {
         Some(client)
     }
 
-    /// Makes empty windows for a client, under the change lock. Should this process end in the
-    /// middle, the place is not live, and free.
+    /// Creates empty windows for a client, under the change lock. If this process ends in the
+    /// middle, the entry is not live, and therefore free.
     fn make(
         &self,
         known: &HashMap<u64, Arc<SharedClient>>,
@@ -211,7 +212,7 @@ impl Clients {
         Some(place.slot)
     }
 
-    /// A place that is free, or whose client has to go.
+    /// Finds a free entry, or an entry whose client may be removed.
     fn room(
         &self,
         known: &HashMap<u64, Arc<SharedClient>>,
@@ -240,7 +241,7 @@ impl Clients {
         })
     }
 
-    /// Notes which clients this process serves, and forgets those that are gone.
+    /// Notes which clients this process serves, and forgets clients that are gone.
     pub fn touch(&self, now: Duration) {
         self.known().retain(|_, client| {
             let is_held = Arc::strong_count(client) > 1;

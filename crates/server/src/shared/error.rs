@@ -1,37 +1,37 @@
-//! Why a process cannot be part of a group, each with what to do about it.
+//! Why a process cannot join a group, with advice for each cause.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a process cannot be part of a group.
+/// Why a process cannot join a group.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
-    /// The directory or the file in it cannot be made or opened.
+    /// The directory or the file in it cannot be created or opened.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// What the system said.
         #[source]
         error: io::Error,
     },
-    /// Other hosts may have it, whose processes share no memory with this one's.
+    /// The directory may be used by other hosts, whose processes share no memory with this process.
     #[error("{} is on a network file system", path.display())]
     Network {
         /// The directory.
         path: PathBuf,
     },
-    /// Somebody else owns it.
+    /// The directory or file belongs to another user.
     #[error("{} belongs to user {owner}, and this server runs as user {user}", path.display())]
     Owner {
         /// The directory or the file.
         path: PathBuf,
-        /// Whose it is.
+        /// The user that owns it.
         owner: u32,
-        /// Who runs this.
+        /// The user that this process runs as.
         user: u32,
     },
-    /// Others may change it, who could have answers given that no call had.
+    /// Other users may change it, and could have replies sent that no call produced.
     #[error("{} may be changed by others: its mode is {mode:04o}", path.display())]
     Mode {
         /// The directory or the file.
@@ -39,13 +39,13 @@ pub enum GroupError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The file is no file of a group.
+    /// The file is not a file of a group.
     #[error("{} is not a reply cache of ours", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// The file is one of ours and damaged.
+    /// The file is a file of a group, but damaged.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
         /// The file.
@@ -58,30 +58,30 @@ pub enum GroupError {
     Version {
         /// The file.
         path: PathBuf,
-        /// The version of what is in it.
+        /// The version of the file.
         theirs: u64,
         /// The version that this process knows.
         ours: u64,
     },
-    /// Processes of another host, or of before a restart of this one, have the file.
+    /// Processes of another host, or from before a restart of this host, have the file.
     #[error("another host serves the group of {}, and memory is shared within one host only", path.display())]
     Host {
         /// The file.
         path: PathBuf,
     },
-    /// The processes would not serve the same.
+    /// The processes would not serve the same exports.
     #[error("{what}")]
     Exports {
-        /// Where they differ.
+        /// How the exports differ.
         what: String,
     },
-    /// The store keeps no key of its handles.
+    /// The store does not keep the key of its handles.
     #[error("export {export} is in memory, which other processes cannot serve")]
     Memory {
-        /// Its path.
+        /// The path of the export.
         export: String,
     },
-    /// What is shared would be exported itself.
+    /// The shared directory would itself be exported.
     #[error("{} lies within the exported directory of {export}", path.display())]
     Inside {
         /// The directory.
@@ -89,10 +89,10 @@ pub enum GroupError {
         /// The export's path.
         export: String,
     },
-    /// There is no place for one more process.
+    /// The group has no room for another process.
     #[error("as many processes as a group may have serve it: {}", drc::shared::MEMBERS_MAX)]
     Full,
-    /// Somebody else is in the middle of a change and does not go on.
+    /// Another process is in the middle of a change and does not finish it.
     #[error("another process has had {} locked for long", path.display())]
     Busy {
         /// The file.

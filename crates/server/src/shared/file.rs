@@ -1,9 +1,9 @@
-//! The file of a group: made by the first process, checked by each, and never trusted.
+//! The file of a group: created by the first process, checked by each process, and never trusted.
 //!
-//! Everything that decides about the file is done under one lock, which the kernel drops with its
-//! process. A file in which no process lives may be begun anew: what it knew is of calls that
-//! nobody waits for, or of before a restart of the host, when nothing shows that it was written
-//! whole.
+//! All decisions about the file are made under one lock, which the kernel releases when the process
+//! ends. A file that no live process uses may be recreated: it knew about calls that nobody waits
+//! for, or dates from before a restart of the host, after which nothing shows that it was written
+//! completely.
 
 use super::layout::{
     BOOT_AT, CHANGE_LOCK, CODE_AT, CONNECTIONS_AT, EXPORT_WORDS, EXPORTS_AT, FILE_WORDS, GENERATION_AT,
@@ -27,20 +27,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The file within the directory.
+/// The name of the file in the directory.
 const NAME: &str = "replies";
-/// How long a start waits for another process that has the change lock: it holds it for
+/// How long a start waits while another process holds the change lock, which normally takes
 /// milliseconds.
 const PATIENCE_ROUNDS: u32 = 1000;
 const ROUND: Duration = Duration::from_millis(10);
-/// Rounds of [`Host::pause`] that only let others run, and all rounds: about 20 ms.
+/// Rounds of [`Host::pause`] that only yield to other threads, and all rounds: about 20 ms.
 const SPINS: u32 = 50;
 const PAUSES: u32 = 250;
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// File systems that other hosts may share, by statfs(2)'s numbers: mapped memory and locks are not
-/// everybody's there. NFS, 9P, Ceph, SMB (three), Lustre, GFS2, OCFS2, AFS, and FUSE, which may be
-/// any of them.
+/// File systems that other hosts may share, by the numbers of statfs(2): mapped memory and locks
+/// may not be shared between hosts there. NFS, 9P, Ceph, SMB (three), Lustre, GFS2, OCFS2, AFS, and
+/// FUSE, which may be any of them.
 const NETWORK_KINDS: [u32; 11] = [
     0x6969,
     0x0102_1997,
@@ -61,12 +61,12 @@ pub(crate) struct GroupFile {
     directory: OwnedFd,
     path: PathBuf,
     file: OwnedFd,
-    /// Device and number of the file.
+    /// Device and inode number of the file.
     identity: (u64, u64),
     mapping: Mapping,
     me: Owner,
     seed: u64,
-    /// Held with the change lock, which is the whole process's.
+    /// Held together with the change lock, which belongs to the whole process.
     changing: Mutex<()>,
 }
 
@@ -83,7 +83,7 @@ impl Drop for Changing<'_> {
 }
 
 impl GroupFile {
-    /// Joins the group in `directory`, or begins it.
+    /// Joins the group in `directory`, or creates it.
     pub fn join(directory: &Path, exports: &[ExportMark]) -> Result<Self, GroupError> {
         let path = directory.join(NAME);
         let fault = |error: io::Error| GroupError::Io { path: path.clone(), error };
@@ -111,22 +111,22 @@ impl GroupFile {
         self.mapping.words()
     }
 
-    /// The table of foreign clients' calls.
+    /// The table of calls from foreign clients.
     pub fn table(&self) -> &[AtomicU64] {
         self.words().get(TABLE_AT..TABLE_AT + TABLE_WORDS).unwrap_or_default()
     }
 
-    /// The connections on which they came.
+    /// The connections on which those calls arrived.
     pub fn connections(&self) -> &[AtomicU64] {
         self.words().get(CONNECTIONS_AT..CONNECTIONS_AT + CONNECTIONS_WORDS).unwrap_or_default()
     }
 
-    /// A number that the group alone knows.
+    /// A number that only the group knows.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The change lock, unless another process does not give it back in time.
+    /// Takes the change lock. `None` if another process does not release it in time.
     pub(super) fn change(&self) -> Option<Changing<'_>> {
         let threads = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         for round in 0.. {
@@ -143,8 +143,7 @@ impl GroupFile {
         None
     }
 
-    /// Sees to it that words of the file have memory of their own, so that writing them cannot
-    /// fail.
+    /// Allocates memory for words of the file, so that writing them cannot fail.
     pub(super) fn provide(&self, from: usize, words: usize) -> io::Result<()> {
         provide(&self.file, from, words)
     }
@@ -159,7 +158,7 @@ impl GroupFile {
         }
     }
 
-    /// The write verifier that an export had when the cache's memory of it began.
+    /// The write verifier that an export had when the reply cache began to remember its calls.
     pub fn first_verifier(&self, fsid: u32) -> Option<u64> {
         let words = self.words();
         (0..EXPORTS_MAX)
@@ -167,8 +166,8 @@ impl GroupFile {
             .map(|known| known.2)
     }
 
-    /// Says so when the file was taken away or replaced, for then this process shares nothing with
-    /// those that start.
+    /// Logs an error if the file was removed or replaced, because then this process shares nothing
+    /// with processes that start later.
     pub fn check_place(&self) {
         let there = rustix::fs::statat(&self.directory, NAME, AtFlags::SYMLINK_NOFOLLOW);
         if !there.is_ok_and(|there| identity(&there) == self.identity) {
@@ -192,7 +191,7 @@ impl Host for GroupFile {
         }
         let is_there =
             at(self.words(), MEMBERS_AT + usize::from(owner.member)) == u64::from(owner.generation);
-        // Where the kernel cannot say, it may be alive.
+        // If the kernel cannot say, the process may be alive.
         owner.member != 0
             && is_there
             && members::is_locked(self.file.as_fd(), member_lock(owner.member), 1).unwrap_or(true)
@@ -208,7 +207,7 @@ impl Host for GroupFile {
     }
 }
 
-/// A word; what lies behind the end is zero.
+/// Reads a word; words behind the end are zero.
 fn at(words: &[AtomicU64], at: usize) -> u64 {
     words.get(at).map_or(0, |word| word.load(Ordering::SeqCst))
 }
@@ -223,7 +222,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Whether nobody but the user that runs this can change it.
+/// Checks that only the user of this process can change the file.
 fn check_rights(stat: &Stat, path: &Path) -> Result<(), GroupError> {
     let user = rustix::process::geteuid().as_raw();
     let path = path.to_owned();
@@ -250,7 +249,8 @@ fn open_directory(path: &Path) -> Result<OwnedFd, GroupError> {
     Ok(directory)
 }
 
-/// The file, made if need be, and the change lock on it. The lock ends with what is returned.
+/// Opens the file, creates it if necessary, and takes the change lock on it. Dropping the returned
+/// guard releases the lock.
 fn open_locked(
     directory: &OwnedFd,
     path: &Path,
@@ -275,9 +275,9 @@ fn open_locked(
             std::thread::sleep(ROUND);
             continue;
         }
-        // Another descriptor of the same open file, so that the lock ends with either.
+        // A second descriptor of the same open file description, so that the lock ends with either.
         let unlock = Unlock(file.try_clone().map_err(fault)?);
-        // It may have been taken away before the lock was had.
+        // The file may have been removed before the lock was taken.
         let there = rustix::fs::statat(directory, NAME, AtFlags::SYMLINK_NOFOLLOW);
         if there.is_ok_and(|there| identity(&there) == identity(&stat)) {
             return Ok((file, identity(&stat), unlock));
@@ -286,7 +286,7 @@ fn open_locked(
     Err(GroupError::Busy { path: path.to_owned() })
 }
 
-/// What names this start of this host.
+/// Identifies this boot of this host.
 fn boot() -> io::Result<[u64; 2]> {
     let id = std::fs::read("/proc/sys/kernel/random/boot_id")?;
     Ok([0, 1].map(|half| {
@@ -302,7 +302,8 @@ pub(super) fn code(words: &[u64]) -> u64 {
     hasher.finish()
 }
 
-/// Whether the file can be used as it is; false: it is to be begun anew, and nobody uses it.
+/// Whether the file can be used as it is. Returns false if the file must be recreated and no
+/// process uses it.
 fn is_sound(file: &OwnedFd, path: &Path, others: bool, boot: [u64; 2]) -> Result<bool, GroupError> {
     let path = || path.to_owned();
     let fault = |errno: Errno| GroupError::Io { path: path(), error: errno.into() };
@@ -315,7 +316,7 @@ fn is_sound(file: &OwnedFd, path: &Path, others: bool, boot: [u64; 2]) -> Result
         *word = u64::from_ne_bytes(chunk.try_into().unwrap_or_default());
     }
     match head[MAGIC_AT] {
-        // Whoever began it ended before it was whole.
+        // The process that began to create the file ended before it finished.
         0 => {
             return if others { damaged("its beginning is gone") } else { Ok(false) };
         }
@@ -343,7 +344,7 @@ fn is_sound(file: &OwnedFd, path: &Path, others: bool, boot: [u64; 2]) -> Result
     Ok(true)
 }
 
-/// Makes an empty cache of the file.
+/// Formats the file as an empty cache.
 fn format(file: &OwnedFd, boot: [u64; 2]) -> io::Result<()> {
     let mut seed = [0; WORD];
     getrandom::fill(&mut seed).map_err(io::Error::other)?;
@@ -354,7 +355,7 @@ fn format(file: &OwnedFd, boot: [u64; 2]) -> io::Result<()> {
     head[MAGIC_AT] = MAGIC;
     head[CODE_AT] = code(&head[..CODE_AT]);
     let bytes = head.map(u64::to_ne_bytes).concat();
-    // The magic number last: without it the file counts as not begun.
+    // The magic number is written last: a file without it counts as not created.
     rustix::io::pwrite(file, bytes.get(WORD..).unwrap_or_default(), WORD as u64)?;
     rustix::io::pwrite(file, bytes.get(..WORD).unwrap_or_default(), 0)?;
     Ok(())
@@ -366,8 +367,8 @@ fn provide(file: &OwnedFd, from: usize, words: usize) -> io::Result<()> {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         other => return Ok(other?),
     }
-    // A file system that cannot: zeros are written. What is there is only overwritten where it
-    // means nothing yet.
+    // A file system without fallocate: zeros are written. They only overwrite bytes that have no
+    // meaning yet.
     let zeros = [0; 1 << 16];
     let mut done = 0;
     while done < len {
@@ -378,13 +379,13 @@ fn provide(file: &OwnedFd, from: usize, words: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a place among the members.
+/// Takes an entry among the members.
 fn enter(file: &OwnedFd, words: &[AtomicU64]) -> io::Result<Option<Owner>> {
     for member in 1..=MEMBERS_MAX {
         if !members::try_lock(file.as_fd(), member_lock(member))? {
             continue;
         }
-        // From 1, so that memory of zeros is nobody's.
+        // Generations start at 1, so that zeroed memory belongs to no member.
         let last = at(words, GENERATION_AT);
         let generation = (last % ((1 << GENERATION_BITS) - 1) + 1) as u32;
         set(words, GENERATION_AT, u64::from(generation));
@@ -399,13 +400,13 @@ fn enter(file: &OwnedFd, words: &[AtomicU64]) -> io::Result<Option<Owner>> {
 #[derive(Debug, PartialEq, Eq)]
 enum Agreement {
     Yes,
-    /// The cache is of other exports, and nobody serves them any more.
+    /// The cache is for other exports, and no process serves them any more.
     Anew,
 }
 
 const IS_EXPORT: u64 = 1 << 32;
 
-/// The export in a place of the file: fsid, fingerprint, first verifier.
+/// Reads an export entry of the file: fsid, fingerprint, first verifier.
 fn known(words: &[AtomicU64], place: usize) -> Option<(u32, u64, u64)> {
     let [mark, fingerprint, verifier, proof] =
         [0, 1, 2, 3].map(|word| at(words, EXPORTS_AT + place * EXPORT_WORDS + word));
@@ -424,7 +425,7 @@ fn put(words: &[AtomicU64], export: &ExportMark) -> Result<(), GroupError> {
     Ok(())
 }
 
-/// The place of an export in the file, if it is there. One that is another by the same fsid is an
+/// The entry of an export in the file, if there is one. A different export with the same fsid is an
 /// error.
 fn place_of(words: &[AtomicU64], export: &ExportMark) -> Result<Option<usize>, GroupError> {
     for place in 0..EXPORTS_MAX {
@@ -445,8 +446,8 @@ fn place_of(words: &[AtomicU64], export: &ExportMark) -> Result<Option<usize>, G
     Ok(None)
 }
 
-/// Sees to it that this process serves what the others do. Exports may be added node by node, so
-/// one may have more than the others for a while.
+/// Checks that this process serves what the others do. Exports may be added node by node, so one
+/// process may have more than the others for a while.
 fn agree(words: &[AtomicU64], exports: &[ExportMark], others: bool) -> Result<Agreement, GroupError> {
     let count = (0..EXPORTS_MAX).filter(|place| known(words, *place).is_some()).count();
     let mut new = Vec::new();

@@ -1,4 +1,4 @@
-//! A file as memory: a slice of atomic numbers, which is all that anybody here sees of it.
+//! A file as memory, visible to the rest of the code only as a slice of atomic numbers.
 
 #![allow(unsafe_code)]
 
@@ -9,14 +9,14 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// A mapping that other processes share.
+/// A mapping shared with other processes.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<AtomicU64>,
     words: usize,
 }
 
-// SAFETY: what it points to is atomic, and stays mapped as long as this lives.
+// SAFETY: the mapping consists of atomics, and stays mapped as long as `self` lives.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -24,8 +24,8 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `words` words of a file that is at least as long.
     ///
-    /// Should somebody make the file shorter, the kernel ends a process that goes behind its end
-    /// (SIGBUS); it never reads other memory.
+    /// If the file is truncated, the kernel ends a process that accesses bytes behind its end
+    /// (SIGBUS); such an access never reads other memory.
     pub fn new(file: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
@@ -36,18 +36,18 @@ impl Mapping {
         Ok(Self { start, words })
     }
 
-    /// All of it.
+    /// All words of the mapping.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: a mapping starts at a page, has this length, and lives as long as `self`; every
-        // value of the bytes is a number, and others, of this process and of others, change them by
-        // atomic steps only.
+        // SAFETY: the mapping starts at a page, has this length, and lives as long as `self`. Every
+        // value of the bytes is a valid number, and all threads, of this process and of others,
+        // change the words only atomically.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody can have a reference any more.
+        // SAFETY: mapped by `new`, and no reference to the mapping can exist any more.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.words * WORD) };
     }
 }

@@ -1,8 +1,8 @@
-//! Locks on ranges of a file that the kernel drops with the process that has them.
+//! Locks on ranges of a file that the kernel releases when the process that holds them ends.
 //!
-//! They belong to the open file (`F_OFD_SETLK`), which a process closes when its last thread has
-//! ended. A thread that is killed ends only after its system call has, so once such a lock is gone
-//! nothing that its process did can take effect any more.
+//! The locks belong to the open file description (`F_OFD_SETLK`), which a process closes when its
+//! last thread has ended. A killed thread ends only after its system call has returned, so once
+//! such a lock is released, nothing that its process did can take effect any more.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 fn range(kind: libc::c_int, from: i64, len: i64) -> libc::flock {
-    // SAFETY: all of its fields are numbers, of which zero is one.
+    // SAFETY: all fields are numbers, for which zero is valid.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
     range.l_type = libc::c_short::try_from(kind).unwrap_or_default();
     range.l_whence = libc::c_short::try_from(libc::SEEK_SET).unwrap_or_default();
@@ -19,7 +19,8 @@ fn range(kind: libc::c_int, from: i64, len: i64) -> libc::flock {
 }
 
 fn ask(file: BorrowedFd<'_>, command: libc::c_int, range: &mut libc::flock) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and the range is one that the kernel reads and writes.
+    // SAFETY: the descriptor is open, and `range` is a valid `flock` for the kernel to read and
+    // write.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(range)) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -35,7 +36,7 @@ pub(super) fn try_lock(file: BorrowedFd<'_>, at: i64) -> io::Result<bool> {
     }
 }
 
-/// Gives it back.
+/// Releases the lock.
 pub(super) fn unlock(file: BorrowedFd<'_>, at: i64) {
     let _ = ask(file, libc::F_OFD_SETLK, &mut range(libc::F_UNLCK, at, 1));
 }

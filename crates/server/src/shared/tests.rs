@@ -1,5 +1,5 @@
-//! A group's file in hands that it should not be in, and members that end at the wrong moment. Each
-//! member is an open file of its own, as each process is.
+//! Damaged or foreign group files, and members that end at inconvenient points. Each member has its
+//! own open file description, as each process has.
 
 use super::file::code;
 use super::layout::{
@@ -40,7 +40,7 @@ impl Place {
         std::fs::File::options().read(true).write(true).open(self.path().join("replies")).unwrap()
     }
 
-    /// Changes a word of the head, and the code over it to match if it is to look right.
+    /// Changes a word of the head, and updates the code over the head if `sound`.
     fn put_in_head(&self, at: usize, value: u64, sound: bool) {
         let file = self.file();
         file.write_all_at(&value.to_ne_bytes(), (at * WORD) as u64).unwrap();
@@ -74,7 +74,7 @@ fn asker(member: &SharedReplyCache) -> Asker<'_> {
     Asker::new(member.connections(), NOW, NOW)
 }
 
-/// Executes a call of one of our clients.
+/// Executes a call of one of our own clients.
 fn execute(member: &SharedReplyCache, id: u64, xid: Xid) {
     let client = member.client(id, HERE, NOW).unwrap();
     assert_eq!((client.begin(xid, NOW), client.start(xid)), (SharedBegin::Run, Start::Fresh));
@@ -107,11 +107,11 @@ fn a_member_that_ended_is_dead_and_its_place_another_members() {
 fn two_loops_of_an_older_or_a_newer_client_never_share_a_window() {
     let place = Place::new();
     let (first, second) = (place.join().unwrap(), place.join().unwrap());
-    // Two loops that an older client numbers by the last 8 bits, and newer ones whose random
-    // identities are alike there.
+    // Two loops that an older client numbers by the last 8 bits, and loops of newer clients whose
+    // random identities end in the same bits.
     let loops =
         [0x0123_4567_89ab_cd01, 0x0123_4567_89ab_cd02, 0xfedc_ba98_7654_3201, 0xfedc_ba98_89ab_cd01_u64];
-    // Each loop has an xid space of its own: the same xid is another call, on each process.
+    // Each loop has its own xid space: the same xid is a different call, on each process.
     for id in loops {
         execute(&first, id, WHOLE);
     }
@@ -175,7 +175,7 @@ fn a_file_of_another_version_or_host_is_begun_anew_unless_somebody_uses_it() {
 fn a_head_that_is_not_whole_is_begun_anew_or_refused_and_never_used() {
     let place = Place::new();
     drop(place.join().unwrap());
-    // Its maker ended before the magic number was there.
+    // The process that made the file ended before it wrote the magic number.
     place.put_in_head(MAGIC_AT, 0, false);
     let member = place.join().unwrap();
     place.put_in_head(MAGIC_AT, 0, false);
@@ -204,14 +204,14 @@ fn rubbish_anywhere_in_the_map_costs_answers_and_no_member() {
         {
             words[part].iter().for_each(|word| word.store(pattern, Ordering::SeqCst));
         }
-        // What it answers is open; that it answers, and within its bounds, is not.
+        // The answer is unspecified, but there must be one, and within bounds.
         let _ = member.first_verifier(1);
         let _ = member.client(9, HERE, NOW).map(|client| (client.begin(WHOLE, NOW), client.start(WHOLE)));
         member.upkeep(NOW);
         let (_, at) = member.table().begin(member.host(), &call(1), &asker(&member));
         let _ = member.table().start(member.host(), &call(1), at);
         member.table().finish(member.host(), &call(1), at, Outcome::Done, NOW);
-        // The head is sound, so that another may still join, and finds the exports unknown.
+        // The head is sound, so another process may still join, and finds the exports unknown.
         assert!(place.join().is_ok(), "{pattern:x}");
     }
 }
@@ -270,7 +270,7 @@ fn a_window_that_went_to_another_client_is_not_touched_by_who_still_holds_it() {
     let member = place.join().unwrap();
     let client = member.client(7, HERE, NOW).unwrap();
     assert_eq!(client.begin(WHOLE, NOW), SharedBegin::Run);
-    // As after a long stop: the line names somebody else.
+    // As after a long stop: the entry names another client.
     member.host().words()[CLIENTS_AT].store(8, Ordering::SeqCst);
     assert!(!client.is_current(), "its connection is to ask for a place anew");
     assert_eq!(client.start(WHOLE), Start::Lost, "nothing guards it any more");

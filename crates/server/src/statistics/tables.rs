@@ -1,12 +1,13 @@
-//! Counters by program and procedure: as many as a program has procedures, from its first call on.
+//! Counters by program and procedure: a program gets a table of all its procedures with its first
+//! call.
 
 /// The names of a program's procedures, by number.
 pub(crate) type Names = &'static [&'static str];
 
-/// A procedure of a program that is served here, as a place in a table.
+/// A procedure of a served program, as a position in a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
-    /// The program's place among those that are served.
+    /// The position of the program among the served programs.
     program: u8,
     procedure: u8,
     names: Names,
@@ -20,13 +21,14 @@ impl PartialEq for Slot {
 }
 
 impl Slot {
-    /// A procedure by its number, of the program that has this place and procedures of these names.
+    /// The slot of a procedure by number, in the program with this position and these procedure
+    /// names.
     pub fn new(program: usize, names: Names, procedure: u32) -> Option<Self> {
         let procedure = u8::try_from(procedure).ok().filter(|number| usize::from(*number) < names.len())?;
         Some(Self { program: u8::try_from(program).ok()?, procedure, names })
     }
 
-    /// Its name in the RFC; those of MOUNT say so.
+    /// The name in the RFC; names of MOUNT procedures have a prefix.
     #[cfg(test)]
     pub fn name(self) -> &'static str {
         self.names.get(usize::from(self.procedure)).copied().unwrap_or("?")
@@ -39,7 +41,7 @@ struct Table<T> {
     entries: Box<[T]>,
 }
 
-/// A table for each program, in the order in which they are registered.
+/// One table for each program, in the order of registration.
 #[derive(Debug, Clone)]
 pub(super) struct Tables<T>(Vec<Table<T>>);
 
@@ -75,7 +77,7 @@ impl<T: Default> Tables<T> {
         self.0.iter().flat_map(|table| table.names.iter().copied().zip(&table.entries))
     }
 
-    /// The same by their places.
+    /// All entries of programs that were called, with their slots.
     pub fn slots(&self) -> impl Iterator<Item = (Slot, &T)> {
         (0..).zip(&self.0).flat_map(|(program, table)| {
             let names = table.names;

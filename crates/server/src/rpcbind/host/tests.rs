@@ -1,4 +1,4 @@
-//! A local rpcbind that keeps to the protocol, and others that do not.
+//! A local rpcbind that follows the protocol, and others that do not.
 
 use super::*;
 use rpc::portmap::Protocol;
@@ -19,10 +19,10 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
-/// What was asked: the procedure, and its arguments.
+/// A received call: the procedure, and its arguments.
 type Asked = (u32, u32, String, String);
 
-/// Answers so many calls with what `answer` makes of the call's xid and its place.
+/// Answers `calls` calls with the result of `answer` for the call's xid and its index.
 fn local_rpcbind(
     calls: usize,
     answer: impl Fn(Xid, usize) -> Vec<u8> + Send + 'static,
@@ -47,7 +47,7 @@ fn local_rpcbind(
             asked.push((header.procedure, program, text(), text()));
             assert_eq!(text(), "");
             reader.finish().unwrap();
-            // A peer that has had enough may be gone.
+            // A peer that closed early may be gone.
             let _ = stream.write_all(&answer(header.xid, index));
         }
         asked
@@ -94,10 +94,10 @@ fn answers_that_are_none_are_errors_and_cost_nothing() {
     let answers: [fn(Xid) -> Vec<u8>; 6] = [
         |_| Vec::new(),
         |xid| says(true, Xid(xid.0 ^ 1)),
-        // A mark of 2 GiB, with nothing behind it.
+        // A mark of 2 GiB without a record.
         |_| vec![0xff; 4],
         |xid| says(true, xid)[..10].to_vec(),
-        // The boolean is missing, or is none.
+        // The boolean is missing or invalid.
         |xid| {
             let mut reply = says(true, xid);
             reply.truncate(28);
@@ -132,7 +132,7 @@ fn what_a_killed_process_of_the_group_left_gives_way_and_another_servers_does_no
     first.note(&entries()[..1]).unwrap();
     drop(first);
     let second = Turn::take(directory.path()).unwrap().unwrap();
-    // Refused, removed, set; the next is refused, and what was set is taken back.
+    // Refused, removed, set; the next entry is refused, and the first is removed again.
     let (_dir, way, asked) = local_rpcbind(5, |xid, index| says(!matches!(index, 0 | 3), xid));
     let text = Registered::register_by(way, &entries(), Some(&second)).unwrap_err().to_string();
     assert!(text.contains("another server for program 100003 by tcp6"), "{text}");
