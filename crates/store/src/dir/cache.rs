@@ -1,10 +1,10 @@
-//! Objects that are held open, by name; bounded, and those that have not been used for long go
+//! A bounded cache of open objects, by name; objects that have not been used for long are evicted
 //! first.
 //!
-//! A place in the cache keeps a file's storage even when its last name is gone, so what is idle is
-//! closed after a while, and what a removal through us ends is closed at once. A file that was
-//! written to is synced before it is closed: a failed write-back shows only on a descriptor, or to
-//! nobody.
+//! An entry in the cache keeps the storage of a file even after its last name is gone. So idle
+//! objects are closed after a while, and an object that is removed through this store is closed at
+//! once. A file with unsynced writes is synced before it is closed: a failed write-back is reported
+//! only on an open descriptor.
 
 use super::node::Node;
 use crate::interface::ObjectId;
@@ -12,31 +12,32 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Parts with a lock each.
+/// Shards, each with its own lock.
 const SHARDS: usize = 16;
 
 #[derive(Default)]
 struct Shard {
     nodes: HashMap<ObjectId, Arc<Node>>,
-    /// In the order they came; each is passed over once for each time it was used.
+    /// In the order of insertion; an entry that was used since it was last reached is passed over
+    /// once.
     order: VecDeque<ObjectId>,
 }
 
-/// See the module.
+/// See the module's documentation.
 pub(super) struct Cache {
     shards: [Mutex<Shard>; SHARDS],
     in_shard_max: usize,
 }
 
 impl Cache {
-    /// For at most about so many objects.
+    /// Creates a cache for about `objects_max` objects at most.
     pub fn new(objects_max: usize) -> Self {
         let shards = std::array::from_fn(|_| Mutex::new(Shard::default()));
         Self { shards, in_shard_max: (objects_max / SHARDS).max(1) }
     }
 
     fn shard(&self, object: &ObjectId) -> MutexGuard<'_, Shard> {
-        // Numbers of files that are made together follow one another.
+        // Files that are created together have consecutive numbers, and so spread over the shards.
         let at = usize::try_from(object.fileid % SHARDS as u64).unwrap_or_default();
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,7 +49,7 @@ impl Cache {
         Some(Arc::clone(node))
     }
 
-    /// Adds a node, or gives the one that came in between; and what has to go for it.
+    /// Adds a node, or returns the node that was added meanwhile; also returns the evicted nodes.
     pub fn add(&self, node: Node) -> (Arc<Node>, Vec<Arc<Node>>) {
         let mut gone = Vec::new();
         let mut shard = self.shard(&node.object);
@@ -71,7 +72,7 @@ impl Cache {
         (node, gone)
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     pub fn forget(&self, object: &ObjectId) -> Option<Arc<Node>> {
         let mut shard = self.shard(object);
         let node = shard.nodes.remove(object)?;
@@ -79,7 +80,7 @@ impl Cache {
         Some(node)
     }
 
-    /// Takes out what nobody has used since the last time, and what has no name any more.
+    /// Removes objects that have not been used since the last call, and objects without a name.
     pub fn take_idle(&self) -> Vec<Arc<Node>> {
         let mut gone = Vec::new();
         for shard in &self.shards {
@@ -92,7 +93,7 @@ impl Cache {
         gone
     }
 
-    /// Takes everything out.
+    /// Removes all objects.
     pub fn take_all(&self) -> Vec<Arc<Node>> {
         let mut gone = Vec::new();
         for shard in &self.shards {

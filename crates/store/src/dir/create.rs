@@ -1,10 +1,10 @@
-//! CREATE, MKDIR, SYMLINK, MKNOD and LINK: what adds a name.
+//! CREATE, MKDIR, SYMLINK, MKNOD and LINK: operations that add a name.
 //!
-//! The kernel decides under the caller's identity whether a name may be added, and gives the new
-//! object its owner. The verifier of an exclusive create is kept in the new file's times, so that a
-//! create that is repeated after a restart still finds its file; the client sets the times right
-//! afterwards. RFC 1813 s3.3.8 Such a file gets its name last, where the file system can do that:
-//! whenever a server is killed, what bears the name bears the verifier.
+//! The kernel decides under the caller's identity whether a name may be added, and sets the owner
+//! of the new object. The verifier of an exclusive create is kept in the times of the new file, so
+//! that a create repeated after a restart still finds its file; the client sets the correct times
+//! afterwards. RFC 1813 s3.3.8 Where the file system supports this, such a file gets its name last:
+//! whenever a server is killed, a file that has the name also has the verifier.
 
 use super::find::{WITHIN, check_name, is_dots};
 use super::identity::prepare_thread;
@@ -57,8 +57,8 @@ impl Shared {
                 }
             }
         });
-        // Outside of the directory's lock, as the sync of its names: those who wait for the disk
-        // wait together.
+        // Outside the lock of the directory, like the sync of its names, so that concurrent syncs
+        // overlap.
         let synced = made.and_then(|(attributes, node)| {
             node.map_or(Ok(()), |node| self.sync_attributes(&node))?;
             Ok(attributes)
@@ -66,8 +66,8 @@ impl Shared {
         (change, synced)
     }
 
-    /// Changes a directory's names, with its state before and after; they are on disk when it is
-    /// done.
+    /// Changes the names of a directory, with its state before and after. The names are on disk
+    /// when this returns.
     pub fn changing<T>(
         &self,
         directory: ObjectId,
@@ -104,13 +104,13 @@ impl Shared {
         };
         let place = rustix::fs::open(own_path(fd.as_fd()), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
-        // The descriptor may write whatever the mode says, which a copy of a read-only file needs.
+        // The descriptor can write regardless of the mode; copying a read-only file requires this.
         node.adopt(fd);
         self.finish(caller, &node, &stat, set)?;
         Ok(node)
     }
 
-    /// Makes a file that has the verifier in its times before it has its name.
+    /// Creates a file that has the verifier in its times before it has its name.
     fn make_exclusive(
         &self,
         caller: Caller<'_>,
@@ -125,7 +125,7 @@ impl Shared {
         let place = self.child(parent, called.to_bytes(), ResolveFlags::empty())?;
         let (node, stat) = self.keep_child(parent, called.to_bytes(), place)?;
         let made = rustix::fs::fstat(&fd)?;
-        // Somebody at the server itself may have put something else in its place.
+        // Somebody on the server itself may have replaced the file meanwhile.
         if (made.st_dev, made.st_ino) != (stat.st_dev, stat.st_ino) {
             return Err(Error::Stale);
         }
@@ -133,8 +133,8 @@ impl Shared {
         Ok(node)
     }
 
-    /// Makes a file without a name, sets its times, and only then links it into its directory.
-    /// `None` where the file system makes no such files.
+    /// Creates a file without a name, sets its times, and only then links it into its directory.
+    /// `None` if the file system does not support unnamed files.
     fn make_and_link(
         &self,
         caller: Caller<'_>,
@@ -143,8 +143,7 @@ impl Shared {
         set: &SetAttributes,
     ) -> Result<Option<OwnedFd>> {
         let _acting = self.identity.act_as(caller)?;
-        // As with O_EXCL a name that is taken comes before whatever else would keep the file from
-        // being made.
+        // As with O_EXCL, an existing name takes precedence over any other error.
         if rustix::fs::statat(&parent.place, called, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Err(Error::Exists);
         }
@@ -204,7 +203,7 @@ impl Shared {
             NewObject::Special(_, kind) => kind,
             NewObject::File(_) | NewObject::FileGuarded(_) | NewObject::FileExclusive(_) => Kind::File,
         };
-        // Somebody at the server itself may have put something else in its place.
+        // Somebody on the server itself may have replaced the object meanwhile.
         if discriminant(&node.kind) != discriminant(&wanted) {
             return Err(Error::Stale);
         }
@@ -212,8 +211,8 @@ impl Shared {
         Ok(node)
     }
 
-    /// Sets what making it could not. Only root may choose another owner or group; for others the
-    /// fields mean nothing.
+    /// Sets attributes that could not be set at creation. Only root may choose another owner or
+    /// group; for other callers the fields are ignored.
     fn finish(&self, caller: Caller<'_>, node: &Node, stat: &Stat, set: &SetAttributes) -> Result<()> {
         let root = self.identity.effective(caller).uid == 0;
         let (uid, gid) = (set.uid.filter(|_| root), set.gid.filter(|_| root));
@@ -228,8 +227,8 @@ impl Shared {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
             rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
         }
-        // What mkdir leaves out, and a new owner took away. A directory's inherited set-group-id
-        // stays.
+        // Mode bits that mkdir omits, or that a change of owner cleared. An inherited set-group-id
+        // of a directory stays.
         let wanted =
             set.mode.unwrap_or(0) & 0o7777 | stat.st_mode & if node.is_directory() { 0o2000 } else { 0 };
         let lacks = wanted & SET_IDS != stat.st_mode & SET_IDS || other && wanted & SET_IDS != 0;
@@ -239,10 +238,10 @@ impl Shared {
         set_times(node, set)
     }
 
-    /// What CREATE does with a name that is taken. RFC 1813 s3.3.8
+    /// Handles CREATE for an existing name. RFC 1813 s3.3.8
     ///
-    /// UNCHECKED sets only the size of an existing file, and leaves anything else as it is: this is
-    /// what `open` without `O_EXCL` means.
+    /// UNCHECKED sets only the size of an existing file, and leaves everything else unchanged, as
+    /// `open` without `O_EXCL` does.
     fn meet(
         &self,
         caller: Caller<'_>,
@@ -305,27 +304,28 @@ impl Shared {
         (known.ok().and_then(|node| node.attributes().ok()), change, result)
     }
 
-    /// Names that a client is told of are on disk. RFC 1813 s4.8
+    /// Makes names durable before a client is told of them. RFC 1813 s4.8
     pub fn sync_names(&self, directory: &Node) -> Result<()> {
-        // A directory that can be written to but not read cannot be opened by others than root; its
+        // Only root can open a directory that is writable but not readable; for other users its
         // names reach the disk a little later.
         let Ok(fd) = directory.to_read() else { return Ok(()) };
         match rustix::fs::fsync(fd) {
-            // A file system that has no such thing does what it can by itself.
+            // A file system that cannot sync directories persists names by itself.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
 }
 
-/// A name that can be given to something new.
+/// Checks a name for a new object.
 fn new_name(parent: &Node, name: &[u8]) -> Result<CString> {
     parent.require_directory()?;
     let called = check_name(name)?;
     if is_dots(name) { Err(Error::Exists) } else { Ok(called) }
 }
 
-/// Kept in the seconds of the times, of which every file system here keeps 31 bits.
+/// The verifier is kept in the seconds of the times, of which every supported file system keeps 31
+/// bits.
 fn verifier_times(verifier: [u8; 8]) -> SetAttributes {
     let [a, b, c, d, e, f, g, h] = verifier;
     let time = |bytes| SetTime::To(Time::from_seconds(i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff)));

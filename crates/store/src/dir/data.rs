@@ -26,8 +26,8 @@ impl Shared {
     ) -> Result<ReadEnd> {
         let node = self.get(object)?;
         node.require_file()?;
-        // Taken before the data: a change in between then shows to the client as a newer time than
-        // these data have, and not as one that they seem to have.
+        // Taken before the data are read: a change in between gives the client a time older than
+        // its data, which it then fetches again, and not a time that hides the change.
         let stat = node.stat()?;
         let caller = self.identity.effective(caller);
         let rights = || node.rights(&self.callers, &self.identity, caller, &stat);
@@ -57,7 +57,7 @@ impl Shared {
         Ok(ReadEnd { count: done as u32, eof, attributes: attributes(object, &stat) })
     }
 
-    /// As [`read_data`](Self::read_data), from memory or not at all.
+    /// Like [`read_data`](Self::read_data), but from memory or not at all.
     pub fn read_data_now(
         &self,
         caller: Caller<'_>,
@@ -79,7 +79,7 @@ impl Shared {
         read.map(Ok)
     }
 
-    /// A file that the caller may read, if all of that is known already.
+    /// A file that the caller may read, if everything needed for that is known already.
     fn see(&self, caller: Caller<'_>, object: ObjectId) -> Option<Seen> {
         let node = self.held_now(object)?;
         let fd = node.opened_to_read().filter(|_| self.reads_now.load(Ordering::Relaxed))?;
@@ -89,7 +89,7 @@ impl Shared {
             return None;
         }
         let attributes = attributes(object, &stat);
-        // To look at a hole through a mapping would fill it.
+        // Reading a hole through a mapping would allocate its pages.
         let mapping = if self.memory
             && attributes.size >= mapping::FILE_BYTES_MIN
             && attributes.used >= attributes.size
@@ -99,7 +99,7 @@ impl Shared {
         {
             match node.mapped(fd, attributes.size) {
                 Ok(mapping) => Some(mapping),
-                // Too many mappings, or too little memory: another time.
+                // Too many mappings, or too little memory: try again later.
                 Err(Errno::NOMEM | Errno::AGAIN | Errno::NFILE) => None,
                 Err(_) => {
                     self.maps.store(false, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Shared {
         Some(seen)
     }
 
-    /// Reads from what has been seen, from memory or not at all.
+    /// Reads from a file that was seen in this receive batch, from memory or not at all.
     fn read_seen(
         &self,
         seen: &Seen,
@@ -143,8 +143,8 @@ impl Shared {
         Some(ReadEnd { count, eof, attributes })
     }
 
-    /// How the kernel is asked to wait for no device. A file system in memory has none, and does
-    /// not know the flag.
+    /// The flag that asks the kernel not to wait for a device. A file system in memory has no
+    /// device, and does not know the flag.
     fn at_once(&self) -> ReadWriteFlags {
         if self.memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT }
     }
@@ -166,11 +166,11 @@ impl Shared {
             Ok(stat) => stat,
             Err(error) => return (Change::default(), Err(error)),
         };
-        // Before the data: a loss in between then counts against them.
+        // Taken before the data are written, so that a loss in between changes the verifier.
         let verifier = self.state.verifier();
         let written = self.write_in(caller, &node, &before, offset, data, stability);
         let change = node.change_since(&before);
-        // Others may write while this waits for the disk.
+        // Other writes may run while this one waits for the disk.
         drop(held);
         let synced = written.and_then(|(count, own)| {
             if let Some(own) = own {
@@ -181,10 +181,10 @@ impl Shared {
         (change, synced)
     }
 
-    /// Writes; gives what the data are to be synced through. That is an open file of this write
-    /// alone, from before its data: the kernel tells of a failed write-back once for each, and
-    /// takes the pages for clean. Through one that others use this sync could be told that all is
-    /// well, because another was told of the failure.
+    /// Writes the data, and returns the descriptor through which to sync them. The descriptor is an
+    /// open file description of this write alone, opened before its data: the kernel reports a
+    /// failed write-back once to each, and then considers the pages clean. On a shared one this
+    /// sync could succeed because the failure was reported to another sync.
     fn write_in(
         &self,
         caller: Caller<'_>,
@@ -212,9 +212,9 @@ impl Shared {
         Ok((done as u32, own))
     }
 
-    /// Acts as the caller: quotas and reserved blocks are its own, and privileges of the file end.
-    /// A file system in memory reserves nothing, and charges a file's owner; so where the file has
-    /// no privileges nothing is different.
+    /// Acts as the caller: quotas and reserved blocks are those of the caller, and writing clears
+    /// privileges of the file. A file system in memory reserves nothing and charges the file's
+    /// owner, so for a file without privileges the identity makes no difference.
     fn act_to_write(&self, caller: Caller<'_>, stat: &Stat) -> Result<ActingUser> {
         const SET_USER_OR_GROUP: u32 = 0o6000;
         if self.memory && stat.st_mode & SET_USER_OR_GROUP == 0 {
@@ -223,7 +223,7 @@ impl Shared {
         self.identity.act_as_user(caller)
     }
 
-    /// Whether the caller may write there; how much.
+    /// Whether the caller may write at the offset, and how much.
     fn may_write(
         &self,
         caller: Caller<'_>,
@@ -243,7 +243,7 @@ impl Shared {
         u32::try_from(len).map_err(|_| Error::Invalid)
     }
 
-    /// As [`write_data`](Self::write_data), into memory or not at all.
+    /// Like [`write_data`](Self::write_data), but into memory or not at all.
     pub fn write_data_now(
         &self,
         caller: Caller<'_>,
@@ -255,7 +255,7 @@ impl Shared {
         if is_kept() {
             return None;
         }
-        // In memory there is nothing to sync.
+        // A file system in memory has nothing to sync.
         if (stability != Stability::Unstable && !self.memory) || data.is_empty() {
             return None;
         }
@@ -277,7 +277,7 @@ impl Shared {
             let done = rustix::io::pwritev2(fd, &[IoSlice::new(data)], offset, self.at_once());
             supported(done, &self.writes_now)?
         };
-        // What is missing is written by whoever may wait, and what is there is then written once
+        // A worker that may wait writes the missing data, and then writes the present part once
         // more.
         if done != data.len() {
             return None;
@@ -288,7 +288,7 @@ impl Shared {
         Some((change, Ok(Written { count, committed: stability, verifier })))
     }
 
-    /// As [`commit_data`](Self::commit_data), where there is nothing to sync.
+    /// Like [`commit_data`](Self::commit_data), if there is nothing to sync.
     pub fn commit_data_now(&self, object: ObjectId) -> Option<(Change, Result<u64>)> {
         let node = self.held_now(object).filter(|_| self.memory)?;
         node.require_file().ok()?;
@@ -305,16 +305,16 @@ impl Shared {
         let result = node.require_file().and_then(|()| {
             let fd = node.opened_to_write().map_or_else(|| node.to_read(), Ok)?;
             self.sync(&node, fd, false)?;
-            // Another sync may have been told of a failure in place of this one.
+            // A failure of this file may have been reported to another sync instead of this one.
             node.wait_for_syncs();
-            // After the sync: a loss before it shows.
+            // Taken after the sync, so that an earlier loss shows.
             Ok(self.state.verifier())
         });
         (node.change_since(&before), result)
     }
 
-    /// Syncs a file through a descriptor that others sync it through too. Whichever of them is told
-    /// of a failure has counted it when [`Node::wait_for_syncs`] returns.
+    /// Syncs a file through a descriptor that other syncs share. A failure, to whichever sync it is
+    /// reported, has been counted when [`Node::wait_for_syncs`] returns.
     pub fn sync(&self, node: &Node, fd: BorrowedFd<'_>, data_only: bool) -> Result<()> {
         self.sync_by(node, || call_sync(fd, data_only))
     }
@@ -325,7 +325,7 @@ impl Shared {
         self.counted(node, call())
     }
 
-    /// A failure means that what others wrote unstably may be lost.
+    /// Counts a failure: unstable data of other writers may be lost.
     fn counted(&self, node: &Node, synced: rustix::io::Result<()>) -> Result<()> {
         synced.map_err(|errno| {
             self.state.lost();
@@ -334,7 +334,7 @@ impl Shared {
         })
     }
 
-    /// Syncs a file that was written to, before it is closed.
+    /// Syncs a file with unsynced writes before it is closed.
     pub fn sync_if_dirty(&self, node: &Arc<Node>) {
         if !node.dirty.load(Ordering::Relaxed) {
             return;
@@ -352,7 +352,8 @@ fn call_sync(fd: BorrowedFd<'_>, data_only: bool) -> rustix::io::Result<()> {
     if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }
 }
 
-/// What was done at once; remembers when the file system cannot be asked for that.
+/// Returns the length of an immediate transfer; remembers if the file system does not support such
+/// transfers.
 fn supported(done: rustix::io::Result<usize>, can: &AtomicBool) -> Option<usize> {
     if done == Err(Errno::OPNOTSUPP) {
         can.store(false, Ordering::Relaxed);
@@ -360,12 +361,13 @@ fn supported(done: rustix::io::Result<usize>, can: &AtomicBool) -> Option<usize>
     done.ok()
 }
 
-/// A program may be run, and so read, by who may not read it otherwise. RFC 1813 s3.3.6
+/// A caller who may execute a program, but not read it otherwise, may read it to run it. RFC 1813
+/// s3.3.6
 const fn reads(rights: u32) -> bool {
     rights & (READ | EXECUTE) != 0
 }
 
-/// Writes as much as can be written; an error only when that is nothing.
+/// Writes as much as possible; an error only if nothing was written.
 fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<usize> {
     let mut done = 0;
     while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! From a handle or a name to an object that is held open; ACCESS and READLINK.
+//! Finds an object by handle or name and holds it open; ACCESS and READLINK.
 
 use super::Shared;
 use super::name::kernel_handle;
@@ -12,10 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How long an object that was shown to lie beneath the root is taken to do so still: a directory
-/// may be moved away by somebody at the server itself.
+/// How long the result of a check that an object lies beneath the root stays valid: somebody on the
+/// server itself may move a directory away.
 const PROVED_FOR_MS: u64 = 2_000;
-/// The most directories above an object in the map; more is a circle.
+/// The most directories above an object in the map; more mean a cycle.
 const DEPTH_MAX: usize = 4096;
 
 // RFC 1813 s3.3.4
@@ -26,15 +26,15 @@ const ACCESS_EXTEND: u32 = 0x08;
 const ACCESS_DELETE: u32 = 0x10;
 const ACCESS_EXECUTE: u32 = 0x20;
 
-/// How names are looked up: below, without following a link, without crossing a mount.
+/// How names are resolved: beneath the directory, without following links or crossing mounts.
 pub(super) const WITHIN: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A name as the kernel takes it. Refuses what cannot be one: empty, too long, or with a separator
-/// or a NUL in it. Names are bytes, not text.
+/// Converts a name for the kernel. Refuses invalid names: empty, too long, or with a separator or a
+/// NUL. Names are bytes, not text.
 pub(super) fn check_name(name: &[u8]) -> Result<CString> {
     if name.is_empty() {
         return Err(Error::Access);
@@ -48,30 +48,31 @@ pub(super) fn check_name(name: &[u8]) -> Result<CString> {
     CString::new(name).map_err(|_| Error::Invalid)
 }
 
-/// Whether it names the directory itself or its parent.
+/// Whether the name is `.` or `..`.
 pub(super) fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-/// The kind of a file system: a magic number of 32 bits, whatever the word it comes in.
+/// The type of a file system: a magic number of 32 bits, whatever the width of the word.
 pub(super) const fn magic(kind: rustix::fs::FsWord) -> u32 {
     (kind & 0xffff_ffff) as u32
 }
 
-/// Whether it keeps everything in memory, so that there is nothing to wait for.
+/// Whether the file system keeps everything in memory, so that no access waits for a device.
 pub(super) fn is_memory(kind: rustix::fs::FsWord) -> bool {
     const TMPFS: u32 = 0x0102_1994;
     const RAMFS: u32 = 0x8584_58f6;
     matches!(magic(kind), TMPFS | RAMFS)
 }
 
-/// Whether its objects lie on other file systems, and may have the devices of those.
+/// Whether the objects of the file system lie on other file systems, and may have their device
+/// numbers.
 pub(super) fn is_layered(kind: rustix::fs::FsWord) -> bool {
     const OVERLAY: u32 = 0x794c_7630;
     magic(kind) == OVERLAY
 }
 
-/// Whether the kernel holds what it knows of such a file system in this machine's memory.
+/// Whether the kernel caches data of such a file system in the memory of this machine.
 pub(super) fn is_local(kind: rustix::fs::FsWord) -> bool {
     const EXT: u32 = 0xef53;
     const XFS: u32 = 0x5846_5342;
@@ -81,7 +82,8 @@ pub(super) fn is_local(kind: rustix::fs::FsWord) -> bool {
     is_memory(kind) || matches!(magic(kind), EXT | XFS | BTRFS | F2FS | BCACHEFS)
 }
 
-/// Whether a directory is the root of its file system: then nothing of that lies outside.
+/// Whether a directory is the root of its file system: then nothing of the file system lies
+/// outside.
 pub(super) fn is_whole(root: BorrowedFd<'_>) -> bool {
     let Ok(known) = rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) else {
         return false;
@@ -90,8 +92,8 @@ pub(super) fn is_whole(root: BorrowedFd<'_>) -> bool {
         return false;
     }
     let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return false };
-    // Fields: number, parent, device, the directory of the file system that is its root, and where
-    // it is.
+    // Fields: mount number, parent, device, the directory of the file system that is mounted, and
+    // the mount point.
     let ours = known.stx_mnt_id.to_string();
     mounts.lines().any(|line| {
         let mut fields = line.split(' ');
@@ -100,7 +102,7 @@ pub(super) fn is_whole(root: BorrowedFd<'_>) -> bool {
 }
 
 impl Shared {
-    /// Holds an object open.
+    /// Opens an object and holds it open.
     pub fn get(&self, object: ObjectId) -> Result<Arc<Node>> {
         if let Some(node) = self.cache.find(&object) {
             self.prove(&node)?;
@@ -111,7 +113,7 @@ impl Shared {
         } else if self.naming.opens(&object) {
             let handle = kernel_handle(&object).ok_or(Error::Stale)?;
             sys::open_by_handle(self.root.as_fd(), &handle).map_err(|errno| match errno {
-                // What a handle of something else, or of another file system, may give besides.
+                // Errors for a handle of a different object, or of another file system.
                 Errno::INVAL | Errno::NOENT | Errno::STALE => Error::Stale,
                 other => other.into(),
             })?
@@ -122,8 +124,8 @@ impl Shared {
         if stat.st_nlink == 0 {
             return Err(Error::Stale);
         }
-        // File systems do not look at all of a handle, an object has one name here, and what the
-        // map leads to may be something else by now.
+        // File systems do not check all bytes of a handle, an object has one name here, and the
+        // map's entry may lead to a different object by now.
         match self.naming.name(place.as_fd(), c"", &stat) {
             Ok(name) if name == object => {}
             Ok(_) | Err(Error::Access) => return Err(Error::Stale),
@@ -134,14 +136,14 @@ impl Shared {
         Ok(self.keep(node))
     }
 
-    /// Puts an object into the cache, and closes what has to go for it.
+    /// Adds an object to the cache, and closes objects that are evicted for it.
     pub fn keep(&self, node: Node) -> Arc<Node> {
         let (node, gone) = self.cache.add(node);
         self.close(gone);
         node
     }
 
-    /// Walks down from the root, as the map has it.
+    /// Opens an object by walking down from the root along the entries of the map.
     fn open_by_map(&self, object: &ObjectId) -> Result<OwnedFd> {
         let mut names = Vec::new();
         let mut at = *object;
@@ -164,7 +166,7 @@ impl Shared {
         Ok(place)
     }
 
-    /// Whether it still counts as shown to lie beneath the root.
+    /// Whether the check that the object lies beneath the root is still valid.
     pub fn is_proved(&self, node: &Node) -> bool {
         self.whole || node.object == self.root_object || {
             let now = u64::try_from(now().as_millis()).unwrap_or_default();
@@ -172,12 +174,12 @@ impl Shared {
         }
     }
 
-    /// Shows that an object lies beneath the root.
+    /// Checks that an object lies beneath the root.
     ///
-    /// A directory's path is always known to the kernel. A file's is not, when it was opened by its
-    /// handle and nobody has looked it up since; and one with several names may be known by one
-    /// outside. Those stand: their handle was given out beneath the root. A file whose only name is
-    /// seen to be outside does not.
+    /// The kernel always knows the path of a directory. It may not know the path of a file that was
+    /// opened by handle and not looked up since, and it may know a file with several names by a
+    /// name outside. Such files are accepted, because their handle was given out beneath the root.
+    /// A file whose only name is seen to be outside is refused.
     fn prove(&self, node: &Node) -> Result<()> {
         if self.is_proved(node) {
             return Ok(());
@@ -190,7 +192,7 @@ impl Shared {
                 let beneath = rest.is_some_and(|rest| rest.first() == Some(&b'/')) || root == b"/";
                 (path, beneath)
             }
-            // So deep that its path fits nowhere.
+            // The path is too deep to fit into a buffer.
             Err(Errno::NAMETOOLONG) => (Vec::new(), !node.is_directory() || self.climbs_to_root(node)?),
             Err(errno) => return Err(errno.into()),
         };
@@ -211,7 +213,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a directory's parents lead to the root, one by one.
+    /// Whether the parents of a directory, followed one by one, lead to the root.
     fn climbs_to_root(&self, node: &Node) -> Result<bool> {
         let root = rustix::fs::fstat(&self.root)?;
         let mut at = rustix::fs::openat(&node.place, c".", PLACE, Mode::empty())?;
@@ -229,7 +231,7 @@ impl Shared {
         }
     }
 
-    /// Opens what a name in a directory is, with the identity that the thread has.
+    /// Opens the object of a name in a directory, with the current identity of the thread.
     pub fn child(
         &self,
         parent: &Node,
@@ -239,7 +241,7 @@ impl Shared {
         rustix::fs::openat2(&parent.place, name, PLACE, Mode::empty(), WITHIN.union(resolve))
     }
 
-    /// Names and keeps what was found in a directory.
+    /// Names an object found in a directory, and adds it to the cache.
     pub fn keep_child(&self, parent: &Node, name: &[u8], place: OwnedFd) -> Result<(Arc<Node>, Stat)> {
         let stat = rustix::fs::fstat(&place)?;
         let object = self.naming.name(place.as_fd(), c"", &stat)?;
@@ -253,7 +255,7 @@ impl Shared {
         Ok((node, stat))
     }
 
-    /// Notes where an object was found, if its name alone does not lead there.
+    /// Records where an object was found, if its name alone is not enough to open it.
     pub fn note(&self, object: &ObjectId, parent: &Node, name: &[u8]) {
         if !self.naming.opens(object) {
             self.map.note(object, &parent.object, name);
@@ -285,7 +287,7 @@ impl Shared {
         if name == b".." {
             return self.parent_of(parent)?.attributes();
         }
-        // A mount point is not crossed, and what lies beneath it cannot be seen either.
+        // Mount points are not crossed, and objects beneath them are not visible.
         let place = self.child(parent, name, ResolveFlags::empty()).map_err(|errno| match errno {
             Errno::XDEV => Error::Access,
             other => other.into(),
@@ -294,7 +296,8 @@ impl Shared {
         Ok(attributes(node.object, &stat))
     }
 
-    /// The directory above one that is not the root, which is the root or beneath it too.
+    /// The parent of a directory other than the root; the parent is the root or lies beneath it
+    /// too.
     fn parent_of(&self, node: &Node) -> Result<Arc<Node>> {
         let place = rustix::fs::openat(&node.place, c"..", PLACE, Mode::empty())?;
         let stat = rustix::fs::fstat(&place)?;

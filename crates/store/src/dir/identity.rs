@@ -1,8 +1,9 @@
-//! Acting as a caller: for the length of a scope, this thread's file accesses are the caller's.
+//! Acting as a caller: within a scope, this thread accesses files as the caller.
 //!
 //! Only the file system identity changes (`setfsuid`, `setfsgid`, and the groups of this one
-//! thread), so that nobody can send it a signal, and with a user other than root the kernel takes
-//! the capabilities to pass over permissions away. A scope does not nest. If the identity cannot be
+//! thread), so that callers cannot send signals to the process. For a user other than root the
+//! kernel drops the capabilities that override permissions. Scopes do not nest. If the identity
+//! cannot be restored, the process ends: everything else would run as the wrong user.
 //! taken back, the process ends: everything else would act as somebody it is not.
 
 use super::sys;
@@ -13,20 +14,20 @@ use std::io::Write;
 thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
     static KEPT: Cell<bool> = const { Cell::new(false) };
-    /// The user that this thread was last seen to become; root stands for none.
+    /// The user that this thread was last verified to become; root means none.
     static SEEN_TO_WORK: Cell<u32> = const { Cell::new(0) };
 }
 
-/// On whose behalf a store acts.
+/// The identity under which a store acts.
 #[derive(Debug, Clone)]
 pub(super) enum Identity {
-    /// On each caller's: the process is root.
+    /// Acts as each caller: the process is root.
     Callers {
-        /// The process's own group and groups, to go back to.
+        /// The process's own group and supplementary groups, to be restored.
         gid: u32,
         gids: Vec<u32>,
     },
-    /// On its own, whoever calls.
+    /// Acts as the process itself, for every caller.
     Own {
         /// The process's user.
         uid: u32,
@@ -36,19 +37,20 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    /// Finds out what the process may: switch its identity, or not.
+    /// Finds out whether the process can switch its identity.
     pub fn probe() -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
         let groups = rustix::process::getgroups().unwrap_or_default();
         let gids: Vec<u32> = groups.into_iter().map(|gid| gid.as_raw()).collect();
         let callers = Self::Callers { gid, gids: gids.clone() };
-        // Tried and not asked: what counts is that it works, here with somebody who has no rights.
+        // This is tested by doing it, with a user without rights: what counts is that the switch
+        // works.
         let nobody = Caller { uid: 65_534, gid: 65_534, gids: &[] };
         if uid == 0 && callers.act_as(nobody).is_ok() { callers } else { Self::Own { uid, gid, gids } }
     }
 
-    /// The caller that the kernel will see.
+    /// The caller as the kernel will see it.
     pub fn effective<'a>(&'a self, caller: Caller<'a>) -> Caller<'a> {
         match self {
             Self::Callers { .. } => caller,
@@ -56,8 +58,8 @@ impl Identity {
         }
     }
 
-    /// Acts as the caller's user until the guard is dropped; its groups do not matter. For data, of
-    /// which it was asked before whether the caller may.
+    /// Acts as the caller's user until the guard is dropped; the groups of the thread do not
+    /// change. Used for data access, after the caller's rights have been checked.
     ///
     /// # Errors
     /// [`Error::Access`] when the system has no such user.
@@ -66,8 +68,9 @@ impl Identity {
             return Ok(ActingUser(None));
         }
         may_change()?;
-        // Most writes of a thread are one user's, and what worked once works again: the next is not
-        // looked at before it acts, but when it ends.
+        // Most writes of a thread are made as the same user, and a switch that worked once works
+        // again: so the next switch is not verified before the access, but when the guard is
+        // dropped.
         if SEEN_TO_WORK.get() == caller.uid {
             sys::switch_fs_user(caller.uid);
             return Ok(ActingUser(Some(caller.uid)));
@@ -92,8 +95,8 @@ impl Identity {
         }
         may_change()?;
         let acting = Acting(Some((*gid, gids)));
-        // The user last: without root's the groups cannot be set. A failure drops `acting`, which
-        // goes back.
+        // The user is set last: without root's identity the groups cannot be set. A failure drops
+        // `acting`, which restores the identity.
         let switch = || {
             sys::set_groups(caller.gids)?;
             sys::set_fs_group(caller.gid)?;
@@ -106,7 +109,7 @@ impl Identity {
     }
 }
 
-/// As [`Acting`], for the user alone.
+/// Like [`Acting`], for the user alone.
 #[must_use]
 pub(super) struct ActingUser(Option<u32>);
 
@@ -119,15 +122,16 @@ impl ActingUser {
 
 impl Drop for ActingUser {
     fn drop(&mut self) {
-        // Root may always become root again; that it was the user until now is what is checked.
+        // Root can always become root again; the check is that the thread acted as the user until
+        // now.
         if self.0.is_some_and(|uid| sys::switch_fs_user(0) != Some(uid)) {
             end();
         }
     }
 }
 
-/// While it lives, this thread acts as somebody; not sent elsewhere, because the identity is this
-/// thread's.
+/// While this guard lives, the thread acts as another user. The guard is not sent to other threads,
+/// because the identity belongs to this thread.
 #[must_use]
 pub(super) struct Acting<'a>(Option<(u32, &'a [u32])>);
 
@@ -147,36 +151,36 @@ fn end() -> ! {
     std::process::abort()
 }
 
-/// Has this thread keep its identity and its capabilities for as long as it lives. What would
-/// change them is not done at once here, and is left to a thread that may wait.
+/// Makes this thread keep its identity and its capabilities for as long as it lives. Operations
+/// that would change them are not done at once on this thread, but left to a thread that may wait.
 ///
-/// For threads that use RDMA: the system takes nothing on its descriptors from a thread whose
-/// credentials are not the very ones that they were opened with, not even if all is again as it
-/// was.
+/// Required for threads that use RDMA: the system rejects operations on RDMA descriptors from a
+/// thread whose credentials are not the very ones with which the descriptors were opened, even if
+/// the identity has been restored.
 pub fn keep_identity() {
     KEPT.set(true);
 }
 
-/// Whether this thread has been told to.
+/// Whether this thread keeps its identity.
 pub(super) fn is_kept() -> bool {
     KEPT.get()
 }
 
-/// Refuses a thread that has been told to keep its identity: what would change it should have been
-/// left to another.
+/// Fails on a thread that keeps its identity: an operation that would change it should have been
+/// left to another thread.
 fn may_change() -> Result<()> {
     if is_kept() { Err(Error::Access) } else { Ok(()) }
 }
 
-/// Makes this thread fit to change files: modes are taken as they are given, and quotas hold.
+/// Prepares this thread to change files: modes are applied as given, and quotas are enforced.
 pub(super) fn prepare_thread() {
     debug_assert!(!is_kept(), "this thread's capabilities must stay as they are");
     if PREPARED.replace(true) {
         return;
     }
     if sys::own_empty_umask().is_err() || sys::obey_quotas().is_err() {
-        // Then modes may come out narrower, and quotas wider, than asked; nothing that could be
-        // done about it.
+        // Modes may then be narrower than requested, and quotas may not be enforced; this cannot be
+        // helped.
         PREPARED.set(false);
     }
 }

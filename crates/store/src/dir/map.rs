@@ -1,17 +1,17 @@
-//! Where objects lie, for those that cannot be opened by their name alone: a file that is only
-//! appended to.
+//! The places of objects that cannot be opened by their name alone: an append-only file.
 //!
-//! An entry says in which directory, and under which name there, an object was last seen. What is
-//! found that way is compared with the name it was looked for by, so that a wrong entry is a stale
-//! handle, never another file. Renames through us are noted; a rename beneath us is found when the
-//! new name is looked up.
+//! An entry says in which directory, and under which name, an object was last seen. An object found
+//! that way is compared with the requested name, so a wrong entry leads to a stale handle, never to
+//! another file. Renames through this store are recorded; a rename on the server itself is noticed
+//! when the new name is looked up.
 //!
-//! Each record bears a code over itself. A process that ends in the middle of one, or a machine,
-//! leaves a tail that does not prove true; it is cut off. Several processes may append: each record
-//! goes out in one write under a lock, and who misses an entry reads what others have added.
+//! Each record carries a code over its bytes. A process or machine that stops in the middle of a
+//! record leaves a tail whose code does not match; the tail is cut off. Several processes may
+//! append: each record is written by one write under a lock, and a process that misses an entry
+//! reads the records that others have added.
 //!
-//! Records are not synced one by one. The end of a process loses none; the sudden end of a machine
-//! may lose the last ones, whose handles are stale then.
+//! Records are not synced individually. The end of a process loses none; a crash of the machine may
+//! lose the last records, whose handles are stale then.
 
 use crate::interface::ObjectId;
 use rustix::fs::{FlockOperation, flock};
@@ -24,13 +24,14 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Objects that are remembered; above it a new one has a handle only as long as it is held open. A
-/// bound on memory: about 200 bytes each.
+/// The most objects in the map; above this number a new object has a valid handle only as long as
+/// it is open. This bounds memory: about 200 bytes for each object.
 const ENTRIES_MAX: usize = 8 << 20;
-/// No record is longer: two names of objects and one of a directory's entry.
+/// The most bytes of a record: two names of objects and one directory entry.
 const RECORD_BYTES_MAX: usize = 512;
-/// The file is written anew when it has more records than this, and than twice its entries. So it
-/// is bounded whatever clients do: each look at the other of a file's two names adds a record.
+/// The file is rewritten when it has more records than this, and more than twice its entries. So
+/// its size is bounded whatever clients do: each lookup of the other one of two names of a file
+/// adds a record.
 const COMPACT_ABOVE: usize = 10_000;
 const HEAD: &[u8; 8] = b"tl-map1\n";
 

@@ -1,9 +1,9 @@
-//! One object that is held open: its place (`O_PATH`), descriptors for its data, and who was found
-//! to have which rights to it.
+//! One open object: its place (`O_PATH`), descriptors for its data, and the known rights of
+//! callers.
 //!
-//! Rights are asked of the kernel under the caller's identity, so that access control lists and
-//! whatever else the file system has count, and remembered for a second, or until mode or owner
-//! change.
+//! Rights are checked by the kernel under the caller's identity, so that access control lists and
+//! other mechanisms of the file system apply. They are cached for one second, or until mode or
+//! owner change.
 
 use super::identity::Identity;
 use super::mapping::Mapping;
@@ -24,13 +24,13 @@ pub(super) const WRITE: u32 = 2;
 /// The right to execute, or to look up names in a directory.
 pub(super) const EXECUTE: u32 = 1;
 
-/// Callers whose rights to one object are remembered.
+/// Callers whose rights to one object are cached.
 const GRANTS: usize = 4;
-/// How long: a change of an access control list that leaves the mode as it is takes this long to be
-/// seen.
+/// How long rights are cached: a change of an access control list that does not change the mode
+/// takes effect within this time.
 const GRANT_FOR: Duration = Duration::from_secs(1);
 
-/// A clock that costs next to nothing, and moves every few milliseconds.
+/// A very cheap clock with a resolution of a few milliseconds.
 pub(super) fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
@@ -45,25 +45,26 @@ struct Grant {
     until: Duration,
 }
 
-/// See the module.
+/// See the module's documentation.
 pub(super) struct Node {
     pub object: ObjectId,
     pub kind: Kind,
     pub place: OwnedFd,
     readable: OnceLock<OwnedFd>,
     writable: OnceLock<OwnedFd>,
-    /// Of a directory: held while it is listed, because the position of its descriptor is shared.
+    /// For a directory: held while the directory is listed, because the position of its descriptor
+    /// is shared.
     pub numbers: Mutex<Option<super::listing::Numbers>>,
     change: Mutex<()>,
-    /// Shared by the syncs that are under way through descriptors here.
+    /// Held shared by the syncs in progress through descriptors of this node.
     pub syncs: RwLock<()>,
     mapping: Mutex<Option<Arc<Mapping>>>,
     grants: Mutex<[Option<Grant>; GRANTS]>,
-    /// Written to since the last sync.
+    /// Written since the last sync.
     pub dirty: AtomicBool,
-    /// Used since somebody last looked.
+    /// Used since the last check.
     pub used: AtomicBool,
-    /// Until when it counts as lying beneath the root, in milliseconds.
+    /// The time until which the node counts as lying beneath the root, in milliseconds.
     pub proved_until: AtomicU64,
 }
 
@@ -86,7 +87,7 @@ impl Node {
         }
     }
 
-    /// Its state now; stale when the last name is gone, even though it is held open here.
+    /// The current state; stale if the last name is gone, even though the object is open here.
     pub fn stat(&self) -> Result<Stat> {
         let stat = rustix::fs::fstat(&self.place)?;
         if stat.st_nlink == 0 { Err(Error::Stale) } else { Ok(stat) }
@@ -96,30 +97,30 @@ impl Node {
         Ok(attributes(self.object, &self.stat()?))
     }
 
-    /// Holds it against our own other changes, so that what is seen before and after is of one
-    /// change.
+    /// Locks the object against our own other changes, so that the states before and after describe
+    /// one change.
     pub fn hold(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`hold`](Self::hold), unless it is held already.
+    /// Like [`hold`](Self::hold), unless the lock is already held.
     pub fn try_hold(&self) -> Option<MutexGuard<'_, ()>> {
         self.change.try_lock().ok()
     }
 
-    /// Held during a sync, and until its failure has been counted. Syncs of one file run side by
-    /// side, so that a file system can join them.
+    /// Held during a sync, and until its failure has been counted. Syncs of one file run
+    /// concurrently, so that a file system can merge them.
     pub fn hold_sync(&self) -> RwLockReadGuard<'_, ()> {
         self.syncs.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the syncs that are under way through descriptors here. Those that come meanwhile
-    /// begin afterwards, so it waits for no others.
+    /// Waits for the syncs in progress through descriptors of this node. Syncs that arrive
+    /// meanwhile begin afterwards, so this waits for no others.
     pub fn wait_for_syncs(&self) {
         drop(self.syncs.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What has changed since.
+    /// The change since `before`.
     pub fn change_since(&self, before: &Stat) -> Change {
         let before = attributes(self.object, before);
         let before = WeakAttributes { size: before.size, modified: before.modified, changed: before.changed };
@@ -142,24 +143,24 @@ impl Node {
         }
     }
 
-    /// The name under which this process reaches it, whatever it is called.
+    /// The path under which this process reaches the object, whatever its name.
     pub fn own_path(&self) -> String {
         own_path(self.place.as_fd())
     }
 
     pub fn reopen(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        // Of a file or a directory `NONBLOCK` changes one thing: nobody who has a lease on it can
-        // hold a worker up.
+        // For files and directories `NONBLOCK` has one effect: a client that holds a lease on the
+        // object cannot block a worker.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         rustix::fs::open(self.own_path(), flags, Mode::empty())
     }
 
-    /// A descriptor to read from, if there is one already.
+    /// A descriptor for reading, if one is already open.
     pub fn opened_to_read(&self) -> Option<BorrowedFd<'_>> {
         self.readable.get().or_else(|| self.writable.get()).map(AsFd::as_fd)
     }
 
-    /// Its pages, mapped as far as a file of this size has any.
+    /// The pages of the file, mapped up to at least `file_bytes`.
     pub fn mapped(&self, fd: BorrowedFd<'_>, file_bytes: u64) -> rustix::io::Result<Arc<Mapping>> {
         let mut mapping = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = mapping.as_ref().filter(|known| known.len() as u64 >= file_bytes) {
@@ -170,18 +171,17 @@ impl Node {
         Ok(new)
     }
 
-    /// A descriptor to write to, if there is one already.
+    /// A descriptor for writing, if one is already open.
     pub fn opened_to_write(&self) -> Option<BorrowedFd<'_>> {
         self.writable.get().map(AsFd::as_fd)
     }
 
-    /// Takes over the descriptor that a file was created through.
+    /// Adopts the descriptor through which a file was created.
     pub fn adopt(&self, fd: OwnedFd) {
         let _ = self.writable.set(fd);
     }
 
-    /// A descriptor to read from; for a file or a directory. Whether the caller may is another
-    /// question.
+    /// A descriptor for reading a file or a directory. The rights of the caller are not checked.
     pub fn to_read(&self) -> Result<BorrowedFd<'_>> {
         if let Some(fd) = self.opened_to_read() {
             return Ok(fd);
@@ -190,7 +190,7 @@ impl Node {
         Ok(self.readable.get_or_init(|| fd).as_fd())
     }
 
-    /// A descriptor to write to.
+    /// A descriptor for writing.
     pub fn to_write(&self) -> Result<BorrowedFd<'_>> {
         if let Some(fd) = self.writable.get() {
             return Ok(fd.as_fd());
@@ -199,7 +199,7 @@ impl Node {
         Ok(self.writable.get_or_init(|| fd).as_fd())
     }
 
-    /// An open file of one's own, to sync what is written from now on; for a file.
+    /// A separate open file description, to sync data that are written from now on; only for files.
     pub fn open_to_sync(&self) -> Result<OwnedFd> {
         match self.reopen(OFlags::RDONLY) {
             Err(Errno::ACCESS) => self.open_somehow(OFlags::WRONLY, Mode::WUSR),
@@ -207,9 +207,9 @@ impl Node {
         }
     }
 
-    /// The owner may always read and write its own file, or a copy of a file with mode 0444 stops
-    /// halfway. Root opens whatever it likes; an ordinary user widens the mode of its own file for
-    /// a moment. RFC 1813 s4.4
+    /// The owner may always read and write a file, or copying a file with mode 0444 would stop
+    /// halfway. Root can open any file; an ordinary user briefly widens the mode of its own file.
+    /// RFC 1813 s4.4
     fn open_somehow(&self, flags: OFlags, needed: Mode) -> Result<OwnedFd> {
         match self.reopen(flags) {
             Err(Errno::ACCESS) => {
@@ -227,7 +227,7 @@ impl Node {
         }
     }
 
-    /// The rights of a caller, if they were asked for just now.
+    /// The rights of a caller, if they are cached.
     pub fn known_rights(&self, key: &RandomState, caller: Caller<'_>, stat: &Stat) -> Option<u32> {
         let who = key.hash_one((caller.uid, caller.gid, caller.gids));
         let of = (stat.st_mode, stat.st_uid, stat.st_gid);
@@ -268,12 +268,12 @@ impl Node {
     }
 }
 
-/// The name under which this process reaches a descriptor.
+/// The path under which this process reaches a descriptor.
 pub(super) fn own_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Whether somebody owns it, or is root.
+/// Whether the caller owns the object, or is root.
 pub(super) fn owns(caller: Caller<'_>, stat: &Stat) -> bool {
     caller.uid == 0 || caller.uid == stat.st_uid
 }
@@ -304,7 +304,7 @@ pub(super) fn attributes(object: ObjectId, stat: &Stat) -> Attributes {
         uid: stat.st_uid,
         gid: stat.st_gid,
         size: u64::try_from(stat.st_size).unwrap_or_default(),
-        // Blocks are of 512 bytes, whatever the file system's own are.
+        // Blocks are counted in units of 512 bytes, whatever the block size of the file system.
         used: u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512),
         accessed: time(stat.st_atime, stat.st_atime_nsec),
         modified: time(stat.st_mtime, stat.st_mtime_nsec),

@@ -1,9 +1,9 @@
-//! What a loop found out about a file, for the calls that came with the same receive.
+//! What a loop learned about a file, for the calls of one receive.
 //!
-//! All those calls were on their way before the first of them is looked at, and none is answered
-//! before. So what was seen of a file for one of them is as right for the others, whoever has
-//! changed it in between: to their clients that happened at the same time. Nothing is kept beyond,
-//! and a change by the loop itself ends it.
+//! All calls of a receive were in transit before the first is executed, and none is answered before
+//! that. So the state of a file seen for one call is equally right for the others, even if the file
+//! was changed in between: for their clients the change happened at the same time. Nothing is kept
+//! after the batch, and a change by the loop itself discards the state of the file.
 
 use super::mapping;
 use super::node::Node;
@@ -21,15 +21,15 @@ thread_local! {
 }
 
 struct Files {
-    /// Whether there is a moment.
+    /// Whether a receive batch is active.
     on: bool,
     known: SmallVec<[Seen; FILES]>,
     next: usize,
 }
 
-/// A file that a caller may read, and what is needed for it.
+/// A file that a caller may read, with the state needed to read it.
 pub(super) struct Seen {
-    /// Tells stores apart.
+    /// Distinguishes stores.
     pub store: usize,
     pub node: Arc<Node>,
     pub attributes: Attributes,
@@ -53,23 +53,24 @@ impl Seen {
     }
 }
 
-/// While it lives, this thread is a loop that answers the calls of one connection, and sends what
-/// they read by system calls alone: a store may give it pages that only the kernel may look at.
+/// While this guard lives, the thread is a loop that answers the calls of one connection, and sends
+/// the data it reads only by system calls: a store may return pages that only the kernel may
+/// access.
 #[derive(Debug)]
 pub struct ReceiveBatch {
-    /// It is this thread's.
+    /// The guard belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl ReceiveBatch {
-    /// Begins one; there is one at most on a thread.
+    /// Begins a receive batch; a thread has at most one.
     #[must_use]
     pub fn begin() -> Self {
         NOW.with_borrow_mut(|now| now.on = true);
         Self { not_send: PhantomData }
     }
 
-    /// More calls are going to be received: what has been seen is of the past.
+    /// More calls are going to be received: the state seen so far is outdated.
     #[inline]
     pub fn renew(&self) {
         NOW.with_borrow_mut(|now| now.known.clear());
@@ -85,12 +86,12 @@ impl Drop for ReceiveBatch {
     }
 }
 
-/// Whether there is a moment.
+/// Whether a receive batch is active.
 pub(super) fn is_on() -> bool {
     NOW.with_borrow(|now| now.on)
 }
 
-/// Does something with what has been seen of a file.
+/// Calls `act` with the state seen of a file, if there is any.
 #[inline]
 pub(super) fn with_seen<T>(
     store: usize,
@@ -101,7 +102,7 @@ pub(super) fn with_seen<T>(
     NOW.with_borrow(|now| now.known.iter().find(|seen| seen.is(store, object, caller)).map(act))
 }
 
-/// Remembers what has been seen.
+/// Remembers the state seen of a file.
 pub(super) fn remember(seen: Seen) {
     NOW.with_borrow_mut(|now| {
         if !now.on {
@@ -119,7 +120,7 @@ pub(super) fn remember(seen: Seen) {
     });
 }
 
-/// A file is changed by this thread.
+/// Forgets a file that this thread changes.
 pub(super) fn forget(object: &ObjectId) {
     NOW.with_borrow_mut(|now| now.known.retain(|seen| seen.node.object != *object));
 }

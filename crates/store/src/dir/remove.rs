@@ -1,4 +1,4 @@
-//! REMOVE, RMDIR and RENAME: what takes a name away.
+//! REMOVE, RMDIR and RENAME: operations that remove a name.
 
 use super::Shared;
 use super::find::{check_name, is_dots};
@@ -40,7 +40,7 @@ impl Shared {
         })
     }
 
-    /// Lets go of what has lost a name, if that was its last.
+    /// Drops a removed object from the cache and the map, if it has no name left.
     fn bury(&self, victim: Option<OwnedFd>) {
         let Some(victim) = victim else { return };
         let Ok(stat) = rustix::fs::fstat(&victim) else { return };
@@ -66,7 +66,7 @@ impl Shared {
                 self.changing(from.0, |parent| self.move_in(caller, (parent, from.1), (parent, to.1)));
             return (both, both, result);
         }
-        // Held in one order, whichever way names go.
+        // The two locks are taken in a fixed order, whichever way the rename goes.
         let forth = (from.0.fileid, from.0.name()) < (to.0.fileid, to.0.name());
         let (first, second) = if forth { (from.0, to.0) } else { (to.0, from.0) };
         let mut inner = Change::default();
@@ -91,7 +91,7 @@ impl Shared {
             let _acting = self.identity.act_as(caller)?;
             let moved = rustix::fs::renameat(&from.0.place, &names.0, &to.0.place, &names.1);
             moved.map_err(|errno| match errno {
-                // A directory with names in it; some file systems say it so.
+                // The target directory is not empty; some file systems report it as EEXIST.
                 Errno::EXIST => Error::NotEmpty,
                 other => other.into(),
             })?;
@@ -100,7 +100,7 @@ impl Shared {
         Ok(())
     }
 
-    /// After a rename: what had the name is gone, and the map learns what has it now.
+    /// After a rename: drops the replaced object, and records the new place of the renamed one.
     fn bury_replaced(&self, victim: Option<OwnedFd>, parent: &Node, name: &[u8]) {
         let Ok(place) = self.child(parent, name, ResolveFlags::empty()) else { return };
         let same = |one: &OwnedFd, other: &OwnedFd| {
@@ -110,7 +110,7 @@ impl Shared {
         if !victim.as_ref().is_some_and(|victim| same(victim, &place)) {
             self.bury(victim);
         }
-        // Notes it where its name alone does not lead there.
+        // Records the object in the map if its name alone is not enough to open it.
         let _ = self.keep_child(parent, name, place);
     }
 }

@@ -1,4 +1,4 @@
-//! SETATTR: who may set what, asked before anything is set, and then set under the caller's
+//! SETATTR: checks first which attributes the caller may set, then sets them under the caller's
 //! identity.
 
 use super::identity::prepare_thread;
@@ -90,23 +90,23 @@ impl Shared {
             rustix::fs::chmod(node.own_path(), Mode::from_raw_mode(mode & 0o7777))?;
         }
         if set.uid.is_some() || set.gid.is_some() {
-            // The kernel takes set-user-id away with that, and set-group-id of what can be run.
+            // This makes the kernel clear set-user-id, and set-group-id of executable files.
             let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
             rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         set_times(node, set)
     }
 
-    /// What a client is told is done is on disk. RFC 1813 s4.8
+    /// Makes attributes durable before a client is told that they are set. RFC 1813 s4.8
     ///
-    /// Only what can be opened can be synced: a link's or a device's attributes reach the disk a
-    /// little later.
+    /// Only objects that can be opened can be synced: attributes of links and devices reach the
+    /// disk a little later.
     pub fn sync_attributes(&self, node: &Node) -> Result<()> {
         if !matches!(node.kind, Kind::File | Kind::Directory) {
             return Ok(());
         }
-        // A file's data go along, and nobody else is told of their failure who asks through the
-        // same descriptor.
+        // The data of the file are synced too, and a failure reported here is not reported again to
+        // other syncs through the same descriptor.
         let sync = |fd: BorrowedFd<'_>| match node.kind {
             Kind::File => self.sync(node, fd, false),
             _ => Ok(rustix::fs::fsync(fd)?),
@@ -117,13 +117,13 @@ impl Shared {
         match node.reopen(OFlags::RDONLY) {
             Ok(fd) => sync(fd.as_fd()),
             Err(Errno::AGAIN) => Err(Error::Later),
-            // A file of ours that we have no right to read, and are not root to do it anyway.
+            // A file of ours that we have no right to read, while we are not root.
             Err(_) => Ok(()),
         }
     }
 }
 
-/// Sets the times that are to be set, under the identity that the thread has.
+/// Sets the requested times, under the current identity of the thread.
 pub(super) fn set_times(node: &Node, set: &SetAttributes) -> Result<()> {
     if set.accessed == SetTime::Keep && set.modified == SetTime::Keep {
         return Ok(());
@@ -131,7 +131,7 @@ pub(super) fn set_times(node: &Node, set: &SetAttributes) -> Result<()> {
     Ok(rustix::fs::utimensat(&node.place, c"", &timestamps(set), AtFlags::EMPTY_PATH)?)
 }
 
-/// The times that are to be set, as the kernel takes them.
+/// Converts the requested times for the kernel.
 pub(super) fn timestamps(set: &SetAttributes) -> Timestamps {
     let spec = |time: SetTime| match time {
         SetTime::Keep => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },

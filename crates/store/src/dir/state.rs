@@ -1,7 +1,7 @@
-//! What a directory's export keeps outside of it: the secret of its handles, and how often data may
-//! have been lost.
+//! The state of a directory export that is kept outside the directory: the secret of its handles,
+//! and a count of possible data losses.
 //!
-//! One directory for each exported one (0700), named by a hash of its path:
+//! One directory for each exported directory (0700), named by a hash of its path:
 //!
 //! - `key`: 16 random bytes, made once; without it all handles that clients have are stale.
 //! - `losses`: a count of failed syncs, shared by all processes that serve the export through a
@@ -9,9 +9,9 @@
 //! - `map`: where objects lie, where the kernel's handles cannot be opened (`map`).
 //! - `path`: which directory this belongs to, for people.
 //!
-//! The write verifier is made from the boot's identity and the count: what was written survives the
-//! end of a process, because it is in the kernel's memory, but not the end of the kernel, nor a
-//! failed write-back. RFC 1813 s3.3.7, s3.3.21
+//! The write verifier is derived from the boot identity and the count. Written data survive the end
+//! of a process, because the kernel has them in memory, but not the end of the kernel, nor a failed
+//! write-back. RFC 1813 s3.3.7, s3.3.21
 
 #![allow(unsafe_code)]
 
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where state is kept when nobody says: the system's place for root, the user's own for others.
+/// Where state is kept by default: the system's place for root, the user's own place for others.
 pub(super) fn default_base() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some("/var/lib/trunkline".into());
@@ -38,10 +38,10 @@ pub(super) fn default_base() -> Option<PathBuf> {
     Some(state.join("trunkline"))
 }
 
-/// One mapped number that all processes of the host share.
+/// A mapped number that all processes of the host share.
 struct Losses(NonNull<AtomicU64>);
 
-// SAFETY: what it points to is atomic, and stays mapped as long as this lives.
+// SAFETY: the mapping consists of an atomic, and stays mapped as long as `self` lives.
 unsafe impl Send for Losses {}
 // SAFETY: as above.
 unsafe impl Sync for Losses {}
@@ -53,15 +53,15 @@ impl Losses {
         let mode = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(path, mode, Mode::RUSR | Mode::WUSR)?;
         if rustix::fs::fstat(&file)?.st_size < Self::BYTES as i64 {
-            // Written and not only made longer: a store to a page that has no place on a full disk
-            // would end the process. Two processes at once both write zeros, because neither has
-            // mapped it yet.
+            // Zeros are written instead of only extending the file: a store to a page without space
+            // on a full disk would end the process. Two processes may both write zeros at once,
+            // because neither has mapped the file yet.
             rustix::io::pwrite(&file, &[0; Self::BYTES], 0)?;
             rustix::fs::fsync(&file)?;
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory. The
-        // file is ours (0600, in a directory of 0700) and never gets shorter.
+        // file is ours (0600, in a directory of 0700) and never shrinks.
         let start = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -76,7 +76,7 @@ impl Losses {
     }
 
     fn count(&self) -> &AtomicU64 {
-        // SAFETY: a mapping starts at a page, it is as long as the number, and lives as long as
+        // SAFETY: the mapping starts at a page, is as long as the number, and lives as long as
         // `self`.
         unsafe { self.0.as_ref() }
     }
@@ -84,12 +84,12 @@ impl Losses {
 
 impl Drop for Losses {
     fn drop(&mut self) {
-        // SAFETY: mapped by `open`, and nobody can have a reference any more.
+        // SAFETY: mapped by `open`, and no reference to the mapping can exist any more.
         let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), Self::BYTES) };
     }
 }
 
-/// See the module.
+/// See the module's documentation.
 pub(super) struct State {
     pub directory: PathBuf,
     pub secret: [u8; 16],
@@ -98,8 +98,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Opens what is kept for the exported directory `root`, under `base`; makes it when it is not
-    /// there.
+    /// Opens the state of the exported directory `root`, under `base`, and creates the state if
+    /// necessary.
     pub fn open(base: &Path, root: &Path) -> io::Result<Self> {
         let mut name = SipHasher24::new();
         name.write(root.as_os_str().as_bytes());
@@ -118,21 +118,21 @@ impl State {
         Ok(Self { directory, secret, losses, boot })
     }
 
-    /// The write verifier now.
+    /// The current write verifier.
     pub fn verifier(&self) -> u64 {
         let mut hasher = self.boot;
         hasher.write_u64(self.losses.count().load(Ordering::Acquire));
         hasher.finish()
     }
 
-    /// Data may have been lost: whoever has unstable data is to write them again.
+    /// Counts a possible loss of data: clients that have unstable data must write them again.
     pub fn lost(&self) {
         self.losses.count().fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// Reads the secret, or makes it: whole and on disk before it has its name, and only by one of
-/// several processes.
+/// Reads the secret, or creates it: complete and on disk before it has its name, and created by
+/// only one of several processes.
 fn secret(directory: &Path) -> io::Result<[u8; 16]> {
     let path = directory.join("key");
     if !path.exists() {
@@ -155,9 +155,8 @@ fn secret(directory: &Path) -> io::Result<[u8; 16]> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file `key` is not 16 bytes long"))
 }
 
-/// Whoever else can write here can put a key of theirs in the place of ours, and forge handles by
-/// it. Above what is kept may be root's directory, or one like /tmp, in which nobody takes away
-/// what is another's.
+/// Another user with write access here could replace our key, and forge handles with it. The parent
+/// directory may belong to root, or be one like /tmp, where users cannot remove files of others.
 fn check_owner(directory: &Path, above: bool) -> io::Result<()> {
     const OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;

@@ -1,8 +1,8 @@
-//! The system calls that no safe wrapper offers: kernel file handles, and the identity of one
+//! System calls for which there is no safe wrapper: kernel file handles, and the identity of one
 //! thread.
 //!
-//! The identity calls are made raw, because the C library's `setgroups` changes all threads of the
-//! process. Nothing here keeps a pointer beyond its call.
+//! The identity calls are raw system calls, because the C library's `setgroups` changes all threads
+//! of the process. No function here keeps a pointer after its call.
 
 #![allow(unsafe_code)]
 
@@ -17,20 +17,20 @@ const HANDLE_BYTES_MAX: usize = 128;
 #[repr(C)]
 pub(super) struct KernelHandle {
     bytes: u32,
-    /// What kind of handle the file system made.
+    /// The type of handle that the file system made.
     pub of_type: i32,
     data: [u8; HANDLE_BYTES_MAX],
 }
 
 impl KernelHandle {
-    /// `None` above what the kernel takes.
+    /// `None` if the handle is longer than the kernel accepts.
     pub fn new(of_type: i32, handle: &[u8]) -> Option<Self> {
         let mut data = [0; HANDLE_BYTES_MAX];
         data.get_mut(..handle.len())?.copy_from_slice(handle);
         Some(Self { bytes: u32::try_from(handle.len()).ok()?, of_type, data })
     }
 
-    /// Its bytes.
+    /// The bytes of the handle.
     pub fn as_slice(&self) -> &[u8] {
         usize::try_from(self.bytes).ok().and_then(|len| self.data.get(..len)).unwrap_or_default()
     }
@@ -74,7 +74,7 @@ pub(super) fn open_by_handle(root: BorrowedFd<'_>, handle: &KernelHandle) -> Res
         libc::syscall(libc::SYS_open_by_handle_at, root.as_raw_fd(), &raw const *handle, flags)
     })?;
     let fd = i32::try_from(fd).map_err(|_| Errno::BADF)?;
-    // SAFETY: the call gave a new descriptor that nobody else knows.
+    // SAFETY: the call returned a new descriptor that nothing else uses.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -87,10 +87,10 @@ pub(super) fn may(fd: BorrowedFd<'_>, wanted: u32) -> Result<(), Errno> {
     checked(result).map(drop)
 }
 
-/// Sets the user that this thread's file accesses are made as.
+/// Sets the user with which this thread accesses files.
 pub(super) fn set_fs_user(uid: u32) -> Result<(), Errno> {
-    // SAFETY: numbers only. The second call changes nothing: no user has that number. It tells what
-    // is set.
+    // SAFETY: numbers only. The second call changes nothing, because no user has that number; it
+    // returns the current user.
     let now = unsafe {
         libc::syscall(libc::SYS_setfsuid, uid);
         libc::syscall(libc::SYS_setfsuid, u32::MAX)
@@ -98,15 +98,15 @@ pub(super) fn set_fs_user(uid: u32) -> Result<(), Errno> {
     if u32::try_from(now & 0xffff_ffff) == Ok(uid) { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// As [`set_fs_user`] for a user that it has shown to work, without looking again: tells who was
-/// set before.
+/// Like [`set_fs_user`], for a user for which that call succeeded before, without verification.
+/// Returns the previous user.
 pub(super) fn switch_fs_user(uid: u32) -> Option<u32> {
     // SAFETY: numbers only.
     let before = unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
     u32::try_from(before & 0xffff_ffff).ok()
 }
 
-/// Sets the group that this thread's file accesses are made as.
+/// Sets the group with which this thread accesses files.
 pub(super) fn set_fs_group(gid: u32) -> Result<(), Errno> {
     // SAFETY: as in `set_fs_user`.
     let now = unsafe {
@@ -122,10 +122,10 @@ pub(super) fn set_groups(gids: &[u32]) -> Result<(), Errno> {
     checked(unsafe { libc::syscall(libc::SYS_setgroups, gids.len(), gids.as_ptr()) }).map(drop)
 }
 
-/// Gives this thread a mask of its own for the modes of what it makes, and empties it.
+/// Gives this thread a file mode creation mask of its own, and clears it.
 pub(super) fn own_empty_umask() -> Result<(), Errno> {
-    // SAFETY: what this thread shares no longer is its working directory, root and mask;
-    // descriptors stay shared.
+    // SAFETY: the thread stops sharing only its working directory, root and mask; descriptors stay
+    // shared.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS)? };
     rustix::process::umask(rustix::fs::Mode::empty());
     Ok(())
@@ -139,12 +139,11 @@ struct Capabilities {
     inheritable: u32,
 }
 
-/// Takes from this thread the capability to pass over quotas and reserved blocks
-/// (`CAP_SYS_RESOURCE`).
+/// Drops the capability of this thread to exceed quotas and reserved blocks (`CAP_SYS_RESOURCE`).
 pub(super) fn obey_quotas() -> Result<(), Errno> {
     const VERSION_3: u32 = 0x2008_0522;
     const SYS_RESOURCE: u32 = 24;
-    // The second number is the thread: 0 is the one that asks.
+    // The second number is the thread: 0 is the calling thread.
     let header = [VERSION_3, 0];
     let mut sets = [Capabilities::default(); 2];
     // SAFETY: version 3 reads and writes two sets of three numbers, which is what `sets` is.
@@ -154,18 +153,18 @@ pub(super) fn obey_quotas() -> Result<(), Errno> {
     checked(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
 }
 
-/// The groups that the system's user database has for a user, its own first. May wait for a
+/// The groups of a user in the system's user database, the primary group first. May wait for a
 /// directory service.
 pub(super) fn groups_of(uid: u32) -> Option<Vec<u32>> {
-    /// Far more than a line of any database.
+    /// Far longer than a line of any database.
     const TEXT_BYTES: usize = 64 << 10;
-    /// What the kernel takes (`NGROUPS_MAX`).
+    /// The most groups that the kernel accepts (`NGROUPS_MAX`).
     const GROUPS_MAX: usize = 65_536;
     let mut text = vec![0; TEXT_BYTES];
     let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
     let mut found = std::ptr::null_mut();
-    // SAFETY: all pointers are to memory of ours that outlives the call, and `text` is as long as
-    // it is said to be.
+    // SAFETY: all pointers are to memory of ours that outlives the call, and `text` has the given
+    // length.
     let status =
         unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), text.as_mut_ptr(), text.len(), &raw mut found) };
     if status != 0 || found.is_null() {
@@ -203,8 +202,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leased");
         let file = std::fs::File::create(&path).unwrap();
-        // SAFETY: numbers only; the notice that the lease is to end is a signal that would end the
-        // tests.
+        // SAFETY: numbers only. The kernel announces the end of a lease by a signal, which would
+        // end the tests.
         let leased = unsafe {
             libc::signal(libc::SIGIO, libc::SIG_IGN);
             libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)

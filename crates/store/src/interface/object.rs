@@ -1,22 +1,22 @@
-//! How a store names an object, and how that fits into a file handle.
+//! How a store names an object, and how the name fits into a file handle.
 //!
-//! A name is a file number and up to [`NAME_BYTES_MAX`] bytes that only the store understands: a
-//! memory store keeps a generation there, a directory the kernel's own handle of the file. Both
-//! travel inside the handle that a client sees, so that a store needs no table to find the object
+//! A name is a file number and up to [`NAME_BYTES_MAX`] bytes that only the store interprets: a
+//! memory store keeps a generation there, a directory store the kernel's own handle of the file.
+//! Both are part of the handle that a client sees, so a store needs no table to find the object
 //! again.
 
 use std::fmt;
 
-/// The most bytes behind the file number: with it and what the server adds (16 bytes) they fit the
-/// 64 bytes of a file handle. RFC 1813 s2.4 (NFS3_FHSIZE)
+/// The most bytes after the file number: together with the number and with the bytes that the
+/// server adds (16 bytes), they fit into the 64 bytes of a file handle. RFC 1813 s2.4 (NFS3_FHSIZE)
 pub const NAME_BYTES_MAX: usize = 39;
 
-/// Names an object for as long as it lives; a new object in an old place has another name.
+/// Names an object for as long as it lives; a new object in a reused place has a different name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectId {
-    /// The number that `stat` shows as inode.
+    /// The inode number that `stat` shows.
     pub fileid: u64,
-    /// Zero behind `len`, so that the derived comparison is that of the names.
+    /// Zero after `len`, so that the derived comparison compares the names.
     bytes: [u8; NAME_BYTES_MAX],
     len: u8,
 }
@@ -34,7 +34,8 @@ impl ObjectId {
         Self { fileid, bytes, len: 8 }
     }
 
-    /// An object with a name of the store's own making; `None` above [`NAME_BYTES_MAX`].
+    /// An object with a name defined by the store; `None` if the name is longer than
+    /// [`NAME_BYTES_MAX`].
     #[must_use]
     #[inline]
     pub fn named(fileid: u64, name: &[u8]) -> Option<Self> {
@@ -44,7 +45,7 @@ impl ObjectId {
         Some(Self { fileid, bytes, len })
     }
 
-    /// What stands behind the file number.
+    /// The bytes after the file number.
     #[must_use]
     #[inline]
     pub fn name(&self) -> &[u8] {

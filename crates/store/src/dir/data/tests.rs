@@ -1,5 +1,5 @@
-//! Syncs of one file side by side, of which one fails. No device has to: what the kernel tells that
-//! one is made up.
+//! Concurrent syncs of one file, of which one fails. The device need not fail: the result of that
+//! sync is injected.
 
 use crate::dir::find::PLACE;
 use crate::dir::node::Node;
@@ -16,7 +16,7 @@ use testkit::{Deadline, TempDir};
 const PATIENCE: Duration = Duration::from_secs(20);
 const DATA: &[u8] = b"on its way to the device";
 
-/// Whoever runs the tests.
+/// The user that runs the tests.
 fn me() -> Caller<'static> {
     Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), gids: &[] }
 }
@@ -48,8 +48,8 @@ impl Served {
         self.store.commit(self.file, 0, 0).1
     }
 
-    /// Does something that syncs the file while another's sync is under way, and lets that one end
-    /// in `told` once the former waits for it.
+    /// Runs `act`, which syncs the file, while another sync is in progress; that sync ends with
+    /// `told` once `act` waits for it.
     fn beside_a_sync<T: Send>(&self, told: rustix::io::Result<()>, act: impl FnOnce(&Self) -> T + Send) -> T {
         let shared = &self.store.shared;
         let node = shared.get(self.file).unwrap();
@@ -66,8 +66,8 @@ impl Served {
     }
 }
 
-/// Until it has been told that all went well. Nobody else begins a sync while somebody waits for
-/// those under way, or the waiting would have no end.
+/// Waits until `acting` waits for the sync in progress. While a sync is waited for, no other sync
+/// begins, or the wait might never end.
 fn wait_until_it_waits<T>(node: &Node, acting: &ScopedJoinHandle<'_, T>) {
     Deadline::wait_until("a sync that waits for the other one", PATIENCE, || {
         assert!(!acting.is_finished(), "it did not wait for the sync that is under way");
@@ -88,7 +88,7 @@ fn a_stable_write_is_synced_through_an_open_file_of_its_own_and_waits_for_no_oth
             assert!(shared.memory, "only there is nothing to sync");
             continue;
         };
-        // Two descriptors of one open file would have one position.
+        // Two descriptors of one open file description would share one position.
         rustix::fs::seek(&own, SeekFrom::Start(5)).unwrap();
         assert_eq!(rustix::fs::tell(node.opened_to_write().unwrap()), Ok(0), "{stability:?}");
         let beside = shared.sync_by(&node, || {
@@ -117,7 +117,7 @@ fn a_failed_sync_of_a_files_attributes_counts_as_a_loss_of_its_data() {
     let served = Served::new();
     let open = || rustix::fs::open(served.home.path().join("export/file"), PLACE, Mode::empty()).unwrap();
     let node = Node::new(served.file, open(), &rustix::fs::fstat(open()).unwrap());
-    // A mere place cannot be synced.
+    // A descriptor opened with `O_PATH` cannot be synced.
     node.adopt(open());
     let before = served.store.verifier();
     assert!(served.store.shared.sync_attributes(&node).is_err());
