@@ -1,4 +1,4 @@
-//! The client at the other end of a connection: where it came from, and what it may use.
+//! The client at the other end of a connection: its addresses, and the exports it may use.
 
 use crate::export::{Admitted, Exports};
 use crate::identity::IdentityCache;
@@ -6,21 +6,21 @@ use crate::reply_cache::Caller;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// One client, as one connection knows it.
+/// A client as seen by one connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Numbers the connections of a server.
     pub id: u64,
-    /// The node it came to.
+    /// The node that the client connected to.
     pub node: usize,
     pub peer: SocketAddr,
     pub local: SocketAddr,
-    /// The exports as they were when it came, or when their rules changed last.
+    /// The exports at the time of the connection, or of the last change of their rules.
     pub exports: Arc<Exports>,
-    /// Which of them it may use.
+    /// The exports that the client may use.
     pub admitted: Admitted,
     pub identities: IdentityCache,
-    /// What the reply cache knows of it.
+    /// The client as the reply cache knows it.
     pub caller: Caller,
 }
 
@@ -39,13 +39,13 @@ impl Client {
         }
     }
 
-    /// The exports or their rules have changed.
+    /// Called when the exports or their rules have changed.
     pub fn readmit(&mut self, exports: &Arc<Exports>) {
         self.exports = Arc::clone(exports);
         self.admitted = exports.admitted(self.peer);
     }
 
-    /// The same client for one call that a worker executes; the worker finds the identity again.
+    /// The same client for one call that a worker executes; the worker decodes the identity again.
     pub fn for_worker(&self) -> Self {
         Self {
             id: self.id,

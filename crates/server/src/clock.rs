@@ -1,8 +1,8 @@
 //! The one clock of the server: time since the host started, sleep included.
 //!
-//! A loop that was stopped, or a host that was suspended, must notice: its clients have moved their
-//! calls to other nodes meanwhile. The monotonic clock stands still while a host is suspended, this
-//! one does not.
+//! A loop that was stopped, or a host that was suspended, must notice: clients have sent their
+//! calls to other nodes meanwhile. The monotonic clock stands still while a host is suspended, but
+//! this clock does not.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! What a server is told: its nodes, its exports and its limits.
+//! The configuration of a server: its nodes, its exports and its limits.
 //!
 //! A configuration comes from a TOML file ([`Config::from_toml`]) or from the flags of a quick
-//! `serve` ([`Config::quick`]). Nothing is open by default: in a file an export names who may come,
-//! is read-only unless it says `rw = true`, and root is squashed unless it says `root_squash =
-//! false`.
+//! `serve` ([`Config::quick`]). Nothing is open by default: in a file an export names the clients
+//! that may use it, is read-only unless it says `rw = true`, and root is squashed unless it says
+//! `root_squash = false`.
 
 mod file;
 mod listen;
@@ -22,7 +22,7 @@ use transport::busy::{BUSY_POLL_DEFAULT, BUSY_POLL_MAX};
 pub use file::ConfigError;
 pub use network::Network;
 
-/// Who an unknown or squashed caller becomes: `nobody`, as exports(5) has it.
+/// The user of anonymous or squashed callers: `nobody`, as in exports(5).
 pub const ANONYMOUS_ID: u32 = 65_534;
 
 /// The most exports of one group; a bound, so that what a connection may use fits a small set.
@@ -56,15 +56,15 @@ pub struct Config {
     pub loops: Option<usize>,
     /// Threads for calls that wait for their stores.
     pub workers: usize,
-    /// Being found by a program's number: the port of rpcbind, [`rpc::portmap::PORT`] unless for a
-    /// test. It is answered on, or registered with where another program has it.
+    /// Makes the server discoverable by program number: the port of rpcbind, [`rpc::portmap::PORT`]
+    /// except in tests. The server answers on the port, or registers with the program that has it.
     pub rpcbind: Option<u16>,
-    /// Where the processes of a group have what they share: reply cache and write verifiers.
-    /// Absent: all nodes are in this process.
+    /// The directory with the shared state of the processes of a group: reply cache and write
+    /// verifiers. Absent: all nodes are in this process.
     pub group: Option<PathBuf>,
     /// TCP congestion control of the connections; absent: the system's.
     pub congestion: Option<String>,
-    /// How long a loop looks for more to do before it sleeps, while that pays; zero: never.
+    /// How long a loop polls for more work before it sleeps, while that pays; zero: never.
     pub busy_poll: Duration,
     /// Bounds that keep one client's trouble its own.
     pub limits: Limits,
@@ -73,17 +73,17 @@ pub struct Config {
 /// One server identity with its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// How statistics call it.
+    /// The name in statistics.
     pub name: String,
-    /// Where it listens over TCP.
+    /// The addresses to listen on over TCP.
     pub listen: Vec<SocketAddr>,
-    /// Where it listens over RDMA. Clients ask MOUNT over TCP.
+    /// The addresses to listen on over RDMA. Clients use MOUNT over TCP.
     pub listen_rdma: Vec<SocketAddr>,
     /// The most bytes per second it sends, divided over its connections.
     pub pace_bytes_per_s: Option<u64>,
 }
 
-/// What is behind an export.
+/// The store of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreConfig {
     /// A tree in memory.
@@ -99,10 +99,10 @@ pub enum StoreConfig {
     Dir {
         /// The directory.
         path: PathBuf,
-        /// Where its handles' key is kept over restarts; absent: the default place.
+        /// Where the key of its handles is kept over restarts; absent: the default place.
         state: Option<PathBuf>,
-        /// Whether callers whose call has no room for more groups have those of the system's user
-        /// database.
+        /// Whether callers whose call has no room for more groups get the groups of the system's
+        /// user database.
         server_groups: bool,
     },
 }
@@ -124,7 +124,7 @@ pub struct ExportConfig {
     pub anonuid: u32,
     /// The anonymous group.
     pub anongid: u32,
-    /// Who may come.
+    /// The clients that may use the export.
     pub allow: Vec<Network>,
     /// Whether a client must come from a privileged port (below 1024).
     pub secure: bool,
@@ -135,23 +135,23 @@ pub struct ExportConfig {
 /// Bounds that keep one client's trouble its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most connections; a new one above it takes the place of the one that has been idle
-    /// longest. Divided over the loops.
+    /// The most connections; above it a new connection takes the place of the one that has been
+    /// idle longest. Divided over the loops.
     pub connections_max: usize,
-    /// The most bytes of replies queued on a connection before no more calls are taken from it.
+    /// The most bytes of replies queued on a connection before no more calls are received from it.
     pub queued_bytes_max: usize,
-    /// The most bytes that all connections together hold, of replies that are queued and records
-    /// that are not complete, before the greediest are not received from. Divided over the loops.
+    /// The most bytes that all connections together hold, in queued replies and incomplete records,
+    /// before nothing is received from those that hold most. Divided over the loops.
     pub held_bytes_max: usize,
     /// How long a connection may stay silent in the middle of a record, in milliseconds.
     pub partial_record_ms_max: u64,
-    /// How long a loop may sleep before it closes its connections without executing what they hold:
-    /// their clients have moved those calls elsewhere by then. In milliseconds.
+    /// How long a loop may sleep before it closes its connections without executing the calls they
+    /// hold: their clients have sent those calls elsewhere by then. In milliseconds.
     pub stall_ms_max: u64,
 }
 
 impl Limits {
-    /// How many connections each of so many loops may have.
+    /// How many connections each of `loops` loops may have.
     pub(crate) fn of_loop(&self, loops: usize) -> usize {
         self.connections_max.div_ceil(loops.max(1)).max(1)
     }
@@ -191,9 +191,9 @@ impl Config {
     }
 
     /// The quick form for a directory: one export, writable, one node for each address; it admits
-    /// loopback and the listeners' own subnets. Squashed callers become the anonymous user where
-    /// callers' identities count, which is when root starts it; else everybody acts as who started
-    /// it.
+    /// loopback and the listeners' own subnets. If root starts the server, callers keep their
+    /// identities and squashed callers become the anonymous user; otherwise every caller acts as
+    /// the user that started the server.
     #[must_use]
     pub fn quick_dir(path: &Path, state: Option<&Path>, export: &str, listens: &[SocketAddr]) -> Self {
         let mut config = Self::quick(0, export, listens);
@@ -211,10 +211,10 @@ impl Config {
         config
     }
 
-    /// The quick form: one memory export, one node for each address. It is writable, owned by
-    /// whoever started it (squashed callers become its owner, so that they can write), and admits
-    /// loopback and the listeners' own subnets; `exports[0].allow` can be extended before the
-    /// start.
+    /// The quick form: one memory export, one node for each address. It is writable, owned by the
+    /// user that started the server (squashed callers become its owner, so that they can write),
+    /// and admits loopback and the listeners' own subnets; `exports[0].allow` can be extended
+    /// before the start.
     #[must_use]
     pub fn quick(mem_bytes: u64, export: &str, listens: &[SocketAddr]) -> Self {
         let uid = rustix::process::geteuid().as_raw();
@@ -250,8 +250,8 @@ impl Config {
         }
     }
 
-    /// Has a quick group listen over RDMA too, and admits the subnets there: each address is one
-    /// more of the node that has the same one over TCP, else of the first.
+    /// Makes a quick group listen over RDMA too, and admits the subnets there: each address is
+    /// added to the node that has the same IP address over TCP, or else to the first node.
     pub fn add_rdma(&mut self, addresses: &[SocketAddr]) {
         for address in addresses {
             let same = |node: &NodeConfig| node.listen.iter().any(|listen| listen.ip() == address.ip());
@@ -353,8 +353,8 @@ impl Config {
         Ok(())
     }
 
-    /// Puts back into `new` what cannot change while a server runs by this configuration, and tells
-    /// of it.
+    /// Restores in `new` the settings that cannot change while a server runs with this
+    /// configuration, and reports them.
     pub(crate) fn keep(&self, new: &mut Self, told: &mut crate::export::Reloaded) {
         let mut keep = |what: &str, same: bool| {
             if !same {
@@ -385,7 +385,7 @@ impl Config {
     }
 
     /// Checks what depends on this host: memory exports must fit into its memory, or their bound
-    /// would be none.
+    /// would be meaningless.
     pub(crate) fn check_host(&self) -> Result<(), ConfigError> {
         let sum = self.exports.iter().filter_map(ExportConfig::mem_bytes).fold(0, u64::saturating_add);
         let memory = physical_memory_bytes();

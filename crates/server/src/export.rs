@@ -1,4 +1,4 @@
-//! The exports of a group while it runs: their stores, their keys, and who may use them.
+//! The exports of a running group: their stores, their keys, and the clients that may use them.
 
 use crate::config::{Config, EXPORTS_MAX, ExportConfig, StoreConfig};
 use crate::error::Error;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::{DirOptions, DirStore, MemStore, ObjectId, Store};
 
-/// Ports below this one only a privileged program can come from.
+/// Only a privileged program can use ports below this one.
 const PRIVILEGED_PORTS: u16 = 1024;
 
 /// One export.
@@ -19,7 +19,7 @@ const PRIVILEGED_PORTS: u16 = 1024;
 pub(crate) struct Export {
     pub config: ExportConfig,
     pub store: Arc<dyn Store>,
-    /// Whether the store's operations may wait, so that they run off the loops.
+    /// Whether the store's operations may wait, so that they run in the worker pool.
     pub may_block: bool,
     /// The write verifier at the start.
     pub first_verifier: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Export {
 
 impl std::fmt::Debug for Export {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the key, which is nobody's business.
+        // Without the key, which must stay secret.
         f.debug_tuple("Export").field(&self.config.path).finish()
     }
 }
@@ -56,8 +56,8 @@ impl Export {
         })
     }
 
-    /// What the processes of a group must agree on. Other processes cannot serve a store without a
-    /// key of its own.
+    /// The values on which the processes of a group must agree. Other processes cannot serve a
+    /// store without a key of its own.
     fn mark(&self, group: &Path) -> Result<ExportMark, GroupError> {
         let path = &self.config.path;
         let Some(secret) = self.store.handle_secret() else {
@@ -80,17 +80,17 @@ impl Export {
         })
     }
 
-    /// Takes over since when the group's cache remembers what was done to it.
+    /// Takes over the write verifier that was valid when the group's cache began to remember calls.
     fn remembered(&mut self, shared: &SharedReplyCache) {
         self.first_verifier = shared.first_verifier(self.config.fsid).unwrap_or(self.first_verifier);
     }
 
-    /// The same files and handles under other rules.
+    /// The same files and handles under different rules.
     fn under(&self, rules: &ExportConfig) -> Self {
         Self { config: rules.clone(), ..self.clone() }
     }
 
-    /// The handle of one of its objects.
+    /// The handle of an object of the export.
     #[inline]
     pub fn handle(&self, object: ObjectId) -> nfs3::FileHandle {
         self.key.seal(object)
@@ -121,13 +121,13 @@ fn open_store(config: &ExportConfig) -> Result<Box<dyn Store>, Error> {
     }
 }
 
-/// Where a path leads, as far as there is anything yet.
+/// Resolves a path as far as it exists.
 fn existing_part(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().find_map(|part| part.canonicalize().ok())
 }
 
-/// An export that is new while the server runs, in the group that the process is part of.
+/// An export that is added while the server runs, in the group of this process.
 fn added(config: &ExportConfig, group: Option<(&Path, &SharedReplyCache)>) -> Result<Export, Error> {
     let mut export = Export::new(config, None)?;
     if let Some((directory, shared)) = group {
@@ -154,7 +154,7 @@ impl Admitted {
         self.0.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
 
-    /// Whether it is a stranger, who learns nothing.
+    /// Whether the client may use no export, and so learns nothing.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
@@ -163,9 +163,9 @@ impl Admitted {
 /// What a new configuration changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reloaded {
-    /// What is other now, a sentence each.
+    /// The changes, a sentence each.
     pub changed: Vec<String>,
-    /// What stays as it was, and why.
+    /// The settings that stay as they were, and why.
     pub refused: Vec<String>,
 }
 
@@ -182,7 +182,7 @@ pub(crate) enum OpenError {
 }
 
 impl Exports {
-    /// `own` may give a store for an export; the others' come from the configuration.
+    /// `own` may return a store for an export; the other stores come from the configuration.
     pub fn new(
         config: &Config,
         mut own: impl FnMut(&ExportConfig) -> Option<Box<dyn Store>>,
@@ -195,7 +195,7 @@ impl Exports {
             .map(Self)
     }
 
-    /// Joins the group of processes in `directory`, or begins it, with these exports.
+    /// Joins the group of processes in `directory`, or creates it, with these exports.
     pub fn share(&mut self, directory: &Path) -> Result<SharedReplyCache, Error> {
         let fault = |error| Error::Group { directory: directory.to_owned(), error };
         let marks = self.0.iter().map(|export| export.mark(directory)).collect::<Result<Vec<_>, _>>();
@@ -204,8 +204,8 @@ impl Exports {
         Ok(shared)
     }
 
-    /// What they become when a new configuration is read: exports with new rules, and new exports.
-    /// What cannot change while it runs stays as it is, and is told as such.
+    /// The exports after a reload of the configuration: exports with new rules, and new exports.
+    /// Settings that cannot change while the server runs stay as they are, and are reported.
     pub fn reloaded(&self, config: &Config, shared: Option<&SharedReplyCache>) -> (Self, Reloaded) {
         let (mut exports, mut told) = (Vec::new(), Reloaded::default());
         for old in &self.0 {
@@ -257,7 +257,7 @@ impl Exports {
         (Self(exports), told)
     }
 
-    /// The configurations that they have now.
+    /// The current configurations.
     pub fn configs(&self) -> Vec<ExportConfig> {
         self.0.iter().map(|export| export.config.clone()).collect()
     }
@@ -271,7 +271,7 @@ impl Exports {
         self.0.iter().enumerate()
     }
 
-    /// Which exports a client may use; found once for each connection.
+    /// The exports that a client may use; computed once for each connection.
     pub fn admitted(&self, peer: SocketAddr) -> Admitted {
         let mut admitted = Admitted::default();
         for (index, export) in self.iter() {
@@ -282,8 +282,8 @@ impl Exports {
         admitted
     }
 
-    /// The export and object of a handle. Strangers learn nothing: they are told the same of every
-    /// handle.
+    /// The export and object of a handle. Clients without any export learn nothing: they get the
+    /// same error for every handle.
     #[inline]
     pub fn open(&self, handle: &[u8], admitted: &Admitted) -> Result<(&Export, ObjectId), OpenError> {
         if admitted.is_empty() {

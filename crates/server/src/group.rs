@@ -1,4 +1,4 @@
-//! What all loops of a server share: exports, mounts, reply cache, nodes.
+//! The state that all loops of a server share: exports, mounts, reply cache, nodes.
 
 use crate::config::{Config, ExportConfig, Limits};
 use crate::error::Error;
@@ -19,38 +19,39 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A connection came.
+    /// Counts a new connection.
     pub fn enter(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection went.
+    /// Counts a closed connection.
     pub fn leave(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that it is stopped, or started again.
+    /// Notes that the node is stopped, or started again.
     pub fn set_stopped(&self, is_stopped: bool) {
         self.is_stopped.store(is_stopped, Ordering::Relaxed);
     }
 
-    /// Whether it is stopped: a connection of it that is between two loops is reset where it
-    /// arrives.
+    /// Whether the node is stopped: a connection of it that is moving between two loops is reset
+    /// where it arrives.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Whether it has a pace to divide.
+    /// Whether the node has a pacing rate to divide.
     pub fn is_paced(&self) -> bool {
         self.pace_bytes_per_s.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives it another pace.
+    /// Sets the pacing rate.
     pub fn set_pace(&self, bytes_per_s: Option<u64>) {
         self.pace_bytes_per_s.store(bytes_per_s.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// One connection's share of the node's pace: the option is per socket, the pace is per node.
+    /// The share of one connection in the node's pacing rate: the socket option is per socket, the
+    /// rate is per node.
     pub fn share(&self) -> Option<u64> {
         let connections = self.connections.load(Ordering::Relaxed).max(1) as u64;
         let pace = self.pace_bytes_per_s.load(Ordering::Relaxed);
@@ -58,10 +59,10 @@ impl Node {
     }
 }
 
-/// What all loops share.
+/// The state that all loops share.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// What a new connection gets; replaced when the configuration is read again.
+    /// The exports for new connections; replaced when the configuration is reloaded.
     exports: RwLock<Arc<Exports>>,
     pub mounts: MountTable,
     pub reply_cache: ReplyCache,
@@ -70,7 +71,7 @@ pub(crate) struct Group {
     /// Threads for calls that wait for their stores.
     pub workers: usize,
     pub congestion: Option<String>,
-    /// Where programs are found, when this server tells.
+    /// The entries that the port mapper answers, when this server does.
     pub portmap: OnceLock<Vec<rpc::portmap::Entry>>,
     /// Numbers connections, over all nodes and loops.
     pub next_connection: AtomicU64,
@@ -104,13 +105,13 @@ impl Group {
         })
     }
 
-    /// The exports as they are now.
+    /// The current exports.
     pub fn exports(&self) -> Arc<Exports> {
-        // Only whole values are put in.
+        // Values are complete when they are stored.
         Arc::clone(&self.exports.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces them; connections that are there learn of it by a message.
+    /// Replaces the exports; existing connections are told by a message.
     pub fn set_exports(&self, exports: Arc<Exports>) {
         *self.exports.write().unwrap_or_else(PoisonError::into_inner) = exports;
     }

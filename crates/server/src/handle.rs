@@ -1,4 +1,4 @@
-//! File handles: what they hold, and how none can be forged.
+//! File handles: their content, and how forgery is prevented.
 //!
 //! At most 64 bytes: a version byte, the key's name (3), the export's fsid (4), fileid (8), the
 //! store's name of the object (0 to 39: 8 of a memory store, which makes 32 bytes in all), and a
@@ -113,7 +113,7 @@ impl HandleKey {
     }
 }
 
-/// Which export a handle says it is of; nothing is proved by that yet.
+/// The export that a handle claims to belong to; this proves nothing yet.
 ///
 /// # Errors
 /// [`HandleError::Bad`] when the length or version is not ours.

@@ -1,4 +1,5 @@
-//! Who calls: AUTH_SYS read once, kept while it stays the same, and squashed as the export says.
+//! The caller's identity: AUTH_SYS decoded once, kept while it stays the same, and squashed as the
+//! export says.
 
 use crate::config::ExportConfig;
 use rpc::auth::{AuthStat, Credential};
@@ -8,7 +9,7 @@ use store::Caller;
 /// Supplementary groups, as many as AUTH_SYS carries. RFC 5531 appendix A
 type Gids = SmallVec<[u32; 16]>;
 
-/// A user of the calling machine, by that machine's word.
+/// A user of the calling machine, as that machine states it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Identity {
     /// One of our own clients, which the reply cache knows by this number.

@@ -2,11 +2,11 @@
 //!
 //! [`Server::start`] runs a group of nodes from a [`Config`]: NFS version 3 and MOUNT version 3
 //! (RFC 1813) over TCP, both on every port. Each loop is a thread with its own connections, buffers
-//! and counters; what loops share is the group: exports with their stores, and the reply cache. A
-//! call goes from the transport to `service` (RPC checks, reply cache), to its program (`nfs3`,
-//! `mount`: the store and back), and its reply to the connection's queue; payload stays in the
+//! and counters. The loops share the group: exports with their stores, and the reply cache. A call
+//! goes from the transport to `service` (RPC checks, reply cache) and to its program (`nfs3`,
+//! `mount`), which calls the store; its reply goes to the connection's queue. Payload stays in the
 //! store's memory both ways. A call whose store would have to wait goes to a worker of
-//! `runtime::worker_pool` instead, which does the same with it.
+//! `runtime::worker_pool` instead, which executes it in the same way.
 
 mod address;
 mod client;

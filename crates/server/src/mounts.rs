@@ -1,7 +1,7 @@
-//! The list that MOUNT's DUMP shows: who mounted what. RFC 1813 s5.2.2
+//! The list that MOUNT's DUMP shows: clients and the paths they mounted. RFC 1813 s5.2.2
 //!
-//! It is advice only: clients come and go without telling, so nothing here depends on it, and its
-//! length is bounded by forgetting the oldest.
+//! The list is advisory: clients disappear without notice, so nothing depends on it, and its length
+//! is bounded by forgetting the oldest entries.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

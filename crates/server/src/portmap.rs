@@ -1,4 +1,4 @@
-//! The port mapper, where this server has its port. RFC 1833
+//! The port mapper, if this server has its port. RFC 1833
 
 use crate::group::Group;
 use crate::program::{Answered, Call, Landed, Program};

@@ -1,8 +1,8 @@
-//! RPC programs: what the server asks of each, and the calls that it gives them.
+//! RPC programs: the interface that each implements, and the calls that it receives.
 //!
-//! A program that is added implements [`Program`] and is listed in `PROGRAMS` of the module
-//! `service`. Everything else follows from that: who is told where it is found, what is counted,
-//! which calls are kept by the reply cache.
+//! To add a program, implement [`Program`] and list it in `PROGRAMS` of the module `service`.
+//! Everything else follows from that: its registration, its counters, and the calls that the reply
+//! cache keeps.
 
 mod head;
 pub(crate) mod replay;
@@ -32,24 +32,24 @@ pub(crate) trait Program: Sync {
     /// Its number.
     fn number(&self) -> u32;
 
-    /// The versions of it that this serves.
+    /// The versions that this implementation serves.
     fn versions(&self) -> RangeInclusive<u32>;
 
-    /// What statistics call its procedures, by number. There are no others. Of a program without
-    /// names nothing is counted, and it answers itself for procedures that it does not have.
+    /// The names of its procedures in statistics, by number. There are no other procedures. A
+    /// program without names is not counted, and itself answers calls of unknown procedures.
     fn procedures(&self) -> Names;
 
-    /// The transports by which clients find it. By datagrams it is served only if they are among
+    /// The transports by which clients find the program. It is served over UDP only if UDP is among
     /// these.
     fn protocols(&self) -> &'static [Protocol];
 
-    /// Whether this server serves it at all.
+    /// Whether this server serves the program at all.
     fn is_served(&self, _group: &Group) -> bool {
         true
     }
 
-    /// Whether its calls are what clients connect for: a connection that makes none does not count
-    /// as load.
+    /// Whether clients connect for calls of this program: a connection that sends none does not
+    /// count as load.
     fn serves_files(&self) -> bool {
         false
     }
@@ -59,8 +59,8 @@ pub(crate) trait Program: Sync {
         true
     }
 
-    /// What the reply cache keeps of a call. Repeatable is what changes nothing that a second call
-    /// undoes.
+    /// What the reply cache keeps of a call. A call is repeatable if it changes nothing, or nothing
+    /// that a second execution undoes.
     fn xid_class(&self, _procedure: u32) -> XidClass {
         XidClass::Repeatable
     }
@@ -71,23 +71,23 @@ pub(crate) trait Program: Sync {
         0
     }
 
-    /// Finds memory of a store for the payload of a call, so that it is received in place. What is
-    /// odd about the call is left to [`serve`](Self::serve), which has the words for it.
+    /// Finds memory of a store for the payload of a call, so that it is received in place. Errors
+    /// of the call are left to [`serve`](Self::serve), which reports them.
     fn place(&self, _call: Arriving<'_>) -> Option<Placed> {
         None
     }
 
     /// Executes a call, and writes the head of its reply. `landed` is what [`place`](Self::place)
-    /// gave, filled.
+    /// returned, with the payload received.
     fn serve(&self, call: Call<'_, '_>, landed: Option<Landed>) -> Answered;
 }
 
-/// A call of which only the beginning has come.
+/// A call of which only the beginning has been received.
 pub(crate) struct Arriving<'a> {
     /// Its caller has been identified.
     pub client: &'a Client,
     pub procedure: u32,
-    /// At the arguments, as far as they have come.
+    /// The reader at the arguments, as far as they have been received.
     pub args: Reader<'a>,
     /// The length of all arguments, with payload and padding.
     pub all_args_bytes: usize,
@@ -96,7 +96,8 @@ pub(crate) struct Arriving<'a> {
 }
 
 impl Arriving<'_> {
-    /// Whether all arguments are so many bytes, and then so much payload, which may be received.
+    /// Whether all arguments are `args_bytes` long, followed by that much payload, and the payload
+    /// may be received.
     pub fn fits(&self, args_bytes: usize, payload_bytes: u32) -> bool {
         let bytes = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
         bytes > 0
@@ -113,13 +114,13 @@ pub(crate) struct Placed {
     pub landed: Landed,
 }
 
-/// The payload of a call in memory of its store, and what was decoded to find that.
+/// The payload of a call in memory of its store, and the arguments decoded to find that memory.
 pub(crate) struct Landed {
     pub receive_buffer: ReceiveBuffer,
     pub args: LandedArgs,
 }
 
-/// Arguments that were decoded to find the place of a payload, of each program that has such.
+/// Arguments that were decoded to find memory for a payload, for each program that has such.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LandedArgs {
     /// Those of NFSv3's WRITE.
@@ -132,10 +133,10 @@ pub(crate) struct Call<'s, 'r> {
     pub waiters: &'s dyn Waiters,
     /// The connection, for the reply cache.
     pub token: Token,
-    /// How it came.
+    /// The transport of the call.
     pub protocol: Protocol,
     pub client: &'s mut Client,
-    /// Where the reply's head goes.
+    /// The buffer for the head of the reply.
     pub out: &'s mut Vec<u8>,
     /// Memory for texts that a reply holds.
     pub text: &'s mut Vec<u8>,
@@ -153,9 +154,9 @@ pub(crate) struct Call<'s, 'r> {
 pub(crate) enum Mode {
     /// On a loop, where nothing may wait.
     Loop,
-    /// By a worker. The reply cache may have it as running since its loop handed it over.
+    /// By a worker. The reply cache may have the call as running since its loop handed it over.
     Worker { begun: bool },
-    /// Nowhere: it was begun and came too late. The reply cache forgets it.
+    /// Nowhere: the call was begun and came too late. The reply cache forgets it.
     Discard,
 }
 
@@ -185,13 +186,13 @@ impl Answered {
     }
 }
 
-/// What a call that must wait takes along, besides its record.
+/// The state that a call which must wait takes along, in addition to its record.
 #[derive(Default)]
 pub(crate) struct Handover {
-    /// The reply cache has it as running.
+    /// The reply cache has the call as running.
     pub begun: bool,
-    /// It runs elsewhere: it is to ask again in a moment.
+    /// The call runs elsewhere: it is to be tried again soon.
     pub later: bool,
-    /// Its payload, where that was received in place. Boxed: this is what few calls come to.
+    /// The payload, if it was received in place. Boxed, because few calls need it.
     pub landed: Option<Box<Landed>>,
 }

@@ -1,9 +1,9 @@
-//! Nothing is done twice: the group's reply cache around calls that change something.
+//! No call is executed twice: the group's reply cache around calls that change something.
 //!
-//! What is kept, and why no stale call slips through, is [`drc`]'s. All loops share it: our own
-//! clients each have a window (without locks for WRITE), all others share tables behind sharded
-//! locks. Where the nodes of a group are processes, both are in memory that these share
-//! ([`crate::shared`]).
+//! [`drc`] defines which replies are kept, and why no stale call slips through. All loops share the
+//! cache: our own clients each have a window (without locks for WRITE), all other clients share
+//! tables behind sharded locks. Where the nodes of a group are processes, windows and tables are in
+//! memory that the processes share ([`crate::shared`]).
 
 mod caller;
 
@@ -25,17 +25,17 @@ use std::time::Duration;
 
 pub(crate) use caller::{Caller, TooManyClients};
 
-/// Tables of foreign clients' calls, so that loops rarely meet at one lock.
+/// Tables of foreign clients' calls, so that loops rarely contend for one lock.
 const TABLES: usize = 16;
 
 // Statuses that the reply cache makes itself. They are the same in all versions of NFS. RFC 1813
 // s2.6, RFC 8881 s15.1
 const NOSPC: u32 = 28;
-/// Ask again later: NFS3ERR_JUKEBOX, NFS4ERR_DELAY.
+/// Try again later: NFS3ERR_JUKEBOX, NFS4ERR_DELAY.
 pub(crate) const DELAY: u32 = 10_008;
 const SERVERFAULT: u32 = 10_006;
 
-/// What the reply cache asks of those who have the connections.
+/// What the reply cache needs from the owner of the connections.
 pub(crate) trait Waiters: Send + Sync {
     /// Sends a reply to a connection that waits for it: its call ran for another connection.
     fn answer(&self, waiter: Token, reply: &[u8]);
@@ -44,7 +44,7 @@ pub(crate) trait Waiters: Send + Sync {
     /// call again.
     fn forsake(&self, waiter: Token);
 
-    /// Has it looked at soon whether clients have their replies.
+    /// Has the loops check soon whether clients have their replies.
     fn have_connections_looked_at(&self);
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum ReplyCache {
     Shared(SharedReplyCache),
 }
 
-/// The connections of other clients, from the first one on that changes something.
+/// The connections of other clients, allocated by the first call that changes something.
 #[derive(Debug, Default)]
 pub(crate) struct OwnConnections(OnceLock<Box<[AtomicU64]>>);
 
@@ -91,8 +91,7 @@ impl Window {
     }
 }
 
-/// Every place where a caller holds one of these locks is free of panics, so that what they guard
-/// is whole.
+/// No code that holds one of these locks panics, so the guarded data are always consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -121,7 +120,7 @@ impl ReplyCache {
         }
     }
 
-    /// What processes share, where they do.
+    /// The state shared between processes, if there is any.
     pub const fn shared(&self) -> Option<&SharedReplyCache> {
         match self {
             Self::Own { .. } => None,
@@ -130,21 +129,22 @@ impl ReplyCache {
     }
 }
 
-/// Whether a call is one of our own clients', with an xid of the class that its procedure needs.
+/// Whether a call comes from one of our own clients, with an xid of the class that its procedure
+/// needs.
 pub(crate) fn is_ours(identity: &Identity, xid: Xid, class: XidClass) -> bool {
     identity.client_id.is_some() && XidClass::of(xid) == Some(class)
 }
 
-/// What to do with a call.
+/// How to proceed with a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Execute it.
     Run,
-    /// It ran: answer this.
+    /// The call ran: send this reply.
     Replay(Stored),
     /// Another connection or thread executes it, and its reply will go to this connection.
     Attached,
-    /// It is running somewhere, or is yet to be told from a neighbour's: ask again in a moment.
+    /// The call is running elsewhere, or may turn out to be a neighbour's: try again soon.
     Later,
     /// Do not execute it.
     Refused(Refusal),
@@ -180,7 +180,7 @@ enum Cache<'a> {
     SharedTable(&'a SharedReplyCache, ForeignCall, Option<TablePlace>),
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Not,
@@ -188,26 +188,26 @@ enum Stage {
     Started,
 }
 
-/// When a call is looked at, and when it came.
+/// The time at which a call is processed, and the time at which it was received.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub now: Duration,
     pub came: Duration,
 }
 
-/// One call on its way past the cache.
+/// One call as it passes the cache.
 pub(crate) struct CacheEntry<'a> {
     cache: Cache<'a>,
     reply_cache: &'a ReplyCache,
     waiters: &'a dyn Waiters,
     times: Times,
     stage: Stage,
-    /// Its reply is kept whole, so that what it meets is worth noting.
+    /// The reply is kept whole, so noting the state before the call is useful.
     whole: bool,
 }
 
 impl<'a> CacheEntry<'a> {
-    /// Chooses what guards a call; [`Caller::hold_window`] came before.
+    /// Chooses the cache for a call, after [`Caller::hold_window`].
     #[inline]
     pub fn new(
         reply_cache: &'a ReplyCache,
@@ -242,13 +242,13 @@ impl<'a> CacheEntry<'a> {
         Self { cache, reply_cache, waiters, times, stage: Stage::Not, whole: class == XidClass::WholeReply }
     }
 
-    /// Whether the call is one to be looked into before it is executed, which only workers do:
-    /// other processes see how far it came, and a process that has ended may have executed it.
+    /// Whether a call must note the present state before it is executed, which only workers do:
+    /// other processes see its progress, and a process that has ended may have executed it.
     pub const fn looks_first(&self) -> bool {
         self.whole && matches!(self.cache, Cache::SharedWindow(..) | Cache::SharedTable(..))
     }
 
-    /// What to do with the call.
+    /// Looks the call up, and says how to proceed.
     #[inline]
     pub fn begin(&mut self, token: Token) -> Verdict {
         let Times { now, came } = self.times;
@@ -274,20 +274,20 @@ impl<'a> CacheEntry<'a> {
             self.stage = Stage::Begun;
         }
         if has_asked {
-            // Loops of this process look at once whether the client has its reply; those of others
-            // do so in a moment.
+            // Loops of this process check at once whether the client has its reply; loops of other
+            // processes do so soon.
             self.waiters.have_connections_looked_at();
         }
         verdict
     }
 
-    /// Goes on with a call that was begun on its loop and [handed over](Self::hand_over).
+    /// Resumes a call that was begun on its loop and [handed over](Self::hand_over).
     pub const fn resume(&mut self) -> Verdict {
         self.stage = Stage::Begun;
         Verdict::Run
     }
 
-    /// To be asked right before a call that was begun is executed.
+    /// Called right before a call that was begun is executed.
     #[inline]
     pub fn start(&mut self) -> Start {
         let start = match &self.cache {
@@ -299,7 +299,7 @@ impl<'a> CacheEntry<'a> {
         start
     }
 
-    /// Notes what a call that is executed now was to meet.
+    /// Notes the state that an execution of the call starts from.
     pub fn note(&self, seen: Seen) {
         match &self.cache {
             Cache::Window(..) | Cache::Table(..) => {}
@@ -308,7 +308,7 @@ impl<'a> CacheEntry<'a> {
         }
     }
 
-    /// What it was to meet when it was executed for the first time, or may have been.
+    /// The state noted when the call was first executed, or may have been.
     pub fn seen(&self) -> Option<Seen> {
         match &self.cache {
             Cache::Window(..) | Cache::Table(..) => None,
@@ -317,7 +317,7 @@ impl<'a> CacheEntry<'a> {
         }
     }
 
-    /// Leaves a call that was begun, and not executed, to a worker that resumes it.
+    /// Leaves a call that was begun, but not executed, to a worker that resumes it.
     pub fn hand_over(mut self) {
         match &self.cache {
             Cache::SharedWindow(client, xid, _) if self.stage == Stage::Started => client.unstart(*xid),
@@ -329,23 +329,23 @@ impl<'a> CacheEntry<'a> {
         self.stage = Stage::Not;
     }
 
-    /// Ends a call that was begun and not executed: it may run when it comes again. A connection
-    /// that waits for its reply is ended.
+    /// Ends a call that was begun but not executed: the call may run when it is sent again. A
+    /// connection that waits for its reply is closed.
     pub fn forget(mut self) {
         if let Some(waiter) = self.end(Outcome::Dropped).to {
             self.waiters.forsake(waiter);
         }
     }
 
-    /// Ends a call that was started. `reply` is what is sent, behind the xid; `cut_short` says that
-    /// it did less than it was asked for. Status 0 is success.
+    /// Ends a call that was started. `reply` is the reply after the xid; `cut_short` says that the
+    /// call did less than requested. Status 0 is success.
     #[inline]
     pub fn finish(mut self, status: u32, cut_short: bool, reply: &[u8]) -> Answer {
         let outcome = match &self.cache {
             Cache::Window(_, _, XidClass::DoneBit) | Cache::SharedWindow(_, _, XidClass::DoneBit) => {
                 match status {
-                    // From a bit that says "done" a reply is built that says all was done; so a
-                    // part is no success.
+                    // A reply built from a done bit says that everything was done; so partial
+                    // success counts as a failure.
                     _ if cut_short => Outcome::Failed(NOSPC),
                     0 => Outcome::Done,
                     status => Outcome::Failed(status),
@@ -360,7 +360,7 @@ impl<'a> CacheEntry<'a> {
         self.stage = Stage::Not;
         match &self.cache {
             Cache::Window(window, xid, _) => window.finish(*xid, outcome, self.times.now),
-            // The time now: from it on a client is given its time to have the reply.
+            // The current time: from it on the client is given time to receive the reply.
             Cache::Table(table, call) => lock(table).finish(call, outcome, clock::now()),
             Cache::SharedWindow(client, xid, _) => {
                 client.finish(*xid, outcome);
@@ -377,7 +377,7 @@ impl<'a> CacheEntry<'a> {
 impl Drop for CacheEntry<'_> {
     fn drop(&mut self) {
         if self.stage != Stage::Not {
-            // A bug cut the call short: what it did is not known, and it must not run again.
+            // A bug interrupted the call: its effects are unknown, and it must not run again.
             if let Some(waiter) = self.end(Outcome::Failed(SERVERFAULT)).to {
                 self.waiters.forsake(waiter);
             }

@@ -1,4 +1,4 @@
-//! A running server: its start, what others may ask of it, and its end.
+//! A running server: its start, its operations, and its end.
 
 use crate::clock;
 use crate::config::{Config, ExportConfig, LOOPS_MAX};
@@ -25,20 +25,20 @@ use transport::socket;
 /// has open.
 const OTHER_DESCRIPTORS: u64 = 256;
 
-/// At a sudden end, how long calls that wait for their stores are waited for.
+/// When the server ends at once, how long it waits for calls that wait for their stores.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Names a node: its place in the configuration, from 0.
+/// A node by its index in the configuration, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub usize);
 
-/// A running group of nodes. Dropping it ends it at once; [`drain`](Self::drain) ends it in good
-/// order.
+/// A running group of nodes. Dropping it ends it at once; [`drain`](Self::drain) ends it
+/// gracefully.
 #[derive(Debug)]
 pub struct Server {
     names: Vec<String>,
     group: Arc<Group>,
-    /// As it was read last, where it could be taken over.
+    /// The configuration as last read, as far as it could be applied.
     config: Mutex<Config>,
     peers: Arc<Peers>,
     worker_pool: Arc<WorkerPool>,
@@ -46,7 +46,7 @@ pub struct Server {
     datagrams: Option<Datagrams>,
     /// With `rpcbind`.
     presence: Option<Presence>,
-    /// By node; ports are as they were given out at the start.
+    /// By node, with the ports that were assigned at the start.
     addresses: Vec<Vec<SocketAddr>>,
     /// The same over RDMA.
     rdma_addresses: Vec<Vec<SocketAddr>>,
@@ -61,8 +61,8 @@ impl Server {
         Self::start_with(config, |_| None)
     }
 
-    /// Starts all nodes as [`start`](Self::start) does; `own` may give a store of the caller's for
-    /// an export, in place of the one that the configuration names.
+    /// Starts all nodes as [`start`](Self::start) does; `own` may return a store of the caller for
+    /// an export, instead of the store that the configuration names.
     ///
     /// # Errors
     /// [`Error`]: each says what to do about it. Nothing runs then.
@@ -73,8 +73,8 @@ impl Server {
         Self::launch(config, own, Vec::new())
     }
 
-    /// Starts all nodes as [`start`](Self::start) does, on sockets that listen already, where there
-    /// is one for an address of the configuration. Each must be for one.
+    /// Starts all nodes as [`start`](Self::start) does, on sockets that already listen, for those
+    /// addresses of the configuration that have one. Each socket must match an address.
     ///
     /// # Errors
     /// [`Error`]: each says what to do about it. Nothing runs then.
@@ -153,39 +153,40 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens, node by node; a port given as 0 is the one that was chosen.
+    /// The addresses on which the server listens, node by node; a port given as 0 is replaced by
+    /// the assigned one.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.concat()
     }
 
-    /// Where one node listens.
+    /// The addresses on which one node listens.
     #[must_use]
     pub fn node_addresses(&self, node: NodeId) -> &[SocketAddr] {
         self.addresses.get(node.0).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Where one node listens over RDMA.
+    /// The addresses on which one node listens over RDMA.
     #[must_use]
     pub fn node_rdma_addresses(&self, node: NodeId) -> &[SocketAddr] {
         self.rdma_addresses.get(node.0).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether it is found by program number: `None` unless it was asked to be, `false` while
-    /// another process of its group is.
+    /// Whether clients find the server by program number: `None` unless this was requested, `false`
+    /// while another process of the group is registered.
     #[must_use]
     pub fn is_found(&self) -> Option<bool> {
         self.presence.as_ref().map(Presence::is_found)
     }
 
-    /// How many nodes it runs.
+    /// The number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> usize {
         self.addresses.len()
     }
 
-    /// What it has counted since the start. A connection that moves from one loop to another
-    /// meanwhile may be missing, or be there twice.
+    /// The counters since the start. A connection that moves from one loop to another meanwhile may
+    /// be missing, or counted twice.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let (sender, receiver) = mpsc::channel();
@@ -197,8 +198,8 @@ impl Server {
         Statistics::new(self.names.iter().cloned(), reports)
     }
 
-    /// Stops a node as if its host had died: nothing is accepted, connections are reset, what they
-    /// hold is not executed. Returns when that is done.
+    /// Stops a node as if its host had died: nothing is accepted, connections are reset, and the
+    /// calls they hold are not executed. Returns when that is done.
     ///
     /// # Errors
     /// [`Error::NoSuchNode`].
@@ -206,18 +207,18 @@ impl Server {
         if node.0 >= self.nodes() {
             return Err(Error::NoSuchNode(node.0));
         }
-        // First the listener: what it accepted until then has been given to the loops before they
-        // are told.
+        // The listener is removed first: connections accepted until then have been given to the
+        // loops before the loops are told.
         self.tell_and_wait(|done| self.peers.send(0, Message::Unlisten(node.0, done)));
         self.set_stopped(node, true);
-        // Twice: what was between two loops has arrived by the second time.
+        // Twice: a connection that was moving between two loops has arrived by the second time.
         for _ in 0..2 {
             self.tell_and_wait(|done| self.peers.send_all(|| Message::ResetNode(node.0, done.clone())));
         }
         Ok(())
     }
 
-    /// Starts a stopped node again, on the addresses it had. A node that runs stays as it is.
+    /// Starts a stopped node again, on its previous addresses. A running node stays as it is.
     ///
     /// # Errors
     /// [`Error::Listen`] when an address was taken meanwhile (also by the node itself, if it runs).
@@ -241,8 +242,9 @@ impl Server {
         }
     }
 
-    /// Takes over what can change while it runs, and drops no client: exports added, the rules of
-    /// all, the nodes' paces. What cannot is told, and stays as it was.
+    /// Applies the changes that are possible while the server runs, without dropping a client:
+    /// added exports, the rules of all exports, and the nodes' pacing rates. Other changes are
+    /// reported, and the previous values stay.
     ///
     /// # Errors
     /// [`Error`]: the configuration makes no sense, or workers cannot be started. Then nothing has
@@ -275,8 +277,8 @@ impl Server {
         Ok(told)
     }
 
-    /// Ends in good order: stops accepting, answers what has been received, closes, and joins its
-    /// threads. What is not done after `timeout` is cut.
+    /// Ends gracefully: stops accepting, answers received calls, closes, and joins its threads.
+    /// Work that is not done after `timeout` is cut off.
     pub fn drain(mut self, timeout: Duration) {
         let deadline = clock::now() + timeout;
         self.peers.send_all(|| Message::Drain(deadline));
@@ -291,9 +293,9 @@ impl Server {
         let _ = receiver.recv();
     }
 
-    /// Joins all threads; a worker that waits for its store longer than that is left behind.
+    /// Joins all threads; a worker that waits for its store beyond `deadline` is left behind.
     fn join(&mut self, deadline: Duration) {
-        // First nobody is sent here any more.
+        // First no more clients are directed here.
         if let Some(presence) = &mut self.presence {
             presence.leave();
         }
@@ -315,7 +317,7 @@ impl Drop for Server {
     }
 }
 
-/// Listens on all addresses, by the sockets that are there already where one is.
+/// Listens on all addresses, on the given sockets where there is one.
 fn listen(config: &Config, sockets: Vec<TcpListener>) -> Result<Vec<BoundListener>, Error> {
     let mut given = Vec::new();
     for socket in sockets {
@@ -339,7 +341,7 @@ fn listen(config: &Config, sockets: Vec<TcpListener>) -> Result<Vec<BoundListene
     }
 }
 
-/// Runs a loop on a thread of its own. One that has RDMA's descriptors must stay who it is.
+/// Runs a loop on a thread of its own. A thread with RDMA descriptors must keep its identity.
 fn start_loop(index: usize, event_loop: EventLoop, over_rdma: bool) -> Result<JoinHandle<()>, Error> {
     let run = move || {
         if over_rdma {
@@ -351,7 +353,7 @@ fn start_loop(index: usize, event_loop: EventLoop, over_rdma: bool) -> Result<Jo
     thread.map_err(|error| Error::System { what: "a thread", error })
 }
 
-/// Listens on all addresses over RDMA, and tells them node by node.
+/// Listens on all addresses over RDMA, and returns the addresses node by node.
 fn listen_rdma(config: &Config) -> Result<(Vec<Vec<SocketAddr>>, Vec<BoundListener>), Error> {
     let (mut addresses, mut bound) = (vec![Vec::new(); config.nodes.len()], Vec::new());
     for (node, (of_node, found)) in config.nodes.iter().zip(&mut addresses).enumerate() {
@@ -364,7 +366,7 @@ fn listen_rdma(config: &Config) -> Result<(Vec<Vec<SocketAddr>>, Vec<BoundListen
     Ok((addresses, bound))
 }
 
-/// For each loop what it waits with, and what wakes it.
+/// The poller and the waker of each loop.
 fn pollers(loops: usize) -> Result<(Vec<Poller>, Vec<Waker>), Error> {
     let mut pollers = Vec::with_capacity(loops);
     let mut wakers = Vec::with_capacity(loops);
@@ -378,7 +380,7 @@ fn pollers(loops: usize) -> Result<(Vec<Poller>, Vec<Waker>), Error> {
 }
 
 /// Tries a congestion control on a listener, so that a wrong name is an error at the start and not
-/// a silence on every connection.
+/// a silent failure on every connection.
 fn check_congestion(listener: &BoundListener, name: &str) -> Result<(), Error> {
     socket::set_congestion(listener.fd(), name).map_err(|error| Error::Congestion {
         name: name.to_owned(),

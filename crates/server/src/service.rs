@@ -1,8 +1,8 @@
-//! From records to replies: what is done with each call, wherever it is executed.
+//! From records to replies: how each call is processed, on a loop or in a worker.
 //!
 //! RFC 5531 s9's checks in order: header, program, version, procedure, credential, arguments. A
-//! message that is no call at all, or ends within its header, cannot be answered and finishes the
-//! connection. NULL is answered always. All programs are served alike on every port.
+//! message that is not a call, or ends within its header, cannot be answered and ends the
+//! connection. NULL is always answered. All programs are served alike on every port.
 
 use crate::client::Client;
 use crate::group::Group;
@@ -18,7 +18,7 @@ use rpc::portmap::Protocol;
 use rpc::reply::{Accept, Reject, encode_accept, encode_reject, encode_success};
 use xdr::{Reader, Writer};
 
-/// What a reply without payload takes at most, near enough to count memory by.
+/// The most memory of a reply without payload, accurate enough to count memory.
 const SMALL_REPLY_BYTES: usize = 1 << 10;
 
 /// The number of the procedure that does nothing, of every program. RFC 5531 s12.1
@@ -28,18 +28,18 @@ const NULL: u32 = 0;
 pub(crate) static PROGRAMS: [&dyn Program; 3] =
     [&crate::nfs3::Nfs3, &crate::mount::Mount, &crate::portmap::PortMapper];
 
-/// Whether calls of the program with this number are what clients connect for.
+/// Whether clients connect for calls of the program with this number.
 pub(crate) fn serves_files(number: u32) -> bool {
     PROGRAMS.iter().any(|program| program.number() == number && program.serves_files())
 }
 
-/// What executes calls of one connection: on its loop, or in a worker.
+/// Executes calls of one connection: on its loop, or in a worker.
 pub(crate) struct Executor<'a> {
     pub group: &'a Group,
     pub waiters: &'a dyn Waiters,
     /// The connection, for the reply cache.
     pub token: Token,
-    /// How calls come. Over RDMA as over TCP.
+    /// The transport of the calls. RDMA counts as TCP.
     pub protocol: Protocol,
     pub client: &'a mut Client,
     pub replies: &'a mut Replies,
@@ -48,25 +48,25 @@ pub(crate) struct Executor<'a> {
     pub times: Times,
 }
 
-/// What became of a record.
+/// The result for a record.
 pub(crate) enum Taken {
     /// It was answered by its procedure.
     Answered(CallEnd),
     /// It was answered and reached no procedure.
     Refused,
-    /// It was answered by a program of which nothing is counted.
+    /// It was answered by a program without counters.
     Uncounted,
-    /// Its answer goes elsewhere, or it has none.
+    /// Its answer was sent elsewhere, or it has none.
     Elsewhere,
-    /// It must wait for its store: to be given to a worker.
+    /// It must wait for its store: a worker must execute it.
     MustWait(Handover),
     /// The peer does not speak RPC.
     Garbage(&'static str),
 }
 
 impl Executor<'_> {
-    /// Finds memory for the payload of a call of which the beginning has come, at most so many
-    /// bytes.
+    /// Finds memory for the payload of a call whose beginning has been received, at most
+    /// `bytes_max` bytes.
     pub fn place(
         &mut self,
         head: &CallHead,
@@ -104,8 +104,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Executes the call in a record; its reply is in `replies` then. `landed` is its payload, if
-    /// that was received in place: then the record has only what comes before it.
+    /// Executes the call in a record; its reply is then in `replies`. `landed` is its payload, if
+    /// that was received in place: then the record contains only the bytes before the payload.
     pub fn serve(
         &mut self,
         head: &CallHead,
@@ -201,8 +201,7 @@ impl Executor<'_> {
     }
 }
 
-/// The program that a call is for, with its place among all, or how the call is refused. RFC 5531
-/// s9
+/// The program that a call is for, with its index, or how the call is refused. RFC 5531 s9
 #[inline]
 fn find(
     programs: &[&'static dyn Program],
@@ -279,7 +278,7 @@ mod tests {
         assert_eq!(find(&PROGRAMS, Protocol::Tcp, nfs3::PROGRAM, 4), mismatch(3, 3));
         assert_eq!(find(&PROGRAMS, Protocol::Udp, nfs3::mount::PROGRAM, 3), Ok(1));
         assert_eq!(find(&PROGRAMS, Protocol::Udp, nfs3::PROGRAM, 3), Err(Accept::ProgUnavail));
-        // Nobody is told where programs are before this server has the port for that.
+        // The port mapper is unavailable before this server has its port.
         assert_eq!(find(&PROGRAMS, Protocol::Tcp, rpc::portmap::PROGRAM, 2), Err(Accept::ProgUnavail));
         assert!(group.portmap.set(Vec::new()).is_ok());
         assert_eq!(find(&PROGRAMS, Protocol::Tcp, rpc::portmap::PROGRAM, 2), Ok(2));

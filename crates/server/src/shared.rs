@@ -1,10 +1,10 @@
 //! The reply cache of a group whose nodes are processes: a file that all of them map, and that
-//! outlives each.
+//! outlives each process.
 //!
-//! What the cache itself does is [`drc::shared`]'s. Here is what that needs of the system: the file
-//! and its checks ([`file`]), memory ([`mapping`]), which processes live ([`members`]), and which
-//! client has which window ([`clients`]). Nothing that is read from the file is trusted further
-//! than to be a number.
+//! [`drc::shared`] implements the cache itself. This module provides what it needs from the system:
+//! the file and its checks ([`file`]), memory ([`mapping`]), the live processes ([`members`]), and
+//! the windows of clients ([`clients`]). Values read from the file are not trusted to be more than
+//! numbers.
 //!
 //! `docs/decisions/0008-group.md` has the reasons.
 
@@ -27,23 +27,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a process says which clients it still serves, and looks whether the file is still the
-/// group's. Far less than [`clients`] takes for a sign that a window is free.
+/// How often a process notes which clients it still serves, and checks that the file is still the
+/// group's. Far less than the time after which [`clients`] considers a window free.
 pub(crate) const UPKEEP: Duration = Duration::from_secs(5);
 
-/// An export, as the processes of a group must agree on it.
+/// An export, with the values on which the processes of a group must agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExportMark {
     pub fsid: u32,
-    /// Of its path and the key of its handles: where those agree, a handle of one process is good
-    /// in all.
+    /// A hash of the path and the key of the handles: if it agrees, a handle of one process is
+    /// valid in all.
     pub fingerprint: u64,
     pub path: String,
-    /// The write verifier now.
+    /// The current write verifier.
     pub verifier: u64,
 }
 
-/// A process's part in a group.
+/// The part of a process in a group.
 #[derive(Debug)]
 pub(crate) struct SharedReplyCache {
     file: Arc<GroupFile>,
@@ -51,7 +51,7 @@ pub(crate) struct SharedReplyCache {
 }
 
 impl SharedReplyCache {
-    /// Joins the group in `directory`, or begins it. The group's exports must be these.
+    /// Joins the group in `directory`, or creates it. The exports of the group must be the same.
     pub fn join(directory: &Path, exports: &[ExportMark]) -> Result<Self, GroupError> {
         let file = Arc::new(GroupFile::join(directory, exports)?);
         Ok(Self { clients: Clients::new(Arc::clone(&file)), file })
@@ -62,7 +62,7 @@ impl SharedReplyCache {
         self.file.add_export(export)
     }
 
-    /// The write verifier that an export had when the cache's memory of it began.
+    /// The write verifier that an export had when the reply cache began to remember its calls.
     pub fn first_verifier(&self, fsid: u32) -> Option<u64> {
         self.file.first_verifier(fsid)
     }
@@ -77,17 +77,17 @@ impl SharedReplyCache {
         SharedTable::new(self.file.table(), self.file.seed())
     }
 
-    /// The connections on which those came.
+    /// The connections on which those calls arrived.
     pub fn connections(&self) -> ConnectionTable<'_> {
         ConnectionTable::new(self.file.connections(), &*self.file)
     }
 
-    /// What the cache asks of this process.
+    /// The host functions that the cache calls.
     pub fn host(&self) -> &GroupFile {
         &self.file
     }
 
-    /// To be called about every [`UPKEEP`].
+    /// Called about every [`UPKEEP`].
     pub fn upkeep(&self, now: Duration) {
         self.clients.touch(now);
         self.file.check_place();

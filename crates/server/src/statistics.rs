@@ -1,10 +1,10 @@
-//! What the server counts: per node, connection and procedure.
+//! The counters of the server: per node, connection and procedure.
 //!
-//! Each loop owns the counters of its connections and nobody else touches them; a reader sends a
-//! message and every loop answers with a copy. A connection has counts; latencies are kept for each
-//! node, on each loop. The latency of a call is the time from the receive that brought it to the
-//! end of the send that took its reply (or found the peer's window full): calls that came together
-//! share it.
+//! Each loop owns the counters of its connections, and no other thread touches them; a reader sends
+//! a message, and every loop answers with a copy. Counts are kept for each connection; latencies
+//! are kept for each node, on each loop. The latency of a call is the time from the receive that
+//! brought it to the end of the send that took its reply (or found the peer's window full): calls
+//! received together share it.
 
 mod tables;
 
@@ -141,7 +141,7 @@ impl Procedures {
         }
     }
 
-    /// Counts a call that nobody waits for any more.
+    /// Counts a call whose connection is gone.
     pub(crate) fn count(&mut self, end: &CallEnd) {
         if let Some(slot) = self.slot(end.slot) {
             let mut counts = Counts::default();
@@ -150,7 +150,7 @@ impl Procedures {
         }
     }
 
-    /// Keeps the latency of some calls.
+    /// Records the latency of some calls.
     pub(crate) fn record(&mut self, slot: Slot, latency: Duration, calls: u16) {
         let latency_ns =
             u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).clamp(LATENCY_NS_MIN, LATENCY_NS_MAX);
@@ -212,7 +212,7 @@ impl Counters {
         self.count_single(end);
     }
 
-    /// Counts a call that came back on its own and is of no batch.
+    /// Counts a call that came back on its own and belongs to no batch.
     pub fn count_single(&mut self, end: &CallEnd) {
         if let Some(counts) = self.procedures.0.entry(end.slot) {
             counts.count(end);
@@ -247,17 +247,17 @@ pub struct ConnectionStatistics {
     pub id: u64,
     /// The client's address.
     pub peer: SocketAddr,
-    /// The address it came to.
+    /// The address that the client connected to.
     pub local: SocketAddr,
-    /// The loop it lives on.
+    /// The loop that serves the connection.
     pub on_loop: usize,
-    /// It has called for files within the last tenths of a second.
+    /// The connection has called for files within the last tenths of a second.
     pub busy: bool,
     /// How long it has been open.
     pub age: Duration,
-    /// How long ago it last received something.
+    /// Time since the connection last received something.
     pub idle: Duration,
-    /// Bytes of replies that wait for the client to take them.
+    /// Bytes of replies that wait until the client receives them.
     pub queued_bytes: usize,
     /// Calls that wait for their stores.
     pub pool_calls: usize,
@@ -291,16 +291,16 @@ pub struct LoopStatistics {
     pub cpu_ns: u64,
     /// Times it woke up.
     pub wakeups: u64,
-    /// Times it slept too long and closed its connections unexecuted, or one that came from another
-    /// loop after as long.
+    /// Times it slept too long and closed its connections unexecuted, or closed a connection that
+    /// took as long to move from another loop.
     pub stalls: u64,
     /// Times it gave a connection to another loop.
     pub moved: u64,
-    /// Connections that ended because their last call brought out a bug of ours.
+    /// Connections that ended because their last call triggered a bug of the server.
     pub bugs: u64,
 }
 
-/// The whole server at one moment.
+/// The statistics of the whole server at one point in time.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
     /// The nodes, in the order of the configuration.
@@ -309,7 +309,7 @@ pub struct Statistics {
     pub loops: Vec<LoopStatistics>,
 }
 
-/// What one loop has to say.
+/// The report of one loop.
 #[derive(Debug, Default)]
 pub(crate) struct LoopReport {
     pub index: usize,

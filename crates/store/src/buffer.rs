@@ -1,7 +1,8 @@
-//! Buffers that are used again and again, for stores whose data come from system calls.
+//! Reusable buffers, for stores whose data come from system calls.
 //!
-//! A buffer is zeroed once, when it is made, and keeps what the last use left there: whoever takes
-//! one fills what it shows. Kept buffers are bounded; what is out is bounded by whoever holds it.
+//! A buffer is zeroed once, when it is allocated, and keeps the bytes of its last use: its user
+//! must fill the bytes that it exposes. Kept buffers are bounded here; buffers in use are bounded
+//! by their users.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -9,16 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The sizes buffers come in: of small, usual and the largest transfers.
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// The most bytes kept for later in each class: as many of the largest transfers as one connection
-/// may have out.
+/// The most bytes of kept buffers in each class: as many of the largest transfers as one connection
+/// may have in flight.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// Buffers kept for later.
+/// Buffers kept for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers([Mutex<Vec<Box<[u8]>>>; CLASSES.len()]);
 
 impl Buffers {
-    /// A buffer that shows `len` bytes; what is in them is of no meaning.
+    /// A buffer that exposes `len` bytes of unspecified content.
     pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
         let class = CLASSES.iter().position(|bytes| len <= *bytes);
         let kept = class.and_then(|class| self.0.get(class)).and_then(|kept| {
@@ -30,7 +31,7 @@ impl Buffers {
         Buffer { whole, len, home: Arc::clone(self) }
     }
 
-    /// Gives half of what is kept back to the system; for a time when nothing happens.
+    /// Returns half of the kept buffers to the system; called while the store is idle.
     pub fn shrink(&self) {
         for kept in &self.0 {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +50,7 @@ impl Buffers {
     }
 }
 
-/// One buffer; dropped, it goes back to where it came from.
+/// One buffer; dropping it returns it to its pool.
 pub(crate) struct Buffer {
     whole: Box<[u8]>,
     len: usize,
@@ -57,7 +58,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Shows fewer bytes.
+    /// Exposes fewer bytes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }

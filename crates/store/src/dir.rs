@@ -3,7 +3,7 @@
 //! - `sys`, `identity`: the system calls beneath, and acting as the caller.
 //! - `name`, `map`, `state`: how objects are named so that handles outlive the process, and what is
 //!   kept for that.
-//! - `node`, `cache`: objects that are held open. `find`: from a name, or a handle, to one of them.
+//! - `node`, `cache`: objects that are held open. `find`: finds them by name or handle.
 //! - the operations: `data`, `setattr`, `create`, `remove`, `listing`.
 //!
 //! Nothing outside of the exported directory is ever reached: names are looked up one at a time,
@@ -69,17 +69,18 @@ const HELD_MAX: usize = 8192;
 /// Descriptors for each object held open, and for each that is only a place; a share of the limit
 /// for others.
 const DESCRIPTORS_EACH: usize = 4;
-/// What is not used for so long is closed, so that a file deleted beneath gives its space back.
+/// Objects unused for this long are closed, so that a file deleted on the server itself releases
+/// its space.
 const IDLE: Duration = Duration::from_secs(10);
-/// Longer ones are received elsewhere: nobody sends them.
+/// Longer payloads are not received in place: no client sends them.
 const LANDING_BYTES_MAX: u32 = 1 << 20;
 
-/// What to serve, and how.
+/// The directory to serve, with options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirOptions {
     /// The directory.
     pub path: PathBuf,
-    /// Where to keep what outlives the process, outside of the directory; absent: the default
+    /// Where to keep state that outlives the process, outside the directory; absent: the default
     /// place.
     pub state: Option<PathBuf>,
     /// Whether the groups of a caller whose call has no room for more come from the system's user
@@ -90,29 +91,29 @@ pub struct DirOptions {
 /// Why a directory cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory itself.
+    /// The directory cannot be opened.
     #[error("{}: {error}", path.display())]
     Root {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
         /// Why.
         error: io::Error,
     },
-    /// Nobody said where to keep state, and there is no default place.
+    /// No place for state was given, and there is no default place.
     #[error("there is no place to keep file handles' keys in: neither HOME nor XDG_STATE_HOME is set")]
     NoStatePlace,
-    /// What is kept cannot be read or made.
+    /// The state cannot be read or created.
     #[error("state cannot be kept in {}: {error}", path.display())]
     State {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// Why.
         error: io::Error,
     },
-    /// State would be exported itself, and with it the key of the handles.
+    /// The state, including the key of the handles, would itself be exported.
     #[error("state would lie in {}, within the exported directory", path.display())]
     StateInside {
-        /// Where.
+        /// The path.
         path: PathBuf,
     },
 }
@@ -121,28 +122,28 @@ pub enum OpenError {
 pub struct DirStore {
     shared: Arc<Shared>,
     groups: Option<Groups>,
-    /// Dropped, it ends the thread that closes what is idle.
+    /// Dropping it ends the thread that closes idle objects.
     stop: Option<mpsc::Sender<()>>,
     sweeper: Option<JoinHandle<()>>,
 }
 
-/// See the module.
+/// See the module's documentation.
 struct Shared {
-    /// For reading, because the kernel opens handles only relative to such a descriptor.
+    /// Opened for reading, because the kernel opens handles only relative to such a descriptor.
     root: OwnedFd,
     root_object: ObjectId,
-    /// Whether the root is its file system's own, so that nothing of it lies outside.
+    /// Whether the root is the root of its file system, so that nothing of it lies outside.
     whole: bool,
-    /// Whether what is in memory is there without asking another machine or process.
+    /// Whether cached data are available without asking another machine or process.
     local: bool,
-    /// Whether there is no device to wait for at all.
+    /// Whether there is no device to wait for.
     memory: bool,
-    /// Whether the file system can be asked to read, and to write, only what it can at once.
+    /// Whether the file system supports reads, and writes, that do only what is possible at once.
     reads_now: AtomicBool,
     writes_now: AtomicBool,
     /// Whether its files can be mapped.
     maps: AtomicBool,
-    /// Whether the file system's offsets in directories do not stay good, so that we number names.
+    /// Whether the offsets in directories do not stay valid, so that names are numbered here.
     number_names: bool,
     naming: Naming,
     identity: Identity,
@@ -180,13 +181,13 @@ impl DirStore {
         };
         let thread = std::thread::Builder::new().name("tl-dir-idle".into()).spawn(sweep);
         let sweeper = Some(thread.map_err(in_root)?);
-        // Whoever acts as itself alone has no use for callers' groups.
+        // A process that acts only as itself does not need the groups of callers.
         let switches = matches!(shared.identity, Identity::Callers { .. });
         let groups = (options.server_groups && switches).then(Groups::default);
         Ok(Self { shared, groups, stop: Some(stop), sweeper })
     }
 
-    /// Does something for a caller with all of its groups.
+    /// Calls `act` for a caller with all groups of the caller.
     fn with_groups<T>(&self, caller: Caller<'_>, act: impl FnOnce(Caller<'_>) -> T) -> T {
         let groups = self.groups.as_ref().filter(|_| Groups::concerns(&caller));
         match groups.and_then(|groups| groups.of(caller.uid)) {
@@ -195,7 +196,7 @@ impl DirStore {
         }
     }
 
-    /// As [`with_groups`](Self::with_groups), if they are known already.
+    /// Like [`with_groups`](Self::with_groups), if the groups are cached.
     fn with_groups_now<T>(&self, caller: Caller<'_>, act: impl FnOnce(Caller<'_>) -> Option<T>) -> Option<T> {
         match self.groups.as_ref().filter(|_| Groups::concerns(&caller)) {
             None => act(caller),
@@ -239,7 +240,7 @@ impl Drop for DirStore {
 
 fn open_state(base: &Path, root: &Path) -> std::result::Result<State, OpenError> {
     let in_state = |error: io::Error| OpenError::State { path: base.to_owned(), error };
-    // Asked before anything is made there: of the nearest directory above that exists.
+    // Checked before anything is created: the nearest existing ancestor decides.
     let absolute = std::path::absolute(base).map_err(in_state)?;
     let exists = absolute.ancestors().find_map(|path| std::fs::canonicalize(path).ok());
     if exists.is_some_and(|path| path.starts_with(root)) {
@@ -282,8 +283,8 @@ impl Shared {
         })
     }
 
-    /// Closes what has left the cache. What was written to is synced first, because a write that
-    /// fails later would show to nobody.
+    /// Closes objects that have left the cache. Unsynced writes are synced first, because a later
+    /// failure would be reported to nobody.
     fn close(&self, gone: Vec<Arc<Node>>) {
         for node in gone {
             self.sync_if_dirty(&node);
@@ -302,8 +303,8 @@ impl Shared {
     }
 }
 
-/// As many objects as the limit of descriptors leaves room for, once that is raised as far as it
-/// may be.
+/// The number of objects for which the descriptor limit has room, after the limit is raised as far
+/// as allowed.
 fn held_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX).min(1 << 17);
@@ -332,7 +333,7 @@ impl Store for DirStore {
         Limits {
             file_bytes_max: FILE_BYTES_MAX,
             name_bytes_max: self.shared.name_bytes_max,
-            // What ext4 has; there is no asking that tells the truth.
+            // The limit of ext4; no system call reports it reliably.
             links_max: 65_000,
             time_delta_ns: 1,
         }

@@ -1,4 +1,4 @@
-//! The store interface: the types every store speaks, and the trait.
+//! The store interface: the types that all stores use, and the trait.
 
 mod object;
 
@@ -7,7 +7,7 @@ use crate::payload::{ReceiveBuffer, Segment};
 pub use fs::{SetTime, Stability, Time};
 pub use object::{NAME_BYTES_MAX, ObjectId};
 
-/// On whose behalf an operation runs.
+/// The user on whose behalf an operation runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller<'a> {
     /// User.
@@ -18,7 +18,7 @@ pub struct Caller<'a> {
     pub gids: &'a [u32],
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -37,7 +37,7 @@ pub enum Kind {
     Fifo,
 }
 
-/// What `stat` shows.
+/// The attributes that `stat` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// Which object.
@@ -382,8 +382,8 @@ pub trait Store: Send + Sync + 'static {
         to: (ObjectId, &[u8]),
     ) -> (Change, Change, Result<()>);
 
-    /// Puts a directory's names on disk, whoever changed them. Each change does so by itself; this
-    /// is for one that was cut short.
+    /// Makes the names of a directory durable, whichever caller changed them. Each change does so
+    /// by itself; this method is for a change that was interrupted.
     fn sync_names(&self, _directory: ObjectId) -> Result<()> {
         Ok(())
     }
@@ -407,9 +407,9 @@ pub trait Store: Send + Sync + 'static {
         visit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<DirectoryEnd>;
 
-    /// [`attributes`](Self::attributes) on a loop: `None` when it would have to wait. This and the
-    /// methods below are for a store that [may block](Self::may_block), which is asked here before
-    /// its operation is handed to another thread; a `None` must have no effect.
+    /// [`attributes`](Self::attributes) on a loop: `None` when it would have to wait. A loop calls
+    /// this and the following methods on a store that [may block](Self::may_block), before it hands
+    /// the operation to another thread; a `None` must have no effect.
     fn attributes_now(&self, object: ObjectId) -> Option<Result<Attributes>> {
         (!self.may_block()).then(|| self.attributes(object))
     }
@@ -463,8 +463,8 @@ pub trait Store: Send + Sync + 'static {
         (!self.may_block()).then(|| self.commit(object, offset, count))
     }
 
-    /// [`write_landed`](Self::write_landed), or `None` when it would have to wait; then the landing
-    /// stays where it is, with its bytes. Otherwise it is taken.
+    /// [`write_landed`](Self::write_landed), or `None` when it would have to wait; then the receive
+    /// buffer stays in place, with its bytes. Otherwise the buffer is taken.
     fn write_landed_now(
         &self,
         caller: Caller<'_>,

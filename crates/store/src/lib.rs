@@ -1,12 +1,12 @@
-//! What is behind an export: one interface, [`Store`], and the stores that fill it.
+//! The storage behind an export: one interface, [`Store`], and its implementations.
 //!
-//! The interface speaks of a POSIX tree, not of a protocol: the server maps [`Attributes`] and
+//! The interface describes a POSIX tree, not a protocol: the server maps [`Attributes`] and
 //! [`Error`] to the wire. Every operation is synchronous; a store whose operations may wait for a
-//! device says so with [`Store::may_block`], and the server then runs them away from its loops.
+//! device says so with [`Store::may_block`], and the server then runs them in its worker pool.
 //!
-//! A memory store never copies payload on its way out: a read gives [`Segment`]s, pinned views of
-//! its own memory. On its way in it may be received straight into a [`ReceiveBuffer`] and swapped
-//! in when complete.
+//! A memory store never copies payload for a read: a read returns [`Segment`]s, pinned views of the
+//! store's own memory. Payload of a write may be received straight into a [`ReceiveBuffer`] and
+//! swapped in when complete.
 
 mod buffer;
 pub mod dir;

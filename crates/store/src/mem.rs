@@ -1,15 +1,15 @@
-//! The memory store: a POSIX tree whose payload lives in pinned pages.
+//! The memory store: a POSIX tree whose payload is held in pinned pages.
 //!
 //! - `layout`, `free_map`, `arena`, `pool`: memory within a hard bound, cut into arenas, extents
 //!   and pages.
-//! - `segment`, `receive_buffer`: payload on its way out and in, without a copy.
+//! - `segment`, `receive_buffer`: payload in transit, out and in, without a copy.
 //! - `content`: one file's pages. `inode`, `directory`, `table`: the objects and their locks.
 //! - the operations: `data`, `setattr`, `lookup`, `create`, `remove`, `rename`.
 //!
-//! A READ pins the extents it found under the file's lock; a WRITE overwrites a page in place only
-//! while its extent has no pins, else it puts a new page in its place. So a READ sees a whole WRITE
-//! or none of it, and no memory is used again while a reply still points at it. Nothing waits for a
-//! device.
+//! A READ pins the extents that it found under the file's lock; a WRITE overwrites a page in place
+//! only while its extent has no pins, and otherwise replaces it by a new page. So a READ sees all
+//! of a WRITE or none of it, and no memory is reused while a reply still refers to it. No operation
+//! waits for a device.
 
 mod arena;
 mod content;
@@ -48,14 +48,14 @@ use table::{OBJECT_BYTES, ROOT, Table};
 
 /// The largest file: offsets are signed on most systems.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
-/// The most hard links, and the most directories in one: what ext4 has, so that nothing is
-/// surprised.
+/// The most hard links, and the most directories in one: the limit of ext4, so that clients see a
+/// familiar value.
 const LINKS_MAX: u32 = 65_000;
 /// The most objects, whatever the bound: bounds the table of their chunks.
 const OBJECTS_MAX: u64 = 1 << 32;
 const ROOT_MODE: u32 = 0o755;
 
-/// What a store uses.
+/// Memory statistics of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
     /// Bytes in use, of the bound: pages, tables, names and objects.
@@ -72,7 +72,7 @@ pub struct Statistics {
 pub struct MemStore {
     pool: Arc<Pool>,
     table: Table,
-    /// Renames take turns.
+    /// Serialises renames.
     renames: Mutex<()>,
     verifier: u64,
 }
@@ -84,7 +84,7 @@ impl MemStore {
     #[must_use]
     pub fn new(bytes: u64, owner_uid: u32, owner_gid: u32) -> MemStore {
         let pool = Pool::new(bytes);
-        // The root is there even if the bound is too low for it.
+        // The root exists even if the bound is too low for it.
         let _ = pool.charge(OBJECT_BYTES);
         let table = Table::new((bytes / OBJECT_BYTES).clamp(1, OBJECTS_MAX), random() >> 1);
         let made = table.add(|object| {
@@ -95,7 +95,7 @@ impl MemStore {
         MemStore { pool, table, renames: Mutex::new(()), verifier: random() }
     }
 
-    /// What it uses now.
+    /// The current statistics.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics {
@@ -118,8 +118,9 @@ impl Drop for MemStore {
         if self.pool.pins() == 0 {
             return;
         }
-        // Replies still point into the pool: it is never dropped, but gives back what nobody points
-        // at. A landing that is still out has its own share of it, and then all of it stays.
+        // Replies still refer to the pool: it is never dropped, but returns memory that nothing
+        // refers to. An outstanding receive buffer shares ownership of the pool; then all memory
+        // stays.
         if Arc::strong_count(&self.pool) == 1 {
             self.pool.unmap_unpinned();
         }
@@ -222,7 +223,7 @@ impl Store for MemStore {
     ) -> (Change, Result<Written>) {
         match receive_buffer.0 {
             Place::Pages(pages) => self.write_receive_buffer(caller, object, pages, stability),
-            // Of another store: its bytes are written as any others.
+            // Of another store: its bytes are written like any others.
             Place::Buffer(buffer, offset) => self.write_data(caller, object, offset, &buffer, stability),
         }
     }

@@ -1,4 +1,4 @@
-//! Payload on its way: out of a store as a [`Segment`], into it as a [`ReceiveBuffer`].
+//! Payload in transit: out of a store as a [`Segment`], into it as a [`ReceiveBuffer`].
 
 use crate::buffer::Buffer;
 use crate::dir::Mapped;
@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 use std::io::IoSliceMut;
 use std::ops::Deref;
 
-/// Bytes of a file that stay as they are until dropped.
+/// Bytes of a file that do not change until dropped.
 ///
-/// Of a memory store they are a view of its own pages, and may outlive the store; else they are a
-/// buffer that goes back to its pool.
+/// A segment of a memory store is a view of the store's own pages, and may outlive the store; other
+/// segments are buffers that return to their pool.
 ///
-/// A loop that said so ([`ReceiveBatch`](crate::ReceiveBatch)) may also be given the mapped pages
-/// of a file. Those it hands to the kernel and does not look at: they are the file's as it is when
-/// they are sent, or gone by then, which only the kernel survives.
+/// A loop with a receive batch ([`ReceiveBatch`](crate::ReceiveBatch)) may also be given the mapped
+/// pages of a file. It passes those to the kernel and does not access them: they hold the file's
+/// content at the time they are sent, or are gone by then, which only the kernel can handle.
 pub struct Segment(Bytes);
 
 impl std::fmt::Debug for Segment {
@@ -64,9 +64,9 @@ impl From<Buffer> for Segment {
 
 /// Memory for one WRITE that is still being received.
 ///
-/// Dropped, it gives its memory back and changes nothing. Whoever hands it to
-/// [`Store::write_landed`](crate::Store::write_landed) has filled all of it: what was not filled
-/// holds what the memory held before.
+/// Dropping it returns its memory and changes nothing. A caller of
+/// [`Store::write_landed`](crate::Store::write_landed) has filled all of it: an unfilled part holds
+/// what the memory held before.
 pub struct ReceiveBuffer(pub(crate) Place);
 
 pub(crate) enum Place {
@@ -77,7 +77,7 @@ pub(crate) enum Place {
 }
 
 impl ReceiveBuffer {
-    /// Where in the file the bytes go.
+    /// The offset in the file at which the bytes are written.
     #[must_use]
     pub fn offset(&self) -> u64 {
         match &self.0 {
@@ -86,7 +86,7 @@ impl ReceiveBuffer {
         }
     }
 
-    /// How many bytes it takes.
+    /// The length of the buffer in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty)] // There is no empty landing.
     pub fn len(&self) -> usize {
@@ -96,7 +96,8 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Appends the slices of memory still to be filled, when the first `from` bytes are in.
+    /// Appends the slices of memory still to be filled, after the first `from` bytes have been
+    /// received.
     pub fn unfilled<'a>(&'a mut self, from: usize, out: &mut SmallVec<[IoSliceMut<'a>; 20]>) {
         match &mut self.0 {
             Place::Pages(pages) => pages.unfilled(from, out),

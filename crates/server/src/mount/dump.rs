@@ -1,4 +1,4 @@
-//! DUMP: who has mounted what, as far as the server was told. RFC 1813 s5.2.2
+//! DUMP: the clients and the paths they mounted, as far as the server was told. RFC 1813 s5.2.2
 
 use crate::client::Client;
 use crate::group::Group;
@@ -6,7 +6,7 @@ use nfs3::List;
 use nfs3::mount::dump::Entry;
 use xdr::Writer;
 
-/// Strangers see an empty list.
+/// Clients without any export get an empty list.
 pub fn run(group: &Group, client: &Client, writer: &mut Writer<'_>) {
     let mounts = if client.admitted.is_empty() { Vec::new() } else { group.mounts.list() };
     let mounts: Vec<_> =

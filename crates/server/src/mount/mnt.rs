@@ -1,6 +1,6 @@
 //! MNT: the handle of an export's root, or of a directory below it. RFC 1813 s5.2.1
 //!
-//! A stranger, whom no export admits, is told the same of every path.
+//! A client that no export admits gets the same answer for every path.
 
 use crate::client::Client;
 use crate::export::{Export, Exports};
@@ -12,8 +12,8 @@ use nfs3::{FileHandle, Outcome, Status};
 use rpc::auth::{AUTH_NONE, AUTH_SYS};
 use store::{Caller, Kind};
 
-/// The path is walked with the rights of the server: what the client may do there is checked at
-/// each call.
+/// The path is resolved with the rights of the server: each call checks what the client may do
+/// there.
 const SERVER: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 
 pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> Result<Reply, Unanswered> {
@@ -42,7 +42,7 @@ pub fn run(group: &Group, client: &Client, args: &Args<'_>, may_wait: bool) -> R
     })
 }
 
-/// The export with the longest path that `path` begins with, and what is left of it.
+/// The export with the longest path that is a prefix of `path`, and the rest of `path`.
 fn find<'e, 'p>(exports: &'e Exports, path: &'p [u8]) -> Option<(usize, &'e Export, &'p [u8])> {
     let below = |export: &Export| {
         let prefix = export.config.path.trim_end_matches('/').as_bytes();

@@ -12,7 +12,7 @@ pub(crate) struct CallHead {
 }
 
 impl CallHead {
-    /// Decodes the header of a record, of which that much must have come.
+    /// Decodes the header of a record, which must have been received completely.
     #[inline]
     pub fn decode(record: &[u8]) -> Result<Self, CallError> {
         let mut reader = Reader::new(record);

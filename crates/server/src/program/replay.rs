@@ -1,9 +1,9 @@
-//! A call on its way past the reply cache.
+//! Passes a call through the reply cache.
 //!
-//! A call that cannot be done at once is begun in the reply cache on its loop and done by a worker,
-//! so that the order of begins is the order of arrival: a replay finds the original running,
-//! wherever that waits. In a group of processes that may be elsewhere: then the replay is put off,
-//! and asks again.
+//! A call that cannot be executed at once is begun in the reply cache on its loop and executed by a
+//! worker, so that calls are begun in the order of arrival: a replay finds the original running,
+//! wherever that waits. In a group of processes the original may run elsewhere: then the replay is
+//! deferred and tried again.
 
 use super::{Answered, Handover, Mode};
 use crate::reply_cache::{CacheEntry, DELAY, Verdict};
@@ -11,17 +11,17 @@ use drc::shared::Start;
 use drc::{Refusal, Stored, Token};
 use rpc::reply::Accept;
 
-/// What the reply cache makes of a call.
+/// The result of the reply cache for a call.
 pub(crate) enum Passed<'g> {
     /// Execute it.
     Run(CacheEntry<'g>, Start),
-    /// It ran, or counts as such.
+    /// The call ran, or counts as executed.
     Ran(Stored),
-    /// Nothing more is to be done with it here.
+    /// Nothing more is to be done with the call here.
     Ended(Result<Answered, Answered>),
 }
 
-/// Takes a call past the reply cache, and as far as "started" where other processes see that.
+/// Passes a call through the reply cache, as far as "started" where other processes see that.
 #[inline]
 pub(crate) fn pass(mut entry: CacheEntry<'_>, mode: Mode, token: Token) -> Passed<'_> {
     let wait = |handover| Passed::Ended(Ok(Answered::MustWait(handover)));
@@ -40,7 +40,7 @@ pub(crate) fn pass(mut entry: CacheEntry<'_>, mode: Mode, token: Token) -> Passe
             wait(Handover { begun: true, ..Handover::default() })
         }
         Verdict::Run => match entry.start() {
-            // Its client came to another process meanwhile, and that one has it.
+            // The client's call arrived at another process meanwhile, and that process has it.
             Start::Lost => wait(Handover { later: true, ..Handover::default() }),
             start => Passed::Run(entry, start),
         },

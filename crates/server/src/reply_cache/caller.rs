@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A connection as the reply cache knows it, from the first call on that is guarded by the table.
+/// A connection as the reply cache knows it, from the first call that the table guards.
 #[derive(Debug)]
 pub(crate) struct CalledFrom {
     path: u64,
@@ -24,19 +24,19 @@ impl CalledFrom {
         Self { path: self.path, known_as: OnceLock::new() }
     }
 
-    /// Where a call comes from; the reply cache knows the connection from now on.
+    /// The origin of a call; from now on the reply cache knows the connection.
     pub(super) fn origin(&self, reply_cache: &ReplyCache) -> Origin {
         let connection = *self.known_as.get_or_init(|| reply_cache.connections().open());
         Origin { connection, path: self.path }
     }
 
-    /// What the reply cache knows it as, if it does.
+    /// The connection's id in the reply cache, if it has one.
     pub fn known_as(&self) -> Option<ConnectionId> {
         self.known_as.get().copied()
     }
 }
 
-/// There are too many clients of ours to remember what this one did.
+/// There are too many clients of ours to keep the replies of this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyClients;
 
@@ -46,7 +46,7 @@ pub(crate) struct Caller {
     pub(super) address: IpAddr,
     /// The client's windows, when it is one of our own clients and has changed something.
     pub(super) window: Option<Window>,
-    /// Its connection, when it is another's client and has changed something.
+    /// The connection, if the client is a foreign one and has changed something.
     pub called_from: Arc<CalledFrom>,
 }
 
@@ -55,8 +55,7 @@ impl Caller {
         Self { address: peer.ip(), window: None, called_from: Arc::new(CalledFrom::new(peer, local)) }
     }
 
-    /// Sees to it that the connection holds the window of the client that it speaks for, if that is
-    /// one of ours.
+    /// Makes sure that the connection holds the window of its client, if the client is one of ours.
     pub fn hold_window(
         &mut self,
         id: Option<u64>,
@@ -64,7 +63,8 @@ impl Caller {
         now: Duration,
     ) -> Result<(), TooManyClients> {
         let Some(id) = id else { return Ok(()) };
-        // One that this process was too long stopped to keep is another's by now.
+        // A window that this process could not keep, because it was stopped too long, belongs to
+        // another client by now.
         if self.window.as_ref().is_none_or(|window| window.id() != id || !window.is_current()) {
             self.window = Some(reply_cache.window(id, self.address, now).ok_or(TooManyClients)?);
         }

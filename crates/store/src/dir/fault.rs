@@ -1,4 +1,4 @@
-//! What the kernel's error numbers mean to a caller.
+//! Maps the kernel's error numbers to errors of the store.
 
 use crate::interface::Error;
 use rustix::io::Errno;
@@ -23,10 +23,10 @@ impl From<Errno> for Error {
             Errno::DQUOT => Self::Quota,
             Errno::STALE => Self::Stale,
             Errno::OPNOTSUPP | Errno::NOSYS => Self::NotSupported,
-            // A mount point, or a running program: the caller may not, and asking again will not
-            // help soon.
+            // A mount point, or a running program: the operation is refused, and trying again will
+            // not help soon.
             Errno::BUSY | Errno::TXTBSY => Self::Access,
-            // Somebody's lease that is being broken, and what is used up for the moment.
+            // A lease that is being broken, or a resource that is temporarily exhausted.
             Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Later,
             _ => Self::Io,
         }

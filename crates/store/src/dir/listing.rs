@@ -1,12 +1,11 @@
-//! READDIR: the names in a directory, in the file system's own order and with its own offsets as
-//! cookies.
+//! READDIR: the names in a directory, in the file system's own order, with its offsets as cookies.
 //!
-//! ext4, xfs, btrfs, and tmpfs since Linux 6.6 give offsets that stay good while other names come
-//! and go, and outlive the process. Others count places, so that a removal shifts what follows; for
-//! those we number names ourselves, as long as the directory is held open, and a cookie of an
-//! earlier numbering is told from ours. Such a listing goes from the newest name to the oldest, so
-//! that it never meets a name that was made since it began: a program that renames all that it is
-//! told would otherwise have no end of it.
+//! ext4, xfs, btrfs, and tmpfs since Linux 6.6 have offsets that stay valid while other names come
+//! and go, and after the process has ended. Other file systems count positions, so that a removal
+//! shifts the following names. For those, this module numbers the names itself as long as the
+//! directory is open, and detects cookies of an earlier numbering. Such a listing goes from the
+//! newest name to the oldest, so that it never reaches a name that was created after it began:
+//! otherwise a program that renames every listed name would never finish.
 
 use super::Shared;
 use super::find::{is_layered, magic};
@@ -21,15 +20,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::PoisonError;
 
-/// What the kernel is asked for at a time.
+/// The buffer for one request to the kernel.
 const BUFFER_BYTES: usize = 32 << 10;
-/// Our numbers' part of a cookie; the rest tells the numbering.
+/// The bits of a cookie that hold our number; the rest identify the numbering.
 const NUMBER_BITS: u32 = 32;
-/// Told first, with these numbers; those of the names are higher.
+/// Listed first, with these numbers; the numbers of other names are higher.
 const DOTS: [(u64, &CStr); 2] = [(1, c"."), (2, c"..")];
 const FIRST_NUMBER: u64 = 3;
 
-/// Whether a file system's offsets do not stay good.
+/// Whether the offsets of a file system do not stay valid.
 pub(super) fn must_number(kind: rustix::fs::FsWord) -> bool {
     const TMPFS: u32 = 0x0102_1994;
     const RAMFS: u32 = 0x8584_58f6;
@@ -45,7 +44,7 @@ pub(super) fn must_number(kind: rustix::fs::FsWord) -> bool {
     }
 }
 
-/// The names of a directory that we numbered, where we do.
+/// The numbered names of a directory, on file systems where names are numbered.
 pub(super) struct Numbers {
     tag: u64,
     next: u64,
@@ -70,10 +69,10 @@ impl Shared {
         let own = attributes(directory, &stat);
         let fd = node.to_read()?;
         let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER_BYTES);
-        // Also held for the position of the descriptor, which all who list share.
+        // Also protects the position of the descriptor, which all listings of the directory share.
         let mut numbers = node.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut show = |name: &CStr, cookie: u64| {
-            // A name that went meanwhile, or a mount point, is not shown.
+            // A name that was removed meanwhile, or a mount point, is not listed.
             match self.attributes_of(&node, fd, name, &own) {
                 Some(of_name) => visit(Entry { name: name.to_bytes(), cookie, attributes: &of_name }),
                 None => true,
@@ -93,7 +92,7 @@ impl Shared {
         Ok(DirectoryEnd { eof, attributes: own })
     }
 
-    /// The attributes of what a name in a directory is, without opening it.
+    /// The attributes of the object of a name in a directory, without opening the object.
     fn attributes_of(
         &self,
         parent: &Node,
@@ -115,14 +114,14 @@ impl Shared {
     }
 }
 
-/// Lists from an offset of the file system's; tells whether the directory ended.
+/// Lists from an offset of the file system. Returns whether the directory ended.
 fn list_by_offset(
     fd: BorrowedFd<'_>,
     buffer: &mut [MaybeUninit<u8>],
     cookie: u64,
     show: &mut dyn FnMut(&CStr, u64) -> bool,
 ) -> Result<bool> {
-    // Offsets are signed to the kernel.
+    // The kernel treats offsets as signed.
     i64::try_from(cookie).map_err(|_| Error::BadCookie)?;
     rustix::fs::seek(fd, SeekFrom::Start(cookie)).map_err(|errno| match errno {
         Errno::INVAL => Error::BadCookie,
@@ -141,7 +140,7 @@ fn list_by_offset(
 impl Numbers {
     fn new() -> Self {
         Self {
-            // 31 bits: cookies stay positive for clients that take them for signed.
+            // 31 bits: cookies stay positive for clients that treat them as signed.
             tag: RandomState::new().hash_one(0) >> 33 << NUMBER_BITS,
             next: FIRST_NUMBER,
             by_name: HashMap::new(),
@@ -154,7 +153,7 @@ impl Numbers {
         cookie - number == self.tag && (1..self.next).contains(&number)
     }
 
-    /// Numbers what is new, and forgets what is gone.
+    /// Numbers new names, and forgets names that are gone.
     fn refresh(&mut self, fd: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> Result<()> {
         let mut seen = HashMap::new();
         list_by_offset(fd, buffer, 0, &mut |name, _| {

@@ -1,9 +1,8 @@
-//! Files of a file system in memory as memory of this process, so that a send gathers their very
-//! pages.
+//! Mapped files of file systems in memory, so that a send gathers the pages of the file directly.
 //!
-//! Nobody in this process reads mapped bytes: they are handed to the kernel, which takes a page
-//! that is gone (the file got shorter meanwhile) for a bad address, where a read of ours would end
-//! the process by a signal. The send then fails, and so does its connection; see [`distrust`].
+//! No code in this process reads mapped bytes: they are passed to the kernel, which reports a page
+//! that is gone (the file was truncated meanwhile) as a bad address, where a read in this process
+//! would end it by a signal. The send then fails, and so does its connection; see [`distrust`].
 
 #![allow(unsafe_code)]
 
@@ -15,15 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A shorter file is read: its data cost less to copy than to map.
+/// Shorter files are read: copying their data costs less than mapping them.
 pub(super) const FILE_BYTES_MIN: u64 = 128 << 10;
-/// How long no file is sent from mapped pages after a send that failed by one.
+/// How long no file is sent from mapped pages after a send failed because of one.
 const DISTRUST_FOR: Duration = Duration::from_secs(60);
 
 static DISTRUSTED_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 
-/// A send failed because mapped pages were gone. For a while data are read before they are sent, so
-/// that whoever asks again gets an answer.
+/// Called when a send failed because mapped pages were gone. For a while data are read before they
+/// are sent, so that a client that sends the call again gets a reply.
 pub fn distrust() {
     DISTRUSTED_UNTIL_MS.store(milliseconds(now() + DISTRUST_FOR), Ordering::Relaxed);
 }
@@ -37,19 +36,19 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A file's pages, from its beginning, with room for it to grow.
+/// The pages of a file from its beginning, with room for the file to grow.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the memory belongs to the mapping and not to a thread, and nothing of ours writes to it.
+// SAFETY: the memory belongs to the mapping and not to a thread, and no code of ours writes to it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps a file for reading, with as much room again as it has bytes.
+    /// Maps a file for reading; the length is rounded up to a power of two.
     pub fn new(fd: BorrowedFd<'_>, file_bytes: u64) -> rustix::io::Result<Self> {
         let len = file_bytes.checked_next_power_of_two().and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or(rustix::io::Errno::NOMEM)?;
@@ -66,7 +65,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and whoever has a part of it keeps it alive.
+        // SAFETY: mapped by `new`, and every part of the mapping keeps it alive.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -79,19 +78,19 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// `None` beyond what is mapped.
+    /// `None` beyond the end of the mapping.
     pub fn new(mapping: &Arc<Mapping>, offset: u64, len: usize) -> Option<Self> {
         let at = usize::try_from(offset).ok()?;
         at.checked_add(len).filter(|&end| end <= mapping.len)?;
         Some(Self { mapping: Arc::clone(mapping), at, len })
     }
 
-    /// The memory. To be handed to the kernel only, see the module.
+    /// The memory. Only to be passed to the kernel, see the module's documentation.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: within the mapping, as `new` made sure, which lives as long as `self`. Others may
-        // change the file meanwhile; nobody looks at the bytes here, and who receives them has
-        // asked for them while that went on.
+        // SAFETY: `new` checked that the range lies within the mapping, which lives as long as
+        // `self`. The file may change meanwhile; no code here accesses the bytes, and their
+        // receiver requested them while the change was in progress.
         unsafe { std::slice::from_raw_parts(self.mapping.start.as_ptr().add(self.at), self.len) }
     }
 }

@@ -1,5 +1,5 @@
-//! What can be answered without waiting: from objects that are held open, of file systems in this
-//! machine's memory.
+//! Operations that are answered without waiting: from open objects, on file systems whose data the
+//! kernel caches in this machine's memory.
 
 use super::Shared;
 use super::find::{access_bits, check_name, is_dots};
@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 impl Shared {
-    /// An object that is held open already, and was shown to lie beneath the root just now.
+    /// An object that is already open, and whose check to lie beneath the root is still valid.
     pub fn held_now(&self, object: ObjectId) -> Option<Arc<Node>> {
         if !self.local {
             return None;
@@ -37,7 +37,8 @@ impl Shared {
         let place = self.child(&parent, name, ResolveFlags::CACHED).ok()?;
         let found = rustix::fs::fstat(&place).ok()?;
         let object = self.naming.name(place.as_fd(), c"", &found).ok()?;
-        // Only what is held already: to hold another may mean to close one, and that may wait.
+        // Only objects that are already open: opening another may require closing one, which may
+        // wait.
         self.held_now(object)?;
         Some((Some(attributes(directory, &stat)), Ok(attributes(object, &found))))
     }

@@ -22,8 +22,8 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// An object of a store that numbers its objects: `generation` tells apart those that had the
-    /// same number one after the other.
+    /// The name of an object of a store that numbers its objects: `generation` distinguishes
+    /// objects that had the same number one after the other.
     #[must_use]
     #[inline]
     pub const fn new(fileid: u64, generation: u64) -> Self {

@@ -1,4 +1,4 @@
-//! One arena: 16 MiB of mapped memory and, for each of its extents, who still looks at it.
+//! One arena: 16 MiB of mapped memory, with the pins on each of its extents.
 //!
 //! An extent's word packs the number of pins (32 bits) and the limbo bits (16): pages that were
 //! freed while pinned. A page goes to limbo, or the last pin takes the limbo pages out, by one
@@ -22,7 +22,7 @@ const HUGE_BYTES: usize = 2 << 20;
 const PINS: u64 = u32::MAX as u64;
 const LIMBO_SHIFT: u32 = 32;
 
-/// See the module.
+/// See the module's documentation.
 pub(super) struct Arena {
     base: AtomicPtr<u8>,
     index: usize,
@@ -83,12 +83,13 @@ impl Arena {
 
     /// Pins an extent: pages freed from now on wait for the unpin.
     pub fn pin(&self, extent: usize) {
-        // Relaxed is enough: whoever frees or overwrites a page that this pin is for takes the
-        // file's lock after us.
+        // Relaxed is enough: a thread that frees or overwrites a page covered by this pin takes the
+        // lock of the file after us.
         self.extents[extent].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether any pin is left on the extent. If not, all that pinned readers did happened before.
+    /// Whether any pin is left on the extent. If not, all accesses of pinned readers happened
+    /// before.
     pub fn pinned(&self, extent: usize) -> bool {
         self.extents[extent].load(Ordering::Acquire) & PINS != 0
     }
@@ -98,8 +99,8 @@ impl Arena {
         self.extents.iter().map(|word| word.load(Ordering::Acquire) & PINS).sum()
     }
 
-    /// Puts pages that nobody can find any more into limbo; false if no pin is there to take them
-    /// out again, and they are free at once.
+    /// Puts pages that are no longer reachable into limbo. Returns false if the extent has no pin
+    /// that would release them; the pages are free at once then.
     pub fn defer(&self, extent: usize, pages: u16) -> bool {
         let word = &self.extents[extent];
         let mut now = word.load(Ordering::Acquire);
@@ -113,10 +114,10 @@ impl Arena {
         false
     }
 
-    /// Takes a pin off; the last one frees the pages in limbo.
+    /// Removes a pin; the last one frees the pages in limbo.
     ///
-    /// It frees them while its own pin still stands, so that taking the pin off is the last thing
-    /// it does: when all pins are gone nobody is inside the pool on their behalf.
+    /// The pages are freed while this pin is still set, so that removing the pin is the last step:
+    /// when all pins are gone, no thread is inside the pool on their behalf.
     pub fn unpin(&self, extent: usize) {
         let word = &self.extents[extent];
         let mut now = word.load(Ordering::Relaxed);

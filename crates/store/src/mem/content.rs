@@ -25,7 +25,7 @@ const LEAF_BYTES: u64 = 64;
 /// Bytes in a page, as file offsets are counted.
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// See the module.
+/// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Content {
     leaves: BTreeMap<u64, Leaf>,
@@ -178,8 +178,8 @@ impl Content {
         self.prepare(pool, Range::new(offset, len))
     }
 
-    /// Swaps received pages in. Only the first and the last can be partial; these are merged with
-    /// what is there.
+    /// Swaps received pages in. Only the first and the last page can be partial; they are merged
+    /// with the existing content.
     pub fn land(&mut self, pool: &Pool, offset: u64, len: usize, mut pages: FreshPages, freed: &mut Freed) {
         let range = Range::new(offset, len);
         let mut inserted = 0;
@@ -197,7 +197,8 @@ impl Content {
         pool.free_fresh(pages);
     }
 
-    /// Cuts the content to `size`: zeroes the rest of the last page, takes out all pages behind it.
+    /// Truncates the content to `size`: zeroes the rest of the last page, removes all pages after
+    /// it.
     pub fn truncate(&mut self, pool: &Pool, size: u64, freed: &mut Freed) -> Result<()> {
         let kept = (size % PAGE) as usize;
         let index = size / PAGE / LEAF_PAGES;
@@ -235,7 +236,7 @@ impl Content {
         Ok(())
     }
 
-    /// Frees everything; for a file that is gone.
+    /// Frees all pages; for a file that is gone.
     pub fn clear(self, pool: &Pool) {
         for mut leaf in self.leaves.into_values() {
             // Leaf by leaf, so that the pool's lock is not held for the whole of a large file.
@@ -246,7 +247,7 @@ impl Content {
         }
     }
 
-    /// Sees to it that every page of the range has a slot.
+    /// Makes sure that every page of the range has a slot.
     fn prepare(&mut self, pool: &Pool, range: Range) -> Result<()> {
         for index in range.leaves() {
             let needed = range.slots(index).end;
@@ -271,7 +272,7 @@ impl Content {
         Ok(())
     }
 
-    /// Takes out leaves without pages that a failed write left.
+    /// Removes leaves without pages that a failed write left.
     fn prune(&mut self, pool: &Pool, range: Range) {
         for index in range.leaves() {
             if self.leaves.get(&index).is_some_and(|leaf| leaf.slots.iter().all(Option::is_none))
@@ -354,7 +355,7 @@ fn land_page(
     }
 }
 
-/// Takes the pages out of some slots; how many there were.
+/// Removes the pages of some slots. Returns how many there were.
 fn empty(slots: &mut [Option<Page>], freed: &mut Freed) -> u64 {
     let mut pages = 0;
     for page in slots.iter_mut().filter_map(Option::take) {

@@ -1,4 +1,4 @@
-//! CREATE, MKDIR, SYMLINK, MKNOD and LINK: what adds a name.
+//! CREATE, MKDIR, SYMLINK, MKNOD and LINK: operations that add a name.
 
 use super::directory::{Directory, check_name, is_dots};
 use super::inode::{Body, EXECUTE, Inode, MODE_BITS, SET_GID, WRITE, in_group};
@@ -32,7 +32,7 @@ impl MemStore {
         (parent.change_since(before), result)
     }
 
-    /// What CREATE does with a name that is taken. RFC 1813 s3.3.8
+    /// Handles CREATE for an existing name. RFC 1813 s3.3.8
     ///
     /// As on Linux, UNCHECKED sets only the size of an existing file, and leaves anything else as
     /// it is: this is what `open` without `O_EXCL` means.
@@ -128,7 +128,8 @@ impl MemStore {
     }
 }
 
-/// Whether a name can be given there: what has it already, if anything.
+/// Checks that a name may be added to the directory. Returns the object that already has the name,
+/// if any.
 fn free_name(parent: &Inode, caller: Caller<'_>, name: &[u8]) -> Result<Option<ObjectId>> {
     let names = parent.directory()?;
     check_name(name)?;

@@ -1,9 +1,9 @@
 //! The names in one directory.
 //!
-//! Each name has a number that grows from name to name and never changes: it is the cookie, so a
-//! listing goes on at the right place whatever came and went meanwhile. It goes from the newest
-//! name to the oldest, and so never meets a name that was made since it began: otherwise it would
-//! have no end where a program renames all that it is told. RFC 1813 s3.3.16
+//! Each name has a number that increases from name to name and never changes. The number is the
+//! cookie, so a listing continues at the right place whatever names come and go. A listing goes
+//! from the newest name to the oldest, so it never reaches a name that was created after it began:
+//! otherwise it would never end for a program that renames every listed name. RFC 1813 s3.3.16
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -52,8 +52,7 @@ impl Directory {
         self.names.get(name).map(|link| link.object)
     }
 
-    /// Adds a name that is not there yet, or lets one that is name another object, in its old
-    /// place.
+    /// Adds a name, or lets an existing name refer to another object, with its old cookie.
     pub fn put(&mut self, name: &[u8], object: ObjectId) {
         if let Some(link) = self.names.get_mut(name) {
             link.object = object;
@@ -74,7 +73,7 @@ impl Directory {
         }
     }
 
-    /// Whether the cookie is one that was given.
+    /// Whether the cookie may have been returned by a listing.
     pub fn gave(&self, cookie: u64) -> bool {
         cookie <= self.last_cookie
     }

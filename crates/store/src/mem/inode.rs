@@ -1,4 +1,4 @@
-//! One object of the tree: its attributes, who may do what to it, and what hangs on it.
+//! One object of the tree: its attributes, the rights of callers, and its content.
 //!
 //! Times: the changed time of one object never repeats and never goes back, so that weak cache
 //! consistency data tell every change apart. The access time is kept as Linux does by default
@@ -33,7 +33,7 @@ pub(super) const EXECUTE: u32 = 1;
 const DIRECTORY_BYTES: u64 = 4096;
 const NANOS: u64 = 1_000_000_000;
 
-/// What hangs on an object.
+/// The content of an object.
 pub(super) enum Body {
     File(Content),
     Directory(Box<Directory>),
@@ -41,7 +41,7 @@ pub(super) enum Body {
     Special(Kind),
 }
 
-/// See the module.
+/// See the module's documentation.
 pub(super) struct Inode {
     pub object: ObjectId,
     pub body: Body,
@@ -198,7 +198,8 @@ impl Inode {
     }
 
     /// Whether file data may be read: the owner always may, because the client checked when the
-    /// file was opened, and whoever may execute a file must be able to page it in. RFC 1813 s4.4
+    /// file was opened, and a caller who may execute a file must be able to page it in. RFC 1813
+    /// s4.4
     pub fn may_read_data(&self, caller: Caller<'_>) -> bool {
         caller.uid == self.uid || self.allows(caller, READ) || self.allows(caller, EXECUTE)
     }
@@ -208,7 +209,7 @@ impl Inode {
         caller.uid == self.uid || self.allows(caller, WRITE)
     }
 
-    /// Whether the caller may do what only the owner may.
+    /// Whether the caller has the rights of the owner.
     pub fn owned_by(&self, caller: Caller<'_>) -> bool {
         caller.uid == 0 || caller.uid == self.uid
     }

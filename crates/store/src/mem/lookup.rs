@@ -1,4 +1,4 @@
-//! LOOKUP, ACCESS, READLINK, READDIR: what looks at the tree and changes nothing.
+//! LOOKUP, ACCESS, READLINK, READDIR: operations that change nothing.
 
 use std::sync::Arc;
 

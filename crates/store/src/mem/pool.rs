@@ -1,9 +1,9 @@
-//! The pool: pages within a hard bound, who owns them, and how their bytes are reached.
+//! The pool: pages within a hard bound, their ownership, and access to their bytes.
 //!
 //! Ownership is in types: a [`Fresh`] page was never seen by a reader and may be filled; a [`Page`]
 //! belongs to one slot of one file, may be read while it is borrowed, and may be overwritten only
 //! while no pin is on its extent; [`Freed`] pages were taken out of a file. None of them has a
-//! destructor: they are four bytes in a table, and whoever holds one gives it back.
+//! destructor: they are four bytes in a table, and their owner must return them.
 //!
 //! The bound holds for all that is charged: pages in use or in limbo, and the tables and names of
 //! the tree. A small part of it is reserved for changes that free as much as they take once readers

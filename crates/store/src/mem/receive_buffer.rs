@@ -10,8 +10,8 @@ use super::pool::{FreshPages, Pool};
 
 /// Memory for one WRITE that is still being received: fresh pages that no file has yet.
 ///
-/// The first byte lies at the same place within its page as it will in the file, so that whole
-/// pages can be swapped in. Dropped, it gives its pages back and changes nothing.
+/// The first byte has the same offset within its page as it will have in the file, so that whole
+/// pages can be swapped in. Dropping it returns its pages and changes nothing.
 pub(crate) struct Pages {
     pool: Arc<Pool>,
     /// Present until written.
@@ -35,17 +35,18 @@ impl Pages {
         Some(Pages { pool: Arc::clone(pool), pages: Some(pages), offset, len })
     }
 
-    /// Where in the file the bytes go.
+    /// The offset in the file at which the bytes are written.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes it takes.
+    /// The length of the buffer in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Appends the slices of memory still to be filled, when the first `from` bytes are in.
+    /// Appends the slices of memory still to be filled, after the first `from` bytes have been
+    /// received.
     pub fn unfilled<'a>(&'a mut self, from: usize, out: &mut SmallVec<[IoSliceMut<'a>; 20]>) {
         let head = (self.offset % PAGE_BYTES as u64) as usize;
         let from = from.min(self.len);
@@ -54,7 +55,7 @@ impl Pages {
         }
     }
 
-    /// Copies bytes in, for a sender that has them in one piece.
+    /// Copies bytes in, for a write whose bytes are in one piece.
     pub(super) fn fill(&mut self, mut data: &[u8]) {
         let mut slices = SmallVec::new();
         self.unfilled(0, &mut slices);
@@ -65,7 +66,7 @@ impl Pages {
         }
     }
 
-    /// Whether its pages are of this pool.
+    /// Whether the pages belong to this pool.
     pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
         Arc::ptr_eq(&self.pool, pool)
     }

@@ -1,4 +1,4 @@
-//! REMOVE and RMDIR: what takes a name away, and what becomes of an object without one.
+//! REMOVE and RMDIR: operations that remove a name, and the disposal of objects without a name.
 
 use super::MemStore;
 use super::directory::{Directory, check_name};
@@ -7,7 +7,7 @@ use super::table::{Exclusive, OBJECT_BYTES};
 use crate::interface::{Caller, Change, Error, ObjectId, Result};
 
 impl MemStore {
-    /// REMOVE, or RMDIR if it is a directory that shall go.
+    /// REMOVE, or RMDIR with `rmdir`.
     pub(super) fn unlink(
         &self,
         caller: Caller<'_>,
@@ -59,7 +59,8 @@ impl MemStore {
         Ok(self.drop_link(inode))
     }
 
-    /// Takes one link off an object; without any left it is gone and given back, to be disposed of.
+    /// Removes one link of an object. Without any link left the object is removed and returned, to
+    /// be disposed of.
     pub(super) fn drop_link(&self, mut inode: Exclusive<'_>) -> Option<Inode> {
         if inode.is_directory() || inode.links <= 1 {
             return Some(self.table.remove(inode));

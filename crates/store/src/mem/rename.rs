@@ -1,7 +1,7 @@
 //! RENAME: the one operation that changes the shape of the tree.
 //!
-//! One lock makes renames take turns, so that while one looks at the ancestors of a directory
-//! nobody moves them, and so that two directories can be locked in the order of the tree.
+//! One lock serialises renames, so that the ancestors of a directory do not move while a rename
+//! examines them, and so that two directories can be locked in the order of the tree.
 
 use std::sync::PoisonError;
 
@@ -76,12 +76,13 @@ impl MemStore {
         }
     }
 
-    /// Locks both directories, the one above the other first.
+    /// Locks both directories, an ancestor before its descendant.
     fn lock_parents(&self, from: ObjectId, to: ObjectId, above_from: &Ancestors) -> Result<Parents<'_>> {
         if from == to {
             return Ok(Parents { from: self.table.write(from)?, to: None });
         }
-        // If neither is above the other any order will do, as nobody else holds two such.
+        // If neither is an ancestor of the other any order will do, because no other operation
+        // locks two directories.
         if above_from.contains(&to) {
             let to = self.table.write(to)?;
             Ok(Parents { from: self.table.write(from)?, to: Some(to) })
@@ -168,7 +169,8 @@ impl MemStore {
     }
 }
 
-/// Whether the caller may do it and the two objects fit, in the order in which Linux finds fault.
+/// Whether the caller may rename and the two objects are compatible, in the order in which Linux
+/// checks.
 fn check_move(caller: Caller<'_>, parents: &Parents<'_>, inode: &Inode, over: Option<&Inode>) -> Result<()> {
     may_take(&parents.from, inode, caller)?;
     match over {

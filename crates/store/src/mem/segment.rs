@@ -1,4 +1,4 @@
-//! Views of file content that stay as they are until dropped, whatever is written meanwhile.
+//! Views of file content that do not change until dropped, whatever is written meanwhile.
 
 #![allow(unsafe_code)]
 
@@ -13,40 +13,39 @@ use super::layout::{ARENA_PAGES, EXTENT_BYTES, EXTENT_PAGES, PAGE_BYTES, arena_o
 use super::pool::{Page, Pool};
 use crate::payload::Segment;
 
-/// What holes read as; one piece of it per extent.
+/// The content of holes; one extent of it per segment.
 static ZEROS: [u8; EXTENT_BYTES] = [0; EXTENT_BYTES];
 
-/// Segments of at most so many bytes leave many at once, each from another place: by the time that
-/// one is sent, what was asked for when it was looked up has come from memory. Longer ones are not
-/// helped by it (docs/decisions/0002-event-loop.md).
+/// Segments up to this length are prefetched. Many of them are sent at once, each from a different
+/// place: by the time one is sent, the data requested at its lookup have arrived from memory.
+/// Longer segments do not benefit (docs/decisions/0002-event-loop.md).
 const SMALL_BYTES: usize = 8 << 10;
 
-/// So much of a short segment is asked for; the processor foresees the rest by itself.
+/// The prefetched part of a short segment; the processor prefetches the rest by itself.
 const FORESEEN_BYTES: usize = 512;
 
-/// Asks the processor for the first bytes, without waiting for them.
+/// Prefetches the first bytes, without waiting for them.
 #[cfg(target_arch = "x86_64")]
 fn foresee(bytes: &[u8]) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     const CACHE_LINE_BYTES: usize = 64;
     for line in bytes.get(..bytes.len().min(FORESEEN_BYTES)).unwrap_or_default().chunks(CACHE_LINE_BYTES) {
-        // SAFETY: a hint; nothing is read that could be seen, and the address is one of a borrow
-        // besides.
+        // SAFETY: a prefetch hint has no visible effect, and the address belongs to a borrow.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }
 
-/// There is no way to ask that stable Rust knows.
+/// Stable Rust has no prefetch for other processors.
 #[cfg(not(target_arch = "x86_64"))]
 fn foresee(_bytes: &[u8]) {}
 
-/// A view of the store's memory that stays as it is until dropped.
+/// A view of the store's memory that does not change until dropped.
 ///
-/// It may outlive the store: the memory it points to is then kept.
+/// It may outlive the store: the memory it refers to is then kept.
 pub(crate) struct Pinned {
     start: NonNull<u8>,
     len: usize,
-    /// Where it is pinned; absent for a hole.
+    /// The arena in which it is pinned; absent for a hole.
     arena: Option<NonNull<Arena>>,
 }
 

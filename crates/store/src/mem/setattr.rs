@@ -1,4 +1,4 @@
-//! SETATTR: who may set what, and what else changes with it, as Linux has it.
+//! SETATTR: the rights to set attributes, and the attributes that change with them, as on Linux.
 
 use super::inode::{self, Inode, MODE_BITS, SET_GID, WRITE, in_group, to_time, without_privileges};
 use super::pool::Freed;

@@ -1,8 +1,8 @@
 //! All objects by number, each behind its own lock.
 //!
-//! A number leads to its slot without a lock and without counting references: chunks of slots are
-//! made when first needed and stay. A slot is used again for a new object; the generation tells the
-//! two apart.
+//! A number leads to its slot without a lock and without reference counting: chunks of slots are
+//! allocated when first needed and stay. A slot is reused for a new object; the generation
+//! distinguishes the two.
 //!
 //! Order of locks: a directory before what it names; two directories only under the rename lock,
 //! the one nearer to the root first; the pool's lock last. Nothing is locked after an object that
@@ -25,7 +25,7 @@ const ROOT_GENERATION: u64 = 1;
 /// The root's name.
 pub(super) const ROOT: ObjectId = ObjectId::new(1, ROOT_GENERATION);
 
-/// On cache lines of its own, so that two cores with two files do not meet.
+/// On cache lines of its own, so that two cores that use two files do not contend.
 #[repr(align(64))]
 #[derive(Default)]
 struct Slot(RwLock<Option<Inode>>);
@@ -63,9 +63,9 @@ fn present<T>(inode: Option<T>) -> T {
     }
 }
 
-/// An object that others may look at too.
+/// An object locked for shared access.
 pub(super) type Shared<'a> = Held<RwLockReadGuard<'a, Option<Inode>>>;
-/// An object that is ours alone.
+/// An object locked for exclusive access.
 pub(super) type Exclusive<'a> = Held<RwLockWriteGuard<'a, Option<Inode>>>;
 
 /// See the module.
@@ -143,7 +143,7 @@ impl Table {
         Ok(object)
     }
 
-    /// Takes an object out; whoever comes for it finds it stale.
+    /// Removes an object; later accesses find it stale.
     pub fn remove(&self, mut held: Exclusive<'_>) -> Inode {
         let inode = present(held.0.take());
         drop(held);
