@@ -29,7 +29,7 @@ pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 /// A call that must wait for its store says so by its answer ([`Answered::MustWait`]); a worker
 /// then calls [`serve`](Self::serve) once more.
 pub(crate) trait Program: Sync {
-    /// Its number.
+    /// The program number.
     fn number(&self) -> u32;
 
     /// The versions that this implementation serves.

@@ -1,6 +1,6 @@
 //! Clients at one address that count from 0 send the same calls. RFC 1813 s4.5: a retry is answered
-//! from the reply cache, a neighbour's call is executed. All calls here have one xid, one
-//! credential and the same arguments.
+//! from the reply cache, and a neighbour's call is executed. All calls here have the same xid,
+//! credential and arguments.
 
 #[path = "support/peer.rs"]
 mod peer;
@@ -26,7 +26,7 @@ fn serve(loops: usize) -> (Server, SocketAddr) {
     (server, address)
 }
 
-/// A client at another address or port than the system would choose.
+/// A client at an address or port other than the system would choose.
 fn client_at(local: SocketAddr, server: SocketAddr) -> std::io::Result<Peer> {
     let stream = transport::socket::connect_within(Some(local), server, Duration::from_secs(60))?;
     Ok(Peer::over(stream, 7, b"elsewhere"))
@@ -45,7 +45,7 @@ fn status(results: &[u8]) -> Status {
     Status(u32::from_be_bytes(results[..4].try_into().unwrap()))
 }
 
-/// Makes a file, and tells its handle.
+/// Creates a file, and returns its handle.
 fn file(peer: &mut Peer, directory: FileHandle, name: &[u8]) -> FileHandle {
     peer.exchange(100, Procedure::Create, &create_args(directory, name));
     let results =
@@ -65,8 +65,8 @@ fn data_of(peer: &mut Peer, file: FileHandle) -> Vec<u8> {
     results[results.len() - 4..].to_vec()
 }
 
-/// A call that must not run twice for one client, and what it says when it is executed where it was
-/// executed before.
+/// A call that must not run twice for one client, and its result when it is executed after another
+/// client has executed it.
 struct Case {
     procedure: Procedure,
     args: Vec<u8>,
@@ -148,7 +148,7 @@ fn what_must_not_run_twice_is_executed_for_each_of_two_neighbours() {
         let Case { procedure, args, executed_again } = case;
         assert_eq!(status(&first.exchange(XID, procedure, &args)), Status::OK, "{procedure:?}");
         assert_eq!(status(&second.exchange(XID, procedure, &args)), executed_again, "{procedure:?}");
-        // Each of them has its own answer to its own retry.
+        // Each client gets its own reply to its own retry.
         assert_eq!(status(&first.exchange(XID, procedure, &args)), Status::OK, "{procedure:?} again");
         assert_eq!(status(&second.exchange(XID, procedure, &args)), executed_again, "{procedure:?} again");
     }
@@ -180,10 +180,10 @@ fn a_reset_before_the_reply_was_read_is_followed_by_a_retry() {
         let args = create_args(root, format!("f{round}").as_bytes());
         let mut first = Peer::foreign(address);
         first.call(XID, Procedure::Create, &args);
-        // It is executed before the retry comes.
+        // The call is executed before the retry arrives.
         let mut byte = [0];
         assert_eq!(first.stream.peek(&mut byte).unwrap(), 1);
-        // Closed with a reply unread, it is reset by the system.
+        // The system resets a connection that is closed with an unread reply.
         drop(first);
         assert_eq!(status(&Peer::foreign(address).exchange(XID, Procedure::Create, &args)), Status::OK);
     }
@@ -206,7 +206,7 @@ fn an_exclusive_create_and_a_write_of_a_neighbour_are_executed() {
         assert_eq!(status(&second.exchange(XID, procedure, args)), Status::OK);
     }
     assert_eq!((replayed(&server), data_of(&mut first, file)), (0, b"same".to_vec()));
-    // That the client asks again changes nothing: it is its newer write that counts.
+    // A retry of the first client changes nothing: its newer write counts.
     second.reset();
     let mut again = Peer::foreign(address);
     assert_eq!(status(&again.exchange(XID + 3, Procedure::Write, &write_args(file, *b"newe"))), Status::OK);
@@ -224,8 +224,8 @@ fn a_client_that_closed_in_order_asks_for_nothing_again() {
     assert_eq!(status(&first.exchange(XID, Procedure::Create, &args)), Status::OK);
     drop(first);
     assert_eq!(status(&Peer::foreign(address).exchange(XID, Procedure::Create, &args)), Status::EXIST);
-    // One that says first that it sends no more: the server's system knows only after its close
-    // what it has.
+    // A client that first says that it sends no more: the server's system learns only after the
+    // close what the client has received.
     let args = create_args(root, b"g");
     let mut first = Peer::foreign(address);
     first.call(XID, Procedure::Create, &args);

@@ -1,4 +1,4 @@
-//! A warm READ, WRITE or GETATTR takes nothing from the heap, and one wake-up at depth 1.
+//! A warm READ, WRITE or GETATTR makes no heap allocation, and one wake-up at depth 1.
 //!
 //! Counts are process-wide, so this file has one test, whose own side sends bytes made beforehand
 //! and receives into memory of its own.
@@ -58,7 +58,7 @@ impl Peer {
         out
     }
 
-    /// Receives a reply into memory that is there already, and gives its results.
+    /// Receives a reply into existing memory, and returns its results.
     fn receive(&mut self) -> &[u8] {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark).unwrap();

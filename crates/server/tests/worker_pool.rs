@@ -1,5 +1,5 @@
-//! Calls whose store waits are off the loop: who else is served meanwhile, in which bounds, and
-//! that nothing is done twice or lost.
+//! Calls in the worker pool: other clients are served meanwhile, the bounds hold, and no call is
+//! executed twice or lost.
 
 #[path = "support/latched.rs"]
 mod latched;
@@ -15,7 +15,8 @@ use std::time::Duration;
 use testkit::Deadline;
 use xdr::Reader;
 
-/// Calls of one connection that may be off the loop, as `crates/server/src/worker_pool.rs` has it.
+/// Calls of one connection that may be in the worker pool, as in
+/// `crates/server/src/runtime/worker_pool.rs`.
 const FLIGHT_CALLS_MAX: usize = 128;
 const MEM: &str = "/mem";
 const SLOW: &str = "/slow";
@@ -143,7 +144,7 @@ fn what_reads_may_answer_counts_against_the_bytes_of_a_connection() {
     (10..20).for_each(|_| drop(peer.receive()));
 }
 
-/// One call of a client, then the same on another connection while the first waits.
+/// Sends a call of a client, then the same call on another connection while the first waits.
 fn replay_while_it_waits(peer: impl Fn(SocketAddr) -> Peer) {
     let latch = Latch::closed();
     let server = serve(config(4, 1), &latch);

@@ -157,7 +157,7 @@ struct Shared {
 }
 
 impl DirStore {
-    /// Opens a directory, and what is kept for it.
+    /// Opens a directory, and its state.
     ///
     /// # Errors
     /// [`OpenError`].

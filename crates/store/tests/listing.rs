@@ -1,5 +1,5 @@
-//! Directories that change while they are listed, in each store that needs no rights:
-//! `privileged.rs` has those whose names are numbered by us.
+//! Directories that change while they are listed, in each store that needs no privileges:
+//! `privileged.rs` tests stores that number the names themselves.
 
 #[path = "dir/changing.rs"]
 mod changing;

@@ -203,8 +203,8 @@ struct Held {
 
 enum Subject {
     Mem(MemStore),
-    /// The directory to export and the one for its state; the store is absent while it is opened
-    /// anew.
+    /// The directory to export and the directory for its state; the store is absent while it is
+    /// reopened.
     Dir(tempfile::TempDir, Option<DirStore>),
 }
 

@@ -1,4 +1,4 @@
-//! Payload: pinned segments, landings, sparse files, the bound, and memory given back.
+//! Payload: pinned segments, receive buffers, sparse files, the bound, and memory given back.
 
 use smallvec::SmallVec;
 use store::{
@@ -46,7 +46,7 @@ fn used(store: &MemStore, object: ObjectId) -> u64 {
     store.attributes(object).unwrap().used
 }
 
-/// Fills a landing piece by piece, as a socket does.
+/// Fills a receive buffer piece by piece, as a socket does.
 fn receive(receive_buffer: &mut ReceiveBuffer, data: &[u8]) {
     let mut from = 0;
     while from < data.len() {
@@ -192,7 +192,7 @@ fn what_was_read_stays_while_it_is_overwritten_cut_and_removed() {
     truncate(&store, object, 3 * MIB).unwrap();
     assert!(read(&store, object, MIB + 100, 2 * MIB).iter().all(|&byte| byte == 0));
     store.remove(ANN, store.root(), b"f").1.unwrap();
-    // Whoever writes now must not get that memory.
+    // Writers that come now must not get that memory.
     let other = file(&store, "other");
     write(&store, other, 0, &vec![0x55; 8 * MIB as usize]).unwrap();
     assert_eq!(bytes(&held), data);
@@ -293,7 +293,7 @@ fn a_full_store_says_so_still_overwrites_and_recovers() {
     assert!(store.receive_buffer(0, MIB as u32).is_none());
     assert!(store.statistics().bytes_used <= 8 * MIB);
     assert!(store.space().free_bytes < PAGE * 2);
-    // What is there can be overwritten, in place and, while read, on copies.
+    // Existing data can be overwritten, in place and, while they are read, by copies.
     write(&store, object, 0, &pattern(MIB, 5)).unwrap();
     let held = segments(&store, object, 0, 64 * 1024);
     write(&store, object, PAGE, &[9; 4096]).unwrap();

@@ -1,4 +1,4 @@
-//! What comes over the wire and is wrong: each has its answer, and costs its sender only.
+//! Invalid input on the wire: each kind gets its reply, and affects only its sender.
 
 use crate::peer::{Peer, config, encoded, eventually, start};
 use nfs3::{FileHandle, Procedure, proc};
@@ -203,7 +203,7 @@ fn what_was_called_before_garbage_is_answered_though_more_is_unread() {
     }
 }
 
-/// A small generator of our own: what a seed brings out, it brings out again.
+/// A small pseudo-random generator: the same seed gives the same sequence.
 struct Random(u64);
 
 impl Random {

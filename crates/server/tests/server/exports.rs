@@ -1,4 +1,4 @@
-//! Who may come, as whom, and with which handles.
+//! Access to exports: admitted clients, their identities, and their handles.
 
 use crate::peer::{Peer, config, credential, decoded, encoded};
 use nfs3::mount::{Procedure as Mount, export};
@@ -130,7 +130,7 @@ fn nobody_may_mount_but_needs_a_name_for_files() {
     assert!(matches!(peer.getattr(object), Outcome::Ok(_)));
 }
 
-/// The owner of a file that this user makes, as the server shows it.
+/// The owner of a file that this user creates, as the server reports it.
 fn owner_of_what_is_made(address: SocketAddr, uid: u32, gid: u32) -> (u32, u32) {
     let mut peer = Peer::with_credential(address, credential(1, b"host", uid, gid));
     let root = peer.mnt(b"/export").unwrap();

@@ -1,4 +1,4 @@
-//! Files, directories and what the wire says of them.
+//! Files and directories, and the replies about them on the wire.
 
 use crate::peer::{Peer, decoded, pattern, start, write_args};
 use nfs3::proc::{self, create::How};

@@ -1,4 +1,4 @@
-//! Start, stop, drain, nodes that go and come back, pacing.
+//! Start, stop, drain, nodes that stop and start again, pacing.
 
 use crate::peer::{PATIENCE, Peer, config, pattern, start, write_args};
 use nfs3::Procedure;
@@ -150,7 +150,7 @@ fn a_paced_node_sends_no_faster_however_many_connections_it_has() {
 
 #[test]
 fn a_loop_that_slept_resets_its_connections_unexecuted() {
-    // A bound of nothing makes every pause a sleep; the clients of a node that slept have gone
+    // A bound of zero makes every pause a stall; the clients of a stalled node have moved
     // elsewhere.
     let mut config = config();
     config.limits.stall_ms_max = 0;

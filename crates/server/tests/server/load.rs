@@ -134,7 +134,7 @@ fn a_thousand_idle_connections_are_held_and_one_is_served() {
     eventually("they go", || server.statistics().nodes[0].connections.len() == 1);
 }
 
-/// A connection that may be between two loops when it is asked for.
+/// A connection that may be moving between two loops when it is looked up.
 fn of_address(server: &Server, peer: std::net::SocketAddr) -> ConnectionStatistics {
     eventually_some("the connection", || {
         let mut connections = server.statistics().nodes.swap_remove(0).connections;
@@ -160,7 +160,7 @@ fn loop_of(server: &Server, peer: &Peer) -> usize {
     connection_of(server, peer).on_loop
 }
 
-/// Two connections of the first loop, and nobody else.
+/// Two connections of the first loop, and no others.
 fn two_of_a_loop(server: &Server) -> [Peer; 2] {
     let address = server.addresses()[0];
     let mut peers: Vec<Peer> = (0..4).map(|_| Peer::new(address)).collect();
@@ -262,7 +262,7 @@ fn connections_that_work_without_a_pause_are_evened_out() {
     let (server, address) = start();
     let root = Peer::new(address).mnt(b"/export").unwrap();
     let mut workers: Vec<Worker> = (0..3).map(|_| Worker::start(Peer::new(address), root)).collect();
-    // Two share a loop. Whoever is alone goes, and leaves them there.
+    // Two share a loop. The connection that is alone disconnects, and leaves them there.
     let alone = eventually_some("all are at work", || {
         let all = server.statistics().nodes[0].connections.iter().filter(|one| one.busy).count() == 3;
         let places: Vec<usize> =

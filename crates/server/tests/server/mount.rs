@@ -1,4 +1,4 @@
-//! MOUNT: handles of exports, and lists for those who may see them.
+//! MOUNT: handles of exports, and lists for clients that may see them.
 
 use crate::peer::{Peer, config, decoded, encoded, start};
 use nfs3::mount::{Procedure, dump, export, mnt, umnt};

@@ -1,4 +1,4 @@
-//! A small client of raw sockets: what it sends and receives are bytes, checked by the codecs.
+//! A small client on raw sockets: it sends and receives bytes, which the codecs check.
 
 use drc::machine_name;
 use nfs3::{DirOpArgs, FileHandle, Outcome, Procedure, Sattr3, Status, Wire, proc};
@@ -15,7 +15,7 @@ use xdr::{Reader, Writer};
 /// Long enough for a machine that is busy with other tests; reached only when something is broken.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A configuration for tests: one node on loopback, one export, tests' loops are never taken for
+/// A configuration for tests: one node on loopback, one export, and loops that are never considered
 /// stalled.
 pub fn config() -> Config {
     let mut config = Config::quick(64 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
@@ -133,7 +133,7 @@ impl Peer {
         self.next_xid
     }
 
-    /// Calls and gives the reply's body and results.
+    /// Sends a call and returns the reply's body and results.
     pub fn call_any(&mut self, program: u32, version: u32, procedure: u32, args: &[u8]) -> (Body, Vec<u8>) {
         let xid = self.draw();
         let record = self.record(xid, program, version, procedure, args);
@@ -145,14 +145,14 @@ impl Peer {
         (reply.body, reader.rest().to_vec())
     }
 
-    /// Calls NFS and gives the results.
+    /// Sends an NFS call and returns the results.
     pub fn nfs<'a>(&mut self, procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
         let (body, results) = self.call_any(nfs3::PROGRAM, 3, procedure.number(), &encoded(args));
         assert_eq!(body, Body::Accepted(Accept::Success), "{procedure:?}");
         results
     }
 
-    /// Calls MOUNT and gives the results.
+    /// Sends a MOUNT call and returns the results.
     pub fn mount(&mut self, procedure: nfs3::mount::Procedure, args: &[u8]) -> Vec<u8> {
         let (body, results) = self.call_any(nfs3::mount::PROGRAM, 3, procedure.number(), args);
         assert_eq!(body, Body::Accepted(Accept::Success), "{procedure:?}");

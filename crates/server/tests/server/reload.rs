@@ -1,4 +1,4 @@
-//! A configuration read again: who is there stays, and is held to the rules of now.
+//! A reloaded configuration: connected clients stay, and the new rules apply to them.
 
 use crate::peer::{Peer, config};
 use nfs3::{FileHandle, Status};

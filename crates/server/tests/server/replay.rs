@@ -1,4 +1,4 @@
-//! A call that is sent twice is done once, over whichever connection and node it comes.
+//! A call that is sent twice is executed once, whichever connection and node it arrives on.
 
 use crate::peer::{PATIENCE, Peer, config, credential, decoded, encoded, own_credential, write_args};
 use nfs3::{DirOpArgs, FileHandle, Procedure, Sattr3, Status, proc};

@@ -1,4 +1,4 @@
-//! Found by program number: over TCP and UDP, here or at the host's rpcbind.
+//! Registration by program number: over TCP and UDP, on this server or at the host's rpcbind.
 
 use crate::peer::{PATIENCE, Peer, config, credential};
 use rpc::Xid;
@@ -23,7 +23,7 @@ fn call(program: u32, version: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Sends a datagram and gives the reply.
+/// Sends a datagram and returns the reply.
 fn exchange(address: SocketAddr, call: &[u8]) -> Vec<u8> {
     let socket = UdpSocket::bind(if address.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" }).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -69,7 +69,7 @@ fn ports_are_told_over_udp_and_tcp_and_mount_answers_datagrams() {
     assert!(exports.windows(7).any(|bytes| bytes == b"/export"));
     let nfs = exchange(address, &call(nfs3::PROGRAM, 3, 0, &[]));
     assert_eq!(nfs[20..24], words(&[1]), "PROG_UNAVAIL");
-    // What is no call has no answer, and does no harm.
+    // A datagram that is not a call gets no reply, and does no harm.
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[1; 7], address).unwrap();
     exchange(address, &call(nfs3::mount::PROGRAM, 3, 0, &[]));
 }
@@ -116,7 +116,7 @@ fn over_ipv6_versions_3_and_4_tell_universal_addresses_and_mount_answers_datagra
         [0; 8],
         "accepted, and OK"
     );
-    // What is no call has no answer, and does no harm.
+    // A datagram that is not a call gets no reply, and does no harm.
     UdpSocket::bind("[::1]:0").unwrap().send_to(&[1; 7], portmap_at).unwrap();
     exchange(portmap_at, &call(portmap::PROGRAM, 4, 0, &[]));
 }
@@ -140,8 +140,8 @@ fn without_rpcbind_no_port_is_told() {
     assert_eq!(body, rpc::reply::Body::Accepted(rpc::reply::Accept::ProgUnavail));
 }
 
-/// Another program's rpcbind, which says `yes` to everything: returns the procedures and programs
-/// it was asked for.
+/// The rpcbind of another program, which answers `yes` to all calls: returns the procedures and
+/// programs of the calls it received.
 fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u32, u32)>>) {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -156,7 +156,7 @@ fn host_rpcbind(yes: bool, asked: usize) -> (u16, std::thread::JoinHandle<Vec<(u
             let mut reader = Reader::new(&bytes[..len]);
             let header = rpc::call::decode(&mut reader).unwrap();
             assert_eq!((header.program, header.version), (portmap::PROGRAM, 2));
-            // A host that is slow is asked again.
+            // A slow host receives the same call again.
             if bytes[..len] != last {
                 seen.push((header.procedure, reader.u32().unwrap()));
                 last = bytes[..len].to_vec();
@@ -220,12 +220,13 @@ fn one_process_of_a_group_is_found_and_the_next_when_that_ends() {
     };
     let port_of = |server: &Server| words(&[server.addresses()[0].port().into()]);
     assert_eq!(told(), port_of(&first));
-    // The one that waits answers MOUNT over UDP at its own place, and has not taken the other's.
+    // The waiting server answers MOUNT over UDP at its own address, and has not taken the
+    // registration of the other.
     exchange(second.addresses()[0], &call(nfs3::mount::PROGRAM, 3, 0, &[]));
     drop(first);
     Deadline::wait_until("the second to be found", PATIENCE, || second.is_found()?.then_some(()));
     assert_eq!(told(), port_of(&second));
-    // And the one after that: an end in good order leaves nothing behind.
+    // The next server follows: a graceful end leaves nothing behind.
     second.drain(PATIENCE);
     let third = start();
     assert_eq!((third.is_found(), told()), (Some(true), port_of(&third)));

@@ -1,4 +1,4 @@
-//! A memory store whose operations wait at a latch: what a slow disk does, when the test wants it.
+//! A memory store whose operations wait at a latch, so that a test can simulate a slow disk.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -19,7 +19,7 @@ struct State {
     done: usize,
 }
 
-/// What operations wait at. Clones are the same latch.
+/// A latch at which operations wait. Clones are the same latch.
 #[derive(Clone, Default)]
 pub struct Latch(Arc<(Mutex<State>, Condvar)>);
 
@@ -39,12 +39,12 @@ impl Latch {
         self.0.0.lock().unwrap().closed = true;
     }
 
-    /// Operations that wait at it.
+    /// The number of operations that wait at the latch.
     pub fn waiting(&self) -> usize {
         self.0.0.lock().unwrap().waiting
     }
 
-    /// Operations that went past it.
+    /// The number of operations that have passed the latch.
     pub fn done(&self) -> usize {
         self.0.0.lock().unwrap().done
     }
@@ -64,7 +64,7 @@ impl Latch {
 pub struct Latched {
     mem: MemStore,
     latch: Latch,
-    /// Attributes, reads and writes can be had at once.
+    /// Attributes, reads and writes are answered at once.
     warm: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A client made of single calls: for tests that must know what is on the wire and when.
+//! A client that sends single calls: for tests that must control what is on the wire and when.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use xdr::{Reader, Writer};
 
-/// Within which everything that must happen does, on a machine of any speed.
+/// Everything that must happen does so within this time, on a machine of any speed.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// One connection of a client.
@@ -40,7 +40,7 @@ impl Peer {
         Self::over(TcpStream::connect(address).unwrap(), id as u32, &machine_name(id))
     }
 
-    /// Somebody else's.
+    /// A foreign client.
     pub fn foreign(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).unwrap(), 7, b"elsewhere")
     }
@@ -89,12 +89,12 @@ impl Peer {
         results
     }
 
-    /// Ends so that the server is told that nothing more is received.
+    /// Closes the connection so that the server learns that nothing more is received.
     pub fn reset(self) {
         transport::socket::reset_on_close(self.stream.as_fd()).unwrap();
     }
 
-    /// Returns when the server has seen all that was sent before.
+    /// Returns when the server has processed everything that was sent before.
     pub fn null(&mut self) {
         assert!(self.exchange(1, Procedure::Null, &[]).is_empty());
     }

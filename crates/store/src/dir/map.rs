@@ -46,11 +46,10 @@ struct Known {
     records: usize,
 }
 
-/// See the module.
+/// See the module's documentation.
 pub(super) struct Map {
     known: Mutex<Known>,
-    /// Locked by whoever reads or appends; a file of its own, because the map's is replaced at
-    /// times.
+    /// Locked to read or append; a file of its own, because the map's file is replaced at times.
     lock: File,
     hasher: SipHasher24,
 }
@@ -80,7 +79,8 @@ impl Map {
         Ok(map)
     }
 
-    /// Does something under the lock of all processes, once what others have added is known.
+    /// Calls `act` under the lock of all processes, after the records that others have added were
+    /// read.
     fn locked<T>(&self, act: impl FnOnce(&mut Known, SipHasher24) -> io::Result<T>) -> io::Result<T> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         flock(&self.lock, FlockOperation::LockExclusive)?;
@@ -89,16 +89,16 @@ impl Map {
         done
     }
 
-    /// Where an object was last seen.
+    /// The place where an object was last seen.
     pub fn find(&self, object: &ObjectId) -> Option<Entry> {
         let known = |known: &Known| known.entries.get(object).cloned();
         let found = known(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
-        // A neighbour may have noted it.
+        // A neighbour may have recorded it.
         found.or_else(|| self.locked(|now, _| Ok(known(now))).ok()?)
     }
 
-    /// Notes where an object lies. A failure loses the entry at the next start, which is a stale
-    /// handle then.
+    /// Records the place of an object. After a failure the entry is missing from the next start on,
+    /// and the handle is stale then.
     pub fn note(&self, object: &ObjectId, parent: &ObjectId, name: &[u8]) {
         let same = |(at, called): &Entry| at == parent && &**called == name;
         let full = {
@@ -121,7 +121,7 @@ impl Map {
         }
     }
 
-    /// Forgets an object that is gone.
+    /// Removes the entry of an object that is gone.
     pub fn forget(&self, object: &ObjectId) {
         let _ = self.locked(|known, hasher| match known.entries.remove(object) {
             Some(_) => {
@@ -133,7 +133,8 @@ impl Map {
     }
 }
 
-/// Length, code, then the object and where it is, or that it is gone.
+/// Encodes a record: length, code, then the object and its place, or a mark that the object is
+/// gone.
 fn record(hasher: SipHasher24, object: &ObjectId, at: Option<(&ObjectId, &[u8])>) -> Vec<u8> {
     let mut body = Vec::with_capacity(128);
     body.push(u8::from(at.is_some()));
@@ -155,13 +156,13 @@ fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 
-// All under the lock.
+// All methods run under the lock.
 impl Known {
-    /// Reads what has been added since, and cuts off what does not prove true: nobody is writing
-    /// now, so it was left by one who ended in the middle.
+    /// Reads the records added since the last call, and cuts off a tail whose code does not match:
+    /// nobody is writing now, so a process that ended halfway left the tail.
     fn catch_up(&mut self, hasher: SipHasher24) -> io::Result<()> {
         if self.file.metadata()?.ino() != std::fs::metadata(&self.path)?.ino() {
-            // A neighbour wrote it anew.
+            // A neighbour rewrote the file.
             self.file = open_file(&self.path)?;
             (self.end, self.records) = (0, 0);
             self.entries.clear();
@@ -216,13 +217,13 @@ impl Known {
         Ok(())
     }
 
-    /// Writes the file anew when most of it is of the past: whole and on disk before it takes the
-    /// old one's place.
+    /// Rewrites the file when most records are outdated: the new file is complete and on disk
+    /// before it replaces the old one.
     fn compact(&mut self, hasher: SipHasher24) -> io::Result<()> {
         if self.records < COMPACT_ABOVE || self.records < 2 * self.entries.len() {
             return Ok(());
         }
-        // Where it fails, it is tried again only when as much has come again.
+        // After a failure this is tried again only when as many records have been added again.
         self.records = self.entries.len();
         let draft = self.path.with_extension("new");
         let _ = std::fs::remove_file(&draft);

@@ -31,7 +31,7 @@ fn run(command: &mut Command, test: &str, why: &str) {
 pub fn as_root_and_not(test: &str, body: impl FnOnce()) {
     if !is_again() {
         need_root();
-        // Where the program lies others may not be able to go.
+        // Other users may not have access to the directory of the program.
         let place = tempfile::tempdir().unwrap();
         std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let program = place.path().join("program");

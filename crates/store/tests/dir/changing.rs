@@ -1,5 +1,5 @@
-//! Listings of small pages with names made, renamed and removed after each page: such a listing has
-//! an end, and tells once each name that nobody touched.
+//! Listings in small pages, with names created, renamed and removed after each page: such a listing
+//! ends, and returns each untouched name once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Caller, Entry, NewObject, SetAttributes, Store};
@@ -8,20 +8,21 @@ const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, gids: &[] };
 const NAMES: usize = 60;
 const OLDEST: &str = "0";
 const PAGE: usize = 3;
-/// Names that are made during a listing at most, under new names for others too.
+/// The most names that are created during a listing, including new names of renamed files.
 const NEW_NAMES_MAX: usize = 200;
 
-/// In which order a store lists.
+/// The order in which a store lists.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Order {
-    /// From the newest name to the oldest: no name comes twice, and none that was made meanwhile.
+    /// From the newest name to the oldest: no name is returned twice, and no name that was created
+    /// meanwhile.
     NewestFirst,
     /// The file system's: names made meanwhile may come. Nothing is renamed over another name, and
     /// the oldest name stays: tmpfs of some versions of Linux tells names twice in these two cases.
     OfKernel,
 }
 
-/// Small numbers in no order, the same in each run.
+/// A reproducible sequence of small pseudo-random numbers.
 struct Draw(u64);
 
 impl Draw {
@@ -79,7 +80,7 @@ impl Changing<'_> {
         }
     }
 
-    /// Creates, renames or removes something.
+    /// Creates, renames or removes a name.
     fn change(&mut self) {
         let name = self.any();
         match self.draw.below(if self.order == Order::NewestFirst { 5 } else { 4 }) {
@@ -94,13 +95,13 @@ impl Changing<'_> {
                 self.touch(&name);
             }
             2 => {
-                // Away and back: a name of old that was made anew.
+                // Renamed away and back: an old name that was created again.
                 let new = self.new_name();
                 self.rename(&name, &new);
                 self.rename(&new, &name);
             }
             4 => {
-                // Over another, whose place it takes.
+                // Renamed over another name, whose place it takes.
                 let other = self.any();
                 if other != name {
                     self.rename(&name, &other);
@@ -114,8 +115,8 @@ impl Changing<'_> {
     }
 }
 
-/// Fills the root of a store, which is empty, and lists it while it changes, in a way that the seed
-/// decides.
+/// Fills the root of an empty store, and lists it while it changes, in a way that the seed
+/// determines.
 pub fn has_an_end_and_tells_what_stays_once(store: &dyn Store, order: Order, seed: u64) {
     let now: Vec<String> = (0..NAMES).map(|number| format!("{number}")).collect();
     let untouched = now.iter().cloned().collect();
@@ -154,7 +155,7 @@ pub fn has_an_end_and_tells_what_stays_once(store: &dyn Store, order: Order, see
     }
 }
 
-/// Renames what a page told, as `mv` of all that is found does, or changes something else; and
+/// Renames the names of a page, as `mv` of all found files does, or changes something else;
 /// sometimes another program begins a listing of its own.
 fn change_after(changing: &mut Changing<'_>, page: &[String]) {
     if changing.made + 2 * PAGE > NEW_NAMES_MAX {

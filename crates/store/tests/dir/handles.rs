@@ -1,4 +1,4 @@
-//! Names of objects: over restarts, when the object is gone, made up, or of something outside.
+//! Names of objects: after restarts, of removed objects, invented, or of objects outside.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, directory, file, look, read, write};
@@ -45,7 +45,7 @@ fn what_is_gone_is_stale_at_once_whoever_took_it_away() {
             assert_eq!(write(&store, ROOT, object, b"x"), Err(Error::Stale));
         }
         assert_eq!(look(&store, empty, "x"), Err(Error::Stale));
-        // Something new, perhaps in the same place of the disk.
+        // A new object, perhaps in the same place on disk.
         let again = file(&store, ROOT, root, "a", 0o644);
         assert_ne!(again, through);
         assert_eq!(store.attributes(through), Err(Error::Stale));
@@ -72,7 +72,7 @@ fn what_lies_outside_of_the_export_is_stale_though_it_is_on_the_same_disk() {
             for object in [whole.root(), outside, deep, secret] {
                 assert_eq!(narrow.attributes(object), Err(Error::Stale));
             }
-            // What is moved out takes its handles' worth with it.
+            // Handles of an object that was moved out become stale.
             let moved = look(&narrow, narrow.root(), "deep").unwrap().object;
             drop(narrow);
             std::fs::rename(home.path("inside/deep"), home.path("outside/was-deep")).unwrap();

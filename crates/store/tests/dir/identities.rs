@@ -1,5 +1,5 @@
-//! Who may do what: each caller as itself where root serves, everybody as one where somebody else
-//! does.
+//! Rights of callers: each caller acts as itself where root serves; all callers act as one user
+//! where another user serves.
 
 use crate::again::{as_root, with_own_mounts};
 use crate::fixture::{Home, ROOT, directory, file, list, mode, open_to_all, read, size, write};

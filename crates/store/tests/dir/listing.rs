@@ -1,4 +1,4 @@
-//! Directories: all names, once each, in pages, while others come and go.
+//! Directories: all names are listed once, in pages, while other names come and go.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, list};

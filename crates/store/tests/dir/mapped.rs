@@ -1,5 +1,5 @@
-//! What a loop is given to send: the very pages of a file in memory, where only the kernel looks at
-//! them.
+//! Payloads that a loop is given to send: the pages of a file in memory themselves, which only the
+//! kernel accesses.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, file, is_tmpfs, read};
@@ -29,13 +29,14 @@ fn filled(home: &Home) -> Option<(DirStore, ObjectId)> {
     let made = file(&store, ROOT, store.root(), "f", 0o600);
     let (_, written) = store.write(ROOT, made, 0, &data(), Stability::Unstable);
     assert_eq!(written.unwrap().count as usize, BYTES);
-    // A worker opens and proves what a loop then finds open; so would the next reader's.
+    // A worker opens and validates the file, which a loop then finds open; the next reader's worker
+    // would do so too.
     assert_eq!(read(&store, ROOT, made).unwrap(), data());
     Some((store, made))
 }
 
-/// Reads at once. What is proved is proved for two seconds, so a worker may have to come before;
-/// `None` never lasts.
+/// Reads without waiting. A validation is valid for two seconds, so a worker may have to validate
+/// the file again; `None` never lasts.
 fn read_now(store: &DirStore, object: ObjectId, offset: u64, count: u32) -> (Segments, bool) {
     loop {
         let mut segments = Segments::new();
@@ -68,11 +69,11 @@ fn a_loop_sends_the_pages_of_a_file_and_no_copy() {
         assert_eq!((bytes(&end), eof), (data()[BYTES - 10..].to_vec(), true));
         let (beyond, eof) = read_now(&store, made, BYTES as u64 + 10, 4096);
         assert_eq!((beyond.len(), eof), (0, true));
-        // It is the file's own memory: what is written now is in it.
+        // The segment is the file's own memory: later writes are visible in it.
         let beneath = std::fs::File::options().write(true).open(home.path("f")).unwrap();
         beneath.write_all_at(b"changed beneath", 5000).unwrap();
         assert!(bytes(&part).starts_with(b"changed beneath"));
-        // It grows beyond what is mapped, and is seen to at the next receive.
+        // The file grows beyond the mapping, which is noticed at the next receive.
         beneath.write_all_at(&[9; 4096], BYTES as u64 * 2).unwrap();
         beneath.write_all_at(&vec![8; BYTES], BYTES as u64).unwrap();
         moment.renew();

@@ -1,4 +1,4 @@
-//! File systems that have no handles, or no offsets that stay good.
+//! File systems without handles, or without offsets that stay valid.
 
 use crate::again::with_own_mounts;
 use crate::beneath::many;
@@ -8,8 +8,8 @@ use crate::listing::{all_are_listed_once, changes_in_between_disturb_nothing};
 use std::process::Command;
 use store::{Error, Store};
 
-/// An overlay without handles of its own: objects are named by when they were made, and found by
-/// the map.
+/// An overlay without handles of its own: objects are named by their creation time, and found
+/// through the map.
 #[test]
 fn the_sides_do_not_differ_where_the_file_system_has_no_handles() {
     with_own_mounts("mounts::the_sides_do_not_differ_where_the_file_system_has_no_handles", || {
@@ -32,8 +32,8 @@ fn the_sides_do_not_differ_where_the_file_system_has_no_handles() {
     });
 }
 
-/// Files of a layer then have that layer's device, which is not the overlay's, and a number that
-/// another layer's may have.
+/// Files of a layer then have the device of that layer, which differs from the overlay's, and a
+/// number that a file of another layer may have.
 #[test]
 fn an_overlay_of_layers_on_several_file_systems_is_one_file_system_to_clients() {
     with_own_mounts(
@@ -148,7 +148,7 @@ fn kernel_handles_that_do_not_fit_ours_are_found_by_the_map() {
             assert_eq!((object.name()[0], object.name().len()), (2, 17), "{object:?}");
         }
         assert_eq!(read(&store, ROOT, inner).unwrap(), b"within\n");
-        // The file beneath is copied up by this, and is still the same file.
+        // This copies the lower file up, and it is still the same file.
         write(&store, ROOT, inner, b"WITHIN").unwrap();
         assert_eq!(read(&store, ROOT, inner).unwrap(), b"WITHIN\n");
         store.rename(ROOT, (root, b"once"), (root, b"renamed")).2.unwrap();
@@ -162,7 +162,7 @@ fn kernel_handles_that_do_not_fit_ours_are_found_by_the_map() {
         assert_eq!(read(&store, ROOT, gone), Err(Error::Stale), "deleted while nobody served");
         assert_eq!(look(&store, root, "gone"), Err(Error::NotFound));
         assert!(store.attributes(new).is_ok());
-        // Another file of the same name is not taken for it.
+        // A different file with the same name is not mistaken for it.
         std::fs::remove_file(home.path("d/f")).unwrap();
         std::fs::write(home.path("d/f"), "another").unwrap();
         assert_eq!(read(&store, ROOT, inner), Err(Error::Stale));

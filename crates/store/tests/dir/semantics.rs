@@ -1,4 +1,5 @@
-//! What RFC 1813 asks of single operations, and what the store answers without waiting.
+//! Requirements of RFC 1813 on single operations, and operations that the store answers without
+//! waiting.
 
 use crate::again::as_root_and_not;
 use crate::fixture::{Home, ROOT, file, is_tmpfs, look, mode, read, size, write};
@@ -74,7 +75,7 @@ fn a_time_before_1970_is_told_as_it_is() {
         let home = Home::in_place(std::env::temp_dir());
         let store = home.open();
         let made = file(&store, ROOT, store.root(), "f", 0o644);
-        // File systems end in different centuries, and all have these.
+        // File systems support times up to different centuries, and all support these.
         for to in [Time { seconds: -5, nanoseconds: 0 }, Time { seconds: 951_782_400, nanoseconds: 0 }] {
             let times = SetAttributes { modified: SetTime::To(to), ..SetAttributes::default() };
             store.set_attributes(ROOT, made, &times, None).1.unwrap();
@@ -90,7 +91,7 @@ fn what_is_no_file_is_not_read_and_an_existing_file_is_met() {
         let store = home.open();
         let root = store.root();
         assert_eq!(read(&store, ROOT, root), Err(Error::IsDirectory));
-        // A pipe that were opened would hold its thread until somebody else opens it too.
+        // Opening a pipe would block its thread until somebody else opens it too.
         let pipe = store.create(ROOT, root, b"p", NewObject::Special(mode(0o600), Kind::Fifo)).1.unwrap();
         assert_eq!(read(&store, ROOT, pipe.object), Err(Error::Invalid));
         assert_eq!(store.commit(pipe.object, 0, 0).1, Err(Error::Invalid));
@@ -111,8 +112,8 @@ fn read_now(store: &DirStore, object: ObjectId) -> Option<Vec<u8>> {
     Some(segments.iter().flat_map(|segment| segment.to_vec()).collect())
 }
 
-/// Asks for everything with leave to wait, and then without it; whether that was answered, and so
-/// rightly.
+/// Runs all operations with permission to wait, and then without waiting. Returns whether the
+/// second run was answered; checks its results.
 fn all_now(store: &DirStore, made: ObjectId) -> bool {
     let root = store.root();
     assert_eq!(look(store, root, "f").unwrap().object, made);
@@ -141,8 +142,8 @@ fn what_is_held_open_is_answered_without_waiting_and_nothing_else() {
         let store = home.open();
         assert!(store.attributes_now(made).is_none() && read_now(&store, made).is_none());
         assert!(store.lookup_now(ROOT, root, b"f").is_none());
-        // What was found out counts for a second or two, which a busy machine may spend in between:
-        // then again.
+        // Cached results are valid for a second or two, which a busy machine may spend in between:
+        // try again then.
         let deadline = Instant::now() + Duration::from_secs(60);
         while !all_now(&store, made) {
             assert!(Instant::now() < deadline, "never answered without waiting");
@@ -169,7 +170,7 @@ fn a_landing_is_written_or_given_back() {
         };
         store.write_landed(ROOT, made, fill(0), Stability::Unstable).1.unwrap();
         let mut receive_buffer = Some(fill(3));
-        // Held open, but the file system may not be able to take it without waiting.
+        // The file is open, but the file system may not support writing without waiting.
         match store.write_landed_now(ROOT, made, &mut receive_buffer, Stability::Unstable) {
             Some((_, written)) => assert_eq!((written.unwrap().count, receive_buffer.is_none()), (3, true)),
             None => {
@@ -178,7 +179,7 @@ fn a_landing_is_written_or_given_back() {
             }
         }
         let mut synced = Some(fill(6));
-        // To sync is to wait, but for a file system in memory, which has nothing to sync to.
+        // A sync has to wait, except on a file system in memory, which has nothing to sync.
         if let Some((_, written)) = store.write_landed_now(ROOT, made, &mut synced, Stability::FileSync) {
             assert!(is_tmpfs(&home), "synced at once");
             assert_eq!(written.unwrap().committed, Stability::FileSync);

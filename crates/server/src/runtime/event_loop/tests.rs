@@ -1,4 +1,4 @@
-//! What a turn of a connection takes, which nobody sees from outside.
+//! The work of one turn of a connection, which is not visible from outside.
 
 use super::balance::BUSY_PERMILLE;
 use super::*;
@@ -48,7 +48,7 @@ fn nfs<'a>(procedure: Procedure, args: &impl Wire<'a>) -> Vec<u8> {
 fn group() -> Arc<Group> {
     let mut config = Config::quick(64 << 20, "/export", &["127.0.0.1:0".parse().unwrap()]);
     config.exports[0].root_squash = false;
-    // However long a test is kept from running.
+    // Disables the stall check, however long a test is kept from running.
     config.limits.stall_ms_max = 3_600_000;
     Arc::new(Group::new(&config, |_| None).unwrap())
 }
@@ -76,7 +76,7 @@ impl Single {
         Self { group, peers, worker_pool, work, connection, client }
     }
 
-    /// Sends, and waits until it is there.
+    /// Sends records, and waits until the server's socket has received them.
     fn send(&self, records: &[u8]) {
         let here = || rustix::io::ioctl_fionread(self.connection.socket().unwrap()).unwrap();
         let all = here() + records.len() as u64;
@@ -101,7 +101,7 @@ impl Single {
         self.connection.turn(&mut self.work, around)
     }
 
-    /// The results of a call that is served at once.
+    /// The results of a call that is answered in one turn.
     fn call(&mut self, call: &[u8]) -> Vec<u8> {
         self.send(call);
         assert!(matches!(self.turn(false), Step::Wait));
@@ -180,12 +180,13 @@ fn a_turn_beside_light_ones_is_short_and_goes_on_in_the_next() {
     let file = single.file();
     let read = nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: BLOCK });
     single.send(&read.repeat(8));
-    // Each reply alone is more than a turn may send.
+    // Each reply alone is longer than a turn may send.
     for turn in 1..=4 {
         assert!(matches!(single.turn(true), Step::Again), "turn {turn}");
         assert!((1..=turn).contains(&single.reads()), "{} in {turn} turns", single.reads());
     }
-    // Alone it does the rest at once, as far as its client takes it.
+    // Without light turns beside it the connection sends the rest at once, as far as its client
+    // receives it.
     assert!(matches!(single.turn(false), Step::Wait));
     assert_eq!(single.reads(), 8);
 }
@@ -201,7 +202,7 @@ fn a_connection_goes_where_less_is_to_do_and_there_is_room() {
     let (_pollers, peers) = peers(3);
     (0..5).for_each(|_| peers.enter(0));
     assert_eq!(peers.connections(0), 5);
-    // Nothing is to do: it stays.
+    // There is no load: the connection stays.
     assert_eq!(peers.take_place_from(0, 100, 0, 10, || None), None);
     peers.add_load(0, 100);
     assert_eq!(peers.take_place_from(0, 300, 0, 10, || None), Some(1));
@@ -210,7 +211,7 @@ fn a_connection_goes_where_less_is_to_do_and_there_is_room() {
     assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), Some(2));
     peers.retire(2);
     assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), None, "nobody else has less to do");
-    // Little more or less is not worth it.
+    // A small difference in load is not worth a move.
     peers.take_load(1, 250);
     assert_eq!(peers.take_place_from(0, 10, 0, 10, || None), None);
     peers.take_load(1, 1);
@@ -256,7 +257,8 @@ fn of_loops_with_as_little_to_do_a_connection_goes_where_its_packets_come_in() {
     }
     assert_eq!(take(0, 0), None, "its packets come in here");
     assert_eq!(take(0, 7), None, "no loop runs there");
-    // One that is counted here stays, and goes there only where it has to go somewhere.
+    // A connection that is counted here stays, and goes to that processor's loop only if it has to
+    // move.
     peers.add_load(0, 450);
     assert_eq!(take(450, 2), None);
     peers.add_load(0, 450);
@@ -275,7 +277,7 @@ fn of_loops_with_as_little_to_do_a_connection_goes_where_its_packets_come_in() {
     );
 }
 
-/// Two loops, the first with so many busy connections.
+/// Two loops, the first with `connections` busy connections.
 fn two_loops(connections: u64) -> (Arc<Peers>, [EventLoop; 2], Vec<TcpStream>) {
     let group = group();
     let (pollers, peers) = peers(2);
@@ -325,7 +327,7 @@ fn a_loop_with_more_to_do_hands_connections_on_until_the_loops_are_even() {
         [(2, 2 * BUSY_PERMILLE); 2]
     );
     assert_eq!(loops[0].statistics.moved, 2);
-    // What has just come stays until its load is known.
+    // A connection that has just arrived stays until its load is known.
     peers.add_load(1, 5 * BUSY_PERMILLE);
     let arrived = loops[1].connections.iter().next().unwrap().0;
     loops[1].try_to_move(arrived);
@@ -340,7 +342,7 @@ fn a_loop_with_more_to_do_hands_connections_on_until_the_loops_are_even() {
 fn a_connection_for_a_loop_that_has_ended_is_closed() {
     let (peers, mut loops, clients) = two_loops(2);
     loops[0].connections[1].load.begin();
-    // It took a place a moment before the loop ended.
+    // It took a place just before the loop ended.
     loops[0].try_to_move(1);
     peers.retire(1);
     loops[1].take_messages();
@@ -369,7 +371,7 @@ fn the_load_of_a_connection_is_what_its_turns_take() {
     assert!(connection.load.is_busy(), "it has worked, however long ago that is");
     connection.count_load(second, start + 2 * second);
     assert!(!connection.load.is_busy(), "it was idle");
-    // Whoever does not read what it has asked for is not idle, and no load.
+    // A client that does not read its replies is not idle, and causes no load.
     connection.load.begin();
     let read = nfs(Procedure::Read, &proc::read::Args { file, offset: 0, count: BLOCK });
     single.send(&read.repeat(40));
@@ -395,7 +397,7 @@ fn strangers_and_mounts_are_not_busy_and_who_has_something_here_stays() {
     single.connection.client.admitted = Default::default();
     assert!(!single.connection.calls_for_files(), "a stranger");
     assert!(matches!(single.turn(false), Step::Wait));
-    // Within a record it stays.
+    // Within a record the connection stays.
     single.send(&getattr[..50]);
     assert!(matches!(single.turn(false), Step::Wait));
     assert!(!single.connection.may_move());
@@ -420,7 +422,7 @@ fn a_connection_between_the_same_ends_is_the_same_clients_and_another_ones_is_a_
     let (connection, client) = connected(&single.group, 2);
     (single.connection, single.client) = (connection, client);
     assert_eq!(single.call(&create)[..4], nfs3::Status::EXIST.0.to_be_bytes(), "another port");
-    // One that comes from the first one's port, as far as the server knows.
+    // A connection from the port of the first one, as far as the server knows.
     let (connection, client) = connected(&single.group, 3);
     (single.connection, single.client) = (connection, client);
     single.connection.client.caller.called_from = Arc::new(called_from.again());
