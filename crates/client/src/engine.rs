@@ -475,7 +475,10 @@ impl Engine {
             Output::Move(conn) => self.move_calls(conn),
             Output::Probe(path) => self.probe(path),
             Output::StateChanged { path, from, to } => {
-                self.setup.route.node_health.note(path, self.setup.identity, to);
+                // Of paths that this loop only fails over to it may never learn that they are up again.
+                if self.setup.table.connections.iter().any(|connection| connection.path == path) {
+                    self.setup.route.node_health.note(path, self.setup.identity, to);
+                }
                 let name = self.setup.route.path_name(path);
                 tracing::info!(path = %name, ?from, ?to, "path changed its state");
             }

@@ -1,7 +1,8 @@
 //! Which nodes new files may be placed on: those that some path leads to which no loop knows to be
 //! down.
 //!
-//! Each loop has a path table of its own and tells every change of a path's state. A file that is
+//! Each loop has a path table of its own, and tells every change of the state of a path on which it
+//! has connections of its own. A file that is
 //! placed already stays placed while its node is down, and its calls go elsewhere meanwhile.
 
 use paths::{NodeId, PathId, Placement, State};
