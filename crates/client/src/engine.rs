@@ -33,6 +33,7 @@ use xdr::Writer;
 
 use crate::call::{Answer, Body, Call, CallKey, Caller, Calls, Done, Op, Owner, Target};
 use crate::error::{Error, Result};
+use crate::node_health::Reporter;
 use crate::options::{Proto, SIZE_MAX};
 use crate::path_failures::SeenFailures;
 use crate::protocol;
@@ -143,6 +144,8 @@ pub(crate) struct Engine {
     is_stranded: bool,
     /// The path failures of other loops that this loop has seen.
     seen_failures: SeenFailures,
+    /// Tells which nodes are down.
+    reporter: Reporter,
     /// Counters of RDMA connections that are closed.
     rdma_closed: transport::rdma::Counters,
     /// Since when calls wait for a path.
@@ -156,6 +159,8 @@ impl Engine {
         let table = Table::new(setup.table.clone(), now);
         let connections = setup.table.connections.iter().map(|_| Connection::new()).collect();
         let seen_failures = setup.route.path_failures.listener();
+        let own = setup.table.connections.iter().map(|connection| connection.path);
+        let reporter = Reporter::new(setup.identity, own);
         let counters = setup.table.paths.iter().map(|_| PathCounters::new()).collect();
         let core = Core {
             calls: Calls::default(),
@@ -192,6 +197,7 @@ impl Engine {
             next_tick: TICK,
             is_stranded: false,
             seen_failures,
+            reporter,
             rdma_closed: transport::rdma::Counters::default(),
             down_since: None,
         }
@@ -475,10 +481,7 @@ impl Engine {
             Output::Move(conn) => self.move_calls(conn),
             Output::Probe(path) => self.probe(path),
             Output::StateChanged { path, from, to } => {
-                // Of paths that this loop only fails over to it may never learn that they are up again.
-                if self.setup.table.connections.iter().any(|connection| connection.path == path) {
-                    self.setup.route.node_health.note(path, self.setup.identity, to);
-                }
+                self.setup.route.node_health.note(path, &self.reporter, to);
                 let name = self.setup.route.path_name(path);
                 tracing::info!(path = %name, ?from, ?to, "path changed its state");
             }

@@ -32,11 +32,14 @@ impl NodeHealth {
         self.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A path has come to this state in a loop, which has an identity of its own.
-    pub(crate) fn note(&self, path: PathId, identity: u64, state: State) {
+    /// A path has come to this state in a loop.
+    pub(crate) fn note(&self, path: PathId, by: &Reporter, state: State) {
+        if !by.own.contains(&path) {
+            return;
+        }
         let is_new = match state {
-            State::Down => self.lock().insert((path, identity)),
-            State::Up => self.lock().remove(&(path, identity)),
+            State::Down => self.lock().insert((path, by.identity)),
+            State::Up => self.lock().remove(&(path, by.identity)),
             State::Suspect | State::Probing => false,
         };
         if is_new {
@@ -52,6 +55,20 @@ impl NodeHealth {
             *usable.entry(node.0).or_insert(false) |= !down.contains(&PathId(index));
         }
         usable
+    }
+}
+
+/// A loop, which reports the paths on which it has connections of its own. Of a path that it only
+/// fails over to, it may never learn that the path is up again.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    identity: u64,
+    own: HashSet<PathId>,
+}
+
+impl Reporter {
+    pub(crate) fn new(identity: u64, own: impl Iterator<Item = PathId>) -> Self {
+        Self { identity, own: own.collect() }
     }
 }
 
@@ -102,19 +119,21 @@ mod tests {
             nodes
         };
         assert_eq!(nodes(&health), [0, 1]);
-        let note = |path, identity, state| health.note(PathId(path), identity, state);
-        note(1, 7, State::Down);
+        let [seven, eight] = [7, 8].map(|identity| Reporter::new(identity, [1, 2].map(PathId).into_iter()));
+        let note = |path, by: &Reporter, state| health.note(PathId(path), by, state);
+        note(1, &seven, State::Down);
         assert_eq!(nodes(&health), [0, 1], "another path leads there");
         // Two loops use the second of its paths.
-        note(2, 7, State::Down);
-        note(2, 8, State::Down);
+        note(2, &seven, State::Down);
+        note(2, &eight, State::Down);
         assert_eq!(nodes(&health), [0, 0]);
-        note(2, 7, State::Up);
-        note(2, 8, State::Probing);
+        note(2, &seven, State::Up);
+        note(2, &eight, State::Probing);
         assert_eq!(nodes(&health), [0, 0], "one loop has not reached it again");
-        note(2, 8, State::Up);
-        assert_eq!(nodes(&health), [1, 1], "as many files as the other");
-        note(9, 7, State::Down);
-        assert_eq!(nodes(&health).len(), 2);
+        note(2, &eight, State::Up);
+        assert_eq!(nodes(&health), [1, 1], "it has fewer files");
+        assert_eq!(nodes(&health), [1, 1], "now both have as many");
+        note(0, &seven, State::Down);
+        assert_eq!(nodes(&health), [0, 1], "a path that a loop only fails over to says nothing");
     }
 }

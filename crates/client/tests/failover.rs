@@ -85,27 +85,6 @@ fn a_node_that_stops_and_starts_again_costs_nothing() {
 }
 
 #[test]
-fn new_files_are_placed_on_all_nodes_again_after_all_were_down() {
-    let group = Proxied::start(4);
-    // Two connections for each loop: none has a connection of its own to every node.
-    let mount = Mount::with_settings(settings(&group, 4)).unwrap();
-    (0..4).for_each(|node| group.server.stop_node(NodeId(node)).unwrap());
-    // Meanwhile each loop also tries the paths of the other, which it may never use again.
-    testkit::Deadline::wait_until("all paths to be down", PATIENCE, || {
-        let paths = mount.statistics().paths;
-        let is_down = |path: &client::PathStatistics| path.status.iter().any(|status| status.deaths > 0);
-        paths.iter().all(is_down).then_some(())
-    });
-    (0..4).for_each(|node| group.server.start_node(NodeId(node)).unwrap());
-    testkit::Deadline::wait_until("files to be placed on each node", PATIENCE, || {
-        let files: Vec<_> = (0..8).map(|_| mount.file_ref(mount.root())).collect();
-        files.iter().for_each(|file| mount.release(file));
-        let on = |node| files.iter().filter(|file| file.home == Some(paths::NodeId(node))).count();
-        ([0, 1, 2, 3].map(on) == [2; 4]).then_some(())
-    });
-}
-
-#[test]
 fn new_files_are_not_placed_on_a_node_that_is_down() {
     let group = Proxied::start(4);
     let mount = mount(&group);
