@@ -1,26 +1,30 @@
-//! When each range of a file was written from here last, so that data which were asked for before
-//! are not given out after.
+//! When each range of a file was last written from here, so that data that were requested before a
+//! write are not given out after it.
 //!
-//! A write is noted when its data are taken, and again once the server has them: what was asked for
-//! in between may be from before or after it. Pure.
+//! A write is noted when its data are taken, and again once the server has them: data that were
+//! requested in between may be from before or after the write.
+//!
+//! Pure.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges remembered of a file at most; beyond that the older half is forgotten, with all that was
-/// asked for before it.
+/// The most ranges that are remembered for one file. Beyond that the older half is forgotten, and
+/// no data that were requested before then are valid any more.
 const RANGES_MAX: usize = 4096;
 
-/// A moment among the writes of a file: how many were noted before.
+/// A moment in the order of a file's writes: the number of writes that were noted before it.
 pub(crate) type Moment = u64;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
-    /// Where each range begins; it ends there, and was noted as that one. They do not overlap.
+    /// From the beginning of each range to its end and the moment at which it was noted. Ranges do
+    /// not overlap.
     ranges: BTreeMap<u64, (u64, Moment)>,
     now: Moment,
-    /// What was asked for before that is of no use.
+    /// Data that were requested before this moment are not valid: writes since then may be
+    /// forgotten.
     known_since: Moment,
 }
 
@@ -29,7 +33,7 @@ impl OwnWrites {
         self.now
     }
 
-    /// A range is being written, or was.
+    /// Notes that a range is being written, or has been written.
     pub(crate) fn note(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -42,7 +46,7 @@ impl OwnWrites {
         }
     }
 
-    /// Takes a range out of those that have it, or part of it.
+    /// Removes a range from those that overlap it.
     fn make_room_for(&mut self, range: &Range<u64>) {
         while let Some((&start, &(end, noted))) = self.ranges.range(..range.end).next_back()
             && end > range.start
@@ -122,7 +126,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the moment of each byte's last write.
+        /// Compares with a model that has the moment of each byte's last write.
         #[test]
         fn each_byte_counts_for_itself(
             steps in prop::collection::vec((0_u64..60, 0_u64..20), 1..40),

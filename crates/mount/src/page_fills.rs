@@ -1,26 +1,30 @@
-//! Page fills: reads of the kernel's whose bytes stay in its pages. Pure: no calls, no clock.
+//! Page fills: reads whose bytes stay in the kernel's pages. Pure: no calls, no clock.
 //!
-//! A write of a part of what a fill under way was asked for may be done at the server after the
-//! READ, and be answered before the kernel has the fill. So a fill is given the data of each such
-//! write, and takes them over what the READ has brought. What has been answered is remembered, as
-//! the kernel may have sent a write before it that comes to us only after it.
+//! The server may do a write after the READ of a fill that overlaps the write, and the write may be
+//! answered before the fill. Without further care, the kernel's pages would then lack data that
+//! were written before they were filled. So a fill takes in the data of each such write, and its
+//! reply has them in place of what the READ has brought. The ranges of answered fills are
+//! remembered ([`Filled`]): the kernel may have sent a write before the fill was answered that
+//! arrives here only afterwards.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many ranges are told apart; then all between the first and the last counts as filled.
+/// The most ranges that are remembered. Beyond that, everything from the first to the last counts
+/// as filled.
 const RANGES_MAX: usize = 1024;
 
-/// Data of a write that came while a fill was under way.
+/// Data of a write that arrived while a fill was under way.
 #[derive(Debug)]
 pub(crate) struct Patch {
     offset: u64,
     data: Vec<u8>,
 }
 
-/// Takes the patches over what was read at `offset`, of a request for `len` bytes. Behind the end
-/// that the READ has found there are zeros up to a patch, as there are in the file.
+/// Puts the patches over the bytes that were read at `offset`, for a request of `len` bytes. If a
+/// patch begins behind the end of the file that the READ has found, the gap is filled with zeros:
+/// the file has a hole there.
 pub(crate) fn apply(patches: &[Patch], bytes: &mut Vec<u8>, (offset, len): (u64, usize)) {
     for patch in patches {
         let end = offset.saturating_add(len as u64);
@@ -64,7 +68,8 @@ impl Fill {
         &self.range
     }
 
-    /// A write that comes now: the fill takes it in, unless it has been answered; then false.
+    /// Takes in the data of a write that arrives now. Returns false if the fill is answered
+    /// already.
     pub(crate) fn take_in(&self, offset: u64, data: &[u8]) -> bool {
         let mut fate = self.lock();
         if fate.answered {
@@ -79,8 +84,8 @@ impl Fill {
         true
     }
 
-    /// Gives the answer, with what has come meanwhile. What comes during it waits, and is too late
-    /// for this fill.
+    /// Calls `give` with the patches; `give` sends the reply. A write that arrives meanwhile waits
+    /// for the lock, and is then too late for this fill.
     pub(crate) fn answer(&self, give: impl FnOnce(&[Patch])) {
         let mut fate = self.lock();
         give(&fate.patches);
@@ -92,14 +97,14 @@ impl Fill {
     }
 }
 
-/// What two ranges have in common, if they do.
+/// The intersection of two ranges; `None` if it is empty.
 pub(crate) fn common(one: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>> {
     let (start, end) = (one.start.max(other.start), one.end.min(other.end));
     (start < end).then_some(start..end)
 }
 
-/// Where the kernel may have pages that were filled: ranges by their beginnings, apart from each
-/// other.
+/// The ranges in which the kernel may have pages that were filled, from start to end. They neither
+/// overlap nor touch.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
     ranges: BTreeMap<u64, u64>,
@@ -108,7 +113,7 @@ pub(crate) struct Filled {
 impl Filled {
     pub(crate) fn add(&mut self, range: &Range<u64>) {
         let (mut start, mut end) = (range.start, range.end);
-        // Those that it touches become one with it.
+        // Ranges that overlap or touch the new one are merged with it.
         while let Some((&from, &to)) = self.ranges.range(..=end).next_back().filter(|(_, to)| **to >= start) {
             self.ranges.remove(&from);
             (start, end) = (start.min(from), end.max(to));
@@ -122,7 +127,8 @@ impl Filled {
         }
     }
 
-    /// Takes out what is filled of a range; gives from where to where it was.
+    /// Removes the filled parts of a range. Returns the range from the beginning of the first part
+    /// to the end of the last.
     pub(crate) fn take(&mut self, range: &Range<u64>) -> Option<Range<u64>> {
         let mut taken: Option<Range<u64>> = None;
         while let Some((&from, &to)) =
@@ -147,7 +153,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a fill is answered with that has read `bytes` at 100 of a request for ten.
+    /// The reply to a fill for ten bytes at 100 whose READ has brought `bytes`.
     fn answered(fill: &Fill, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         fill.answer(|patches| apply(patches, &mut bytes, (100, 10)));
@@ -157,7 +163,7 @@ mod tests {
     #[test]
     fn a_fill_has_the_data_of_each_write_that_came_while_it_was_under_way() {
         let fill = Fill::new(100..110);
-        // Over its beginning, over its end, in it and over an earlier one.
+        // Over the beginning, over the end, within, and over an earlier patch.
         for (offset, data) in [(98, b"abcd"), (108, b"efgh"), (103, b"ijkl"), (104, b"mnop")] {
             assert!(fill.take_in(offset, data));
         }

@@ -1,40 +1,42 @@
-//! Pipes in which long payloads stay in the kernel, used again: to make one costs more than to move
-//! a payload through it.
+//! A pool of pipes, in which long payloads stay in the kernel. Pipes are reused, because making one
+//! costs more than moving a payload through it.
 
 use client::Pipe;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is kept for the next requests: as many as a program has under way that keeps paths busy,
-/// and those for replies. An ordinary user may have 64 of the smaller size in all.
+/// The most pipes that are kept: enough for the READs under way of a program that keeps all paths
+/// busy, and for replies. A user without privileges may have 64 pipes of the smaller size in all.
 const KEPT_MAX: usize = 24;
 
-/// So many may hold what nobody has asked for yet: half of what an ordinary user may have.
+/// The most pipes that may hold data that were read ahead: half of what a user without privileges
+/// may have.
 const AHEAD_MAX: usize = 32;
 
-/// So many reads are then made by way of memory: what the one cost is not felt any more.
+/// After a READ by pipe that was in vain, this many reads go through memory. Spread over so many
+/// reads, the cost of the next attempt does not matter.
 const REST_READS: u32 = 1000;
 
-/// Pipes that are not in use.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Pipes {
     free: Mutex<Free>,
-    /// It was said that there are none.
+    /// The lack of pipes has been logged.
     said: AtomicBool,
-    /// So many more reads go through memory.
+    /// The number of reads that still go through memory.
     resting: AtomicU32,
-    /// So many hold, or will hold, what was read ahead.
+    /// The number of pipes that hold data that were read ahead, or will.
     ahead: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct Free {
     pipes: Vec<Pipe>,
-    /// Payloads come in more pieces than others have room for.
+    /// New pipes are large, because a payload came in more pieces than a small pipe has room for.
     are_large: bool,
 }
 
-/// The right to leave in a pipe what was read ahead.
+/// The right to leave in a pipe data that were read ahead.
 #[derive(Debug)]
 pub(crate) struct PutBy(Arc<AtomicUsize>);
 
@@ -49,7 +51,7 @@ impl Pipes {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An empty one; none where there may be no more.
+    /// Takes an empty pipe; `None` if no more can be made.
     pub(crate) fn take(&self) -> Option<Pipe> {
         let (kept, are_large) = {
             let mut free = self.lock();
@@ -68,7 +70,7 @@ impl Pipes {
         .ok()
     }
 
-    /// One for a long read; none while they rest.
+    /// Takes a pipe for a long read; `None` while reads go through memory.
     pub(crate) fn take_for_read(&self) -> Option<Pipe> {
         let rests = |left: u32| left.checked_sub(1);
         match self.resting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rests) {
@@ -77,23 +79,24 @@ impl Pipes {
         }
     }
 
-    /// Leave to put one by for what is read ahead; none where there are enough.
+    /// Returns the right to leave in a pipe data that were read ahead; `None` if enough pipes hold
+    /// such data.
     pub(crate) fn put_by(&self) -> Option<PutBy> {
         let others = self.ahead.fetch_add(1, Ordering::Relaxed);
-        // Given back if there are too many.
+        // Dropped, and not counted any more, if there are too many.
         let ahead = PutBy(Arc::clone(&self.ahead));
         (others < AHEAD_MAX).then_some(ahead)
     }
 
-    /// Whether any holds what was read ahead.
+    /// Whether any pipe may hold data that were read ahead.
     #[cfg(test)]
     pub(crate) fn are_put_by(&self) -> bool {
         self.ahead.load(Ordering::Relaxed) > 0
     }
 
-    /// A payload came in more pieces than its pipe had room for, as the next ones will: they have
-    /// larger pipes, or none. One that was begun before that was known says nothing of the larger
-    /// ones.
+    /// A payload came in more pieces than its pipe had room for, and the next payloads will too.
+    /// From now on pipes are large, or reads go through memory for a time. A read that began with a
+    /// small pipe before pipes became large says nothing about large pipes.
     pub(crate) fn did_not_fit(&self, was_large: bool) {
         if was_large {
             return self.rest();
@@ -103,7 +106,7 @@ impl Pipes {
         }
         match Pipe::large() {
             Ok(pipe) => {
-                // The small ones are closed behind the lock.
+                // The small pipes are dropped, and so closed, after the lock is released.
                 let _small =
                     std::mem::replace(&mut *self.lock(), Free { pipes: vec![pipe], are_large: true });
             }
@@ -111,13 +114,14 @@ impl Pipes {
         }
     }
 
-    /// A read was begun in vain, as the next ones would be: there is no pipe, or the server gives
-    /// less than it is asked for.
+    /// Lets the next reads go through memory. Called when a pipe was of no use and would not be for
+    /// the next reads either: no pipe can be made, payloads do not fit, or the server returns less
+    /// than was requested.
     pub(crate) fn rest(&self) {
         self.resting.store(REST_READS, Ordering::Relaxed);
     }
 
-    /// Keeps it for the next, if it is empty and there are not too many.
+    /// Returns a pipe to the pool if it is empty, of the current size, and the pool has room.
     pub(crate) fn give_back(&self, pipe: Pipe) {
         let mut free = self.lock();
         if pipe.is_empty() && pipe.is_large() == free.are_large && free.pipes.len() < KEPT_MAX {
@@ -160,11 +164,11 @@ mod tests {
         assert!(!small.is_large());
         pipes.did_not_fit(small.is_large());
         pipes.give_back(small);
-        // Others were under way.
+        // Reads with small pipes that were under way do not fit either.
         pipes.did_not_fit(false);
         let next = pipes.take_for_read();
         assert_eq!(next.as_ref().map(Pipe::is_large), Pipe::large().ok().map(|_| true));
-        // Nothing is larger still.
+        // There is no larger size.
         pipes.did_not_fit(true);
         assert!(pipes.take_for_read().is_none());
     }

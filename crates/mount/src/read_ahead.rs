@@ -1,13 +1,14 @@
-//! Reading ahead of a program that reads on and on.
+//! Read-ahead for programs that read sequentially.
 //!
-//! The kernel reads ahead 128 KiB by default, which is nothing for a network. So each open file
-//! asks for whole READs beyond what was read, more and more of them as long as the program goes on
-//! and reads most of what it passes. What was read ahead is given out only if the file was not
-//! changed elsewhere since, as far as is known, nor written from here in that range, and not long
-//! after it was read.
+//! The kernel reads ahead 128 KiB by default, which is too little for a network. So each open file
+//! asks for whole READs beyond what the program has read. The window grows as long as the program
+//! reads sequentially, and reads most of what it passes. Data that were read ahead are given out
+//! only if the file is not known to have been changed elsewhere since, the range was not written
+//! from here since, and the data are not old.
 //!
-//! A kernel that reads ahead so far itself asks for whole READs, mostly once for each. Then each
-//! waits in the pipe by which it came and goes on from there, through no memory of ours.
+//! A kernel whose own read-ahead is long enough asks for whole READs, usually once for each. Then
+//! the data of each READ wait in the pipe into which they were received, and go to the kernel from
+//! there without passing through memory of this process.
 
 mod piece;
 
@@ -23,47 +24,47 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Reads that follow each other before anything is read ahead.
+/// Sequential reads before anything is read ahead.
 const STREAK_MIN: u32 = 2;
-/// The first window; it doubles with each READ that was of use.
+/// The first window. It doubles with each sequential read, up to the limit for one file.
 const WINDOW_MIN: usize = 512 << 10;
-/// Reads this far from the expected place still count as going on: the kernel sends its own in any
-/// order.
+/// A read this far from the expected offset still counts as sequential: the kernel sends the reads
+/// of its own read-ahead in any order.
 const SLACK: u64 = 256 << 10;
-/// So far back reads go on where the program writes beside: the kernel then drops all that it has
-/// read ahead, twice 1 MiB and as much again for a program that says that it reads in order, and
-/// asks for it again.
+/// How far back a read may go if the program also writes the file. For each write the kernel drops
+/// everything that it has read ahead, and asks for it again: twice 1 MiB, and twice as much for a
+/// program that has announced sequential reads (posix_fadvise(2)).
 const BACK_BYTES: u64 = 4 << 20;
-/// Over so many bytes it is seen whether a program reads most of what it passes.
+/// The distance over which it is determined whether a program reads most of what it passes.
 const DENSITY_BYTES: u64 = 8 << 20;
-/// Less is not worth one of the few pipes.
+/// A shorter piece is not worth a pipe, of which there are few.
 const PUT_BY_BYTES_MIN: usize = 512 << 10;
-/// So many whole READs in a row show that the kernel goes on so. While its own read-ahead grows
-/// some may lie elsewhere.
+/// After this many whole READs in a row with the same phase, the kernel is assumed to keep the
+/// phase. While the kernel's read-ahead grows, a few whole READs may have another phase.
 const STEADY_MIN: u32 = 4;
 
-/// What one open file has asked for in advance.
+/// The read-ahead of one open file.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     held: Arc<ByteBudget>,
-    /// What was read is given out for this long.
+    /// Data are given out for this long after they were requested.
     age_max: Duration,
     next: u64,
     streak: u32,
     window: usize,
     density: Density,
-    /// When its reads began to go on.
+    /// When the current run of sequential reads began.
     began: Moment,
-    /// Where pieces begin, behind multiples of their size: where the kernel's whole READs do.
+    /// Pieces begin at a multiple of their size plus this, as the kernel's whole READs do.
     phase: u64,
-    /// The phase of its last whole READ, and how many had it in a row.
+    /// The phase of the kernel's last whole READ, and how many in a row had that phase.
     seen: (u64, u32),
-    /// Those read ahead, and those that were read again because they had been written meanwhile; in
-    /// no order.
+    /// Pieces that were read ahead, and pieces that were read again because their range was
+    /// written; in no particular order.
     pieces: Vec<Arc<Piece>>,
 }
 
-/// The file as it is known when a program reads.
+/// What is known of the file when a program reads.
 #[derive(Debug, Clone, Copy)]
 struct Now<'a> {
     generation: u64,
@@ -85,24 +86,25 @@ struct Part {
 }
 
 impl Part {
-    /// Whether nothing has happened to it since its piece was asked for.
+    /// Whether the data are still valid: since the piece was requested, the range was not written
+    /// here, and the file was changed in no other way either.
     fn is_good(&self, now: &Now<'_>) -> bool {
         self.piece.generation == now.generation
             && now.own_writes.untouched(self.range.clone(), self.piece.moment) == [self.range.clone()]
     }
 }
 
-/// Where a read is, beside those before it.
+/// Where a read is, compared with the reads before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     On,
-    /// Where the kernel has dropped what it had.
+    /// Where the kernel has read already, and has dropped its pages.
     Back,
     Elsewhere,
 }
 
-/// Whether parts whose data end there tell where the file ends: a write behind that place has made
-/// it longer since.
+/// Whether the file still ends at `at`, where the data of these parts end. Any write behind that
+/// offset since the pieces were requested has made the file longer.
 fn tells_end(parts: &[Part], at: u64, now: &Now<'_>) -> bool {
     let behind = at..u64::MAX;
     parts
@@ -110,7 +112,7 @@ fn tells_end(parts: &[Part], at: u64, now: &Now<'_>) -> bool {
         .all(|part| now.own_writes.untouched(behind.clone(), part.piece.moment).first() == Some(&behind))
 }
 
-/// How much of what lies behind a program it has read.
+/// How much a program has read of what lies behind it.
 #[derive(Debug, Default)]
 struct Density {
     start: u64,
@@ -122,7 +124,7 @@ impl Density {
         *self = Self { start: offset, bytes: len as u64 };
     }
 
-    /// The program went on to `next`.
+    /// The program has read `len` bytes, and is now at `next`.
     fn read(&mut self, len: usize, next: u64) {
         self.bytes = self.bytes.saturating_add(len as u64);
         if next.saturating_sub(self.start) > DENSITY_BYTES {
@@ -131,20 +133,21 @@ impl Density {
         }
     }
 
-    /// Most of it: what lies ahead will be read as well.
+    /// Whether the program has read most of what it passed, and so will probably read what lies
+    /// ahead.
     fn is_high(&self, next: u64) -> bool {
         self.bytes.saturating_mul(2) > next.saturating_sub(self.start)
     }
 }
 
 impl Ahead {
-    /// Gives out what was read for so long.
+    /// Data are given out for `age_max` after they were requested.
     pub(crate) fn new(age_max: Duration, held: Arc<ByteBudget>) -> Self {
         Self { age_max, held, ..Self::default() }
     }
 
-    /// A program reads a range: which READs are to be made now, and the parts of pieces that make
-    /// up the range, if they do.
+    /// Handles a read of a program. Returns the pieces to request now, and the parts of pieces that
+    /// make up the range, if the pieces cover all of it.
     fn advance(
         &mut self,
         (offset, len): (u64, usize),
@@ -155,7 +158,7 @@ impl Ahead {
         self.drop_useless(now);
         let way = self.go(offset, len, ahead_max, now);
         let writes_beside = self.writes_beside(now);
-        // That leaves no whole piece as it is, and makes the kernel ask for parts again.
+        // Writes cut ranges out of pieces, and make the kernel ask for parts of pieces again.
         let asks_for_whole = len == piece_max && !writes_beside;
         if asks_for_whole {
             self.follow(offset % piece_max as u64);
@@ -174,8 +177,8 @@ impl Ahead {
         }
         let (mut parts, gaps) = self.covering(offset..end, now);
         if way != Way::Elsewhere && writes_beside {
-            // The kernel drops a file's pages when it is told of its new time, and asks again for
-            // what it had.
+            // The kernel drops a file's pages when it learns of a new modification time, and asks
+            // again for what it had.
             for gap in gaps.iter().filter(|gap| gap.start < now.file_end) {
                 let Some(piece) = self.ask(gap.clone(), false, now) else { break };
                 asked.push(piece);
@@ -183,18 +186,20 @@ impl Ahead {
             parts = self.covering(offset..end, now).0;
         }
         let is_whole = parts.iter().map(|part| part.range.end - part.range.start).sum::<u64>() == len as u64;
-        // What lies behind the reader is not wanted again; some of it may be, in another order.
+        // What lies behind the reader is not wanted again, apart from reads that arrive out of
+        // order.
         let back = if writes_beside { BACK_BYTES } else { SLACK };
         self.pieces.retain(|piece| piece.end() + back > offset);
         (asked, is_whole.then_some(parts))
     }
 
-    /// Whether the program has written the file since its reads began to go on.
+    /// Whether the program has written the file since the current run of sequential reads began.
     fn writes_beside(&self, now: &Now<'_>) -> bool {
         now.own_writes.now() > self.began
     }
 
-    /// Where a read is, beside those before it; what was read ahead elsewhere is dropped.
+    /// Where a read is, compared with the reads before it. A read elsewhere ends the run, and drops
+    /// everything that was read ahead.
     fn go(&mut self, offset: u64, len: usize, ahead_max: usize, now: &Now<'_>) -> Way {
         let end = offset + len as u64;
         let goes_on = offset <= self.next.saturating_add(SLACK) && end.saturating_add(SLACK) >= self.next;
@@ -221,7 +226,7 @@ impl Ahead {
         Way::On
     }
 
-    /// A READ of a range, if there is room for it.
+    /// A new piece for a range; `None` if the budget is used up.
     fn ask(&mut self, range: Range<u64>, is_as_asked: bool, now: &Now<'_>) -> Option<Arc<Piece>> {
         let len = (range.end - range.start) as usize;
         let piece = Arc::new(Piece {
@@ -238,7 +243,7 @@ impl Ahead {
         Some(piece)
     }
 
-    /// The kernel's whole READs lie so by now.
+    /// Records the phase of a whole READ that the kernel has asked for.
     fn follow(&mut self, phase: u64) {
         let in_a_row = if self.seen.0 == phase { self.seen.1.saturating_add(1) } else { 1 };
         self.seen = (phase, in_a_row);
@@ -247,8 +252,9 @@ impl Ahead {
         }
     }
 
-    /// Drops what will not be given out. Where the file has changed more than by our own writes, it
-    /// may do so again: whether it pays to read ahead is to be seen anew.
+    /// Drops data that are not valid any more. A file that was changed other than by writes from
+    /// here may be changed again, so the program first has to show again that it reads
+    /// sequentially.
     fn drop_useless(&mut self, now: &Now<'_>) {
         let before = self.pieces.len();
         self.pieces.retain(|piece| piece.generation == now.generation);
@@ -258,12 +264,12 @@ impl Ahead {
         self.drop_old();
     }
 
-    /// What will not be given out any more need not be kept.
+    /// Drops data that are too old to be given out.
     fn drop_old(&mut self) {
         self.pieces.retain(|piece| piece.at.elapsed() < self.age_max);
     }
 
-    /// The parts of pieces that make up a range, and what is missing from it.
+    /// The parts of pieces that make up a range, and the gaps between them.
     fn covering(&self, range: Range<u64>, now: &Now<'_>) -> (Vec<Part>, Vec<Range<u64>>) {
         let mut good = Vec::new();
         for piece in &self.pieces {
@@ -273,7 +279,7 @@ impl Ahead {
                 good.extend(untouched.into_iter().map(|range| Part { piece: Arc::clone(piece), range }));
             }
         }
-        // The longest first of those that begin at one place.
+        // Of parts that begin at the same offset, the longest comes first.
         good.sort_by_key(|part| (part.range.start, std::cmp::Reverse(part.range.end)));
         let (mut at, mut parts, mut gaps) = (range.start, Vec::new(), Vec::new());
         for mut part in good {
@@ -294,22 +300,23 @@ impl Ahead {
     }
 }
 
-/// The first place behind `from` that is `phase` behind a multiple of `size`.
+/// The first offset greater than `from` that is a multiple of `size` plus `phase`.
 const fn next_boundary(from: u64, phase: u64, size: u64) -> u64 {
     let shift = (size - phase) % size;
     ((from + shift) / size + 1) * size - shift
 }
 
 impl Core {
-    /// Lets go of what was read ahead in files whose programs have paused.
+    /// Drops data that are too old to be given out, of all open files: a program that has paused
+    /// does not do it.
     pub(crate) fn drop_old_ahead(&self) {
         for file in self.files.all() {
             file.ahead.lock().unwrap_or_else(PoisonError::into_inner).drop_old();
         }
     }
 
-    /// Gives what was read ahead of a program, and reads further ahead; nothing where it is not at
-    /// hand.
+    /// Reads from data that were read ahead, and reads further ahead. Returns `None` if the range
+    /// has to be read from the server.
     pub(crate) async fn read_what_is_ahead(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
@@ -337,7 +344,7 @@ impl Core {
         let now = Now::of(&state);
         let are_good = parts.iter().all(|part| part.is_good(&now));
         drop(state);
-        // Something may have changed while it was waited for.
+        // The file may have been changed during the wait.
         if !are_good {
             return None;
         }
@@ -351,7 +358,7 @@ impl Core {
         Some(outcome)
     }
 
-    /// Makes one of the parts that a program is given.
+    /// Joins parts to the bytes of one reply. Returns `None` if the data of a part are gone.
     fn join(&self, parts: &[Part], len: usize, file_end: u64) -> Option<Result<Bytes, Errno>> {
         if let [Part { piece, range }] = parts
             && piece.offset == range.start
@@ -420,7 +427,7 @@ mod tests {
 
     static NOTHING_WRITTEN: LazyLock<OwnWrites> = LazyLock::new(OwnWrites::default);
 
-    /// A file that nobody writes.
+    /// A file that was never written here.
     fn unwritten() -> Now<'static> {
         Now { generation: 0, own_writes: &NOTHING_WRITTEN, file_end: END }
     }
@@ -448,7 +455,7 @@ mod tests {
         assert!(!parts.is_empty() && parts.iter().all(|piece| !piece.is_as_asked));
     }
 
-    /// How many of the whole READs that a kernel asks for are pieces as they are.
+    /// How many of the kernel's whole READs are exactly one piece.
     fn as_asked(growing: &[(u64, usize)], steady_from: u64) -> usize {
         let steady = (0..30).map(|at| (steady_from + at * MIB, 1 << 20));
         let mut ahead = Ahead::new(Duration::MAX, Arc::default());
@@ -463,10 +470,10 @@ mod tests {
     #[test]
     fn whole_pieces_lie_as_the_kernel_asks_for_them() {
         const KIB: u64 = 1 << 10;
-        // Its own read-ahead doubles, and goes on from where it has reached its size.
+        // The kernel's read-ahead doubles, and continues from where it reached its full size.
         assert!(as_asked(&[(0, 256 << 10), (256 * KIB, 512 << 10)], 768 * KIB) > 15);
         assert!(as_asked(&[(0, 16 << 10), (16 * KIB, 64 << 10), (80 * KIB, 512 << 10)], 592 * KIB) > 15);
-        // Or it is led back to multiples of its size, some whole READs later.
+        // Or it returns to multiples of its size after some whole READs.
         let growing = [
             (0, 256 << 10),
             (256 * KIB, 512 << 10),
@@ -488,7 +495,7 @@ mod tests {
         (asked.len(), covering.is_some())
     }
 
-    /// The parts of a range that are whole.
+    /// The parts of a range, if they cover all of it.
     fn covering(ahead: &Ahead, range: Range<u64>) -> Option<Vec<Part>> {
         let (parts, gaps) = ahead.covering(range, &unwritten());
         gaps.is_empty().then_some(parts)
@@ -605,13 +612,13 @@ mod tests {
         assert!(asked.contains(&(5 * 4096..6 * 4096)), "{asked:?}");
         assert_eq!(parts, [4 * 4096..5 * 4096, 5 * 4096..6 * 4096]);
         assert_eq!(read(&mut ahead, &writes, 4).0, [], "it was read again");
-        // The write has arrived: what was asked for before may be from before it.
+        // The write has reached the server: data that were requested earlier may be from before it.
         writes.note(5 * 4096..6 * 4096);
         assert_eq!(read(&mut ahead, &writes, 4).0, [5 * 4096..6 * 4096]);
     }
 
-    /// What is fetched for a kernel that asks for so much in whole READs, and again behind each
-    /// block that is written back.
+    /// How much is fetched for a kernel that asks for some whole READs, and asks for them again
+    /// after each block that the program writes back.
     #[test]
     fn what_the_kernel_asks_for_again_after_each_write_is_fetched_once() {
         const BLOCK: u64 = 4096;
@@ -665,7 +672,8 @@ mod tests {
         let mut writes = OwnWrites::default();
         writes.note(0..ends_at);
         assert!(tells_end(&parts, ends_at, &Now { own_writes: &writes, ..unwritten() }), "before it");
-        // Beside what is asked for: between the two is a hole now, and not the end.
+        // Behind what is asked for. Between the end of the piece and the write there is a hole now,
+        // not the end of the file.
         writes.note(10 * MIB..10 * MIB + 1);
         assert!(!tells_end(&parts, ends_at, &Now { own_writes: &writes, ..unwritten() }));
     }

@@ -1,5 +1,5 @@
-//! Reading: from what was read ahead, from the server by way of memory, or from the server by a
-//! pipe.
+//! Reading: from data that were read ahead, from the server through memory, or from the server
+//! through a pipe.
 
 use crate::buffers::Buffer;
 use crate::core::Core;
@@ -12,23 +12,23 @@ use client::Pipe;
 use fuser::Errno;
 use std::sync::Arc;
 
-/// A reply of at most so many bytes is given by the thread that received them; a longer one would
-/// keep it from its connections for too long.
+/// The longest reply that is sent by the thread that received the data, which is a connection's
+/// thread. A longer reply would keep that thread from its connections for too long.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
-/// A shorter read costs less by way of memory: a pipe takes four system calls more.
+/// A shorter read costs less through memory: a pipe takes four more system calls.
 const PIPED_BYTES_MIN: usize = 128 << 10;
 
-/// Whether so many bytes may be read and given where nothing may take long.
+/// Whether a thread that must not be busy for long may copy and send this many bytes.
 pub(crate) const fn is_short(bytes: usize) -> bool {
     bytes <= SHORT_BYTES_MAX
 }
 
-/// What a READ brought.
+/// What a READ has brought.
 #[derive(Debug)]
 pub(crate) enum Fresh {
     Memory(Buffer),
-    /// It never came to our memory.
+    /// The bytes never were in memory of this process.
     Pipe(Pipe),
 }
 
@@ -41,7 +41,7 @@ impl Fresh {
     }
 }
 
-/// Bytes for a reader, without a copy where that can be.
+/// The bytes of a reply, without a copy where possible.
 #[derive(Debug)]
 pub(crate) enum Bytes {
     Fresh(Fresh),
@@ -62,7 +62,7 @@ impl Bytes {
         }
     }
 
-    /// Replies with them.
+    /// Sends the reply.
     pub(crate) fn give(self, reply: Reply, pipes: &Pipes) {
         match self {
             Self::Fresh(Fresh::Memory(bytes)) => reply.data(&bytes),
@@ -73,7 +73,8 @@ impl Bytes {
 }
 
 impl Core {
-    /// read(2). What was written here and is not on the server yet goes there first.
+    /// read(2). Data in the range that were written here and that the server does not have yet are
+    /// sent first. Returns the page fill, if the kernel keeps the bytes in its pages.
     pub(crate) async fn read(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
@@ -81,7 +82,8 @@ impl Core {
         (offset, len): (u64, usize),
     ) -> Result<(Bytes, Option<Filling>), Errno> {
         let range = offset..offset.saturating_add(len as u64);
-        // Before anything is looked for: whatever is written from here on is given to a fill.
+        // Begin the fill before looking for data, so that it takes in every write that arrives from
+        // here on.
         let filling = (!how.passes_pages).then(|| file.inode.begin_fill(range.clone()));
         match &filling {
             Some(filling) => filling.turn().await,
@@ -95,13 +97,14 @@ impl Core {
         if end >= range.end.min(file.inode.lock().known_end()) {
             return Ok((bytes, filling));
         }
-        // Short, but data further on make it a hole; or the file was cut elsewhere, which the
-        // server knows.
+        // The server's file ends earlier than the file is known to end here. Either data further on
+        // have not reached the server yet, and there is a hole before them; or another client has
+        // truncated the file. After a flush the server knows.
         self.flush(&file.inode).await;
         Ok((self.read_now(file, offset, len).await?.into(), filling))
     }
 
-    /// What was read with what was written meanwhile.
+    /// Puts the data that were written meanwhile over the bytes that were read.
     pub(crate) fn patched(
         &self,
         bytes: Bytes,
@@ -131,7 +134,8 @@ impl Core {
         Ok(all.into())
     }
 
-    /// The same, once; short only at what the server says is the end.
+    /// Reads from data that were read ahead or from the server. Short only where the server says
+    /// that the file ends.
     async fn read_once(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
@@ -149,7 +153,7 @@ impl Core {
         }
     }
 
-    /// Reads from the server; short only at the end of the file.
+    /// Reads from the server through memory. Short only at the end of the file.
     pub(crate) async fn read_now(&self, file: &OpenFile, offset: u64, len: usize) -> Result<Buffer, Errno> {
         let mut all = self.buffers.own(Vec::new());
         loop {
@@ -168,8 +172,9 @@ impl Core {
         }
     }
 
-    /// The same without a copy, for a long read of which all is wanted, once; nothing where that
-    /// cannot be.
+    /// Reads from the server through a pipe, with one READ. Returns `None` if that is not possible:
+    /// the read is too short or too long, there is no pipe, or the server returns less than was
+    /// requested.
     pub(crate) async fn read_piped(
         &self,
         file: &OpenFile,
@@ -184,15 +189,16 @@ impl Core {
         let outcome = self.call_read_piped(&file.caller, file.file, (offset, len), pipe).await;
         match outcome {
             Ok((fresh, eof)) if eof || fresh.len() == len => {
-                // Less comes to memory in any case, with what else came.
+                // The transport receives a short record whole, in memory, so a short payload says
+                // nothing about the pipe.
                 if matches!(&fresh, Fresh::Memory(bytes) if bytes.len() >= PIPED_BYTES_MIN) {
                     self.pipes.did_not_fit(is_large);
                 }
                 Some(Ok(fresh))
             }
             Ok(_) => {
-                // A server may give less than it is asked for: then all is read once more, by way
-                // of memory.
+                // A server may return less than was requested. Then everything is read once more,
+                // through memory.
                 self.pipes.rest();
                 None
             }

@@ -1,11 +1,17 @@
-//! Which bytes of a file are being written and read at this moment: reads and writes of the same
-//! bytes follow each other in the order in which they came.
+//! The reads and writes of a file that are under way. Reads and writes of the same bytes take
+//! effect in the order in which they arrived.
 //!
-//! A write that is waited for has its range until the server has done it, also where its program
-//! was killed. What comes later and overlaps it waits: a read, as it would bring the bytes from
-//! before the write into the kernel's pages after the write has been answered; a write, as the two
-//! might change places on their way. A write waits for no read, but gives its data to it
-//! (`page_fills.rs`). So each waits only for what came before it, and none for ever.
+//! A write that a program waits for (O_DIRECT, O_SYNC, `sync`) or a truncation holds its range
+//! until the server has done it, even if the program is killed. A buffered write that has to wait
+//! for room holds its range until its data are in `Dirty`. Requests that arrive later and overlap
+//! the range wait:
+//!
+//! - a read, because it would put the bytes from before the write into the kernel's pages after the
+//!   write was answered;
+//! - a write, because the server might execute the two in the wrong order.
+//!
+//! A write does not wait for reads, but gives its data to them (`page_fills.rs`). No request waits
+//! for one that arrived later, so none waits for ever.
 
 use crate::inode::Inode;
 use crate::page_fills::{Fill, Filled, Patch, common};
@@ -14,10 +20,11 @@ use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 use std::task::{Poll, Waker};
 
-/// What is under way in one file.
+/// The requests under way in one file.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    /// Counts whatever comes.
+    /// The number of the request that arrived last. Requests are numbered in the order of their
+    /// arrival.
     turn: u64,
     writes: BTreeMap<u64, Range<u64>>,
     fills: BTreeMap<u64, Arc<Fill>>,
@@ -25,12 +32,12 @@ pub(crate) struct Ranges {
     waiting: Vec<Waker>,
 }
 
-/// What a write has found when it came.
+/// What a write found when it arrived.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// A fill under way has taken its data.
+    /// A page fill under way has taken in data of the write.
     pub has_patched: bool,
-    /// Where pages were filled before it came, which may lack its data.
+    /// The range around the pages that were filled before the write arrived, and may lack its data.
     pub suspect: Option<Range<u64>>,
 }
 
@@ -40,17 +47,18 @@ impl Ranges {
         self.turn
     }
 
-    /// Whether a write that came before this turn has any of a range.
+    /// Whether a write that arrived before this turn overlaps the range.
     fn is_written_before(&self, turn: u64, range: &Range<u64>) -> bool {
         self.writes.range(..turn).any(|(_, written)| common(written, range).is_some())
     }
 
-    /// The same of page fills.
+    /// Whether a page fill that arrived before this turn overlaps the range.
     fn is_filled_before(&self, turn: u64, range: &Range<u64>) -> bool {
         self.fills.range(..turn).any(|(_, fill)| common(fill.range(), range).is_some())
     }
 
-    /// A write has come.
+    /// Offers the data of a write that has arrived to the page fills under way, and finds the pages
+    /// that were filled before.
     fn find(&mut self, range: &Range<u64>, data: &[u8]) -> Found {
         let mut found = Found { has_patched: false, suspect: self.filled.take(range) };
         for fill in self.fills.values() {
@@ -58,7 +66,7 @@ impl Ranges {
             if fill.take_in(range.start, data) {
                 found.has_patched = true;
             } else {
-                // It is about to be counted as filled.
+                // The fill was answered, but `filled` does not have its range yet.
                 let suspect = found.suspect.take().unwrap_or_else(|| common.clone());
                 found.suspect = Some(suspect.start.min(common.start)..suspect.end.max(common.end));
             }
@@ -67,7 +75,7 @@ impl Ranges {
     }
 }
 
-/// Who has to wait for writes that came before.
+/// The place of a request in the order of arrival. It waits for the writes before it.
 #[derive(Debug)]
 struct Place {
     inode: Arc<Inode>,
@@ -76,7 +84,7 @@ struct Place {
 }
 
 impl Place {
-    /// Waits for the writes that came before.
+    /// Waits for the overlapping writes that arrived before.
     async fn turn(&self) {
         self.wait(Ranges::is_written_before).await;
     }
@@ -94,12 +102,13 @@ impl Place {
     }
 }
 
-/// A write that is waited for: nothing that came after it passes it until this is dropped.
+/// A write or a truncation. Until this value is dropped, overlapping requests that arrived later
+/// wait for it.
 #[derive(Debug)]
 pub(crate) struct Writing(Place);
 
 impl Writing {
-    /// Waits for the writes that came before.
+    /// Waits for the overlapping writes that arrived before.
     pub(crate) async fn turn(&self) {
         self.0.turn().await;
     }
@@ -108,7 +117,7 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         let Place { inode, turn, range } = &self.0;
-        // What was read ahead meanwhile may be from before it.
+        // Data that were read ahead while the write was under way may be from before it.
         inode.lock().own_writes.note(range.clone());
         let mut ranges = inode.ranges();
         ranges.writes.remove(turn);
@@ -126,12 +135,13 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    /// Waits for the writes that came before.
+    /// Waits for the overlapping writes that arrived before.
     pub(crate) async fn turn(&self) {
         self.place.turn().await;
     }
 
-    /// Gives the answer, with what was written meanwhile.
+    /// Calls `give` with the data of the writes that arrived while the fill was under way; `give`
+    /// sends the reply.
     pub(crate) fn answer(self, give: impl FnOnce(&[Patch])) {
         self.fill.answer(give);
     }
@@ -155,7 +165,7 @@ impl Inode {
         Place { inode: Arc::clone(self), turn: ranges.next_turn(), range }
     }
 
-    /// A page fill has come.
+    /// Registers a page fill that has arrived.
     pub(crate) fn begin_fill(self: &Arc<Self>, range: Range<u64>) -> Filling {
         let mut ranges = self.ranges();
         let place = self.queue(&mut ranges, range.clone());
@@ -164,13 +174,13 @@ impl Inode {
         Filling { place, fill }
     }
 
-    /// Waits for the writes of a range that have come.
+    /// Waits for the writes of a range that have arrived by now.
     pub(crate) async fn written_by_now(self: &Arc<Self>, range: Range<u64>) {
         let place = self.queue(&mut self.ranges(), range);
         place.turn().await;
     }
 
-    /// Waits for all of a range that has come.
+    /// Waits for the writes and the page fills of a range that have arrived by now.
     pub(crate) async fn done_by_now(self: &Arc<Self>, range: Range<u64>) {
         let place = self.queue(&mut self.ranges(), range);
         let is_under_way = |ranges: &Ranges, turn: u64, range: &Range<u64>| {
@@ -179,7 +189,8 @@ impl Inode {
         place.wait(is_under_way).await;
     }
 
-    /// A write has come whose data the server shall have when it is answered.
+    /// Registers a write that has arrived. The server must have its data when the write is
+    /// answered.
     pub(crate) fn begin_write(self: &Arc<Self>, offset: u64, data: &[u8]) -> (Arc<Writing>, Found) {
         let range = offset..offset.saturating_add(data.len() as u64);
         let mut ranges = self.ranges();
@@ -189,7 +200,7 @@ impl Inode {
         (Arc::new(Writing(place)), found)
     }
 
-    /// The same for a change without data, or whose data are held later.
+    /// Registers a truncation, or a write whose data are added to `Dirty` later.
     pub(crate) fn begin_change(self: &Arc<Self>, range: Range<u64>) -> Writing {
         let mut ranges = self.ranges();
         let place = self.queue(&mut ranges, range.clone());
@@ -197,12 +208,13 @@ impl Inode {
         Writing(place)
     }
 
-    /// Data are held for the server: whoever looks for them from now on finds them there.
+    /// Offers data that were just added to `Dirty` to the page fills under way. A fill that arrives
+    /// later sends the data to the server first.
     pub(crate) fn held(&self, offset: u64, data: &[u8]) -> Found {
         self.ranges().find(&(offset..offset.saturating_add(data.len() as u64)), data)
     }
 
-    /// Whether any of a range is being written by who waits for it.
+    /// Whether a write or a truncation that holds its range overlaps this range.
     pub(crate) fn is_being_written(&self, range: &Range<u64>) -> bool {
         self.ranges().is_written_before(u64::MAX, range)
     }
@@ -212,7 +224,7 @@ impl Inode {
 mod tests {
     use super::*;
 
-    /// What a write has found that comes now and has no turn of its own.
+    /// What a write finds that arrives now and does not hold its range.
     fn found(ranges: &mut Ranges, offset: u64, data: &[u8]) -> Found {
         ranges.find(&(offset..offset + data.len() as u64), data)
     }
@@ -249,7 +261,7 @@ mod tests {
             found(&mut ranges, 4090, &[1; 16]),
             Found { has_patched: true, suspect: Some(4090..4096) }
         );
-        // What was suspect is dropped; the rest is not.
+        // A suspect range is removed when it is reported. The rest stays.
         assert_eq!(
             found(&mut ranges, 4089, &[1; 7]),
             Found { has_patched: false, suspect: Some(4089..4090) }

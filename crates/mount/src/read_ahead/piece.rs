@@ -1,4 +1,5 @@
-//! What is read ahead in one READ: from when it is asked for until it is given out or dropped.
+//! A piece: the data of one READ that was made ahead of the program, from the call until the data
+//! are given out or dropped.
 
 use crate::buffers::{Buffer, Buffers};
 use crate::own_writes::Moment;
@@ -11,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-/// What all files of a mount together have read ahead at most: many programs at once must not take
-/// all memory.
+/// The most that all files of a mount together may have read ahead, so that many programs at once
+/// do not take all memory.
 pub(super) const HELD_BYTES_MAX: usize = 256 << 20;
 
-/// What all files of a mount together have read ahead, or asked for.
+/// The bytes that all files of a mount together have read ahead, or have asked for.
 #[derive(Debug, Default)]
 pub(crate) struct ByteBudget {
     pub(super) bytes: AtomicUsize,
@@ -26,7 +27,7 @@ impl ByteBudget {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Reservation for so many bytes more, if there is.
+    /// Reserves bytes; `None` if the budget does not have them.
     pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= HELD_BYTES_MAX);
         let taken = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
@@ -34,7 +35,7 @@ impl ByteBudget {
     }
 }
 
-/// What a piece takes, until it is dropped.
+/// The bytes that a piece takes from the budget until it is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     held: Arc<ByteBudget>,
@@ -52,11 +53,11 @@ impl Drop for Reservation {
 pub(crate) struct Piece {
     pub offset: u64,
     pub len: usize,
-    /// Of its file, when it was asked for.
+    /// The generation and the moment of the file when the piece was asked for.
     pub generation: u64,
     pub moment: Moment,
     pub at: Instant,
-    /// The kernel asks for such pieces as a whole: what comes need not pass through memory.
+    /// The kernel asks for exactly such pieces, so the data need not pass through memory.
     pub is_as_asked: bool,
     pub _room: Reservation,
     pub state: Mutex<PieceState>,
@@ -75,12 +76,12 @@ pub(super) enum Content {
         pipe: Pipe,
         _put_by: PutBy,
     },
-    /// It came by a pipe, and is not there any more.
+    /// The data were received into a pipe, and have been given out or lost since.
     Gone,
 }
 
 impl Content {
-    /// What is in a pipe, in memory.
+    /// Moves the data from a pipe to memory.
     fn out_of(mut pipe: Pipe, buffers: &Arc<Buffers>, pipes: &Pipes) -> Self {
         let mut bytes = buffers.own(buffers.take(pipe.len()));
         let read = pipe.read(&mut bytes);
@@ -103,20 +104,20 @@ impl Piece {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that it will have in a file that ends there.
+    /// The number of bytes that the piece has if the file ends at `file_end`.
     pub(super) fn expected(&self, file_end: u64) -> u64 {
         self.end().min(file_end).saturating_sub(self.offset)
     }
 
-    /// Whether so few bytes had better be read for themselves than be taken out of what is, or will
-    /// be, in a pipe.
+    /// Whether it is better to read `len` bytes from the server again than to take them out of this
+    /// piece.
     pub(super) fn is_too_much_for(&self, len: usize, file_end: u64) -> bool {
-        // Taking much out of a pipe takes long.
+        // Data in a pipe can only be taken out as a whole, and for a long piece that takes long.
         let is_much = is_short(len) && !is_short(self.expected(file_end) as usize);
         is_much && self.is_as_asked && !matches!(self.lock().outcome, Some(Ok(Content::Memory(_))))
     }
 
-    /// Waits until it is there.
+    /// Waits until the READ has ended.
     pub(super) async fn arrival(&self) {
         std::future::poll_fn(|context| {
             let mut state = self.lock();
@@ -129,9 +130,9 @@ impl Piece {
         .await;
     }
 
-    /// All of it out of the pipe that it came by; nothing where it is in memory, was given out
-    /// before, or is more than `len` bytes: a file may have grown behind the end that the kernel
-    /// knows.
+    /// Takes the pipe with all data of the piece. Returns `None` if the data are in memory, were
+    /// given out before, or are more than `len` bytes: the file may have grown beyond the end that
+    /// the kernel knows.
     pub(super) fn take_pipe(&self, len: usize) -> Option<Pipe> {
         let mut state = self.lock();
         let Some(Ok(content)) = &mut state.outcome else { return None };
@@ -144,7 +145,7 @@ impl Piece {
         }
     }
 
-    /// All of it in memory; nothing where it was given out before.
+    /// Returns all data of the piece in memory; `None` if they were given out before.
     pub(super) fn in_memory(
         &self,
         buffers: &Arc<Buffers>,
@@ -166,7 +167,8 @@ impl Piece {
     }
 }
 
-/// Leaves no piece without an outcome: somebody may wait for it.
+/// A READ under way. Dropping this value gives the piece an outcome, even after a panic, because a
+/// program may be waiting for the piece.
 pub(super) struct Filling(pub Arc<Piece>);
 
 impl Filling {
@@ -190,10 +192,10 @@ mod tests {
     use super::*;
 
     const END: u64 = 64 << 20;
-    /// Longer than what is read where nothing may take long.
+    /// Longer than what may be read on a thread that must not be busy for long.
     const LONG: usize = 128 << 10;
 
-    /// A piece that came by a pipe.
+    /// A piece whose data are in a pipe.
     fn piped(data: &[u8], pipes: &Pipes) -> Piece {
         let mut pipe = pipes.take().unwrap();
         pipe.put(data).unwrap();
