@@ -1,10 +1,14 @@
-//! Data of one file that programs have written and the server does not have yet. Pure: no calls, no
-//! clock but what comes in.
+//! Data of one file that programs have written and that the server does not have yet. Pure: no
+//! calls, and no clock except the times that are passed in.
 //!
-//! Extents that were not sent yet do not overlap one another, and are no longer than one WRITE. One
-//! that is sent leaves the map and is remembered by its range until the server has it; another that
-//! overlaps it waits, or the older data might land last. An extent is looked at when it becomes due
-//! and when what it waited for has arrived, never for a write elsewhere: a file may hold thousands.
+//! The data are in extents. Extents that were not sent yet do not overlap, and each is at most as
+//! long as one WRITE. An extent that is sent leaves the map; its range is remembered until the
+//! server has the data. Another extent that overlaps it waits until then, because the server might
+//! otherwise execute the older WRITE last. An extent is looked at when it becomes due, and when the
+//! WRITE that it waited for is answered, never for a write elsewhere: a file may have thousands of
+//! extents.
+//!
+//! Writes are numbered in the order in which they arrive. The number is called the turn.
 
 use client::Caller;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,23 +17,23 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-/// What an extent takes besides its data: its places here, a task and a call.
+/// The overhead of an extent: its entries here, a task and a call.
 pub(crate) const EXTENT_BYTES: usize = 1 << 10;
 
 /// Data that were not sent yet.
 #[derive(Debug)]
 pub(crate) struct Extent {
     pub data: Vec<u8>,
-    /// For whom they are written.
+    /// The user whose credential the WRITE carries.
     pub caller: Option<Arc<Caller>>,
     since: Instant,
-    /// Of the oldest write in it.
+    /// The turn of the oldest write in the extent.
     turn: u64,
-    /// To be sent as soon as nothing on its way is in its way.
+    /// The extent is sent as soon as no WRITE under way overlaps it.
     due: bool,
 }
 
-/// An extent on its way.
+/// An extent to be sent.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub offset: u64,
@@ -40,26 +44,26 @@ pub(crate) struct Sending {
 struct InFlight {
     end: u64,
     turn: u64,
-    /// Where extents begin that are due and wait for this one.
+    /// Where the extents begin that are due and wait for this WRITE.
     blocks: Vec<u64>,
 }
 
-/// See the module's documentation. Extents are named by where they begin, as are those on their
-/// way: neither overlap.
+/// See the module's documentation. An extent is identified by the offset at which it begins, and so
+/// is a WRITE under way: neither kind overlaps others of its kind.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
     extents: BTreeMap<u64, Extent>,
-    /// Extents that are not due, oldest first: turn and beginning.
+    /// Extents that are not due, oldest first: turn and offset.
     young: BTreeSet<(u64, u64)>,
-    /// Extents that are due and not known to wait for one on its way.
+    /// Extents that are due and not known to wait for a WRITE.
     ready: BTreeSet<u64>,
     in_flight: BTreeMap<u64, InFlight>,
-    /// All that has not arrived, held or on its way: turn and beginning.
+    /// All extents that the server does not have yet, held or under way: turn and offset.
     unfinished: BTreeSet<(u64, u64)>,
     turn: u64,
-    /// Who waits for all writes up to a turn.
+    /// Tasks that wait for all writes up to a turn.
     waiters: Vec<(u64, Waker)>,
-    /// How often an extent was looked at to see whether it may be sent.
+    /// How often an extent was examined to see whether it may be sent.
     #[cfg(test)]
     looks: u64,
 }
@@ -67,33 +71,33 @@ pub(crate) struct Dirty {
 /// Which extents are to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// Those that fill a WRITE, and what somebody waits for.
+    /// Extents that fill a WRITE, and those that a task waits for.
     Due,
-    /// Also those that are older.
+    /// Also extents that are as old as this, or older.
     OlderThan(Instant),
 }
 
 impl Extent {
-    /// What holding it takes.
+    /// The bytes that the extent counts in the budget.
     pub(crate) fn cost(&self) -> usize {
         self.data.len() + EXTENT_BYTES
     }
 }
 
 impl Dirty {
-    /// Nothing waits and nothing is on its way.
+    /// Whether no data are held or under way.
     pub(crate) fn is_clean(&self) -> bool {
         self.extents.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Where the last of it ends, or the beginning.
+    /// Where the last data end; 0 if there are none.
     pub(crate) fn end(&self) -> u64 {
         let held = self.extents.last_key_value().map(|(offset, extent)| offset + extent.data.len() as u64);
         let sent = self.in_flight.last_key_value().map(|(_, sent)| sent.end);
         held.max(sent).unwrap_or_default()
     }
 
-    /// Whether any of a range is not on the server yet.
+    /// Whether the server may not have all data of a range yet.
     pub(crate) fn overlaps(&self, range: &Range<u64>) -> bool {
         let before = self.extents.range(..range.end).next_back();
         before.is_some_and(|(offset, extent)| offset + extent.data.len() as u64 > range.start)
@@ -105,7 +109,8 @@ impl Dirty {
         before.is_some_and(|(_, sent)| sent.end > range.start)
     }
 
-    /// Takes data; gives what holding them takes more than before.
+    /// Takes data, in extents of at most `max` bytes. Returns how many more bytes are held than
+    /// before.
     pub(crate) fn write(
         &mut self,
         offset: u64,
@@ -179,7 +184,7 @@ impl Dirty {
         }
     }
 
-    /// The extents that may be sent now; each must come back to [`Dirty::sent`].
+    /// Takes the extents that may be sent now. Each has to be passed to [`Dirty::sent`] afterwards.
     pub(crate) fn take(&mut self, which: Which) -> Vec<Sending> {
         if let Which::OlderThan(time) = which {
             while let Some(&(_, offset)) = self.young.first()
@@ -209,8 +214,8 @@ impl Dirty {
         all
     }
 
-    /// The extent that began there has arrived, or is lost; gives who has waited for it as the
-    /// last. What waited behind it may be taken now.
+    /// The WRITE of the extent at this offset has ended, well or not. Extents that waited for it
+    /// can be taken now. Returns the tasks whose wait is over.
     pub(crate) fn sent(&mut self, offset: u64) -> Vec<Waker> {
         if let Some(sent) = self.in_flight.remove(&offset) {
             self.unfinished.remove(&(sent.turn, offset));
@@ -224,7 +229,7 @@ impl Dirty {
         self.unfinished.first().map_or(u64::MAX, |(turn, _)| *turn)
     }
 
-    /// All that is held now is wanted on the server: the turn to wait for.
+    /// Makes everything that is held due. Returns the turn to wait for.
     pub(crate) fn want_all(&mut self) -> u64 {
         for (_, offset) in std::mem::take(&mut self.young) {
             self.make_due(offset);
@@ -232,7 +237,7 @@ impl Dirty {
         self.turn
     }
 
-    /// Whether all writes up to a turn have arrived; if not, the waker is kept until they have.
+    /// Whether all writes up to a turn have ended. If not, the waker is called when they have.
     pub(crate) fn has_arrived(&mut self, turn: u64, waker: &Waker) -> bool {
         if self.oldest() > turn {
             return true;
@@ -276,7 +281,7 @@ mod tests {
         let turn = dirty.want_all();
         assert!(dirty.take(Which::Due).is_empty());
         assert!(!dirty.has_arrived(turn, Waker::noop()));
-        // Who waits is woken by the last that was waited for.
+        // The last WRITE that the task waits for wakes it.
         assert!(dirty.sent(first[0].offset).is_empty());
         let second = dirty.take(Which::Due);
         assert_eq!((second.len(), second[0].offset), (1, 1));
@@ -298,8 +303,8 @@ mod tests {
         let turn = dirty.want_all();
         flying.extend(dirty.take(Which::Due));
         assert_eq!((flying.len() as u64, dirty.looks), (EXTENTS, EXTENTS));
-        // The same once more while all are on their way: each looks once, finds the other, and
-        // waits for it.
+        // The same again while all are under way: each extent is examined once, and waits for the
+        // WRITE there.
         for at in 0..EXTENTS {
             write(&mut dirty, at * 100, b"other");
             dirty.want_all();
@@ -331,8 +336,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a file in memory: whatever is written, sent and answered in whatever order, the
-        /// file ends as if each write had been done at once, and no bytes are counted twice.
+        /// Compares with a file in memory. In whatever order data are written, sent and answered,
+        /// the file has the content that it would have if each write had been done at once, and no
+        /// bytes are counted twice.
         #[test]
         fn what_arrives_is_what_was_written(
             steps in prop::collection::vec((0_u64..100, 1_usize..40, any::<u8>(), any::<bool>(), any::<prop::sample::Index>()), 1..60)

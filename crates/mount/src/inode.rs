@@ -1,10 +1,11 @@
 //! The objects that the kernel knows, and what is known of each.
 //!
-//! The server names an object by a handle, and nothing else tells two apart: a file's number may be
-//! another's too, where file systems lie below the export, or where a removed file's was given
-//! away. The kernel names it by a number of ours: the file's, as long as no other object that the
-//! kernel knows has it, and 1 for the root. What stat(2) shows is the file's number in any case, as
-//! on a kernel mount.
+//! The server identifies an object by its handle. The file's number (fileid) is not enough: another
+//! object may have the same number, in another file system below the export, or after the first
+//! file was removed. The kernel identifies an object by a number that this module chooses: the
+//! file's number, unless another object that the kernel knows has it, and 1 for the root. stat(2)
+//! shows the file's number in any case. In a file system other than the root's, the number of the
+//! file system is mixed into the file's number ([`Inodes::number`]).
 
 use crate::caller::As;
 use crate::dirty::Dirty;
@@ -28,79 +29,82 @@ pub(crate) const ROOT: u64 = 1;
 /// One object.
 #[derive(Debug)]
 pub(crate) struct Inode {
-    /// By which the kernel knows it.
+    /// The number by which the kernel knows the object.
     pub ino: u64,
-    /// The file's number, which stat(2) shows.
+    /// The number that stat(2) shows.
     pub number: u64,
     pub fsid: u64,
     pub handle: FileHandle,
     pub kind: FileKind,
     mount: Mount,
-    /// What of it is being read and written. Not to be asked for while its state is locked.
+    /// The reads and writes under way. Must not be locked while the state is locked.
     ranges: Mutex<Ranges>,
     state: Mutex<State>,
 }
 
-/// The numbers of the errors that a handle was told of last.
+/// The numbers of the errors that were last reported to a handle.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// By fsync(2), which counts.
+    /// By fsync(2). This decides which errors are still to be reported.
     by_sync: AtomicU64,
-    /// By write(2). The kernel makes several requests of a long one, and tells of a part that was
-    /// done instead.
+    /// By write(2). It does not count as reported: the kernel sends a long write as several
+    /// requests, and if a part of them was done it reports that part instead of the error.
     by_write: AtomicU64,
 }
 
-/// What may change.
+/// The part of an object that changes.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     lookups: u64,
     attributes: Option<Cached>,
-    /// Handles that are open on it.
+    /// Number of open handles.
     opens: u32,
-    /// Its place on a node, for reads and writes, while it is open.
+    /// The reference for reads and writes, while the object is open. It places the file on a node.
     file: Option<FileRef>,
-    /// It was removed while it was open, and lives on under another name.
+    /// Where the file lives on, if it was removed while it was open.
     pub hidden: Option<Hidden>,
-    /// What the kernel's pages were read from.
+    /// The version of the file from which the kernel's pages were read.
     pub pages_of: Option<Version>,
-    /// Opens at whose answer the kernel drops its pages, and is not known to have done so.
+    /// Number of opens on whose reply the kernel drops its pages, and is not known to have done so
+    /// yet.
     pub dropping: u32,
-    /// Which content the attributes are of that the kernel was told last.
+    /// The version of the attributes that were last given to the kernel.
     pub told_of: Option<Version>,
-    /// It was told of another one before, and may not have the last answer yet.
+    /// The kernel was given attributes of another version before, and may not have received the
+    /// last ones yet.
     pub told_otherwise: bool,
     pub dirty: Dirty,
-    /// Counts what may have changed any of its data: nothing that was read ahead before is given
-    /// out after.
+    /// Counts changes that may affect any data of the file: data that were read ahead before one
+    /// are not given out after it.
     pub generation: u64,
-    /// The ranges that were written from here, out of which nothing is given that was read ahead
-    /// before.
+    /// The ranges that were written from here: data that were read ahead before a write are not
+    /// given out for its range after it.
     pub own_writes: OwnWrites,
-    /// Where the last data end that were written since the size was asked for.
+    /// Where the last data end that were written since the server's size was known exactly.
     written_end: u64,
-    /// Where the last of them end that the server has.
+    /// Where the last data end that the server has received since then.
     stored_end: u64,
-    /// Where the file ends for who appends: the size that the server has told, and what was written
-    /// since. Unlike attributes it is not forgotten, because an append that began anywhere before
-    /// would destroy what is there.
+    /// Where the next append begins: at the size that the server has reported, or behind what was
+    /// written since. Unlike attributes this is never forgotten, because an append that begins
+    /// earlier would overwrite data.
     end: Option<u64>,
-    /// A write that was to end there has failed, or nobody knows what became of it.
+    /// A write that was to end there has failed, or its outcome is unknown.
     pub end_in_doubt: bool,
-    /// Writes that programs wait for, and that no attributes tell of yet.
+    /// Number of writes that programs wait for: attributes may lack them.
     waited_for: u32,
-    /// What the kernel is to learn of from the answers to its writes, and from nothing else.
+    /// Writes whose effect on the size the kernel must learn from the replies alone.
     pub growth: Growth,
-    /// When it was changed last from here.
+    /// When the object was last changed from here.
     changed_at: Option<Instant>,
-    /// Which content the newest attributes are of.
+    /// The versions of the file that are known to follow each other.
     lineage: Lineage,
-    /// Counts changes, so that attributes that were asked for before one are known to be old.
+    /// Counts changes from here, so that attributes that were requested before a change are
+    /// recognized as outdated.
     changes: u64,
-    /// The newest error of a write that nobody waited for, and which it is.
+    /// The newest error of a write that no program waited for, and the number of that error.
     error: Option<Errno>,
     error_number: u64,
-    /// The one that somebody was told of last.
+    /// The number of the last error that was reported to any handle.
     error_told: u64,
 }
 
@@ -119,7 +123,7 @@ struct Cached {
     ttl: Duration,
 }
 
-/// Attributes and how much longer they hold.
+/// Attributes, and how much longer they are valid.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub attributes: Attributes,
@@ -131,12 +135,12 @@ impl Inode {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What of it is being read and written.
+    /// The reads and writes under way.
     pub(crate) fn ranges(&self) -> MutexGuard<'_, Ranges> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attributes that still hold.
+    /// Attributes that are still valid.
     pub(crate) fn known(&self) -> Option<Known> {
         let state = self.lock();
         let cached = state.attributes?;
@@ -144,21 +148,22 @@ impl Inode {
         Some(Known { attributes: state.shown(cached.attributes), ttl })
     }
 
-    /// How often it was changed from here: to be given to [`Inode::learn`] with attributes that
-    /// were asked for now.
+    /// The number of changes from here. Pass it to [`Inode::learn`] with attributes that are
+    /// requested now.
     pub(crate) fn changes(&self) -> u64 {
         self.lock().changes
     }
 
-    /// Takes attributes from the server, and gives what is to be shown. `asked` is the count of
-    /// changes when they were asked for, nothing when they came along with something else.
+    /// Takes attributes from the server, and returns those to show. `asked` is the number of
+    /// changes at the time of the request, or `None` if the attributes came with the reply to
+    /// something else.
     pub(crate) fn learn(&self, attributes: Attributes, asked: Option<u64>, policy: &Policy) -> Known {
         let bounds = policy.bounds(attributes.kind == FileKind::Directory);
         let mut state = self.lock();
         state.learn(attributes, asked, bounds, Instant::now())
     }
 
-    /// What is known holds no longer.
+    /// Forgets the attributes.
     pub(crate) fn expire(&self) {
         self.lock().attributes = None;
     }
@@ -170,7 +175,7 @@ impl Inode {
         state.change();
     }
 
-    /// The file was cut, or grown, to a size.
+    /// The file was truncated or extended to a size.
     pub(crate) fn resized(&self, size: u64) {
         let mut state = self.lock();
         state.generation += 1;
@@ -180,7 +185,7 @@ impl Inode {
         state.end = Some(size);
     }
 
-    /// Nobody knows whether the file was cut, or grown.
+    /// It is unknown whether the file was truncated or extended.
     pub(crate) fn resize_failed(&self) {
         let mut state = self.lock();
         state.generation += 1;
@@ -188,29 +193,29 @@ impl Inode {
         state.end_in_doubt = true;
     }
 
-    /// A write is waited for, until this is dropped.
+    /// Counts a write that a program waits for, until the returned value is dropped.
     pub(crate) fn wait_for_write(self: &Arc<Self>) -> WaitedFor {
         self.lock().waited_for += 1;
         WaitedFor(Arc::clone(self))
     }
 
-    /// A write past the kernel's pages is under way, until this is dropped, which makes the file
-    /// longer if it ends there.
+    /// Counts a write past the kernel's pages, until the returned value is dropped. Returns `None`
+    /// if a write that ends there does not make the file longer.
     pub(crate) fn begin_growth(self: &Arc<Self>, state: &mut State, end: u64) -> Option<Growing> {
         let before = state.end.filter(|before| end > *before)?;
         state.growth.begin(before);
         Some(Growing(Arc::clone(self)))
     }
 
-    /// One more handle is open on it.
+    /// Counts one more open handle. The first one places the file on a node.
     pub(crate) fn open(&self) -> FileRef {
         let mut state = self.lock();
         state.opens += 1;
         *state.file.get_or_insert_with(|| self.mount.file_ref(self.handle))
     }
 
-    /// One handle less. After the last, the place is free, and where a removed file lived on is to
-    /// be removed.
+    /// Counts one open handle less. The last one releases the place on the node, and returns where
+    /// a removed file lives on, so that it can be removed there.
     pub(crate) fn close(&self) -> Option<Hidden> {
         let mut state = self.lock();
         state.opens = state.opens.saturating_sub(1);
@@ -223,7 +228,7 @@ impl Inode {
         state.hidden.take()
     }
 
-    /// Its place on a node; none while it is not open.
+    /// The reference for reads and writes; `None` while the object is not open.
     pub(crate) fn place(&self, state: &State) -> Option<FileRef> {
         state.file
     }
@@ -233,18 +238,18 @@ impl Inode {
     }
 }
 
-/// A write that is waited for.
+/// A write that a program waits for.
 #[derive(Debug)]
 pub(crate) struct WaitedFor(Arc<Inode>);
 
 impl WaitedFor {
-    /// It was answered.
+    /// The write was answered.
     pub(crate) fn follow(&self, change: Change) {
         self.0.lock().follow(change);
     }
 
-    /// It was answered, and nobody waits any more: what was asked about the file while it was on
-    /// its way is old now.
+    /// The write was answered after its program had stopped waiting. Attributes that were requested
+    /// while it was under way may lack it.
     pub(crate) fn outlive(&self, change: Change) {
         let mut state = self.0.lock();
         state.follow(change);
@@ -267,13 +272,13 @@ impl State {
         self.own_writes.note(range);
     }
 
-    /// A write from here was answered: what it did to the file's version is our own.
+    /// A write from here was answered: its change of the file's version is our own.
     pub(crate) fn follow(&mut self, change: Change) {
         self.lineage.follow(change);
     }
 
-    /// A write has ended, well or not: what was asked about the file while it was on its way is old
-    /// now.
+    /// A write has ended, well or not. Attributes that were requested while it was under way may
+    /// lack it.
     pub(crate) fn ended(&mut self, range: Range<u64>) {
         self.change();
         self.own_writes.note(range);
@@ -285,7 +290,7 @@ impl State {
         self.changed_at = Some(Instant::now());
     }
 
-    /// Whether it was changed from here after a moment.
+    /// Whether the object was changed from here since a moment.
     pub(crate) fn has_changed_since(&self, then: Instant) -> bool {
         self.changed_at.is_some_and(|at| at >= then)
     }
@@ -294,7 +299,7 @@ impl State {
         self.opens > 0
     }
 
-    /// [`Inode::learn`], with the shortest and longest time for which attributes are believed.
+    /// [`Inode::learn`], with the shortest and the longest time for which attributes are valid.
     fn learn(
         &mut self,
         attributes: Attributes,
@@ -310,34 +315,35 @@ impl State {
         let ttl = match self.attributes {
             Some(old) if now.duration_since(old.at) < old.ttl => {
                 if attributes.ctime < old.attributes.ctime {
-                    // An answer that was overtaken by a newer one.
+                    // This reply was overtaken by a newer one.
                     let left = old.ttl.saturating_sub(now.duration_since(old.at));
                     return Known { attributes: self.shown(old.attributes), ttl: left };
                 }
                 if old.attributes.version() == attributes.version() { old.ttl } else { min }
             }
-            // Unchanged for as long as it was believed: it is believed for longer.
+            // Unchanged since the last attributes became invalid: the new ones are valid for
+            // longer.
             Some(old) if old.attributes.version() == attributes.version() => (old.ttl * 2).clamp(min, max),
             _ => min,
         };
         if self.lineage.sees(attributes.version()) {
-            // What was read ahead is of the content before.
+            // Data that were read ahead are from another version.
             self.generation += 1;
         }
         self.end_in_doubt &= !exact;
         self.end = match self.end {
             _ if exact => Some(attributes.size),
-            // What others have written counts, and what these do not tell yet.
+            // Writes of others count, and so do writes from here that these attributes may lack.
             end => Some(end.unwrap_or(self.written_end).max(attributes.size)),
         };
-        // What does not tell all that was written here is asked for again soon.
+        // Attributes that may lack writes from here are requested again soon.
         let doubted = (asked.is_some() && !exact) || !told_all || self.end_in_doubt;
         let ttl = if doubted { Duration::ZERO } else { ttl };
         self.attributes = Some(Cached { attributes, at: now, ttl });
         Known { attributes: self.shown(attributes), ttl }
     }
 
-    /// The server's attributes, with what it does not know yet.
+    /// The server's attributes with the effects of writes that the server does not have yet.
     fn shown(&self, mut attributes: Attributes) -> Attributes {
         attributes.size = self.growth.known_of(attributes.size.max(self.written_end));
         if self.hidden.is_some() {
@@ -346,52 +352,53 @@ impl State {
         attributes
     }
 
-    /// The end of the file as far as it is known here: what was written counts.
+    /// The end of the file as far as it is known, including data that the server does not have yet.
     pub(crate) fn known_end(&self) -> u64 {
         self.attributes.map_or(0, |cached| cached.attributes.size).max(self.written_end)
     }
 
-    /// The server has data that end there.
+    /// The server has data that end here.
     pub(crate) fn stored(&mut self, end: u64) {
         self.stored_end = self.stored_end.max(end);
     }
 
-    /// A write was lost, or nobody knows what became of it: its end does not count, and the server
-    /// is to be asked for the file's.
+    /// A write has failed, or its outcome is unknown. Its end does not count, and the server has to
+    /// be asked for the file's end.
     pub(crate) fn doubt_end(&mut self) {
         self.end_in_doubt = true;
         self.written_end = self.stored_end.max(self.dirty.end());
         self.attributes = None;
     }
 
-    /// Whether data that end there make the file longer, as far as its end is known.
+    /// Whether data that end here make the file longer, as far as its end is known.
     pub(crate) fn is_past_end(&self, end: u64) -> bool {
         self.end.is_none_or(|known| end > known)
     }
 
-    /// Where an append goes for which the kernel has this offset: where it believes the file to
-    /// end, which nobody may have told it.
+    /// Where an append begins that the kernel sends for `offset`, the end of the file as the kernel
+    /// believes it. The kernel may not know of a newer end.
     pub(crate) fn append_at(&self, offset: u64) -> u64 {
         self.end.unwrap_or_else(|| offset.max(self.known_end()))
     }
 
-    /// Remembers an error that nobody waited for.
+    /// Records an error of a write that no program waited for.
     pub(crate) fn failed(&mut self, error: Errno) {
         self.error = Some(error);
         self.error_number += 1;
     }
 
-    /// What a new handle was told of: an error that nobody was told of yet is its to tell, too.
+    /// The errors that count as reported to a new handle. An error that was not reported to any
+    /// handle yet is to be reported to this one too.
     pub(crate) fn told_at_open(&self) -> Told {
         Told { by_sync: AtomicU64::new(self.error_told), by_write: AtomicU64::new(self.error_number) }
     }
 
-    /// An error that whoever has this was not told of yet.
+    /// The error that is still to be reported to a handle.
     pub(crate) fn untold(&self, told: &Told) -> Option<Errno> {
         self.error.filter(|_| told.by_sync.load(Ordering::Acquire) != self.error_number)
     }
 
-    /// The same, and that it is told now.
+    /// Returns the error that is still to be reported to a handle, and marks it as reported.
     pub(crate) fn tell(&mut self, told: &Told) -> Result<(), Errno> {
         let untold = self.untold(told);
         told.by_sync.store(self.error_number, Ordering::Release);
@@ -399,8 +406,8 @@ impl State {
         untold.map_or(Ok(()), Err)
     }
 
-    /// Refuses a write where there was no room for one before it; each such error refuses one write
-    /// of a handle.
+    /// Refuses a write if the server had no room for an earlier one. Each such error refuses one
+    /// write of each handle.
     pub(crate) fn refuse(&self, told: &Told) -> Result<(), Errno> {
         let Some(error) = self.untold(told) else { return Ok(()) };
         let is_full = [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG].contains(&error);
@@ -415,14 +422,14 @@ impl State {
 #[derive(Debug, Default)]
 struct Table {
     known: HashMap<u64, Arc<Inode>>,
-    /// Those whose own number was another's when they came.
+    /// The numbers of objects whose own number was in use when they were added.
     displaced: HashMap<FileHandle, u64>,
-    /// What was given to one of them last.
+    /// The number that was last chosen for such an object.
     last_given: u64,
 }
 
 impl Table {
-    /// The object of a handle, if the kernel knows it.
+    /// The object with a handle, if the kernel knows it.
     fn find(&self, handle: FileHandle, kind: FileKind, number: u64) -> Option<&Arc<Inode>> {
         let is_it = |inode: &&Arc<Inode>| inode.handle == handle && inode.kind == kind;
         self.known.get(&number).filter(is_it).or_else(|| {
@@ -431,12 +438,12 @@ impl Table {
         })
     }
 
-    /// A number for one that is new here.
+    /// Chooses the number for a new object.
     fn give(&mut self, handle: FileHandle, number: u64) -> u64 {
         if !self.known.contains_key(&number) {
             return number;
         }
-        // From the end, where the numbers of files are the least likely to be.
+        // Search from the highest number downwards: there the numbers of files are least likely.
         let mut given = self.last_given;
         loop {
             given = given.wrapping_sub(1);
@@ -492,24 +499,24 @@ impl Inodes {
         })
     }
 
-    /// What stat(2) shows as an object's number.
+    /// The number of an object that stat(2) shows.
     pub(crate) fn number(&self, fsid: u64, fileid: u64) -> u64 {
         let number = if fsid == self.fsid {
             fileid
         } else {
-            // Another file system below the mount has numbers of its own.
+            // A file of another file system below the export may have the same number.
             fileid ^ fsid.rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         };
-        // Zero would say that there is no object.
+        // For Linux, zero means that there is no object.
         if number == 0 { u64::MAX } else { number }
     }
 
-    /// What the kernel knows by a number of its own.
+    /// The object with a number of the kernel's.
     pub(crate) fn find(&self, ino: u64) -> Option<Arc<Inode>> {
         self.lock().known.get(&ino).cloned()
     }
 
-    /// What the kernel knows by a handle, without it being looked up.
+    /// The object with a handle, if the kernel knows it. Does not count as a lookup.
     pub(crate) fn peek(&self, handle: FileHandle, attributes: &Attributes) -> Option<Arc<Inode>> {
         let table = self.lock();
         self.find_in(&table, handle, attributes).cloned()
@@ -526,7 +533,7 @@ impl Inodes {
         table.find(handle, attributes.kind, number)
     }
 
-    /// An object that the kernel is told of: it counts as looked up once more.
+    /// The object with a handle, which is added if the kernel does not know it. Counts as a lookup.
     pub(crate) fn remember(&self, handle: FileHandle, attributes: &Attributes) -> Arc<Inode> {
         let mut table = self.lock();
         if let Some(inode) = self.find_in(&table, handle, attributes) {
@@ -539,7 +546,7 @@ impl Inodes {
         inode
     }
 
-    /// The kernel has forgotten some lookups.
+    /// The kernel forgets some lookups, and the object after the last.
     pub(crate) fn forget(&self, ino: u64, lookups: u64) {
         let mut table = self.lock();
         let Some(inode) = table.known.get(&ino) else { return };
@@ -556,7 +563,7 @@ impl Inodes {
         self.lock().known.len()
     }
 
-    /// All that have data which the server does not have yet.
+    /// All objects with data that the server does not have yet.
     pub(crate) fn unclean(&self) -> Vec<Arc<Inode>> {
         self.lock().known.values().filter(|inode| !inode.lock().dirty.is_clean()).cloned().collect()
     }
@@ -567,7 +574,7 @@ mod tests {
     use super::*;
     use fs::Time;
 
-    /// What fsync(2) says, by the number of the error.
+    /// The error number that fsync(2) reports.
     fn sync(state: &mut State, told: &Told) -> Option<i32> {
         state.tell(told).err().map(Errno::code)
     }
@@ -580,8 +587,8 @@ mod tests {
         Attributes { size: 1, fsid: 1, fileid: 2, mtime: time, ctime: time, ..of }
     }
 
-    /// For how many seconds attributes are believed that were asked for each time when the last
-    /// ones were so old.
+    /// For how many seconds each reply's attributes are valid. Each reply comes some seconds after
+    /// the one before it, and has some time of modification.
     fn believed(state: &mut State, bounds: (Duration, Duration), answers: &[(u64, u32)]) -> Vec<u64> {
         let mut now = Instant::now();
         let asked = answers.iter().map(|(after_s, mtime)| {
@@ -594,10 +601,10 @@ mod tests {
     #[test]
     fn attributes_are_believed_for_longer_each_time_that_nothing_has_changed() {
         let mut state = State::default();
-        // Each is asked for when the last one holds no longer; the eighth tells of a change.
+        // Each is requested when the last one is no longer valid; the eighth reports a change.
         let answers = [(0, 1), (3, 1), (6, 1), (12, 1), (24, 1), (48, 1), (60, 1), (60, 2), (3, 2)];
         assert_eq!(believed(&mut state, BOUNDS, &answers), [3, 6, 12, 24, 48, 60, 60, 3, 6]);
-        // What comes along while they hold makes them no older, and a change makes them young.
+        // A reply while attributes are valid does not prolong that time, and a change shortens it.
         assert_eq!(believed(&mut State::default(), BOUNDS, &[(0, 1), (3, 1), (1, 1), (1, 2)]), [3, 6, 6, 3]);
         let fixed = (Duration::from_secs(7), Duration::from_secs(7));
         assert_eq!(believed(&mut State::default(), fixed, &[(0, 1), (7, 1), (7, 2)]), [7, 7, 7]);

@@ -1,5 +1,6 @@
-//! Writing: at once for O_DIRECT, O_SYNC and `sync`, else behind the program's back, with errors
-//! told at fsync(2), write(2) and close(2).
+//! Writing. With O_DIRECT, O_SYNC or `sync`, write(2) waits until the server has the data.
+//! Otherwise the data are held here and sent later, and errors are reported at fsync(2), write(2)
+//! and close(2).
 
 use crate::attributes::FILE_BYTES_MAX;
 use crate::caller::As;
@@ -18,13 +19,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Bytes that a mount holds for the server at most, those of writes that programs wait for among
-/// them; then write(2) waits.
+/// The most bytes that a mount holds until the server has them, including those of writes that
+/// programs wait for. Beyond that, write(2) waits.
 const DIRTY_BYTES_MAX: usize = 64 << 20;
-/// Data wait this long for more to come that could go with them.
+/// Data wait this long for more data that could be sent with them.
 pub(crate) const DIRTY_AGE: Duration = Duration::from_secs(1);
 
-/// What is held for the server, over all files.
+/// The bytes that are held for the server, over all files.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     held: AtomicUsize,
@@ -46,7 +47,7 @@ impl Budget {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Whether there is more than may be held.
+    /// Whether no more bytes may be held.
     pub(crate) fn is_full(&self) -> bool {
         self.held() >= DIRTY_BYTES_MAX
     }
@@ -64,14 +65,14 @@ impl Budget {
     }
 }
 
-/// A WRITE that counts as held until the server has answered it, even if whoever waited for it was
-/// killed.
+/// A WRITE whose bytes count as held until the server has answered it, even if the program that
+/// waited for it is killed.
 #[derive(Debug)]
 pub(crate) struct Charged {
     pending: Option<Pending>,
-    /// Until then the attributes of its file do not tell all.
+    /// Kept until the answer: before it, attributes of the file may lack this write.
     waited_for: Option<WaitedFor>,
-    /// Until then nothing that came after it passes it.
+    /// Kept until the answer: before it, overlapping requests that arrived later wait.
     writing: Option<Arc<Writing>>,
     bytes: usize,
     budget: Arc<Budget>,
@@ -110,7 +111,7 @@ impl Drop for Charged {
 }
 
 impl Core {
-    /// A WRITE that was submitted, and whose data are held until it is done.
+    /// Charges a submitted WRITE to the budget until it is answered.
     pub(crate) fn charged(
         &self,
         inode: &Arc<Inode>,
@@ -124,8 +125,8 @@ impl Core {
         Charged { pending: Some(pending), waited_for, writing, bytes, budget, executor }
     }
 
-    /// write(2), or pages that a mapping has dirtied. With O_APPEND the data go to the end of the
-    /// file as it is known here.
+    /// write(2), or the write-back of pages that a mapping has dirtied. With O_APPEND the data go
+    /// to the end of the file as it is known here.
     pub(crate) async fn write(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -135,7 +136,7 @@ impl Core {
     ) -> Result<u32, Errno> {
         let inode = &file.inode;
         if how.appends && inode.lock().end_in_doubt {
-            // Whatever comes of it: the write itself has its own errors.
+            // An error is ignored: the write reports errors of its own.
             let _ = self.attributes(&file.caller, inode).await;
         }
         if how.writes_through || self.policy.synchronous {
@@ -146,16 +147,16 @@ impl Core {
             self.send(inode, Which::Due);
             self.budget.room().await;
         }
-        // Its memory is for the next one.
+        // On return its memory goes back to the pool.
         let data = self.buffers.own(data);
-        // Where others are being written that came before, these might be on the server first.
+        // Wait for overlapping writes that arrived before: these data might reach the server first.
         let range = range_of(how, &inode.lock(), offset, data.len());
         let held = inode.begin_change(range);
         held.turn().await;
         self.hold_data(file, how, (offset, of_mapping), &data)
     }
 
-    /// A write that need not wait, at once and with one copy; nothing where it has to.
+    /// Handles a write that need not wait, with one copy; `None` if it has to wait.
     pub(crate) fn write_at_once(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -172,8 +173,8 @@ impl Core {
         (!waits).then(|| self.hold_data(file, how, place, data))
     }
 
-    /// Holds data for the server, unless there was no room for those before them and the program
-    /// does not know that yet.
+    /// Holds data for the server. Fails if the server had no room for earlier data and the program
+    /// was not told of that yet.
     fn hold_data(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -192,13 +193,14 @@ impl Core {
         state.written(at..end);
         drop(state);
         if !of_mapping {
-            // What a mapping has dirtied is what the pages have.
+            // The pages have what a mapping has dirtied; any other write may have missed pages.
             let found = inode.held(at, data);
             drop(Pages { core: self, inode, found, written: true });
         }
         self.send(inode, Which::Due);
         if at != offset {
-            // The kernel holds these data where the file used to end.
+            // The kernel has put these data into its pages at another offset, where it believed the
+            // end.
             self.notices.wish(inode.ino);
         }
         Ok(u32::try_from(data.len()).unwrap_or(u32::MAX))
@@ -220,8 +222,8 @@ impl Core {
             let growing = if how.is_direct { inode.begin_growth(&mut state, end) } else { None };
             let promised = (how.appends || state.is_past_end(end)).then(|| Promised(inode));
             if how.appends {
-                // Taken before anything is waited for: the kernel sends the pieces of a long write
-                // together.
+                // Reserve the range before waiting for anything: the kernel sends the parts of a
+                // long write together, and the next append must begin behind this one.
                 state.written(at..end);
             }
             (at, promised, growing)
@@ -236,9 +238,10 @@ impl Core {
         pages.written = outcome.is_ok();
         drop((waited_for, writing, pages, growing));
         if has_suspect && how.passes_pages {
-            // After an asynchronous write the kernel does not ask for them by itself, and it gives
-            // out no page before. To wait for the notice here would be to wait for ever: for pages
-            // of a reader's that waits until one of many writes is answered.
+            // After an asynchronous write the kernel keeps its attributes of the file. Without them
+            // it asks for them before it gives out a page, and the reply waits until the suspect
+            // pages are dropped. Do not wait for that here: the kernel may be reading such a page,
+            // with a request that it sends only once one of many writes is answered.
             self.forget_attributes(inode);
         }
         if outcome.is_ok()
@@ -247,13 +250,14 @@ impl Core {
             promised.keep();
         }
         if at != offset {
-            // The kernel holds these data where the file used to end.
+            // The kernel has put these data into its pages at another offset, where it believed the
+            // end.
             self.notices.wish(inode.ino);
         }
         outcome.map(|()| count)
     }
 
-    /// Writes in pieces, all at once; when it is done, all is stable.
+    /// Sends the data in WRITEs of the maximum size, all at once. On return the data are stable.
     async fn write_through(
         &self,
         file: &OpenFile,
@@ -292,7 +296,7 @@ impl Core {
         outcome
     }
 
-    /// Sends what may be sent of a file's data.
+    /// Sends the extents of a file that may be sent now.
     pub(crate) fn send(self: &Arc<Self>, inode: &Arc<Inode>, which: Which) {
         let mut state = inode.lock();
         if state.dirty.is_clean() {
@@ -315,7 +319,7 @@ impl Core {
                     tracing::warn!(file = inode.ino, offset, bytes, errno = error.code(), "data are lost");
                     state.failed(error);
                     state.doubt_end();
-                    // The kernel's pages have them still, and would give them to whoever reads.
+                    // The kernel's pages still have the data, and would give them to readers.
                     state.pages_of = None;
                     core.notices.wish(inode.ino);
                 } else {
@@ -324,7 +328,7 @@ impl Core {
                 state.ended(range);
                 drop(state);
                 core.budget.give_back(cost);
-                // Others may have waited behind it.
+                // Other extents may have waited for this one.
                 core.send(&inode, Which::Due);
                 waiting.into_iter().for_each(Waker::wake);
             });
@@ -346,7 +350,7 @@ impl Core {
         }
     }
 
-    /// Sends all data of a file, and waits until what there is now has arrived.
+    /// Sends all data of a file, and waits until the server has what was written by now.
     pub(crate) async fn flush(self: &Arc<Self>, inode: &Arc<Inode>) {
         let turn = {
             let mut state = inode.lock();
@@ -366,15 +370,16 @@ impl Core {
         .await;
     }
 
-    /// fsync(2): waits, and tells this handle of an error that it was not told of yet.
+    /// fsync(2): waits for the data, and reports an error that was not reported to this handle yet.
     pub(crate) async fn sync_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
         file.inode.lock().tell(&file.told)
     }
 
-    /// close(2): the same for who may write, but fsync(2) tells it all the same. Each copy of a
-    /// descriptor is closed for itself, those that a child inherited at its exec(2) too, and nobody
-    /// reads what those closes say.
+    /// close(2): waits for the data, and reports an error to a handle that may write. The error is
+    /// reported at fsync(2) all the same: each copy of a descriptor is closed separately, including
+    /// copies that a child inherited and that exec(2) closes, and nobody looks at the result of
+    /// those.
     pub(crate) async fn flush_and_tell(self: &Arc<Self>, file: &OpenFile) -> Result<(), Errno> {
         self.flush(&file.inode).await;
         match file.inode.lock().untold(&file.told) {
@@ -383,7 +388,7 @@ impl Core {
         }
     }
 
-    /// Sends data that have waited for long enough; all, if too much is held.
+    /// Sends data that have waited for long enough; all data if the budget is used up.
     pub(crate) fn send_old(self: &Arc<Self>) {
         let now = Instant::now();
         let before = if self.budget.is_full() { Some(now) } else { now.checked_sub(DIRTY_AGE) };
@@ -394,23 +399,24 @@ impl Core {
     }
 }
 
-/// Where data go for which the kernel has an offset, and where they end: with O_APPEND, where the
-/// file does.
+/// Where data go that the kernel sends for `offset`, and where they end. With O_APPEND that is the
+/// end of the file.
 fn place(how: How, state: &State, offset: u64, len: usize) -> Result<(u64, u64), Errno> {
     let at = if how.appends { state.append_at(offset) } else { offset };
     let end = at.saturating_add(len as u64);
     if end > FILE_BYTES_MAX { Err(Errno::EFBIG) } else { Ok((at, end)) }
 }
 
-/// The range that data have for which the kernel has an offset.
+/// The range of data that the kernel sends for `offset`.
 fn range_of(how: How, state: &State, offset: u64, len: usize) -> Range<u64> {
     let at = if how.appends { state.append_at(offset) } else { offset };
     at..at.saturating_add(len as u64)
 }
 
-/// What a write has found of the kernel's pages. When it is over, also because its program was
-/// killed, those are dropped that were filled before it came, as they may have been filled after
-/// the kernel sent it; and all, where fills have taken its data and the server may never get them.
+/// What a write has found of the kernel's pages. Dropped when the write ends, also because its
+/// program was killed. Then the kernel is to drop the pages that were filled before the write
+/// arrived, because they may lack its data. If fills have taken in data that the server may never
+/// get, the kernel is to drop all pages.
 struct Pages<'a> {
     core: &'a Core,
     inode: &'a Inode,
@@ -429,8 +435,9 @@ impl Drop for Pages<'_> {
     }
 }
 
-/// A write that makes the file longer. Unless it is kept, also where its program was killed, the
-/// server is to be asked where the file ends: appends begin there.
+/// A write that makes the file longer. If this is dropped without [`Promised::keep`], because the
+/// write failed or its program was killed, the server has to be asked where the file ends: the next
+/// append begins there.
 struct Promised<'a>(&'a Inode);
 
 impl Promised<'_> {
