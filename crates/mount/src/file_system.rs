@@ -1,7 +1,7 @@
-//! The requests of the kernel, each turned into a task and its outcome into a reply.
+//! The kernel's requests: each is turned into a task, and the task's outcome into a reply.
 //!
-//! No request is waited for here: the thread that received it goes on to the next while the server
-//! works on it.
+//! The thread that receives a request does not wait for it. It handles the next request while the
+//! server works on this one.
 
 use crate::caller::As;
 use crate::core::Core;
@@ -22,16 +22,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// So many requests are taken one after the other before their calls are sent, as long as there are
-/// more: they leave together. More would keep the first of them waiting.
+/// The most requests that are received one after the other before their calls are sent together.
+/// With more, the first of them would wait too long.
 const TAKEN_MAX: usize = 16;
-/// Taking a write of so many bytes is long: it is the last before the calls are sent.
+/// Receiving a write of this size takes long, so the calls are sent after it.
 const LONG_WRITE_BYTES_MIN: usize = 64 << 10;
-/// Reads that nobody waits for yet, and direct ones of many threads, that the kernel has in flight
-/// at once.
+/// The most background requests that the kernel has in flight: mainly read-ahead and asynchronous
+/// direct I/O.
 const BACKGROUND_MAX: u16 = 64;
 
-/// What is agreed upon with the kernel when it mounts; the crate does that and nothing after it.
+/// The negotiation with the kernel when the file system is mounted, by the FUSE crate. Afterwards the
+/// crate handles no requests.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     pub core: Arc<Core>,
@@ -49,7 +50,8 @@ impl Filesystem for Agreement {
             DirectoryReads::AlwaysPlus => InitFlags::FUSE_DO_READDIRPLUS,
             DirectoryReads::NeverPlus => InitFlags::empty(),
         };
-        // With these flags locks are asked of us, without them the kernel keeps them on this host.
+        // With these flags the kernel sends lock requests to us. Without them it keeps locks on
+        // this host.
         if !policy.local_locks.posix {
             wished |= InitFlags::FUSE_POSIX_LOCKS;
         }
@@ -82,18 +84,18 @@ impl FileSystem {
         Self { core, device, said_no_locks: AtomicBool::new(false) }
     }
 
-    /// Takes requests until the file system is unmounted. Meanwhile this thread drives the client's
-    /// loop, where it has one to attend: waiting for the next request, it would otherwise have
-    /// handed each to the loop and woken it.
+    /// Handles requests until the file system is unmounted. While this thread waits for a request
+    /// it drives the client's first loop, if it is given an external driver: otherwise each call
+    /// would cost a switch to the loop's own thread.
     ///
     /// # Errors
-    /// The kernel's, when it stops talking to us in another way.
+    /// Errors of the device other than those of an unmount, and requests that are cut short.
     pub(crate) fn serve(&self, mut external_driver: Option<ExternalDriver>) -> io::Result<()> {
         let bytes_max = self.core.request_bytes_max() as usize;
         let mut receiver = Receiver::new(&self.device, bytes_max, &self.core.buffers);
         loop {
             if !external_driver.as_mut().is_some_and(ExternalDriver::drive) {
-                // There is no loop to drive, or none any more.
+                // There is no loop to drive, or it has ended.
                 external_driver = None;
                 self.device.wait()?;
             }
@@ -139,7 +141,7 @@ impl FileSystem {
             Operation::MkDir { name, mode } => self.mkdir(head, reply, name, mode),
             Operation::Unlink { name } => self.unlink(head, reply, name),
             Operation::RmDir { name } => self.rmdir(head, reply, name),
-            // NFS version 3 cannot exchange names, nor leave one that is there alone.
+            // NFS version 3 can neither exchange two names nor refuse to replace one.
             Operation::Rename { flags, .. } if flags != 0 => reply.error(Errno::EINVAL),
             Operation::Rename { name, new_parent, new_name, .. } => {
                 self.rename(head, reply, name, (new_parent, new_name));
@@ -167,19 +169,20 @@ impl FileSystem {
             }
             // Changes of names are stable when they are answered. RFC 1813 s4.9
             Operation::FSyncDir => reply.ok(),
-            // What is not on the server yet goes there when the session ends.
+            // Data that the server does not have yet are sent when the session ends.
             Operation::Destroy => reply.ok(),
-            // What was never locked is unlocked already; the kernel asks for it at every close.
+            // The kernel unlocks a file at every close. Nothing was locked, so there is nothing to
+            // do.
             Operation::SetLk { unlocks: true } => reply.ok(),
             Operation::GetLk | Operation::SetLk { unlocks: false } => reply.error(self.no_locks()),
-            // There are none on NFS. Programs ask whether a file is a terminal, and the kernel
-            // passes each such question on.
+            // NFS has no ioctl. Programs ask whether a file is a terminal, and the kernel passes
+            // each such question on.
             Operation::IoCtl => reply.error(Errno::ENOTTY),
             Operation::Interrupt { unique } => {
                 reply.not_wanted();
                 self.core.interrupts.mark(unique);
             }
-            // The kernel remembers it for the mount's life.
+            // The kernel does not send such a request again while the file system is mounted.
             Operation::Other => reply.error(Errno::ENOSYS),
             Operation::Malformed => {
                 let Head { opcode, len, .. } = head;
@@ -189,8 +192,9 @@ impl FileSystem {
         }
     }
 
-    /// Runs `work` and replies with what it gives; a thread that is killed while it waits is let
-    /// go. It goes on where its answers come in, and must not block there.
+    /// Runs `work`, and replies with what `give` makes of its output. If the thread that made the
+    /// request is killed meanwhile, the reply is EINTR. The task continues on the thread that
+    /// receives the server's reply, and must not block it.
     fn answer<T, W>(&self, head: &Head, reply: Reply, work: W, give: impl FnOnce(Reply, T) + Send + 'static)
     where
         T: Send + 'static,
@@ -199,8 +203,8 @@ impl FileSystem {
         self.core.executor.spawn_short(self.answering(head, reply, work, give));
     }
 
-    /// The same for work that may have to tell the kernel something: that can wait for other
-    /// requests, so a worker does it.
+    /// Like [`Self::answer`], for work that takes long or may have to notify the kernel. A
+    /// notification can wait for other requests, so the task continues on a worker.
     fn answer_aside<T, W>(
         &self,
         head: &Head,
@@ -243,7 +247,7 @@ impl FileSystem {
         (Arc::clone(&self.core), self.core.callers.acting(head))
     }
 
-    /// Without `nolock`, a lock that only this host knew of would be no lock.
+    /// Without `nolock`, a lock that only this host knows would protect nothing.
     fn no_locks(&self) -> Errno {
         if !self.said_no_locks.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -272,15 +276,15 @@ impl FileSystem {
                 None => (caller, core.inode(ino)?),
             };
             let growing_since = inode.lock().growth.since();
-            // The kernel keeps what it was told for as long as it was told; when it asks, it wants
-            // to know.
+            // The kernel caches attributes for as long as it was told. If it asks, it wants current
+            // ones.
             let mut known = core.attributes(&caller, &inode).await?;
-            // It asks before it gives out pages of a file that was written; by then those are gone
-            // that lack the data.
+            // The kernel asks before it gives out pages of a file that was written. Wait until the
+            // pages that lack the data are dropped.
             core.notices.heeded(inode.ino).await;
             if let Some(end) = growing_since {
-                // It may not have the answer yet; once it has that, it takes none to what it had
-                // asked before.
+                // The kernel may not have received the reply to the write that makes the file
+                // longer. Once it has, it ignores attributes that it requested before.
                 known.attributes.size = known.attributes.size.min(end);
                 known.ttl = Duration::ZERO;
             }
@@ -302,7 +306,8 @@ impl FileSystem {
         let work = async move {
             let handle = asked.handle.filter(|_| asked.size.is_some());
             let open = handle.and_then(|handle| core.files.find(handle).ok());
-            // Whoever opened a file for writing may cut it, whatever its mode is by now.
+            // A program that has opened a file for writing may truncate it, whatever the mode is
+            // now.
             let caller = open.map_or(caller, |file| file.caller.clone());
             let inode = core.inode(ino)?;
             let known = core.set_attributes(&caller, &inode, new).await?;
@@ -346,7 +351,7 @@ impl FileSystem {
         });
     }
 
-    /// Makes something by a name in the directory that the head names.
+    /// Makes an object by a name in the directory that the head identifies.
     fn make<W>(
         &self,
         head: &Head,
@@ -408,7 +413,7 @@ impl FileSystem {
         let place = (offset, size as usize);
         let task = self.answering(head, reply, work, move |reply, (bytes, filling)| match filling {
             None => bytes.give(reply, &core.pipes),
-            // A write that comes from here on waits until the kernel has the fill.
+            // A write that arrives from here on waits until the reply is sent.
             Some(filling) => filling.answer(|patches| match core.patched(bytes, place, patches) {
                 Ok(bytes) => bytes.give(reply, &core.pipes),
                 Err(error) => reply.error(error),
@@ -423,8 +428,8 @@ impl FileSystem {
 
     fn write(&self, head: &Head, reply: Reply, write: Write, data: Data<'_>) {
         let Write { handle, offset, of_mapping, passes_pages, flags, .. } = write;
-        // Pages of a mapping have their place, and nobody waits for them, whichever handle carries
-        // them.
+        // Pages of a mapping are written where they are, and no program waits for them, so the
+        // flags of the handle that the kernel has chosen do not matter.
         let how = How::new(if of_mapping { 0 } else { flags }, passes_pages);
         let file = match self.core.files.find(handle) {
             Ok(file) => file,
@@ -455,7 +460,7 @@ impl FileSystem {
 
     fn release(&self, reply: Reply, handle: u64) {
         let core = Arc::clone(&self.core);
-        // Nobody waits for this, and it must be done.
+        // No program waits for this, and it must be done in any case.
         self.core.executor.spawn_short(async move {
             core.release(handle).await;
             reply.ok();
@@ -495,8 +500,8 @@ impl FileSystem {
         self.answer(head, reply, work, |reply, handle| reply.opened(handle, FopenFlags::empty()));
     }
 
-    /// Gives a portion of a directory, with all that is known of each name if `plus`. A page of it
-    /// takes long, so a worker does it.
+    /// Reads a part of a directory, with attributes and handles if `plus`. A page from the server
+    /// takes long to handle, so a worker does it.
     fn list(&self, head: &Head, reply: Reply, (handle, offset, size): (u64, u64, u32), plus: bool) {
         let core = Arc::clone(&self.core);
         let work = async move {

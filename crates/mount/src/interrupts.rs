@@ -1,15 +1,15 @@
-//! A process that is being killed waits for no server.
+//! Gives up requests whose process is being killed, so that it does not wait for the server.
 //!
-//! The kernel sends FUSE_INTERRUPT for a request whose thread has any signal pending: once,
-//! whatever further signals come, and without the signal's number. So FUSE_INTERRUPT only marks the
-//! request. A marked request is looked at until it is answered: once its thread has SIGKILL pending
-//! (any fatal signal becomes SIGKILL), it is answered EINTR. As on a kernel mount of NFS, no other
-//! signal interrupts.
+//! The kernel sends FUSE_INTERRUPT for a request when its thread has any signal pending: once,
+//! whatever signals follow, and without the number of the signal. So FUSE_INTERRUPT only marks the
+//! request. A marked request is examined regularly until it is answered. As soon as its thread has
+//! SIGKILL pending (the kernel turns every fatal signal into SIGKILL), it is answered EINTR. No
+//! other signal interrupts, as on a kernel mount of NFS.
 //!
-//! Asynchronous I/O is never marked, as no thread waits for its requests, and may outlive the
-//! thread that began it: then its process counts. A request that is not marked is looked at once,
-//! to learn its process, and seldom after that. Requests of the kernel's own threads, such as a
-//! loop device's, are never given up.
+//! Requests of asynchronous I/O are never marked, because no thread waits for them. They may also
+//! outlive the thread that made them, so it is their process that counts. A request that is not
+//! marked is examined once, to find its process, and rarely after that. Requests of the kernel's
+//! own threads, such as those of a loop device, are never given up.
 
 use slab::Slab;
 use std::collections::VecDeque;
@@ -20,20 +20,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How often requests are looked at, and how old they are then at least.
+/// How often requests are examined, and how old a request must be to be examined.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
-/// A process that is ending has no pending signals any more: it may have been killed, or have come
-/// to its end by itself with files open, whose data should be on the server when it is gone. Its
-/// requests have this long.
+/// The time that is left to requests of a process that is ending. Such a process has no pending
+/// signals any more, so it is unknown whether it was killed or has exited with files open, whose
+/// data should be on the server when it is gone.
 const ENDING_PATIENCE: Duration = Duration::from_secs(5);
 /// SIGKILL in the mask of pending signals.
 const KILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
-/// In a thread's flags: it is ending. PF_EXITING in linux/sched.h, as the next one
+/// The flag of a thread that is ending: PF_EXITING in linux/sched.h.
 const EXITING_BIT: u64 = 0x4;
-/// In a thread's flags: it is the kernel's own. PF_KTHREAD
+/// The flag of a thread of the kernel: PF_KTHREAD in linux/sched.h.
 const KERNEL_BIT: u64 = 0x0020_0000;
 
-/// Marks kept of requests that do not wait: they are answered already, or about to wait.
+/// The most marks that are kept of requests that do not wait: those are answered already, or are
+/// about to wait.
 const EARLY_MARKS_MAX: usize = 256;
 
 /// All requests that wait.
@@ -45,7 +46,7 @@ pub(crate) struct Interrupts {
 #[derive(Debug, Default)]
 struct All {
     waiting: Slab<Arc<Waiting>>,
-    /// Requests that were marked and did not wait, oldest first.
+    /// Numbers of requests that were marked and did not wait, oldest first.
     early_marks: VecDeque<u64>,
 }
 
@@ -60,7 +61,7 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Its thread has a signal pending.
+    /// The thread has a signal pending.
     marked: bool,
     looked_at: Option<Instant>,
     asker: Asker,
@@ -68,20 +69,20 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// Whose thread it is that made a request.
+/// The maker of a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Asker {
-    /// Nobody has looked yet: the server has answered in time so far.
+    /// Not examined yet: so far the server has answered in time.
     #[default]
     NotLookedAt,
-    /// This process's. The thread may end before it.
+    /// This process. The thread may end before it.
     Process(u32),
-    /// The kernel's, or one that was gone when it was first looked for, whose process may live.
+    /// The kernel, or a thread that was gone when it was examined first. Its process may live.
     Unknown,
 }
 
 impl Asker {
-    /// Of a thread, by what was found of it.
+    /// The maker of a request, by what was found of its thread.
     fn of(found: &io::Result<Thread>) -> Self {
         match found {
             Ok(thread) if !thread.is_kernels => Self::Process(thread.process),
@@ -95,7 +96,7 @@ impl Waiting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the request is to be looked at now.
+    /// Whether the request is to be examined now. If so, this counts as the last examination.
     fn is_due(&self, now: Instant) -> bool {
         let since = |then: Instant| now.saturating_duration_since(then);
         let mut state = self.lock();
@@ -107,7 +108,7 @@ impl Waiting {
         is_due
     }
 
-    /// Whether nobody will look at the answer.
+    /// Whether no program will see the answer.
     fn is_for_nobody(&self) -> bool {
         let asker = self.lock().asker;
         if self.thread == 0 || asker == Asker::Unknown {
@@ -124,7 +125,7 @@ impl Waiting {
             }
         };
         match found {
-            // Another process's thread has the number by now.
+            // The thread has ended, and a thread of another process has its number.
             Ok(thread) if thread.process != process => {}
             Ok(thread) if thread.is_killed => return true,
             Ok(thread) if !thread.is_ending => return false,
@@ -141,7 +142,7 @@ impl Interrupts {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel has sent FUSE_INTERRUPT for a request.
+    /// Marks a request: the kernel has sent FUSE_INTERRUPT for it.
     pub(crate) fn mark(&self, unique: u64) {
         let mut all = self.lock();
         if let Some((_, waiting)) = all.waiting.iter().find(|(_, waiting)| waiting.unique == unique) {
@@ -165,8 +166,8 @@ impl Interrupts {
         (all.waiting.insert(Arc::clone(&waiting)), waiting)
     }
 
-    /// Waits for `work`, or for the end of the thread that asked for it; nothing then. `unique` is
-    /// the request's number.
+    /// Waits for `work`. Returns `None` if the request is given up first. `unique` is the request's
+    /// number, `thread` the thread that made it.
     pub(crate) async fn guard<T>(
         &self,
         (unique, thread): (u64, u32),
@@ -193,7 +194,7 @@ impl Interrupts {
         done
     }
 
-    /// Gives up what killed threads wait for.
+    /// Examines the requests that are due, and gives up those for which no program waits any more.
     pub(crate) fn tick(&self) {
         let now = Instant::now();
         let due: Vec<Arc<Waiting>> = self
@@ -217,7 +218,7 @@ impl Interrupts {
     }
 }
 
-/// What proc(5) tells of a thread.
+/// What proc(5) says about a thread.
 #[derive(Debug, PartialEq, Eq)]
 struct Thread {
     process: u32,
@@ -234,8 +235,8 @@ impl Thread {
     }
 
     fn parse(status: &str, stat: &str) -> Option<Self> {
-        // The name is the second field, in brackets, and may have brackets in it. The flags are the
-        // ninth.
+        // The second field is the name in brackets, which may contain brackets. The flags are the
+        // ninth field.
         let flags: u64 = stat.rsplit(") ").next()?.split_whitespace().nth(6)?.parse().ok()?;
         let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
         let is_kernels = flags & KERNEL_BIT != 0;
@@ -252,13 +253,14 @@ fn is_killed(status: &str) -> bool {
         .any(|mask| mask & KILL_BIT != 0)
 }
 
-/// What else stands in the way, such as no descriptor left, says nothing of a thread.
+/// Whether a thread or process is gone. Other errors, such as a lack of descriptors, do not show
+/// that.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Whether a process is gone, or, if there was patience enough, each of its threads is about to be.
-/// Its first thread may end long before the others, and its number is there until they have.
+/// Whether a process is gone or, once the patience is over, each of its threads is about to end.
+/// The first thread may end long before the others; its entry in /proc stays until they have ended.
 fn has_ended(process: u32, patience_is_over: bool) -> bool {
     let threads = match std::fs::read_dir(format!("/proc/{process}/task")) {
         Ok(threads) => threads,
@@ -280,7 +282,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::task::Context;
 
-    /// A request's.
+    /// The number of a request.
     const NUMBER: u64 = 7;
 
     fn status(own: &str, shared: &str) -> String {
@@ -290,7 +292,7 @@ mod tests {
     }
 
     fn stat(flags: u64) -> String {
-        // A name that a program may give itself.
+        // A program may give itself such a name.
         format!("72 (a) R 1 (b) S 71 71 71 0 -1 {flags} 103 0 0 0 0 0\n")
     }
 
@@ -305,7 +307,7 @@ mod tests {
     fn a_thread_is_ending_by_its_flags_unless_it_is_the_kernels() {
         let parsed = |flags| Thread::parse(&status("0", "0"), &stat(flags)).unwrap();
         let living = Thread { process: 71, is_kernels: false, is_killed: false, is_ending: false };
-        // As a shell, one that exits, and kthreadd have them.
+        // The flags of a shell, of a thread that exits, and of kthreadd.
         assert_eq!(parsed(0x0040_0100), living);
         assert_eq!(parsed(0x0040_0104), Thread { is_ending: true, ..living });
         let kernels = Thread { is_kernels: true, ..living };
@@ -320,7 +322,7 @@ mod tests {
     #[test]
     fn a_process_has_ended_when_it_is_gone_or_all_of_it_is_ending() {
         let mut child = Command::new("true").spawn().unwrap();
-        // It has ended and was not waited for: there it is still, ending.
+        // The child has ended and was not waited for, so it still has an entry, as ending.
         while !Thread::find(child.id()).unwrap().is_ending {
             std::thread::yield_now();
         }
@@ -339,7 +341,7 @@ mod tests {
         })
     }
 
-    /// When each request was looked at last.
+    /// When each request was last examined.
     fn looks(interrupts: &Interrupts) -> Vec<Option<Instant>> {
         interrupts.lock().waiting.iter().map(|(_, waiting)| waiting.lock().looked_at).collect()
     }
@@ -383,7 +385,7 @@ mod tests {
         interrupts.lock().waiting.iter().map(|(_, waiting)| waiting.lock().asker).collect()
     }
 
-    /// Lives as long as what is given here, and no longer.
+    /// A process that lives until its standard input is closed, or it is killed.
     fn process() -> Child {
         Command::new("cat").stdin(Stdio::piped()).spawn().unwrap()
     }
@@ -427,7 +429,7 @@ mod tests {
     #[test]
     fn a_request_of_a_thread_that_nobody_has_ever_seen_is_not_given_up() {
         let interrupts = Interrupts::default();
-        // No thread has this number: pid_max is 2^22 at most.
+        // No thread has this number: pid_max is at most 2^22.
         let mut request = pin!(interrupts.guard((NUMBER, u32::MAX), std::future::pending::<()>()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(request.as_mut().poll(&mut context).is_pending());

@@ -1,7 +1,8 @@
-//! Names: looking up, making, removing, renaming, linking.
+//! Names: looking up, making, removing, renaming and linking.
 //!
-//! A file that is removed or renamed over while it is open here lives on under a name `.nfs` and
-//! digits in the same directory, until its last handle is closed: NFS version 3 has no open files.
+//! NFS version 3 does not know which files are open. So a file that is removed or replaced while it
+//! is open here is renamed to `.nfs` and digits in the same directory, and removed when its last
+//! handle is closed ("silly rename").
 
 use crate::attributes::split_device;
 use crate::caller::As;
@@ -16,11 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What a lookup found.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     Found(Box<Entry>),
-    /// There is no such name, and that may be believed for a time.
+    /// There is no such name, which the kernel may cache for this time.
     Nothing(Duration),
 }
 
@@ -28,8 +29,8 @@ fn mode_of(mode: u32) -> SetAttributes {
     SetAttributes::mode(mode & 0o7777)
 }
 
-/// What a server says it has made, if it is of the type that was asked for. The kernel refuses what
-/// is of another, and does not forget it.
+/// Checks that an object that the server has made is of the type that was asked for. The kernel
+/// refuses an object of another type, and never forgets it.
 fn of_kind(made: (FileHandle, Attributes), wanted: FileKind) -> Result<(FileHandle, Attributes), Errno> {
     let found = made.1.kind;
     if found != wanted {
@@ -58,7 +59,7 @@ impl Core {
         }
     }
 
-    /// open(2) with O_CREAT. With O_EXCL the file is made here, once, or not at all.
+    /// open(2) with O_CREAT. With O_EXCL the file is created here, once, or not at all.
     pub(crate) async fn create(
         self: &Arc<Self>,
         caller: As,
@@ -82,11 +83,11 @@ impl Core {
                 let number = self.hold(caller, inode, flags);
                 Ok((Box::new(entry), number))
             }
-            // Somebody else was first, which is fine without O_EXCL.
+            // Another client was first, which is an error only with O_EXCL.
             Err(error) if error == Errno::EEXIST && !exclusive => {
                 let (handle, attributes) = self.call_lookup(&caller, parent.handle, &name).await?;
                 if attributes.kind != FileKind::Regular {
-                    // The kernel looks it up and opens it as what it is.
+                    // The kernel looks the name up again, and opens the object as what it is.
                     return Err(Errno::ESTALE);
                 }
                 let (entry, inode) = self.entry(&parent, handle, &attributes);
@@ -249,17 +250,17 @@ impl Core {
         outcome
     }
 
-    /// Does what must not be left half done: it goes on to its end though whoever asked for it is
-    /// killed meanwhile.
+    /// Runs work to completion, even if the program that asked for it is killed: it must not be
+    /// left half done.
     pub(crate) async fn undivided<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Errno>> + Send + 'static,
     ) -> Result<T, Errno> {
-        // Nothing comes of a task that has panicked, which was logged.
+        // A task that has panicked has no output. The panic was logged.
         self.executor.detach_short(work).await.unwrap_or(Err(Errno::EIO))
     }
 
-    /// The file of a name, if it is open here and would be gone without that name.
+    /// The file with a name, if it is open here and has no other name.
     async fn open_under(
         &self,
         caller: &As,
@@ -281,14 +282,14 @@ impl Core {
         }))
     }
 
-    /// Where an open file is to live on.
+    /// The name under which an open file lives on.
     fn place_for(&self, caller: As, inode: &Inode, parent: &Inode) -> Hidden {
         let name = format!(".nfs{:016x}{:08x}", inode.ino, self.next_unique() as u32).into_bytes();
         Hidden { directory: parent.handle, name, caller }
     }
 
-    /// Renames over an open file, which lives on, or keeps its name if that fails. Not before the
-    /// rename is done is it told where it lives on: the last close would remove it there.
+    /// Renames over an open file. The file lives on, or keeps its name if the rename fails. Where
+    /// it lives on is recorded only after the rename: the last close would remove it there.
     async fn rename_over(
         &self,
         inode: &Arc<Inode>,
@@ -305,12 +306,13 @@ impl Core {
         outcome
     }
 
-    /// Keeps the content of an open file that is about to lose its name. With a second link there
-    /// is a file of that name at each moment, without one there is none until the rename.
+    /// Gives an open file that is about to lose its name another name. With a second link the old
+    /// name exists at every moment. Without one it is absent until the rename.
     async fn keep(&self, inode: &Arc<Inode>, at: At<'_>, place: &Hidden) -> Result<Kept, Errno> {
         match self.call_link(&place.caller, inode.handle, place.at()).await {
             Ok(_) => Ok(Kept::Linked),
-            // It was done, and asked for again by another path. Nobody else gives such a name.
+            // The link was made, and the call was sent again on another path. Nobody else uses such
+            // a name.
             Err(error) if error == Errno::EEXIST && self.is_at(inode, &place.caller, place.at()).await => {
                 Ok(Kept::Linked)
             }
@@ -321,7 +323,8 @@ impl Core {
         }
     }
 
-    /// After a rename over an open file that has failed: the file has its name again, and no other.
+    /// Undoes [`Self::keep`] after the rename has failed: the file has its old name again, and no
+    /// other.
     async fn undo(
         &self,
         inode: &Arc<Inode>,
@@ -332,16 +335,15 @@ impl Core {
         let found = self.call_lookup(&place.caller, at.0, at.1).await.map(|(handle, _)| handle);
         let still_there = found.is_ok_and(|handle| handle == inode.handle);
         match kept {
-            // What timed out may be done yet.
+            // A rename that timed out may still be executed, and then the second link is needed.
             Kept::Linked if still_there && error != Errno::ETIMEDOUT => self.remove_place(&place).await,
-            // The name is another's by now, or that is not known: it may be the only link that is
-            // left.
+            // Another file may have the old name by now. Then the second link may be the last.
             Kept::Linked => self.lives_on(inode, place).await,
-            // The rename was done, and asked for again by another path.
+            // The rename was done, and the call was sent again on another path.
             Kept::Moved if found.is_ok_and(|handle| handle == source) => self.lives_on(inode, place).await,
             Kept::Moved => {
-                // Between the look and this RENAME somebody may give the name to another file; NFS
-                // version 3 has no rename that would leave it alone.
+                // Between the lookup and this RENAME somebody may give the name to another file,
+                // which would be replaced: NFS version 3 has no rename that leaves it alone.
                 let back = match found {
                     Err(Errno::ENOENT) => self.move_open(inode, &place.caller, place.at(), at).await,
                     Ok(_) => Err(Errno::EEXIST),
@@ -361,10 +363,10 @@ impl Core {
         }
     }
 
-    /// RENAME of an open file from or to a name that nobody else gives.
+    /// Renames an open file from or to a name that nobody else uses.
     async fn move_open(&self, inode: &Inode, caller: &As, from: At<'_>, to: At<'_>) -> Result<(), Errno> {
         match self.call_rename(caller, from, to).await {
-            // It was done, and asked for again by another path.
+            // The rename was done, and the call was sent again on another path.
             Err(error) if error == Errno::ENOENT && self.is_at(inode, caller, to).await => Ok(()),
             outcome => outcome,
         }
@@ -374,7 +376,7 @@ impl Core {
         self.call_lookup(caller, at.0, at.1).await.is_ok_and(|(handle, _)| handle == inode.handle)
     }
 
-    /// A file has lost its name and has another one, as long as it is open.
+    /// A file has lost its name, and has another one for as long as it is open.
     async fn lives_on(&self, inode: &Inode, place: Hidden) {
         let closed = {
             let mut state = inode.lock();
@@ -384,7 +386,7 @@ impl Core {
             !state.is_open()
         };
         if closed {
-            // Nobody would remove it any more.
+            // It was closed meanwhile, so no close will remove it.
             self.remove_place(&place).await;
         }
     }
@@ -406,27 +408,26 @@ impl Hidden {
 /// How an open file that is renamed over got its other name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// It has both.
+    /// By a second link: it has both names.
     Linked,
-    /// It has lost the old one.
+    /// By a rename: it has lost the old name.
     Moved,
 }
 
-/// Whether a LINK was refused because there cannot be such a link, while the file may be moved.
-/// Whatever else stands in the way, such as a full or a broken disk, stands in the way of the
-/// rename too.
+/// Whether a LINK was refused because such a link cannot exist, while a rename may work. Anything
+/// else that makes LINK fail, such as a full or a broken disk, makes the rename fail too.
 fn refuses_links(error: Errno) -> bool {
     [
         // The server has no hard links.
         Errno::EOPNOTSUPP,
-        // Its file system has none, or Linux protects files of others from them
-        // (fs.protected_hardlinks).
+        // The server's file system has no hard links, or Linux protects files of other users from
+        // them (fs.protected_hardlinks).
         Errno::EPERM,
-        // link(2) may ask for rights to the file that rename(2) does not need. A server that does
-        // not know LINK at all is told as this one too.
+        // link(2) may need rights to the file that rename(2) does not need. This is also the error
+        // if the server does not implement LINK at all.
         Errno::EACCES,
         Errno::EMLINK,
-        // Files of another project, or of another volume below the directory.
+        // The file belongs to another project, or to another volume below the directory.
         Errno::EXDEV,
     ]
     .contains(&error)
@@ -448,7 +449,7 @@ mod tests {
             Status::CrossDevice,
             Status::TooManyLinks,
             Status::NotSupported,
-            // Which no server answers to LINK.
+            // No server answers LINK with this.
             Status::BadType,
         ];
         assert_eq!(refusing, expected);
