@@ -1,6 +1,6 @@
-//! The bodies that the property tests, the golden tests and the fuzz targets share.
+//! Bodies shared by the property tests, the golden tests and the fuzz targets.
 //!
-//! Whatever decodes must encode to the same length and decode from there to the same value.
+//! A message that decodes must encode to the same length, and decode from there to the same value.
 
 use crate::proc::{
     access, commit, create, fsinfo, fsstat, getattr, link, lookup, mkdir, mknod, null, pathconf, read,
@@ -13,23 +13,23 @@ use xdr::{Reader, Result};
 /// A procedure of either program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// One of NFS.
+    /// A procedure of NFS.
     Nfs(Procedure),
-    /// One of MOUNT.
+    /// A procedure of MOUNT.
     Mount(mount::Procedure),
 }
 
 impl Which {
-    /// All 28.
+    /// All 28 procedures.
     pub fn all() -> impl Iterator<Item = Self> {
         let mount = mount::Procedure::ALL.into_iter().map(Self::Mount);
         Procedure::ALL.into_iter().map(Self::Nfs).chain(mount)
     }
 
-    /// The byte by which [`call`] and [`reply`] select it.
+    /// The byte by which [`call`] and [`reply`] select the procedure.
     ///
     /// # Panics
-    /// Never: all are in the table.
+    /// Never: every procedure is in the table.
     #[must_use]
     pub fn selector(self) -> u8 {
         let position = Self::all().position(|one| one == self).expect("every procedure is in the table");
@@ -59,10 +59,11 @@ pub fn reply(bytes: &[u8]) {
     }
 }
 
-/// Decodes arguments, encodes them again into `written`, and gives how many bytes follow them.
+/// Decodes arguments and encodes them again into `written`. Returns how many bytes follow the
+/// arguments.
 ///
 /// # Errors
-/// Where they do not decode.
+/// If the arguments do not decode.
 pub fn call_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) -> Result<usize> {
     match which {
         Which::Nfs(procedure) => match procedure {
@@ -100,10 +101,11 @@ pub fn call_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) -
     }
 }
 
-/// Decodes results, encodes them again into `written`, and gives how many bytes follow them.
+/// Decodes results and encodes them again into `written`. Returns how many bytes follow the
+/// results.
 ///
 /// # Errors
-/// Where they do not decode.
+/// If the results do not decode.
 pub fn reply_again<'a>(which: Which, bytes: &'a [u8], written: &'a mut Vec<u8>) -> Result<usize> {
     match which {
         Which::Nfs(procedure) => match procedure {
@@ -153,8 +155,8 @@ fn again<'a, T: Wire<'a> + PartialEq + Debug>(bytes: &'a [u8], written: &'a mut 
     Ok(reader.remaining())
 }
 
-/// Writes a listing under the bounds in the first bytes, with names out of the rest; the reply must
-/// keep to its bounds and hold exactly the entries that were taken.
+/// Writes a listing within the bounds that the first bytes give, with names taken from the rest.
+/// The reply must keep its bounds and contain exactly the entries that were accepted.
 pub fn listing(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     let (Ok(shape), Ok(dircount), Ok(maxcount)) = (reader.u32(), reader.u32(), reader.u32()) else { return };
@@ -163,7 +165,7 @@ pub fn listing(bytes: &[u8]) {
     let attributes = with_attributes.then_some(ATTRIBUTES);
     let handle = FileHandle::new(&[7; 29]).filter(|_| shape & 2 == 2);
     let names: Vec<_> = reader.rest().chunks(1 + shape as usize % 97).zip(1..).collect();
-    // What stood in the buffer before must stay.
+    // The present content of the buffer must be kept.
     let mut out = b"head".to_vec();
     let mut writer = readdirplus::EntryWriter::new(&mut out, *b"verifier", dircount, maxcount);
     let mut taken = 0;

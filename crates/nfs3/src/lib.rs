@@ -1,19 +1,19 @@
 //! NFS version 3 and MOUNT version 3 messages, RFC 1813: both directions, so that server and client
 //! share them.
 //!
-//! One file per procedure under [`proc`] and [`mount`]; each has `Args` and `Reply`, and where the
-//! reply is a union over its status, `Success` and `Failure`: what the reply carries in either
-//! case. All of them are read and written through one trait, [`Wire`].
+//! One file per procedure under [`proc`] and [`mount`]. Each has `Args` and `Reply`. Where the
+//! reply is a union over its status, the file also has `Success` and `Failure`, the content of the
+//! reply in either case. All types are read and written through one trait, [`Wire`].
 //!
-//! Invariants: nothing read is believed before it is checked against its bound and the bytes that
-//! remain; nothing is allocated while reading; names and paths are bytes, borrowed from the
-//! message; the payload of READ and WRITE never passes through here ([`proc::read::ReplyHead`],
-//! [`proc::write::ArgsHead`]). A value outside its enumeration is an error (the server answers
-//! GARBAGE_ARGS), but an unknown [`Status`] survives as a number. Whether bytes may follow a
-//! message is left to who reads it ([`xdr::Reader::finish`]): payload does, and nfs-ganesha sends a
-//! word too many behind some listings.
+//! Invariants: every value is checked against its bound and the remaining bytes before it is used;
+//! decoding allocates nothing; names and paths are bytes, borrowed from the message; the payload of
+//! READ and WRITE never passes through here ([`proc::read::ReplyHead`], [`proc::write::ArgsHead`]).
+//! A value outside its enumeration is an error (the server answers GARBAGE_ARGS), but an unknown
+//! [`Status`] is kept as a number. The caller decides whether bytes may follow a message
+//! ([`xdr::Reader::finish`]): payload does, and nfs-ganesha sends one word too many after some
+//! listings.
 //!
-//! Left out: what the calls mean. That is the server's and the client's business.
+//! Left out: the meaning of the calls, which belongs to the server and the client.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]
@@ -40,13 +40,13 @@ pub use wire::Wire;
 
 /// The program number of NFS. RFC 1813 s2.2
 pub const PROGRAM: u32 = 100_003;
-/// The version of NFS spoken here. RFC 1813 s2.2
+/// The supported version of NFS. RFC 1813 s2.2
 pub const VERSION: u32 = 3;
 /// The longest file handle, in bytes. RFC 1813 s2.4 (NFS3_FHSIZE)
 pub const HANDLE_BYTES_MAX: u32 = 64;
-/// The longest name that decodes. RFC 1813 s2.5 sets no bound; above what file systems allow (255),
-/// so that the server can answer NFS3ERR_NAMETOOLONG, and bounded, so that a name cannot fill a
-/// record.
+/// The longest name that decodes. RFC 1813 s2.5 sets no bound. This one is above the limit of file
+/// systems (255), so that the server can answer NFS3ERR_NAMETOOLONG, and small enough that a name
+/// cannot fill a record.
 pub const NAME_WIRE_BYTES_MAX: u32 = 4096;
 /// The longest symbolic link target that decodes: Linux's PATH_MAX. RFC 1813 s2.5 sets no bound.
 pub const PATH_WIRE_BYTES_MAX: u32 = 4096;

@@ -1,28 +1,28 @@
-//! XDR's linked lists (RFC 4506 s4.19): a boolean before each item, false at the end.
+//! XDR's linked lists (RFC 4506 s4.19): a boolean before each item, and false at the end.
 //!
-//! A received list is checked once, item by item, and then kept as the bytes that hold it, so that
-//! a listing of any length is read without allocating.
+//! A received list is checked once, item by item, and then kept as the bytes that encode it. So a
+//! list of any length is read without an allocation.
 
 use crate::Wire;
 use std::fmt;
 use std::marker::PhantomData;
 use xdr::{Reader, Result, Writer};
 
-/// A received list whose items have been checked. It is bounded by the message that it borrows
-/// from.
+/// A received list whose items have been checked. Its size is bounded by the message that it
+/// borrows from.
 pub struct List<'a, T> {
     bytes: &'a [u8],
     items: PhantomData<fn() -> T>,
 }
 
 impl<'a, T: Wire<'a>> List<'a, T> {
-    /// The items, in their order.
+    /// The items, in order.
     #[must_use]
     pub const fn iter(&self) -> ListIter<'a, T> {
         ListIter { reader: Reader::new(self.bytes), items: PhantomData }
     }
 
-    /// Whether there is no item.
+    /// Whether the list has no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
@@ -61,14 +61,14 @@ impl<T> Clone for List<'_, T> {
 
 impl<T> Copy for List<'_, T> {}
 
-/// No items.
+/// A list without items.
 impl<T> Default for List<'_, T> {
     fn default() -> Self {
         Self { bytes: &[], items: PhantomData }
     }
 }
 
-/// By items and not by bytes, because padding does not count.
+/// Compares items, not bytes, because the content of padding does not matter.
 impl<'a, T: Wire<'a> + PartialEq> PartialEq for List<'a, T> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
@@ -102,8 +102,8 @@ impl<'a, T: Wire<'a>> Iterator for ListIter<'a, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        // Every item decoded once when the list was read, so an error here means the end and
-        // nothing else.
+        // Every item was decoded once when the list was read, so an error here can only mean the
+        // end of the list.
         match self.reader.bool() {
             Ok(true) => T::decode(&mut self.reader).ok(),
             _ => None,

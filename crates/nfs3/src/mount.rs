@@ -1,4 +1,4 @@
-//! MOUNT version 3, RFC 1813 s5: from the path of an export to its root's handle; one file per
+//! MOUNT version 3, RFC 1813 s5: finds the handle of an export's root by its path. One file per
 //! procedure.
 
 pub mod dump;
@@ -27,7 +27,7 @@ macro_rules! procedures {
         pub enum Procedure { $($(#[$doc])* $variant = $number,)+ }
 
         impl Procedure {
-            /// All of them; the index is the procedure's number.
+            /// All procedures; the index is the procedure's number.
             pub const ALL: [Self; 6] = [$(Self::$variant),+];
 
             /// The name in RFC 1813.
@@ -61,14 +61,14 @@ macro_rules! procedures {
 procedures! {
     /// Does nothing. RFC 1813 s5.2.0
     Null = 0, "NULL";
-    /// The handle of an export's root. RFC 1813 s5.2.1
+    /// Returns the handle of an export's root. RFC 1813 s5.2.1
     Mnt = 1, "MNT";
-    /// Who has mounted what. RFC 1813 s5.2.2
+    /// Lists which client has mounted which path. RFC 1813 s5.2.2
     Dump = 2, "DUMP";
     /// The caller has unmounted a path. RFC 1813 s5.2.3
     Umnt = 3, "UMNT";
     /// The caller has unmounted everything. RFC 1813 s5.2.4
     UmntAll = 4, "UMNTALL";
-    /// What is exported, and to whom. RFC 1813 s5.2.5
+    /// Lists the exports and the clients that may mount them. RFC 1813 s5.2.5
     Export = 5, "EXPORT";
 }

@@ -1,15 +1,15 @@
-//! The union that every NFS reply but NULL's is: a status, then what that status carries.
+//! The union of all NFS replies except NULL's: a status, and content that depends on the status.
 
 use crate::{Status, Wire};
 use xdr::{Reader, Result, Writer};
 
-/// A reply: `S` when it succeeded, a status and `F` when it failed. RFC 1813 s3.3
+/// A reply: `S` if the call succeeded, a status and `F` if it failed. RFC 1813 s3.3
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<S, F> {
     /// The procedure succeeded.
     Ok(S),
-    /// It failed with this status, which is never [`Status::OK`]; `F` is what a failure carries all
-    /// the same.
+    /// The procedure failed with this status, which is never [`Status::OK`]. `F` is the content of
+    /// the failed reply.
     Fail(Status, F),
 }
 
@@ -23,10 +23,10 @@ impl<S, F> Outcome<S, F> {
         }
     }
 
-    /// As a result, for `?`.
+    /// Converts to a `Result`, for `?`.
     ///
     /// # Errors
-    /// What a failure carries.
+    /// The status and the content of a failed reply.
     pub fn into_result(self) -> std::result::Result<S, (Status, F)> {
         match self {
             Self::Ok(success) => Ok(success),

@@ -1,5 +1,5 @@
-//! The 22 procedures of NFS, one file each: `Args`, `Reply`, and what the reply carries, `Success`
-//! and `Failure`. RFC 1813 s3.3
+//! The 22 procedures of NFS, one file each: `Args`, `Reply`, and the reply's content, `Success` and
+//! `Failure`. RFC 1813 s3.3
 
 pub mod access;
 pub mod commit;

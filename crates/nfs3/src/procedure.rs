@@ -1,9 +1,10 @@
-//! The 22 procedures of NFS version 3 in one table, RFC 1813 s3.3: number, name, what a call does.
+//! The table of the 22 procedures of NFS version 3, RFC 1813 s3.3: number, name, class and effect.
 
 use Class::{Metadata, Read, Write};
 use Effect::{Changes, Nothing, Repeatable};
 
-/// Which load a procedure belongs to: how calls are counted and which connections carry them.
+/// The load to which a procedure belongs: how its calls are counted, and which connections carry
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Small calls and replies.
@@ -14,16 +15,16 @@ pub enum Class {
     Write,
 }
 
-/// What executing a call a second time does; the reply cache asks.
+/// What the second execution of a call does; the reply cache depends on this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// The call changes nothing but times of last access.
+    /// The call changes nothing except times of last access.
     Nothing,
-    /// The call changes something, and at once repeated it leaves the same. Late it undoes newer
-    /// changes.
+    /// The call changes something. Repeated at once, it leaves the same state; repeated late, it
+    /// undoes newer changes.
     Repeatable,
-    /// The call changes something, and repeated it fails or changes something else: it must run
-    /// once.
+    /// The call changes something. Repeated, it fails or changes something else, so it must run
+    /// only once.
     Changes,
 }
 
@@ -32,11 +33,11 @@ pub enum Effect {
 pub struct Description {
     /// The procedure.
     pub procedure: Procedure,
-    /// Its name in RFC 1813.
+    /// The name in RFC 1813.
     pub name: &'static str,
-    /// Its load.
+    /// The class of its load.
     pub class: Class,
-    /// What repeating it does.
+    /// The effect of repeating a call.
     pub effect: Effect,
 }
 
@@ -48,13 +49,13 @@ macro_rules! procedures {
         pub enum Procedure { $($(#[$doc])* $variant = $number,)+ }
 
         impl Procedure {
-            /// All of them; the index is the procedure's number.
+            /// All procedures; the index is the procedure's number.
             pub const ALL: [Self; 22] = [$(Self::$variant),+];
 
-            /// Their names in RFC 1813, by number.
+            /// The names in RFC 1813, by number.
             pub const NAMES: [&'static str; 22] = [$($name),+];
 
-            /// Its row of the table.
+            /// The procedure's row of the table.
             #[must_use]
             pub const fn description(self) -> Description {
                 match self {
@@ -79,19 +80,19 @@ macro_rules! procedures {
 procedures! {
     /// Does nothing. RFC 1813 s3.3.0
     Null = 0, "NULL", Metadata, Nothing;
-    /// Attributes of an object. RFC 1813 s3.3.1
+    /// Returns the attributes of an object. RFC 1813 s3.3.1
     GetAttr = 1, "GETATTR", Metadata, Nothing;
     /// Sets attributes. RFC 1813 s3.3.2
     SetAttr = 2, "SETATTR", Metadata, Repeatable;
-    /// The object of a name. RFC 1813 s3.3.3
+    /// Finds the object of a name. RFC 1813 s3.3.3
     Lookup = 3, "LOOKUP", Metadata, Nothing;
-    /// What the caller may do. RFC 1813 s3.3.4
+    /// Returns what the caller may do. RFC 1813 s3.3.4
     Access = 4, "ACCESS", Metadata, Nothing;
-    /// The target of a symbolic link. RFC 1813 s3.3.5
+    /// Returns the target of a symbolic link. RFC 1813 s3.3.5
     ReadLink = 5, "READLINK", Metadata, Nothing;
-    /// Data of a file. RFC 1813 s3.3.6
+    /// Reads data of a file. RFC 1813 s3.3.6
     Read = 6, "READ", Read, Nothing;
-    /// Writes data. RFC 1813 s3.3.7
+    /// Writes data of a file. RFC 1813 s3.3.7
     Write = 7, "WRITE", Write, Repeatable;
     /// Creates a file. RFC 1813 s3.3.8
     Create = 8, "CREATE", Metadata, Changes;
@@ -105,19 +106,19 @@ procedures! {
     Remove = 12, "REMOVE", Metadata, Changes;
     /// Removes a directory. RFC 1813 s3.3.13
     RmDir = 13, "RMDIR", Metadata, Changes;
-    /// Renames. RFC 1813 s3.3.14
+    /// Renames an object. RFC 1813 s3.3.14
     Rename = 14, "RENAME", Metadata, Changes;
-    /// Makes a hard link. RFC 1813 s3.3.15
+    /// Creates a hard link. RFC 1813 s3.3.15
     Link = 15, "LINK", Metadata, Changes;
     /// Lists a directory. RFC 1813 s3.3.16
     ReadDir = 16, "READDIR", Metadata, Nothing;
     /// Lists a directory with attributes and handles. RFC 1813 s3.3.17
     ReadDirPlus = 17, "READDIRPLUS", Metadata, Nothing;
-    /// Space, total and free. RFC 1813 s3.3.18
+    /// Returns the space of a file system, total and free. RFC 1813 s3.3.18
     FsStat = 18, "FSSTAT", Metadata, Nothing;
-    /// What the server supports. RFC 1813 s3.3.19
+    /// Returns what the server supports. RFC 1813 s3.3.19
     FsInfo = 19, "FSINFO", Metadata, Nothing;
-    /// Limits of names and links. RFC 1813 s3.3.20
+    /// Returns the limits of names and links. RFC 1813 s3.3.20
     PathConf = 20, "PATHCONF", Metadata, Nothing;
     /// Makes written data stable. RFC 1813 s3.3.21
     Commit = 21, "COMMIT", Write, Nothing;
@@ -136,26 +137,26 @@ impl Procedure {
         self.description().name
     }
 
-    /// Whether it changes something, so that executing it late or twice can do harm.
+    /// Whether a call changes something, so that executing it late or twice can do harm.
     #[must_use]
     pub const fn changes(self) -> bool {
         !matches!(self.description().effect, Nothing)
     }
 
-    /// Whether it must not run twice: repeated, it fails or changes something else.
+    /// Whether a call must not run twice: repeated, it fails or changes something else.
     #[must_use]
     pub const fn runs_once(self) -> bool {
         matches!(self.description().effect, Changes)
     }
 
-    /// Its load.
+    /// The class of the procedure's load.
     #[must_use]
     pub const fn class(self) -> Class {
         self.description().class
     }
 }
 
-/// The number names no procedure; the answer is PROC_UNAVAIL. RFC 5531 s9
+/// A number that is not a procedure's; the answer is PROC_UNAVAIL. RFC 5531 s9
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownProcedure(pub u32);
 

@@ -1,21 +1,21 @@
-//! Which arguments and results of NFS version 3 may be moved by RDMA: RFC 8267 s4. MOUNT has none.
+//! Which arguments and results of NFS version 3 may be moved by RDMA, RFC 8267 s4. MOUNT has none.
 
 use crate::Procedure;
 
-/// What of a call may travel in a chunk of its own. In version 3 it is always the last item of its
-/// message.
+/// The part of a call that may be moved in a chunk of its own. In version 3 this is always the last
+/// item of its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eligible {
     /// Nothing.
     Nothing,
-    /// The last argument: what WRITE writes, what SYMLINK points to.
+    /// The last argument: the data of WRITE, or the target of SYMLINK.
     Argument,
-    /// The last result: what READ reads, what READLINK points to.
+    /// The last result: the data of READ, or the target of READLINK.
     Result,
 }
 
 impl Procedure {
-    /// What of its calls may be moved. RFC 8267 s4
+    /// The part of the procedure's calls that may be moved. RFC 8267 s4
     #[must_use]
     pub const fn eligible(self) -> Eligible {
         match self {

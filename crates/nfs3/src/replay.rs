@@ -1,10 +1,10 @@
-//! What a reply cache keeps of a call: [`drc`]'s classes, by what a second execution does.
+//! Maps the effect of repeating a call to the class that the reply cache ([`drc`]) gives the call.
 
 use crate::{Effect, Procedure};
 use drc::XidClass;
 
 impl Procedure {
-    /// The class of its calls' xids, the same at both ends.
+    /// The class of the calls' xids, which client and server agree on.
     #[must_use]
     pub const fn xid_class(self) -> XidClass {
         match self.description().effect {

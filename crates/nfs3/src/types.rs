@@ -1,4 +1,4 @@
-//! The types that several procedures share. RFC 1813 s2.5, s2.6
+//! The types shared by several procedures. RFC 1813 s2.5, s2.6
 
 mod attributes;
 mod created;
@@ -17,6 +17,6 @@ pub use set_attributes::{Sattr3, SetTime};
 pub use status::Status;
 pub use wcc::{WccAttr, WccData};
 
-/// `cookieverf3`, `createverf3` and `writeverf3`: bytes that only their maker understands. RFC 1813
-/// s2.5
+/// `cookieverf3`, `createverf3` and `writeverf3`: eight bytes that are opaque to everyone but their
+/// creator. RFC 1813 s2.5
 pub type Verifier = [u8; 8];

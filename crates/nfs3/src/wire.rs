@@ -1,18 +1,17 @@
-//! The one trait of all messages and their parts, and its implementations for the basic types.
+//! The trait of all messages and their parts, and its implementations for the basic types.
 
 use xdr::{Reader, Result, Writer};
 
-/// A message or a part of one: how it stands on the wire. `'a` is the life of the bytes it borrows
-/// from.
+/// The encoding of a message or of a part of one. `'a` is the lifetime of the bytes that the value
+/// borrows.
 pub trait Wire<'a>: Sized {
-    /// Reads it and leaves `reader` behind its last byte.
+    /// Decodes a value and leaves `reader` after its last byte.
     ///
     /// # Errors
-    /// Those of [`Reader`]: bytes missing, a length above its bound, a value outside its
-    /// enumeration.
+    /// Missing bytes, a length above its bound, or a value outside its enumeration.
     fn decode(reader: &mut Reader<'a>) -> Result<Self>;
 
-    /// Appends it.
+    /// Appends the encoded value.
     fn encode(&self, writer: &mut Writer<'_>);
 }
 
@@ -61,7 +60,7 @@ impl<'a> Wire<'a> for bool {
     }
 }
 
-/// Fixed-length opaque data: the verifiers.
+/// Fixed-length opaque data, such as verifiers.
 impl<'a, const N: usize> Wire<'a> for [u8; N] {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
@@ -74,8 +73,8 @@ impl<'a, const N: usize> Wire<'a> for [u8; N] {
     }
 }
 
-/// What NFS spells as a union over a boolean: `post_op_attr`, `pre_op_attr`, `post_op_fh3`,
-/// `set_mode3` ...
+/// A union over a boolean, as NFS writes optional data: `post_op_attr`, `pre_op_attr`,
+/// `post_op_fh3`, `set_mode3` and others.
 impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
@@ -88,14 +87,13 @@ impl<'a, T: Wire<'a>> Wire<'a> for Option<T> {
     }
 }
 
-/// Implements [`Wire`] for a struct that stands on the wire as its fields, in the order given here.
+/// Implements [`Wire`] for a struct that is encoded as its fields, in the order given here.
 macro_rules! wire_fields {
     ($name:ident $(<$life:lifetime>)? { $($field:ident),+ $(,)? }) => {
         impl<'a> $crate::Wire<'a> for $name $(<$life>)? {
             #[inline]
             fn decode(reader: &mut xdr::Reader<'a>) -> xdr::Result<Self> {
-                // The fields of a struct expression are evaluated in the order in which they are
-                // written.
+                // A struct expression evaluates its fields in the order in which they are written.
                 Ok(Self { $($field: $crate::Wire::decode(reader)?),+ })
             }
 
@@ -108,8 +106,7 @@ macro_rules! wire_fields {
     };
 }
 
-/// Implements [`Wire`] for an enumeration of unit variants; values that it does not name are
-/// refused.
+/// Implements [`Wire`] for an enumeration of unit variants. Other values are refused.
 macro_rules! wire_enum {
     ($name:ident { $($variant:ident = $value:literal),+ $(,)? }) => {
         impl $name {

@@ -1,4 +1,4 @@
-//! DUMP: who has mounted what, as far as the server knows. RFC 1813 s5.2.2
+//! DUMP: lists which client has mounted which path, as far as the server knows. RFC 1813 s5.2.2
 
 use super::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 use crate::{List, Wire};

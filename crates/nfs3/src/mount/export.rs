@@ -1,4 +1,4 @@
-//! EXPORT: what is exported, and to whom. RFC 1813 s5.2.5
+//! EXPORT: lists the exports and the clients that may mount them. RFC 1813 s5.2.5
 
 use super::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 use crate::{List, Wire};
@@ -7,7 +7,7 @@ use xdr::{Reader, Result, Writer};
 /// Void.
 pub type Args = ();
 
-/// `groupnode`: who may mount; a network, a host or a name.
+/// `groupnode`: clients that may mount: a network, a host or a group's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group<'a> {
     /// The name (`gr_name`).
@@ -29,7 +29,7 @@ impl<'a> Wire<'a> for Group<'a> {
 pub struct Entry<'a> {
     /// The path (`ex_dir`).
     pub directory: &'a [u8],
-    /// Who may mount it (`ex_groups`); everyone when empty.
+    /// The clients that may mount the export (`ex_groups`); everyone if empty.
     pub groups: List<'a, Group<'a>>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Wire<'a> for Entry<'a> {
 /// `exports`: all exports.
 pub type Reply<'a> = List<'a, Entry<'a>>;
 
-/// Writes a [`Reply`] on the server, whose lists are not bytes yet.
+/// Writes a [`Reply`] on the server, which has no encoded list to borrow from.
 #[derive(Debug)]
 pub struct ReplyWriter<'w, 'v> {
     writer: &'w mut Writer<'v>,
@@ -59,7 +59,7 @@ impl<'w, 'v> ReplyWriter<'w, 'v> {
         Self { writer }
     }
 
-    /// Adds an export and who may mount it.
+    /// Adds an export and the clients that may mount it.
     pub fn add<'g>(&mut self, directory: &[u8], groups: impl IntoIterator<Item = &'g [u8]>) {
         self.writer.bool(true);
         self.writer.opaque(directory);

@@ -1,11 +1,11 @@
-//! MNT: the handle of an export's root. RFC 1813 s5.2.1
+//! MNT: returns the handle of an export's root. RFC 1813 s5.2.1
 
 use super::PATH_BYTES_MAX;
 use crate::{FileHandle, Outcome, Wire};
 use smallvec::SmallVec;
 use xdr::{Reader, Result, Writer};
 
-/// The most flavors that decode. RFC 1813 s5.2.1 sets no bound; a dozen exist.
+/// The maximum number of flavors that decode. RFC 1813 s5.2.1 sets no bound; about a dozen exist.
 pub const FLAVORS_MAX: u32 = 32;
 
 /// `dirpath`.
@@ -30,7 +30,7 @@ impl<'a> Wire<'a> for Args<'a> {
 pub struct Success {
     /// The root (`fhandle`).
     pub root: FileHandle,
-    /// The flavors of credential that the export takes, the preferred first (`auth_flavors`).
+    /// The flavors of credential that the export accepts, in order of preference (`auth_flavors`).
     pub flavors: SmallVec<[u32; 8]>,
 }
 
@@ -52,6 +52,6 @@ impl<'a> Wire<'a> for Success {
 /// A failure carries nothing.
 pub type Failure = ();
 
-/// `mountres3`; its status is one of `mountstat3`, which are a part of [`crate::Status`]. RFC 1813
+/// `mountres3`. Its status is one of `mountstat3`, which is a subset of [`crate::Status`]. RFC 1813
 /// s5.1.5
 pub type Reply = Outcome<Success, Failure>;

@@ -1,4 +1,4 @@
-//! NULL: does nothing; answered always. RFC 1813 s5.2.0
+//! NULL: does nothing; always answered. RFC 1813 s5.2.0
 
 /// Void.
 pub type Args = ();

@@ -1,4 +1,4 @@
-//! ACCESS: which of some rights the caller has. RFC 1813 s3.3.4
+//! ACCESS: asks which of some rights the caller has. RFC 1813 s3.3.4
 
 use crate::wire::wire_fields;
 use crate::{FileHandle, Outcome, PostOpAttr};
@@ -15,7 +15,7 @@ pub const EXTEND: u32 = 0x08;
 pub const DELETE: u32 = 0x10;
 /// ACCESS3_EXECUTE: execute a file.
 pub const EXECUTE: u32 = 0x20;
-/// All six.
+/// All six rights.
 pub const ALL: u32 = READ | LOOKUP | MODIFY | EXTEND | DELETE | EXECUTE;
 
 /// `ACCESS3args`.
@@ -23,7 +23,7 @@ pub const ALL: u32 = READ | LOOKUP | MODIFY | EXTEND | DELETE | EXECUTE;
 pub struct Args {
     /// The object.
     pub object: FileHandle,
-    /// The rights asked for, as bits; the server ignores bits that it does not know.
+    /// The requested rights, as bits. The server ignores unknown bits.
     pub access: u32,
 }
 
@@ -34,7 +34,7 @@ wire_fields!(Args { object, access });
 pub struct Success {
     /// The object's attributes (`obj_attributes`).
     pub attributes: PostOpAttr,
-    /// Those of the rights asked for that the caller has.
+    /// The requested rights that the caller has.
     pub access: u32,
 }
 

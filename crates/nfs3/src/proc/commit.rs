@@ -1,4 +1,4 @@
-//! COMMIT: makes data that were written unstable safe. RFC 1813 s3.3.21
+//! COMMIT: makes data of unstable writes stable. RFC 1813 s3.3.21
 
 use crate::wire::wire_fields;
 use crate::{FileHandle, Outcome, Verifier, WccData};
@@ -8,9 +8,9 @@ use crate::{FileHandle, Outcome, Verifier, WccData};
 pub struct Args {
     /// The file.
     pub file: FileHandle,
-    /// Where to start, in bytes.
+    /// The first byte.
     pub offset: u64,
-    /// How many bytes; 0 means up to the end.
+    /// The number of bytes; 0 means up to the end.
     pub count: u32,
 }
 
@@ -21,7 +21,8 @@ wire_fields!(Args { file, offset, count });
 pub struct Success {
     /// The file before and after (`file_wcc`).
     pub file: WccData,
-    /// The same as that of the writes, or their data may be lost (`verf`).
+    /// The verifier (`verf`). If it differs from that of a write, the data of that write may be
+    /// lost.
     pub verifier: Verifier,
 }
 

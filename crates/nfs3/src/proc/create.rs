@@ -1,17 +1,17 @@
-//! CREATE: makes a regular file. RFC 1813 s3.3.8
+//! CREATE: creates a regular file. RFC 1813 s3.3.8
 
 use crate::wire::wire_fields;
 use crate::{Created, DirOpArgs, Outcome, Sattr3, Verifier, WccData, Wire};
 use xdr::{Reader, Result, Writer};
 
-/// `createhow3`: how an existing name is met. RFC 1813 s3.3.8
+/// `createhow3`: what to do if the name exists. RFC 1813 s3.3.8
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// UNCHECKED: an existing file is used as it is, with the attributes set.
+    /// UNCHECKED: use an existing file, and set these attributes.
     Unchecked(Sattr3),
     /// GUARDED: an existing name is an error.
     Guarded(Sattr3),
-    /// EXCLUSIVE: an existing file that the same verifier made is success.
+    /// EXCLUSIVE: an existing file that was created with the same verifier is a success.
     Exclusive(Verifier),
 }
 
@@ -48,7 +48,7 @@ impl<'a> Wire<'a> for How {
 pub struct Args<'a> {
     /// The directory and the new name (`where`).
     pub location: DirOpArgs<'a>,
-    /// How an existing name is met.
+    /// What to do if the name exists.
     pub how: How,
 }
 

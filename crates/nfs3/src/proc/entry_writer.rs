@@ -1,9 +1,9 @@
-//! Writes the reply of READDIR and READDIRPLUS entry by entry, never above what the client has room
+//! Writes the reply of READDIR and READDIRPLUS entry by entry, within the size that the client asks
 //! for. RFC 1813 s3.3.16, s3.3.17
 //!
-//! An entry is written, measured, and taken back when it does not fit: sizes are exact because they
-//! are not computed. The directory's attributes stand before the entries on the wire and are known
-//! after them, so their place is kept free and filled at the end.
+//! An entry is encoded, measured, and removed again if it does not fit. So the sizes are exact
+//! without a separate computation. The directory's attributes come before the entries on the wire
+//! but are known only after them, so their place is reserved and filled at the end.
 
 use crate::types::opaque_bytes;
 use crate::{Fattr3, Outcome, PostOpAttr, Status, Verifier, Wire};
@@ -12,31 +12,31 @@ use xdr::Writer;
 
 /// The attributes and the boolean before them.
 const ATTRIBUTES_BYTES: usize = 4 + Fattr3::WIRE_BYTES;
-/// The false after the last entry, and eof.
+/// The false after the last entry, and `eof`.
 const END_BYTES: usize = 8;
 
-/// Which of the two procedures: its entries.
+/// One of the two procedures, by the type of its entries.
 pub trait Kind {
     /// An entry.
     type Entry<'e>: Wire<'e> + Named;
 }
 
-/// What an entry is counted by against `dircount`.
+/// An entry whose name counts against `dircount`.
 pub trait Named {
-    /// Its name.
+    /// The entry's name.
     fn name(&self) -> &[u8];
 }
 
-/// A reply of READDIR or READDIRPLUS under way, in the buffer of the message.
+/// An unfinished reply of READDIR or READDIRPLUS, in the buffer of the message.
 #[derive(Debug)]
 pub struct EntryWriter<'w, K> {
     out: &'w mut Vec<u8>,
-    /// Where the status stands in `out`.
+    /// The position of the status in `out`.
     start: usize,
-    /// How many bytes `READDIR3resok` or `READDIRPLUS3resok` may have, which is all behind the
+    /// The maximum size of `READDIR3resok` or `READDIRPLUS3resok`, which is all that follows the
     /// status.
     bytes_max: usize,
-    /// How many bytes of names, cookies and file numbers may still come.
+    /// How many bytes of names, cookies and file numbers may be added.
     directory_bytes_left: usize,
     entries: usize,
     full: bool,
@@ -44,8 +44,7 @@ pub struct EntryWriter<'w, K> {
 }
 
 impl<'w, K: Kind> EntryWriter<'w, K> {
-    /// `dircount` bounds names, cookies and file numbers; `maxcount` bounds the whole of the
-    /// result.
+    /// `dircount` bounds names, cookies and file numbers; `maxcount` bounds the whole result.
     pub(super) fn with_bounds(
         out: &'w mut Vec<u8>,
         verifier: Verifier,
@@ -67,9 +66,10 @@ impl<'w, K: Kind> EntryWriter<'w, K> {
         }
     }
 
-    /// Adds an entry; false when it does not fit, and then no later one is taken either, because a
-    /// listing has no gaps. The first entry is taken above `dircount` too: a client that asks for
-    /// less than one name would never get on, and `maxcount` bounds the reply all the same.
+    /// Adds an entry. Returns false if the entry does not fit; no later entry is accepted then,
+    /// because a listing has no gaps. The first entry may exceed `dircount`: otherwise a client
+    /// that asks for less than one name could never continue. `maxcount` bounds the reply in any
+    /// case.
     pub fn add(&mut self, entry: &K::Entry<'_>) -> bool {
         let directory_bytes = 8 + opaque_bytes(entry.name().len()) + 8;
         if self.full || (self.entries > 0 && directory_bytes > self.directory_bytes_left) {
@@ -90,20 +90,19 @@ impl<'w, K: Kind> EntryWriter<'w, K> {
         true
     }
 
-    /// What the result will have at its end.
+    /// The size of the result if it ended here.
     fn result_bytes(&self) -> usize {
         self.out.len() - self.start - 4 + END_BYTES
     }
 
-    /// How many entries were taken.
+    /// How many entries were accepted.
     #[must_use]
     pub const fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Ends the listing. `eof` says that the directory has no entry behind the last one taken.
-    /// Where not even one entry fits the reply becomes NFS3ERR_TOOSMALL; the status returned is
-    /// that of the reply.
+    /// Ends the listing. `eof` says that no entry follows the last accepted one. If not even one
+    /// entry fits, the reply becomes NFS3ERR_TOOSMALL. Returns the status of the reply.
     pub fn finish(self, eof: bool, attributes: PostOpAttr) -> Status {
         let stuck = self.entries == 0 && !eof;
         if stuck || self.result_bytes() > self.bytes_max {
@@ -118,7 +117,7 @@ impl<'w, K: Kind> EntryWriter<'w, K> {
                 fields.copy_from_slice(&attributes.to_bytes());
                 self.out.splice(follows..follows + ATTRIBUTES_BYTES, value);
             }
-            // The zeros that are left are the boolean.
+            // The remaining zeros are the boolean.
             None => drop(self.out.drain(follows..follows + Fattr3::WIRE_BYTES)),
         }
         let mut writer = Writer::new(self.out);
@@ -127,7 +126,7 @@ impl<'w, K: Kind> EntryWriter<'w, K> {
         Status::OK
     }
 
-    /// Takes back everything and makes the reply a failure, for instance when the store gave up
+    /// Removes everything and turns the reply into a failure, for example because the store failed
     /// midway.
     pub fn fail(self, status: Status, attributes: PostOpAttr) -> Status {
         self.out.truncate(self.start);

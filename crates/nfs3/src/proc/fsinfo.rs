@@ -1,4 +1,4 @@
-//! FSINFO: which sizes a server takes, and what it supports. RFC 1813 s3.3.19
+//! FSINFO: the sizes that a server supports, and its properties. RFC 1813 s3.3.19
 
 use crate::wire::wire_fields;
 use crate::{FileHandle, NfsTime, Outcome, PostOpAttr};
@@ -7,7 +7,7 @@ use crate::{FileHandle, NfsTime, Outcome, PostOpAttr};
 pub const LINK: u32 = 0x01;
 /// FSF3_SYMLINK: symbolic links.
 pub const SYMLINK: u32 = 0x02;
-/// FSF3_HOMOGENEOUS: PATHCONF answers the same for every object.
+/// FSF3_HOMOGENEOUS: PATHCONF returns the same for every object.
 pub const HOMOGENEOUS: u32 = 0x08;
 /// FSF3_CANSETTIME: SETATTR sets times to the resolution of `time_delta`.
 pub const CAN_SET_TIME: u32 = 0x10;
@@ -26,25 +26,25 @@ wire_fields!(Args { root });
 pub struct Success {
     /// The root's attributes (`obj_attributes`).
     pub attributes: PostOpAttr,
-    /// The most that READ gives (`rtmax`).
+    /// The maximum size of a READ (`rtmax`).
     pub read_max: u32,
-    /// What READ should ask for (`rtpref`).
+    /// The preferred size of a READ (`rtpref`).
     pub read_preferred: u32,
-    /// READ should ask for a multiple of it (`rtmult`).
+    /// The size of a READ should be a multiple of this (`rtmult`).
     pub read_multiple: u32,
-    /// The most that WRITE takes (`wtmax`).
+    /// The maximum size of a WRITE (`wtmax`).
     pub write_max: u32,
-    /// What WRITE should send (`wtpref`).
+    /// The preferred size of a WRITE (`wtpref`).
     pub write_preferred: u32,
-    /// WRITE should send a multiple of it (`wtmult`).
+    /// The size of a WRITE should be a multiple of this (`wtmult`).
     pub write_multiple: u32,
-    /// What READDIR should ask for (`dtpref`).
+    /// The preferred size of a READDIR (`dtpref`).
     pub directory_preferred: u32,
-    /// The largest file (`maxfilesize`).
+    /// The maximum size of a file (`maxfilesize`).
     pub file_bytes_max: u64,
     /// The resolution of times (`time_delta`).
     pub time_delta: NfsTime,
-    /// What it supports, as bits.
+    /// The properties of the file system, as bits.
     pub properties: u32,
 }
 

@@ -17,19 +17,19 @@ wire_fields!(Args { root });
 pub struct Success {
     /// The object's attributes (`obj_attributes`).
     pub attributes: PostOpAttr,
-    /// Bytes in all (`tbytes`).
+    /// Total bytes (`tbytes`).
     pub total_bytes: u64,
     /// Bytes free (`fbytes`).
     pub free_bytes: u64,
-    /// Bytes that the caller may still use (`abytes`).
+    /// Bytes available to the caller (`abytes`).
     pub available_bytes: u64,
-    /// Objects in all (`tfiles`).
+    /// Total objects (`tfiles`).
     pub total_files: u64,
-    /// Objects that can still be made (`ffiles`).
+    /// Objects that can still be created (`ffiles`).
     pub free_files: u64,
-    /// Objects that the caller may still make (`afiles`).
+    /// Objects that the caller may still create (`afiles`).
     pub available_files: u64,
-    /// For how many seconds this is not expected to change (`invarsec`).
+    /// For how many seconds these values are not expected to change (`invarsec`).
     pub invariant_seconds: u32,
 }
 

@@ -15,7 +15,7 @@ wire_fields!(Args { object });
 /// `GETATTR3resok`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Success {
-    /// Its attributes (`obj_attributes`).
+    /// The object's attributes (`obj_attributes`).
     pub attributes: Fattr3,
 }
 

@@ -1,4 +1,4 @@
-//! LINK: gives an object one more name. RFC 1813 s3.3.15
+//! LINK: gives an object another name. RFC 1813 s3.3.15
 
 use crate::wire::wire_fields;
 use crate::{DirOpArgs, FileHandle, Outcome, PostOpAttr, WccData};
@@ -25,7 +25,7 @@ pub struct Success {
 
 wire_fields!(Success { attributes, directory });
 
-/// `LINK3resfail`: likewise.
+/// `LINK3resfail`: the same.
 pub type Failure = Success;
 
 /// `LINK3res`.

@@ -1,4 +1,4 @@
-//! LOOKUP: the object that a name in a directory names. RFC 1813 s3.3.3
+//! LOOKUP: finds the object with a name in a directory. RFC 1813 s3.3.3
 
 use crate::wire::wire_fields;
 use crate::{DirOpArgs, FileHandle, Outcome, PostOpAttr};
@@ -6,7 +6,7 @@ use crate::{DirOpArgs, FileHandle, Outcome, PostOpAttr};
 /// `LOOKUP3args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args<'a> {
-    /// Where to look, and for which name.
+    /// The directory and the name.
     pub what: DirOpArgs<'a>,
 }
 
@@ -17,9 +17,9 @@ wire_fields!(Args<'a> { what });
 pub struct Success {
     /// The object.
     pub object: FileHandle,
-    /// Its attributes (`obj_attributes`).
+    /// The object's attributes (`obj_attributes`).
     pub attributes: PostOpAttr,
-    /// Those of the directory (`dir_attributes`).
+    /// The directory's attributes (`dir_attributes`).
     pub directory: PostOpAttr,
 }
 

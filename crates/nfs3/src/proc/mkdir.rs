@@ -1,4 +1,4 @@
-//! MKDIR: makes a directory. RFC 1813 s3.3.9
+//! MKDIR: creates a directory. RFC 1813 s3.3.9
 
 use crate::wire::wire_fields;
 use crate::{Created, DirOpArgs, Outcome, Sattr3, WccData};

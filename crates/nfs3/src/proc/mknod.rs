@@ -1,10 +1,10 @@
-//! MKNOD: makes a device, a socket or a named pipe. RFC 1813 s3.3.11
+//! MKNOD: creates a device, a socket or a named pipe. RFC 1813 s3.3.11
 
 use crate::wire::wire_fields;
 use crate::{Created, DirOpArgs, FileType, Outcome, Sattr3, SpecData, WccData, Wire};
 use xdr::{Reader, Result, Writer};
 
-/// `mknoddata3`: what to make. RFC 1813 s3.3.11
+/// `mknoddata3`: what to create. RFC 1813 s3.3.11
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// NF3CHR: a character device.
@@ -15,12 +15,12 @@ pub enum What {
     Socket(Sattr3),
     /// NF3FIFO: a named pipe.
     Fifo(Sattr3),
-    /// NF3REG, NF3DIR or NF3LNK, which stand on the wire but cannot be made so: NFS3ERR_BADTYPE.
+    /// NF3REG, NF3DIR or NF3LNK: valid on the wire, but not created by MKNOD: NFS3ERR_BADTYPE.
     Other(FileType),
 }
 
 impl What {
-    /// Its type.
+    /// The type of the object.
     #[must_use]
     pub const fn file_type(&self) -> FileType {
         match self {
@@ -62,7 +62,7 @@ impl<'a> Wire<'a> for What {
 pub struct Args<'a> {
     /// The directory and the new name (`where`).
     pub location: DirOpArgs<'a>,
-    /// What to make.
+    /// What to create.
     pub what: What,
 }
 

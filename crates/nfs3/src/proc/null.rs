@@ -1,7 +1,7 @@
-//! NULL: does nothing; answered always, to show that the server is there. RFC 1813 s3.3.0
+//! NULL: does nothing; always answered, to show that the server is up. RFC 1813 s3.3.0
 
 /// Void.
 pub type Args = ();
 
-/// Void; NULL is the one procedure whose reply has no status.
+/// Void. NULL is the only procedure whose reply has no status.
 pub type Reply = ();

@@ -17,15 +17,15 @@ wire_fields!(Args { object });
 pub struct Success {
     /// The object's attributes (`obj_attributes`).
     pub attributes: PostOpAttr,
-    /// The most hard links (`linkmax`).
+    /// The maximum number of hard links (`linkmax`).
     pub links_max: u32,
     /// The longest name, in bytes (`name_max`).
     pub name_bytes_max: u32,
-    /// Whether a longer name is an error rather than cut (`no_trunc`).
+    /// Whether a longer name is an error rather than truncated (`no_trunc`).
     pub no_truncation: bool,
     /// Whether only root may give a file to another owner.
     pub chown_restricted: bool,
-    /// Whether names that differ in case only are the same.
+    /// Whether names that differ only in case are the same.
     pub case_insensitive: bool,
     /// Whether case is kept.
     pub case_preserving: bool,

@@ -1,5 +1,5 @@
-//! READ: data of a file. The data travel beside the message: only what comes before them is here.
-//! RFC 1813 s3.3.6
+//! READ: reads data of a file. The data travel beside the message; only what precedes them is
+//! encoded here. RFC 1813 s3.3.6
 
 use crate::wire::wire_fields;
 use crate::{FileHandle, Outcome, PostOpAttr, Wire};
@@ -10,29 +10,29 @@ use xdr::{Reader, Result, Writer};
 pub struct Args {
     /// The file.
     pub file: FileHandle,
-    /// Where to start, in bytes.
+    /// The first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub count: u32,
 }
 
 wire_fields!(Args { file, offset, count });
 
-/// `READ3resok` up to and including the length of the data; `count` bytes of data and their padding
+/// `READ3resok` up to and including the length of the data. `count` bytes of data and their padding
 /// follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyHead {
     /// The file's attributes (`file_attributes`).
     pub attributes: PostOpAttr,
-    /// How many bytes follow.
+    /// The number of bytes that follow.
     pub count: u32,
-    /// Whether the file ends with them.
+    /// Whether the file ends with these bytes.
     pub eof: bool,
 }
 
 impl<'a> Wire<'a> for ReplyHead {
-    /// Leaves `reader` at the first byte of the data, of which there are [`ReplyHead::count`]. That
-    /// they have arrived is not checked here. A length of the data other than `count` is refused.
+    /// Leaves `reader` at the first byte of the data; [`ReplyHead::count`] bytes follow. Does not
+    /// check that the data have arrived. Refuses a length of the data other than `count`.
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
         let head = Self {
@@ -44,7 +44,7 @@ impl<'a> Wire<'a> for ReplyHead {
         Ok(head)
     }
 
-    /// Writes `count` as the length of the data, too.
+    /// Writes `count` also as the length of the data.
     #[inline]
     fn encode(&self, writer: &mut Writer<'_>) {
         self.attributes.encode(writer);
@@ -54,8 +54,8 @@ impl<'a> Wire<'a> for ReplyHead {
     }
 }
 
-/// The data of READ and WRITE have a count of their own beside their length, and it must be the
-/// same one: believing either of two different ones would lose or invent bytes.
+/// READ and WRITE have both a count and the length of their data. The two must be equal: trusting
+/// either of two different numbers would lose or invent bytes.
 pub(super) const fn same_length(len: u32, count: u32) -> Result<()> {
     if len > count {
         return Err(xdr::Error::TooLong { len, max: count });
@@ -66,7 +66,7 @@ pub(super) const fn same_length(len: u32, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// What a success carries before its data.
+/// The content of a success before its data.
 pub type Success = ReplyHead;
 
 /// `READ3resfail`: the file's attributes.

@@ -1,4 +1,4 @@
-//! READDIR: the names in a directory. RFC 1813 s3.3.16
+//! READDIR: lists the names in a directory. RFC 1813 s3.3.16
 //!
 //! The server writes the reply with an [`EntryWriter`]; the client reads [`Success::entries`], an
 //! iterator over the message.
@@ -13,11 +13,11 @@ use xdr::{Reader, Result, Writer};
 pub struct Args {
     /// The directory.
     pub directory: FileHandle,
-    /// Where to go on: the cookie of the last entry seen; 0 for the start.
+    /// Where to continue: the cookie of the last entry seen; 0 for the start.
     pub cookie: u64,
-    /// The verifier that came with that entry; zero for the start.
+    /// The verifier returned with that entry; zero for the start.
     pub verifier: Verifier,
-    /// How many bytes `READDIR3resok` may have.
+    /// The maximum size of `READDIR3resok`, in bytes.
     pub count: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct Entry<'a> {
     pub fileid: u64,
     /// The name: any bytes.
     pub name: &'a [u8],
-    /// Where to go on behind this entry.
+    /// The position after this entry.
     pub cookie: u64,
 }
 
@@ -53,11 +53,11 @@ impl<'a> Wire<'a> for Entry<'a> {
 pub struct Success<'a> {
     /// The directory's attributes (`dir_attributes`).
     pub attributes: PostOpAttr,
-    /// Goes with the cookies (`cookieverf`).
+    /// The verifier of the cookies (`cookieverf`).
     pub verifier: Verifier,
     /// The entries.
     pub entries: List<'a, Entry<'a>>,
-    /// Whether the directory ends with them.
+    /// Whether the directory ends with these entries.
     pub eof: bool,
 }
 
@@ -83,11 +83,11 @@ impl Named for Entry<'_> {
     }
 }
 
-/// Writes `READDIR3res`, status included.
+/// Writes `READDIR3res`, including the status.
 pub type EntryWriter<'w> = entry_writer::EntryWriter<'w, Plain>;
 
 impl<'w> EntryWriter<'w> {
-    /// Starts a reply behind what `out` has; `count` is that of the call, or less.
+    /// Starts a reply after the present content of `out`; `count` is that of the call, or less.
     pub fn new(out: &'w mut Vec<u8>, verifier: Verifier, count: u32) -> Self {
         Self::with_bounds(out, verifier, count, count)
     }

@@ -1,4 +1,4 @@
-//! READDIRPLUS: the names in a directory, with attributes and handles. RFC 1813 s3.3.17
+//! READDIRPLUS: lists the names in a directory, with attributes and handles. RFC 1813 s3.3.17
 //!
 //! The server writes the reply with an [`EntryWriter`]; the client reads [`Success::entries`], an
 //! iterator over the message.
@@ -13,13 +13,13 @@ use xdr::{Reader, Result, Writer};
 pub struct Args {
     /// The directory.
     pub directory: FileHandle,
-    /// Where to go on: the cookie of the last entry seen; 0 for the start.
+    /// Where to continue: the cookie of the last entry seen; 0 for the start.
     pub cookie: u64,
-    /// The verifier that came with that entry; zero for the start.
+    /// The verifier returned with that entry; zero for the start.
     pub verifier: Verifier,
-    /// How many bytes names, cookies and file numbers may have.
+    /// The maximum size of names, cookies and file numbers, in bytes.
     pub dircount: u32,
-    /// How many bytes `READDIRPLUS3resok` may have.
+    /// The maximum size of `READDIRPLUS3resok`, in bytes.
     pub maxcount: u32,
 }
 
@@ -32,11 +32,11 @@ pub struct Entry<'a> {
     pub fileid: u64,
     /// The name: any bytes.
     pub name: &'a [u8],
-    /// Where to go on behind this entry.
+    /// The position after this entry.
     pub cookie: u64,
     /// The object's attributes (`name_attributes`).
     pub attributes: PostOpAttr,
-    /// The object (`name_handle`).
+    /// The object's handle (`name_handle`).
     pub handle: Option<FileHandle>,
 }
 
@@ -67,11 +67,11 @@ impl<'a> Wire<'a> for Entry<'a> {
 pub struct Success<'a> {
     /// The directory's attributes (`dir_attributes`).
     pub attributes: PostOpAttr,
-    /// Goes with the cookies (`cookieverf`).
+    /// The verifier of the cookies (`cookieverf`).
     pub verifier: Verifier,
     /// The entries.
     pub entries: List<'a, Entry<'a>>,
-    /// Whether the directory ends with them.
+    /// Whether the directory ends with these entries.
     pub eof: bool,
 }
 
@@ -97,12 +97,12 @@ impl Named for Entry<'_> {
     }
 }
 
-/// Writes `READDIRPLUS3res`, status included.
+/// Writes `READDIRPLUS3res`, including the status.
 pub type EntryWriter<'w> = entry_writer::EntryWriter<'w, Plus>;
 
 impl<'w> EntryWriter<'w> {
-    /// Starts a reply behind what `out` has; `dircount` and `maxcount` are those of the call, or
-    /// less.
+    /// Starts a reply after the present content of `out`; `dircount` and `maxcount` are those of
+    /// the call, or less.
     pub fn new(out: &'w mut Vec<u8>, verifier: Verifier, dircount: u32, maxcount: u32) -> Self {
         Self::with_bounds(out, verifier, dircount, maxcount)
     }

@@ -1,4 +1,4 @@
-//! READLINK: the target of a symbolic link. RFC 1813 s3.3.5
+//! READLINK: reads the target of a symbolic link. RFC 1813 s3.3.5
 
 use crate::wire::wire_fields;
 use crate::{FileHandle, Outcome, PATH_WIRE_BYTES_MAX, PostOpAttr, Wire};

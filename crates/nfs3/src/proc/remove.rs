@@ -1,4 +1,4 @@
-//! REMOVE: removes a name of anything but a directory. RFC 1813 s3.3.12
+//! REMOVE: removes a name that is not a directory's. RFC 1813 s3.3.12
 
 use crate::wire::wire_fields;
 use crate::{DirOpArgs, Outcome, WccData};
@@ -6,7 +6,7 @@ use crate::{DirOpArgs, Outcome, WccData};
 /// `REMOVE3args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args<'a> {
-    /// The directory and the name in it that goes.
+    /// The directory and the name to remove.
     pub object: DirOpArgs<'a>,
 }
 
@@ -15,7 +15,7 @@ wire_fields!(Args<'a> { object });
 /// `REMOVE3resok`: the directory before and after (`dir_wcc`).
 pub type Success = WccData;
 
-/// `REMOVE3resfail`: likewise.
+/// `REMOVE3resfail`: the same.
 pub type Failure = WccData;
 
 /// `REMOVE3res`.

@@ -6,7 +6,7 @@ use crate::{DirOpArgs, Outcome, WccData};
 /// `RMDIR3args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args<'a> {
-    /// The directory and the name in it that goes.
+    /// The directory and the name to remove.
     pub object: DirOpArgs<'a>,
 }
 
@@ -15,7 +15,7 @@ wire_fields!(Args<'a> { object });
 /// `RMDIR3resok`: the directory before and after (`dir_wcc`).
 pub type Success = WccData;
 
-/// `RMDIR3resfail`: likewise.
+/// `RMDIR3resfail`: the same.
 pub type Failure = WccData;
 
 /// `RMDIR3res`.

@@ -1,4 +1,4 @@
-//! SETATTR: sets attributes, if the object is still as the guard says. RFC 1813 s3.3.2
+//! SETATTR: sets attributes, if the object still matches the guard. RFC 1813 s3.3.2
 
 use crate::wire::wire_fields;
 use crate::{FileHandle, NfsTime, Outcome, Sattr3, WccData};
@@ -8,7 +8,7 @@ use crate::{FileHandle, NfsTime, Outcome, Sattr3, WccData};
 pub struct Args {
     /// The object.
     pub object: FileHandle,
-    /// What to set.
+    /// The attributes to set.
     pub new_attributes: Sattr3,
     /// The ctime that the object must still have (`sattrguard3`).
     pub guard: Option<NfsTime>,
@@ -19,7 +19,7 @@ wire_fields!(Args { object, new_attributes, guard });
 /// `SETATTR3resok`: the object before and after (`obj_wcc`).
 pub type Success = WccData;
 
-/// `SETATTR3resfail`: likewise.
+/// `SETATTR3resfail`: the same.
 pub type Failure = WccData;
 
 /// `SETATTR3res`.

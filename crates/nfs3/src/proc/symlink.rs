@@ -1,4 +1,4 @@
-//! SYMLINK: makes a symbolic link. RFC 1813 s3.3.10
+//! SYMLINK: creates a symbolic link. RFC 1813 s3.3.10
 
 use crate::{Created, DirOpArgs, Outcome, PATH_WIRE_BYTES_MAX, Sattr3, WccData, Wire};
 use xdr::{Reader, Result, Writer};

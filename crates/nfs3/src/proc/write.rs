@@ -1,19 +1,19 @@
-//! WRITE: writes data. The data travel beside the message: only what comes before them is here. RFC
-//! 1813 s3.3.7
+//! WRITE: writes data of a file. The data travel beside the message; only what precedes them is
+//! encoded here. RFC 1813 s3.3.7
 
 use super::read::same_length;
 use crate::wire::{wire_enum, wire_fields};
 use crate::{FileHandle, Outcome, Verifier, WccData, Wire};
 use xdr::{Reader, Result, Writer};
 
-/// `stable_how`: how safe the data must be before the answer. RFC 1813 s3.3.7
+/// `stable_how`: how safe the data must be before the reply. RFC 1813 s3.3.7
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stable {
-    /// UNSTABLE: they may be lost until a COMMIT.
+    /// UNSTABLE: the data may be lost until a COMMIT.
     Unstable,
-    /// DATA_SYNC: safe, with what is needed to find them.
+    /// DATA_SYNC: the data are safe, with the metadata needed to find them.
     DataSync,
-    /// FILE_SYNC: safe, with all attributes.
+    /// FILE_SYNC: the data are safe, with all attributes.
     FileSync,
 }
 
@@ -24,20 +24,20 @@ wire_enum!(Stable { Unstable = 0, DataSync = 1, FileSync = 2 });
 pub struct ArgsHead {
     /// The file.
     pub file: FileHandle,
-    /// Where to write, in bytes.
+    /// The first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub count: u32,
-    /// How safe they must be.
+    /// How safe the data must be.
     pub stable: Stable,
-    /// How many bytes follow; the same as `count`.
+    /// The number of bytes that follow; the same as `count`.
     pub data_len: u32,
 }
 
 impl<'a> Wire<'a> for ArgsHead {
-    /// Leaves `reader` at the first byte of the data, of which there are `data_len`. That they have
-    /// arrived is not checked here. A length of the data other than `count` is refused, as the
-    /// Linux server refuses it.
+    /// Leaves `reader` at the first byte of the data; `data_len` bytes follow. Does not check that
+    /// the data have arrived. Refuses a length of the data other than `count`, as the Linux server
+    /// does.
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
         let head = Self {
@@ -62,7 +62,7 @@ impl<'a> Wire<'a> for ArgsHead {
     }
 }
 
-/// What a call carries before its data.
+/// The content of a call before its data.
 pub type Args = ArgsHead;
 
 /// `WRITE3resok`.
@@ -70,11 +70,11 @@ pub type Args = ArgsHead;
 pub struct Success {
     /// The file before and after (`file_wcc`).
     pub file: WccData,
-    /// How many bytes were written; may be fewer than were sent.
+    /// The number of bytes written, which may be fewer than were sent.
     pub count: u32,
-    /// How safe they are.
+    /// How safe the data are.
     pub committed: Stable,
-    /// Changes when unstable data may have been lost (`verf`).
+    /// The verifier (`verf`), which changes when unstable data may have been lost.
     pub verifier: Verifier,
 }
 

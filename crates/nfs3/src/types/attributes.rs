@@ -1,12 +1,11 @@
-//! The attributes of an object, RFC 1813 s2.6 (`fattr3`): 84 bytes in most replies, so they are
-//! read and written as one array.
+//! The attributes of an object, RFC 1813 s2.6 (`fattr3`). Most replies have these 84 bytes, so they
+//! are encoded and decoded as one array.
 
 use crate::Wire;
 use crate::wire::{wire_enum, wire_fields};
 use xdr::{Reader, Result, Writer};
 
-/// `post_op_attr`: attributes after an operation, absent where the server could not or would not
-/// say.
+/// `post_op_attr`: the attributes after an operation; absent if the server does not provide them.
 pub type PostOpAttr = Option<Fattr3>;
 
 /// `ftype3`. RFC 1813 s2.6
@@ -63,7 +62,7 @@ wire_fields!(NfsTime { seconds, nanoseconds });
 /// `fattr3`: the attributes of an object. RFC 1813 s2.6
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fattr3 {
-    /// What it is (`type`).
+    /// The type of the object (`type`).
     pub file_type: FileType,
     /// Permission bits.
     pub mode: u32,
@@ -92,7 +91,7 @@ pub struct Fattr3 {
 }
 
 impl Fattr3 {
-    /// How many bytes it takes on the wire.
+    /// The encoded size in bytes.
     pub const WIRE_BYTES: usize = 84;
 
     #[inline]
@@ -124,7 +123,7 @@ impl Fattr3 {
         ]
     }
 
-    /// The bytes on the wire.
+    /// The encoded bytes.
     #[must_use]
     #[inline]
     pub fn to_bytes(&self) -> [u8; Self::WIRE_BYTES] {
@@ -146,7 +145,7 @@ impl<'a> Wire<'a> for Fattr3 {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
         let file_type = FileType::decode(reader)?;
-        // What follows has a fixed length, which is checked once.
+        // The remaining fields have a fixed length, which is checked once.
         let bytes = reader.opaque_fixed::<{ Self::WIRE_BYTES - 4 }>()?;
         let mut rest = Reader::new(&bytes);
         let mut word = || rest.u32();

@@ -26,7 +26,7 @@ impl<'a> Wire<'a> for DirOpArgs<'a> {
     }
 }
 
-/// How many bytes opaque data of `len` bytes takes: its length, itself, its padding. RFC 4506 s4.10
+/// The encoded size of opaque data of `len` bytes: length, data and padding. RFC 4506 s4.10
 pub(crate) const fn opaque_bytes(len: usize) -> usize {
     4 + len + xdr::padding(len)
 }

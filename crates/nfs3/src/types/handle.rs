@@ -8,19 +8,20 @@ use xdr::{Reader, Result, Writer};
 
 const CAPACITY: usize = HANDLE_BYTES_MAX as usize;
 
-/// Names an object to the server that made it; opaque to everyone else. At most 64 bytes.
+/// Identifies an object to the server that created the handle; opaque to everyone else. At most 64
+/// bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FileHandle {
-    /// Zero behind `len`, so that the derived comparison is that of the handles.
+    /// Zero after `len`, so that the derived comparison compares the handles.
     bytes: [u8; CAPACITY],
     len: u8,
 }
 
 impl FileHandle {
-    /// A handle without bytes, which no server gives.
+    /// The empty handle, which no server returns.
     pub const EMPTY: Self = Self { bytes: [0; CAPACITY], len: 0 };
 
-    /// `None` above 64 bytes.
+    /// Creates a handle; `None` above 64 bytes.
     #[must_use]
     #[inline]
     pub fn new(handle: &[u8]) -> Option<Self> {
@@ -50,7 +51,7 @@ impl fmt::Debug for FileHandle {
     }
 }
 
-/// In hexadecimal.
+/// Formats the handle in hexadecimal.
 impl fmt::Display for FileHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_slice().iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
@@ -61,7 +62,7 @@ impl<'a> Wire<'a> for FileHandle {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self> {
         let bytes = reader.opaque(HANDLE_BYTES_MAX)?;
-        // Never taken, as `opaque` has checked the same bound.
+        // This error does not occur: `opaque` has checked the same bound.
         Self::new(bytes).ok_or(xdr::Error::TooLong { len: u32::MAX, max: HANDLE_BYTES_MAX })
     }
 

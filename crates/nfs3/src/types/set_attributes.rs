@@ -1,4 +1,4 @@
-//! Which attributes to set, RFC 1813 s2.6 (`sattr3`).
+//! The attributes to set, RFC 1813 s2.6 (`sattr3`).
 
 use super::NfsTime;
 use crate::Wire;
@@ -13,7 +13,7 @@ pub enum SetTime {
     DontChange,
     /// SET_TO_SERVER_TIME.
     ServerTime,
-    /// SET_TO_CLIENT_TIME: to this one.
+    /// SET_TO_CLIENT_TIME: to this time.
     ClientTime(NfsTime),
 }
 
@@ -39,7 +39,7 @@ impl<'a> Wire<'a> for SetTime {
     }
 }
 
-/// `sattr3`: attributes to set; absent ones stay as they are. RFC 1813 s2.6
+/// `sattr3`: the attributes to set; absent ones are left unchanged. RFC 1813 s2.6
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sattr3 {
     /// Permission bits.

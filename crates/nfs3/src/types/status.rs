@@ -1,12 +1,12 @@
-//! Status numbers, RFC 1813 s2.6 (`nfsstat3`) and s5.1.5 (`mountstat3`, a part of the same
+//! Status numbers, RFC 1813 s2.6 (`nfsstat3`) and s5.1.5 (`mountstat3`, a subset of the same
 //! numbers).
 
 use crate::Wire;
 use std::fmt;
 use xdr::{Reader, Result, Writer};
 
-/// How a call ended. A number that the standard does not have survives as it is, because it comes
-/// from a server and a client can only hand it on.
+/// The outcome of a call. A number that is not in the standard is kept, because a client can only
+/// pass the number on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u32);
 
@@ -18,7 +18,8 @@ macro_rules! statuses {
             /// Every status of the standard.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The name in RFC 1813 without its prefix; `None` for a number that it does not have.
+            /// The name in RFC 1813 without its prefix; `None` for a number that is not in the
+            /// standard.
             #[must_use]
             pub const fn known_name(self) -> Option<&'static str> {
                 match self {
@@ -33,7 +34,7 @@ macro_rules! statuses {
 statuses! {
     /// Success.
     OK = 0;
-    /// Not owner, and only the owner (or root) may.
+    /// Only the owner (or root) may do this.
     PERM = 1;
     /// No such file or directory.
     NOENT = 2;
@@ -43,19 +44,19 @@ statuses! {
     NXIO = 6;
     /// Permission denied.
     ACCES = 13;
-    /// The file exists.
+    /// The name already exists.
     EXIST = 17;
-    /// A hard link across devices.
+    /// A hard link or a rename would cross file systems.
     XDEV = 18;
     /// No such device.
     NODEV = 19;
     /// Not a directory.
     NOTDIR = 20;
-    /// Is a directory.
+    /// A directory where none is allowed.
     ISDIR = 21;
     /// Invalid argument, or an unsupported one.
     INVAL = 22;
-    /// Above the largest file.
+    /// Above the maximum file size.
     FBIG = 27;
     /// No space left.
     NOSPC = 28;
@@ -73,7 +74,7 @@ statuses! {
     STALE = 70;
     /// Too many levels of remote in a path.
     REMOTE = 71;
-    /// The handle is not one of this server's.
+    /// The handle does not belong to this server.
     BADHANDLE = 10001;
     /// The guard of a SETATTR did not match.
     NOT_SYNC = 10002;
@@ -83,16 +84,16 @@ statuses! {
     NOTSUPP = 10004;
     /// The buffer or request is too small.
     TOOSMALL = 10005;
-    /// A fault of the server that no other status tells.
+    /// A fault of the server that no other status describes.
     SERVERFAULT = 10006;
     /// A type that the server does not create.
     BADTYPE = 10007;
-    /// The server has begun and will take long: try again later.
+    /// The server has started the operation, which takes long: try again later.
     JUKEBOX = 10008;
 }
 
 impl Status {
-    /// The name in RFC 1813 without its prefix, `UNKNOWN` for a number that it does not have.
+    /// The name in RFC 1813 without its prefix; `UNKNOWN` for a number that is not in the standard.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.known_name() {
@@ -108,7 +109,7 @@ impl fmt::Debug for Status {
     }
 }
 
-/// The name, or the number where there is none.
+/// Formats the name, or the number if there is no name.
 impl fmt::Display for Status {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.known_name() {

@@ -17,12 +17,13 @@ pub struct WccAttr {
 
 wire_fields!(WccAttr { size, mtime, ctime });
 
-/// `wcc_data`: before and after, each absent where the server could not tell. RFC 1813 s2.6
+/// `wcc_data`: the attributes before and after; each is absent if the server does not provide it.
+/// RFC 1813 s2.6
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WccData {
     /// Before the operation.
     pub before: Option<WccAttr>,
-    /// After it.
+    /// After the operation.
     pub after: PostOpAttr,
 }
 
