@@ -49,7 +49,7 @@ pub struct Attributes {
     pub used: u64,
     /// The numbers of a device, zero for other objects.
     pub rdev: Device,
-    /// The file system's number. A protocol with a longer number folds it.
+    /// The file system's number. A protocol with a longer number folds it into 64 bits.
     pub fsid: u64,
     /// The object's number within the file system.
     pub fileid: u64,

@@ -14,7 +14,7 @@ pub struct Version {
 }
 
 /// The version of a file before and after a write, as far as the server reported both. Between the
-/// two only the writer has changed the file.
+/// two versions only this write has changed the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Change {
     /// Right before the write.
@@ -24,8 +24,9 @@ pub struct Change {
 }
 
 impl Change {
-    /// Combines this change with the next one. If there was a change in between, only the next one
-    /// is returned: the missing link may be another client's change.
+    /// Combines this change with the next one. If the next one does not begin with the version that
+    /// this one ends with, or either version is unknown, only the next one is returned: another
+    /// client may have changed the file in between.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         if self.after.is_some() && self.after == next.before {

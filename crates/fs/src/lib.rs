@@ -31,6 +31,6 @@ pub use status::Status;
 pub use time::Time;
 pub use volume::{FileSystemInfo, Limits, Space, TransferSizes};
 
-/// Eight bytes that only their creator understands: of an exclusive CREATE, of the cookies of a
-/// directory, of a server's unstable data.
+/// Eight opaque bytes: the verifier of an exclusive CREATE, of the cookies of a directory, or of a
+/// server's unstable data.
 pub type Verifier = [u8; 8];

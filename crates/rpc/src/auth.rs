@@ -29,7 +29,7 @@ pub enum Credential<'a> {
     Other {
         /// Its number.
         flavor: u32,
-        /// Its body as it came.
+        /// The body, as received.
         body: &'a [u8],
     },
 }
@@ -88,7 +88,7 @@ impl<'a> AuthSys<'a> {
         let words = 5 + gids.len();
         let body = words * xdr::UNIT_BYTES + machine.len() + xdr::padding(machine.len());
         writer.u32(AUTH_SYS);
-        // Both are within their bounds: at most 340 bytes and 16 groups.
+        // The two lengths are within their bounds: at most 340 bytes and 16 groups.
         writer.u32(body as u32);
         writer.u32(self.stamp);
         writer.opaque(machine);
@@ -122,7 +122,7 @@ impl AuthStat {
     pub const BADVERF: Self = Self(3);
     /// The verifier is too old or was used before.
     pub const REJECTEDVERF: Self = Self(4);
-    /// This flavor is not enough here.
+    /// The flavor is too weak for this server.
     pub const TOOWEAK: Self = Self(5);
     /// The server's verifier is broken (detected by the client).
     pub const INVALIDRESP: Self = Self(6);

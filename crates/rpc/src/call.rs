@@ -12,17 +12,17 @@ use crate::{CALL, RPC_VERSION, Xid};
 /// The header of a call. Its verifier was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallHeader<'a> {
-    /// The call's number.
+    /// The call's xid.
     pub xid: Xid,
-    /// Which program.
+    /// The number of the program.
     pub program: u32,
-    /// Which version of it.
+    /// The program's version.
     pub version: u32,
-    /// Which procedure.
+    /// The number of the procedure.
     pub procedure: u32,
     /// The flavor of the credential, see [`crate::auth`].
     pub credential_flavor: u32,
-    /// The body of the credential as it came, at most 400 bytes.
+    /// The body of the credential, as received: at most 400 bytes.
     pub credential_body: &'a [u8],
 }
 
@@ -45,13 +45,13 @@ pub enum CallError {
     /// Another version of RPC: answered by RPC_MISMATCH with 2 to 2. RFC 5531 s9
     #[error("call {xid} is not of RPC version {RPC_VERSION}")]
     RpcMismatch {
-        /// The call's number.
+        /// The call's xid.
         xid: Xid,
     },
     /// The credential or verifier is above its bound: answered by AUTH_ERROR. RFC 5531 s8.2
     #[error("call {xid} is refused: {stat}")]
     AuthError {
-        /// The call's number.
+        /// The call's xid.
         xid: Xid,
         /// The status to answer with.
         stat: AuthStat,
@@ -87,7 +87,7 @@ fn opaque_auth<'a>(reader: &mut Reader<'a>, xid: Xid, stat: AuthStat) -> Result<
     let flavor = reader.u32()?;
     match reader.opaque(BODY_BYTES_MAX) {
         Ok(body) => Ok((flavor, body)),
-        // RFC 5531 s8.2: a body above 400 bytes is no credential, but the call's number is known.
+        // RFC 5531 s8.2: a body above 400 bytes is no credential, but the call's xid is known.
         Err(xdr::Error::TooLong { .. }) => Err(CallError::AuthError { xid, stat }),
         Err(short) => Err(CallError::Garbage(short)),
     }
@@ -97,7 +97,7 @@ fn opaque_auth<'a>(reader: &mut Reader<'a>, xid: Xid, stat: AuthStat) -> Result<
 /// RFC 5531 s9
 pub const CREDENTIAL_AT: usize = 32;
 
-/// Bytes of a call's header besides its credential.
+/// Bytes of a call's header without its credential.
 pub const HEAD_BYTES: usize = 32;
 
 /// Writes the header of a call; its arguments follow. `credential` is flavor, length and body,

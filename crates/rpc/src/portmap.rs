@@ -6,7 +6,7 @@
 //! attackers. [`encode_mapping`] and [`encode_binding`] encode the arguments with which a program
 //! registers with another port mapper (version 2) or rpcbind (versions 3 and 4).
 //!
-//! Invariants: a stranger's call costs a reply that is bounded by the list; no state is kept.
+//! Invariants: an answer is bounded by the list of entries; no state is kept.
 
 use crate::call::CallHeader;
 use crate::reply::{Accept, encode_accept, encode_success};
@@ -39,7 +39,7 @@ const TCP: u32 = 6;
 const UDP: u32 = 17;
 /// Netids, addresses and owners are short; the RFC gives no bound.
 const STRING_BYTES_MAX: u32 = 256;
-/// How RFC 1833 s2.1 shows that entries follow one another, and who owns them.
+/// The owner of each entry in a reply. RFC 1833 s2.1
 const OWNER: &[u8] = b"superuser";
 
 /// The transport of a program's version.
@@ -307,8 +307,8 @@ pub fn encode_mapping(writer: &mut Writer<'_>, entry: &Entry) -> bool {
     mapping.is_some()
 }
 
-/// The arguments of SET and UNSET of versions 3 and 4 for an entry. Who owns it the other side
-/// knows by itself. RFC 1833 s2.1
+/// Encodes the arguments of SET and UNSET of versions 3 and 4 for an entry. The owner is left
+/// empty: rpcbind determines the owner by itself. RFC 1833 s2.1
 pub fn encode_binding(writer: &mut Writer<'_>, entry: &Entry) {
     writer.u32(entry.program);
     writer.u32(entry.version);

@@ -12,8 +12,9 @@ pub const LAST: u32 = 0x8000_0000;
 /// Bytes of a mark.
 pub const MARK_BYTES: usize = 4;
 
-/// Fragments a record may have. The XDR record streams of the C libraries cut at 4,000 to 9,000
-/// bytes, which makes 263 of a 1 MiB write and 1,049 of a 4 MiB one; anything finer is a flood.
+/// The maximum number of fragments of a record. The XDR record streams of the C libraries cut at
+/// 4,000 to 9,000 bytes, so a WRITE of 1 MiB may have 263 fragments and one of 4 MiB 1,049. A
+/// record of more fragments is refused as a flood.
 pub const FRAGMENTS_MAX: u32 = 1_200;
 
 /// The head of a fragment. RFC 5531 s11
@@ -32,7 +33,7 @@ impl Mark {
         u32::try_from(len).ok().filter(|len| len & LAST == 0).map(|len| Self { last: true, len })
     }
 
-    /// Reads a mark. Every four bytes are one.
+    /// Decodes a mark. Any four bytes are a valid mark.
     #[inline]
     #[must_use]
     pub const fn decode(bytes: [u8; MARK_BYTES]) -> Self {
@@ -40,7 +41,7 @@ impl Mark {
         Self { last: word & LAST != 0, len: word & !LAST }
     }
 
-    /// Writes the mark; the top bit of `len` is not part of a length and is ignored.
+    /// Encodes the mark. The top bit of `len` is not part of a length and is ignored.
     #[inline]
     #[must_use]
     pub const fn encode(self) -> [u8; MARK_BYTES] {
@@ -56,7 +57,7 @@ pub enum RecordError {
     /// The fragments of one record sum up to more than the bound.
     #[error("record of at least {bytes} bytes, the bound is {max}")]
     TooLong {
-        /// What was announced so far.
+        /// The total announced so far.
         bytes: u64,
         /// The bound.
         max: usize,
@@ -76,7 +77,7 @@ pub struct Assembler {
     mark_bytes: usize,
     fragment_left: usize,
     last: bool,
-    /// The record was handed out; the next byte starts a new one.
+    /// The record was returned; the next byte starts a new one.
     complete: bool,
 }
 
@@ -108,7 +109,7 @@ impl Assembler {
         if bytes > self.record_bytes_max as u64 {
             return Err(RecordError::TooLong { bytes, max: self.record_bytes_max });
         }
-        // Empty fragments count too: a flood of them would otherwise never end its record.
+        // Empty fragments count too; otherwise an endless series of them would be accepted.
         self.fragments += 1;
         if self.fragments > FRAGMENTS_MAX {
             return Err(RecordError::TooManyFragments);
@@ -118,8 +119,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Takes bytes of the fragment that was admitted last and says how many: fewer than given when
-    /// the fragment ends before they do.
+    /// Appends bytes of the fragment that was admitted last. Returns how many bytes were taken:
+    /// fewer than given if the fragment ends before the bytes do.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.get(..self.fragment_left).unwrap_or(bytes);
         let room = self.record.capacity() - self.record.len();
@@ -134,8 +135,8 @@ impl Assembler {
         taken.len()
     }
 
-    /// The record, when its last fragment is complete. The next [`admit`](Self::admit) or
-    /// [`feed`](Self::feed) starts another.
+    /// The record, once its last fragment is complete. The next [`admit`](Self::admit) or
+    /// [`feed`](Self::feed) starts another record.
     pub fn record(&mut self) -> Option<&[u8]> {
         if self.complete || (self.fragments > 0 && self.last && self.fragment_left == 0) {
             self.complete = true;
@@ -144,11 +145,11 @@ impl Assembler {
         None
     }
 
-    /// Takes from a stream of marks and fragments until a record is complete or `stream` is empty,
-    /// and advances `stream` past what it took.
+    /// Reads marks and fragments from `stream` until a record is complete or `stream` is empty, and
+    /// advances `stream` past the bytes taken.
     ///
     /// # Errors
-    /// [`RecordError`]; the stream is of no use after it.
+    /// [`RecordError`]; the stream cannot be read any further.
     pub fn feed(&mut self, stream: &mut &[u8]) -> Result<Option<&[u8]>, RecordError> {
         self.start_anew_after_a_record();
         while let Some((&first, rest)) = stream.split_first() {
@@ -171,8 +172,8 @@ impl Assembler {
                 break;
             }
         }
-        // A mark that has begun belongs to a later fragment, so the record before it was not the
-        // last one.
+        // A mark that was read in part begins another fragment of the record, so the record is not
+        // complete.
         if self.mark_bytes > 0 { Ok(None) } else { Ok(self.record()) }
     }
 
@@ -182,7 +183,7 @@ impl Assembler {
         self.record.capacity()
     }
 
-    /// Gives the memory of a finished record back, so that an idle connection holds none.
+    /// Frees the memory of a finished record, so that an idle connection holds none.
     pub fn release(&mut self) {
         if self.complete || self.record.is_empty() {
             self.record = Vec::new();

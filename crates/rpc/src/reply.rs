@@ -28,31 +28,31 @@ pub const SUCCESS_BYTES: usize = 24;
 pub enum Accept {
     /// Executed; the procedure's results follow.
     Success,
-    /// The program is not here.
+    /// The server does not have the program.
     ProgUnavail,
-    /// The program is here, in other versions.
+    /// The server has the program, but in other versions.
     ProgMismatch {
-        /// The lowest version here.
+        /// The lowest supported version.
         low: u32,
-        /// The highest version here.
+        /// The highest supported version.
         high: u32,
     },
     /// The program has no such procedure.
     ProcUnavail,
-    /// The arguments are not the procedure's.
+    /// The arguments could not be decoded.
     GarbageArgs,
-    /// The server could not, for reasons of its own.
+    /// The server failed for a reason of its own, such as a lack of memory.
     SystemErr,
 }
 
 /// Why a call was not accepted. RFC 5531 s9
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reject {
-    /// Another version of RPC is needed.
+    /// The server does not support the call's version of RPC.
     RpcMismatch {
-        /// The lowest version here.
+        /// The lowest supported version.
         low: u32,
-        /// The highest version here.
+        /// The highest supported version.
         high: u32,
     },
     /// The credential was refused.
@@ -67,9 +67,9 @@ impl Reject {
 /// The header of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// The number of the call that it answers.
+    /// The xid of the call.
     pub xid: Xid,
-    /// How that ended.
+    /// The outcome of the call.
     pub body: Body,
 }
 
@@ -78,7 +78,7 @@ pub struct Reply {
 pub enum Body {
     /// The call was accepted.
     Accepted(Accept),
-    /// The call was refused unread.
+    /// The call was denied before its arguments were read.
     Rejected(Reject),
 }
 

@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use xdr::{Reader, Writer, padding};
 
-/// Calls that may wait for credits on one connection. The caller bounds the calls that it has in
-/// flight; this bounds a caller that doesn't.
+/// The maximum number of calls that wait for credits on one connection. It is a safety net: the
+/// caller already bounds its calls in flight.
 pub const WAITING_MAX: usize = 4096;
 
 /// The sizes of a call before it is framed.

@@ -13,10 +13,10 @@ pub const INLINE_BYTES_MAX: u32 = 256 * 1024;
 /// The length of the format. RFC 8797 s4
 pub const PRIVATE_DATA_BYTES: usize = 8;
 
-/// The magic number at its start. RFC 8797 s4
+/// The magic number at the start of the private data. RFC 8797 s4
 const MAGIC: [u8; 4] = 0xf6ab_0e18_u32.to_be_bytes();
 
-/// Its version. RFC 8797 s4
+/// The version of the format. RFC 8797 s4
 const FORMAT: u8 = 1;
 
 /// The only flag: the sender allows replies to invalidate registrations. RFC 8797 s4

@@ -103,9 +103,9 @@ pub enum Output {
     },
     /// A call is complete: answer it with [`Server::reply`], or [`Server::forget`] it.
     Call {
-        /// To be named in the answer.
+        /// Identifies the call in [`Server::reply`] and [`Server::forget`].
         request: RequestId,
-        /// The call's number.
+        /// The xid of the call.
         xid: u32,
         /// The RPC message, without the payload.
         message: Message,
@@ -115,7 +115,8 @@ pub enum Output {
         /// offers none.
         room: Option<u64>,
     },
-    /// Write these pieces into the client's memory. The next output need not wait for this one.
+    /// Write these pieces into the client's memory. The next output may be carried out before this
+    /// write has completed.
     Write {
         /// The call.
         request: RequestId,
@@ -126,7 +127,7 @@ pub enum Output {
     },
     /// Send a message.
     Send {
-        /// The call that it answers; none for an answer to a header that made no sense.
+        /// The call that this message answers; `None` for the answer to an invalid header.
         request: Option<RequestId>,
         /// The header, and the message where it is inline.
         bytes: Vec<u8>,
@@ -268,7 +269,7 @@ impl Server {
                 let at_0 = read_chunk(&chunks, 0);
                 (chunks, Some(at_0))
             }
-            // Only a responder sends errors; they mean nothing to this one.
+            // Only a responder sends errors, so an error sent to a responder is ignored.
             Body::Error(_) => return,
         };
         if whole.is_none() {
@@ -282,8 +283,8 @@ impl Server {
         if self.outstanding() >= usize::try_from(self.limits.credits).unwrap_or(usize::MAX) {
             return self.outputs.push_back(Output::Close(CloseReason::TooManyCalls));
         }
-        // Never 0, which would stop the client for good, and never more than the posted receives.
-        // RFC 8166 s3.3.1
+        // A client that is granted 0 credits could never send again, and a client that is granted
+        // more credits than receives are posted would break the connection. RFC 8166 s3.3.1
         self.granted = header.credits.clamp(1, self.limits.credits);
         let message_bytes = whole.as_ref().map_or(inline.len() as u64, |chunk| bytes_of(chunk));
         let Ok(payload) = self.payload_of(&chunks, whole.is_some(), message_bytes) else {
@@ -310,8 +311,8 @@ impl Server {
         }
     }
 
-    /// Checks the one chunk of arguments that a call may have here; otherwise returns an error. RFC
-    /// 8166 s3.4.5
+    /// Finds the chunk that holds the payload; a call may have at most one such chunk. RFC 8166
+    /// s3.4.5
     fn payload_of(&self, chunks: &Chunks, whole: bool, message_bytes: u64) -> Result<Option<Payload>, ()> {
         let at_0 = chunks.reads.iter().any(|read| read.position == 0);
         // A call is either inline or in the chunk at position 0. RFC 8166 s3.5.3
@@ -369,8 +370,8 @@ impl Server {
             return self.refuse(Some(id), xid, HeaderError::Chunk);
         };
         chunks.reply = Some(filled.clone());
-        // The reply repeats all chunks, and a client that offers many may have no room for such a
-        // long reply.
+        // The reply repeats all chunks. If the client offered many, such a header may exceed the
+        // client's receive size.
         if 16 + chunks.encoded_bytes() as u64 > u64::from(self.agreed.send_bytes) {
             return self.refuse(Some(id), xid, HeaderError::Chunk);
         }

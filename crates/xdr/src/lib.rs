@@ -1,9 +1,9 @@
 //! Bounded reading and writing of XDR, RFC 4506.
 //!
-//! [`Reader`] is a cursor over received bytes: every length is checked against its bound and
-//! against the bytes that remain before anything is taken, so remote bytes can neither panic nor
-//! make us allocate. [`Writer`] appends to a caller's buffer and never fails. Bulk payload never
-//! passes through here: it travels beside the message.
+//! [`Reader`] is a cursor over received bytes. Every length is checked against its bound and
+//! against the remaining bytes before anything is taken, so remote bytes can cause neither a panic
+//! nor an allocation. [`Writer`] appends to a caller's buffer and never fails. Bulk payload is
+//! never encoded here: it travels beside the message.
 //!
 //! Left out: floating point and discriminated unions as types; ONC RPC programs spell those out.
 #![forbid(unsafe_code)]
@@ -28,8 +28,8 @@ pub mod fuzzing {
     //! The body that the property test and the fuzz target share.
     use crate::{Reader, Writer};
 
-    /// Reads arbitrary bytes in every way the reader offers; what was read must write back the
-    /// same.
+    /// Reads arbitrary bytes with every method of the reader; what was read must encode to the same
+    /// bytes.
     pub fn read_everything(bytes: &[u8]) {
         let mut reader = Reader::new(bytes);
         let mut written = Vec::new();

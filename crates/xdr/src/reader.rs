@@ -2,18 +2,18 @@
 
 use crate::padding;
 
-/// Why bytes are not the XDR that was asked for. Always the sender's fault.
+/// Why bytes cannot be decoded. Always the sender's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The message ends before the item does.
     #[error("message ends early: {needed} bytes needed, {remaining} left")]
     Short {
-        /// Bytes the item takes.
+        /// The length of the item.
         needed: u64,
         /// Bytes that are left.
         remaining: usize,
     },
-    /// A length is above what the protocol allows there.
+    /// A length is above the bound that the protocol sets.
     #[error("length {len} is above the bound of {max}")]
     TooLong {
         /// The length on the wire.
@@ -40,7 +40,7 @@ pub enum Error {
 /// The result of reading.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A cursor over the bytes of one message. Copying it marks a place to come back to.
+/// A cursor over the bytes of one message. A copy of the cursor keeps its position.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// The bytes not read yet, without moving.
+    /// The bytes not read yet; does not advance the cursor.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
@@ -146,8 +146,8 @@ impl<'a> Reader<'a> {
         Ok(len as usize)
     }
 
-    /// Variable-length opaque data or a string of at most `max` bytes, with its padding, which is
-    /// not looked at. RFC 4506 s4.10, s4.11
+    /// Variable-length opaque data or a string of at most `max` bytes, with its padding, whose
+    /// value is ignored. RFC 4506 s4.10, s4.11
     ///
     /// # Errors
     /// [`Error::Short`], [`Error::TooLong`].
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
         if self.bool()? { item(self).map(Some) } else { Ok(None) }
     }
 
-    /// Ends the message.
+    /// Ends the message: checks that no bytes are left.
     ///
     /// # Errors
     /// [`Error::Trailing`] when bytes remain.

@@ -1,4 +1,4 @@
-//! The writing side.
+//! Appends XDR to a buffer.
 
 use crate::padding;
 
@@ -10,12 +10,12 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Appends after what `out` holds already.
+    /// Appends after the present content of `out`.
     pub const fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out }
     }
 
-    /// Bytes in the buffer, with what was there before.
+    /// The length of the buffer, including its earlier content.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.out.len()
@@ -68,7 +68,7 @@ impl<'a> Writer<'a> {
     /// Variable-length opaque data or a string. RFC 4506 s4.10
     ///
     /// # Panics
-    /// Above 4 GiB, which no caller of ours has.
+    /// If `bytes` is longer than 4 GiB, which no caller passes.
     #[inline]
     pub fn opaque(&mut self, bytes: &[u8]) {
         self.u32(u32::try_from(bytes.len()).expect("opaque data within 4 GiB"));

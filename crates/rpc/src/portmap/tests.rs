@@ -1,4 +1,4 @@
-//! Each procedure of each version, and whatever bytes a stranger sends.
+//! Each procedure of each version, and arbitrary arguments.
 
 use super::*;
 use crate::Xid;
@@ -172,7 +172,7 @@ fn an_address_list_has_each_transport_of_a_program() {
     }
     assert!(!reader.bool().unwrap());
     reader.finish().unwrap();
-    // Over RDMA it is a stream with an orderly end too.
+    // RDMA has the semantics of a stream with an orderly end too.
     let list = results(4, GETADDRLIST, &binding(NFS, 3, ""), "10.0.0.1");
     let rdma =
         [&[0, 0, 0, 5][..], b"rdma6\0\0\0", &words(&[3, 5]), b"inet6\0\0\0", &words(&[4]), b"rdma"].concat();
@@ -205,7 +205,7 @@ fn what_a_program_registers_is_what_it_is_asked_by() {
         assert_eq!(reader.opaque(100).unwrap(), expected.as_bytes());
     }
     reader.finish().unwrap();
-    // Version 2 has no word for IPv6, nor for RDMA.
+    // Version 2 can express neither IPv6 nor RDMA.
     for (index, has) in [true, true, false, true, true, false, false, false].into_iter().enumerate() {
         let mut bytes = Vec::new();
         assert_eq!(encode_mapping(&mut Writer::new(&mut bytes), &entries()[index]), has);

@@ -55,13 +55,13 @@ impl Listener {
     /// Errors of the system.
     pub fn take(&self) -> Result<Option<Incoming>, Error> {
         while let Some(event) = self.channel.poll()? {
-            // Events of a connection that was not taken over yet are also received here.
+            // Events of requests that have not been taken yet are received here too.
             if event.kind == EventKind::DeviceRemoval && event.token == self.identifier.token() {
                 return Err(Error::DeviceGone);
             }
             let Some(identifier) = event.incoming.filter(|_| event.token == self.identifier.token()) else {
-                // An event of a connection that was not taken over yet, which is thereby already
-                // refused.
+                // An event of a request that has not been taken yet, for example because the client
+                // gave up. It is ignored here.
                 continue;
             };
             // A request without IP addresses is ignored.
