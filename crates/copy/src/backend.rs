@@ -1,4 +1,4 @@
-//! One side of a copy: directories, files that are read, files that are written.
+//! The interface of one side of a copy: directories, files to read, files to write.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -14,15 +14,15 @@ use crate::local::LocalPath;
 /// How a file is read or written.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_bytes: usize,
-    /// Blocks in flight.
+    /// The number of blocks in flight.
     pub depth: usize,
-    /// Whether it is worth using all paths for this one file.
+    /// Whether the file is large enough to be read or written over all paths at once.
     pub spread: bool,
 }
 
-/// An object that a further name can be given to.
+/// An object that can be given another name.
 #[derive(Debug, Clone)]
 pub enum Anchor {
     /// A file of this machine.
@@ -31,17 +31,17 @@ pub enum Anchor {
     Remote(FileHandle),
 }
 
-/// Which directory it is.
+/// Identifies a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// On this machine.
+    /// On this machine: file system and file number.
     Local(u64, u64),
-    /// On a server that has these addresses and this port.
+    /// On a server with these addresses and this port.
     Remote(Vec<IpAddr>, u16, FileHandle),
 }
 
 impl Identity {
-    /// Whether two are one.
+    /// Whether both are the same directory.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         match (self, other) {
@@ -53,140 +53,142 @@ impl Identity {
     }
 }
 
-/// The entries of a directory, one after another.
+/// The entries of a directory, in no particular order.
 pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
 /// A directory.
 pub trait Folder: Debug + Send + Sync {
-    /// Where it is, for people.
+    /// The name of the directory in messages.
     fn place(&self) -> String;
-    /// Which it is.
+    /// Identifies the directory.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn identity(&self) -> Result<Identity>;
-    /// What is in it, in no order.
+    /// Lists the directory, in no particular order.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn list(&self) -> Result<Entries>;
-    /// What a name in it names; symbolic links are not followed.
+    /// Finds the object of a name; symbolic links are not followed. `None` if there is none.
     ///
     /// # Errors
-    /// What the side says, but that there is no such name.
+    /// Errors of the backend, except that the name does not exist.
     fn find(&self, name: &[u8]) -> Result<Option<Entry>>;
-    /// A directory in it.
+    /// A subdirectory.
     fn child(&self, entry: &Entry) -> Arc<dyn Folder>;
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn read_link(&self, entry: &Entry) -> Result<Vec<u8>>;
-    /// The largest READ and WRITE.
+    /// The maximum size of a READ and of a WRITE.
     fn block_bytes(&self) -> usize;
-    /// Reads a file from a place on.
+    /// Opens a file for reading, from this offset on.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn open(&self, entry: &Entry, from: u64, shape: Shape) -> Result<Box<dyn Source>>;
-    /// Makes a directory that its owner may use.
+    /// Creates a directory to which its owner has all rights.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn make_folder(&self, name: &[u8], mode: u32) -> Result<Entry>;
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<Entry>;
-    /// Makes a named pipe, a socket or a device.
+    /// Creates a named pipe, a socket or a device.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn make_special(&self, name: &[u8], like: &Attributes) -> Result<Entry>;
-    /// Makes an empty file that only its owner may use; the name must be free.
+    /// Creates an empty file that only its owner may use. The name must not exist.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn create(&self, name: &[u8], shape: Shape) -> Result<Box<dyn Sink>>;
-    /// Opens a file that an earlier copy made by [`Folder::create`], with the bytes that it has;
-    /// none where the name is free or names something else.
+    /// Opens a file that an earlier copy created by [`Folder::create`], and returns its length.
+    /// `None` if the name does not exist or belongs to something else.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn reopen(&self, name: &[u8], shape: Shape) -> Result<Option<(u64, Box<dyn Sink>)>>;
-    /// Gives another name, taking it away from what has it.
+    /// Renames an object, and replaces an object that has the new name.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn rename(&self, from: &[u8], to: &[u8]) -> Result<()>;
-    /// Removes a name of what is no directory.
+    /// Removes a name that is not a directory's.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn remove(&self, name: &[u8]) -> Result<()>;
-    /// What [`Folder::link`] needs to give what a name in it names a further name.
+    /// What [`Folder::link`] needs to give the object of this name another name.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn anchor(&self, name: &[u8]) -> Result<Anchor>;
-    /// Gives an object a further name.
+    /// Gives an object another name.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn link(&self, anchor: &Anchor, name: &[u8]) -> Result<()>;
-    /// Sets attributes of what a name in it names, or without an entry its own.
+    /// Sets attributes of an entry or, without an entry, of the directory itself.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn set(&self, entry: Option<&Entry>, new: NewAttributes) -> Result<()>;
-    /// Whether this machine must not have started anew for a partial file here to be believed.
+    /// Whether a partial file can be trusted only if this machine was not restarted meanwhile.
     fn boot_matters(&self) -> bool;
 }
 
 /// A file that is read.
 pub trait Source: Debug + Send {
-    /// The next block that is no hole, in order; none at the end.
+    /// The next block of data, in order; holes are left out. `None` at the end.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn next_block(&mut self) -> Result<Option<Block>>;
-    /// Takes a buffer back.
+    /// Takes back a buffer for reuse.
     fn give_back(&mut self, buffer: Vec<u8>);
-    /// What the file is by now.
+    /// The present attributes of the file.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn attributes(&self) -> Result<Attributes>;
 }
 
 /// A file that is written.
 pub trait Sink: Debug + Send {
-    /// Writes a whole buffer, now or soon; places must grow.
+    /// Writes a whole buffer, now or later. Offsets must increase.
     ///
     /// # Errors
-    /// What this write or an earlier one met.
+    /// Errors of this write or of an earlier one.
     fn write(&mut self, offset: u64, buffer: Vec<u8>) -> Result<()>;
-    /// A buffer that is written.
+    /// A buffer whose write has completed.
     fn spare(&mut self) -> Option<Vec<u8>>;
     /// Waits for all writes.
     ///
     /// # Errors
-    /// What one of them met.
+    /// Errors of one of the writes.
     fn drain(&mut self) -> Result<()>;
-    /// Sets length and attributes and makes all of it stable.
+    /// Sets the length and the attributes. With `sync`, also waits until a local file is on its
+    /// disk.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn finish(&mut self, size: u64, new: NewAttributes, sync: bool) -> Result<()>;
-    /// Reads what was written, from the side and not from memory where that can be had.
+    /// Opens what was written for reading, from the server or the disk rather than from memory
+    /// where possible.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn read_back(&self, size: u64, shape: Shape) -> Result<Box<dyn Source>>;
-    /// Whether a name in the directory still names this file.
+    /// Whether a name in the directory is still this file's.
     ///
     /// # Errors
-    /// What the side says.
+    /// Errors of the backend.
     fn is_named(&self, folder: &dyn Folder, name: &[u8]) -> Result<bool>;
 }

@@ -1,8 +1,8 @@
-//! Bounds the bytes that all files together have in flight.
+//! Bounds the bytes in flight of all files together.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Blocks of all files: several large ones at once, or very many small ones.
+/// Bytes in flight: enough for several large files at once, or for very many small ones.
 pub(crate) const BYTES_MAX: usize = 192 << 20;
 
 /// See the module's documentation.
@@ -17,7 +17,8 @@ impl Budget {
         Self { left: Mutex::new(BYTES_MAX), more: Condvar::new() }
     }
 
-    /// Waits for so many bytes; more than there are at all counts as all.
+    /// Waits until this many bytes are free. A request above the whole budget waits for the whole
+    /// budget.
     pub(crate) fn take(&self, bytes: usize) -> Share<'_> {
         let bytes = bytes.min(BYTES_MAX);
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,7 +29,7 @@ impl Budget {
     }
 }
 
-/// A part of the budget, given back when dropped.
+/// A part of the budget, returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Share<'a> {
     budget: &'a Budget,

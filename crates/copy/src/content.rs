@@ -1,4 +1,4 @@
-//! The bytes of one file, from its source to its sink.
+//! Copies the content of one file from its source to its sink.
 
 use client::Block;
 
@@ -7,28 +7,29 @@ use crate::digest::{Digest, is_zero};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 
-/// Zeros are looked for in pieces of this size.
+/// Blocks are searched for zeros in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What is wanted of a copy of contents.
+/// The state and options of copying one file's content.
 #[derive(Debug)]
 pub(crate) struct Filling<'a> {
-    /// What lies before is there already; it may come from the source all the same, to be hashed.
+    /// Bytes before this offset are already in the sink. The source may still return them, to be
+    /// hashed.
     pub from: u64,
-    /// Pieces of zeros are not written: they become holes.
+    /// Whether pieces of zeros are left out, so that they become holes.
     pub sparse: bool,
     pub digest: Option<Digest>,
-    /// Bytes that were counted as done.
+    /// Bytes that were added to the progress.
     pub counted: u64,
     pub progress: &'a Progress,
 }
 
 impl Filling<'_> {
-    /// Copies all that the source gives, and waits until it is stable.
+    /// Copies everything that the source returns, and waits for the writes.
     pub(crate) fn fill(&mut self, source: &mut dyn Source, sink: &mut dyn Sink) -> Result<()> {
         while let Some(block) = source.next_block()? {
             if self.progress.is_stopped() {
-                // What is under way may still be stable, for the copy that takes it up.
+                // Waits for the writes in flight, so that a later copy can resume after them.
                 sink.drain()?;
                 return Err(Error::Interrupted);
             }
@@ -55,7 +56,7 @@ impl Filling<'_> {
         sink.drain()
     }
 
-    /// Writes the pieces of a block that are not all zeros, neighbours together.
+    /// Writes the pieces of a block that are not all zeros, adjacent pieces in one write.
     fn write_data(&self, block: Block, source: &mut dyn Source, sink: &mut dyn Sink) -> Result<()> {
         let data = block.data();
         let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
@@ -81,7 +82,7 @@ impl Filling<'_> {
     }
 }
 
-/// The hash of all that a source gives.
+/// The hash of everything that a source returns.
 pub(crate) fn digest(source: &mut dyn Source, progress: &Progress) -> Result<u128> {
     let mut digest = Digest::default();
     while let Some(block) = source.next_block()? {

@@ -1,9 +1,9 @@
-//! A hash of a file that does not depend on how it was cut into blocks, nor on whether zeros were
-//! holes.
+//! A hash of a file that depends neither on how the file was cut into blocks, nor on whether zeros
+//! were holes.
 //!
-//! The file is cut into chunks at fixed places. A chunk's hash has its number for a seed, a chunk
-//! of zeros counts nothing, and the sum of all is the file's; so a hole need not be read to be
-//! hashed.
+//! The file is divided into chunks at fixed offsets. Each chunk is hashed with its number as the
+//! seed, a chunk of zeros counts as nothing, and the hash of the file is the sum of all. So a hole
+//! need not be read to be hashed.
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -14,13 +14,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
     sum: u128,
-    /// The number of the chunk that `part` is the beginning of.
+    /// The number of the chunk that begins with `part`.
     chunk: u64,
     part: Vec<u8>,
 }
 
 impl Digest {
-    /// Adds bytes; they must not lie before those added earlier.
+    /// Adds bytes; offsets must increase.
     pub(crate) fn add(&mut self, mut offset: u64, mut data: &[u8]) {
         while !data.is_empty() {
             let chunk = offset / CHUNK_BYTES as u64;
@@ -52,7 +52,7 @@ impl Digest {
         }
     }
 
-    /// The hash of all that was added.
+    /// The hash of all bytes added.
     pub(crate) fn finish(mut self) -> u128 {
         self.flush();
         self.sum
@@ -63,7 +63,7 @@ fn hash(chunk: u64, data: &[u8]) -> u128 {
     if is_zero(data) { 0 } else { xxh3_128_with_seed(data, chunk) }
 }
 
-/// Whether there are only zeros; most data say no with their first bytes.
+/// Whether all bytes are zero. Most data differ in their first bytes.
 pub(crate) fn is_zero(data: &[u8]) -> bool {
     let (words, rest) = data.as_chunks::<32>();
     words.iter().all(|word| *word == [0; 32]) && rest.iter().all(|byte| *byte == 0)

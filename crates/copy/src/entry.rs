@@ -1,9 +1,9 @@
-//! Names and attributes as both sides have them.
+//! Names and attributes in a form common to both sides.
 
 use fs::{Attributes, Device, FileHandle, FileKind, Time};
 use rustix::fs::Stat;
 
-/// The kind of an object in a word, with its article.
+/// The kind of an object in words, with its article.
 pub(crate) const fn words(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "a file",
@@ -16,13 +16,13 @@ pub(crate) const fn words(kind: FileKind) -> &'static str {
     }
 }
 
-/// Whether a file that is copied may take the name: what has no content of its own is not a file's
-/// older state.
+/// Whether a copied file may replace an object of this kind. Pipes, sockets and devices are not
+/// replaced, because they are not an older version of a file.
 pub(crate) const fn gives_way_to_a_file(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Symlink)
 }
 
-/// Whether two times are the same, as far as file systems that keep no fractions can tell.
+/// Whether two times are equal, even if one file system stores no fractions of a second.
 pub(crate) const fn agree(one: Time, other: Time) -> bool {
     one.seconds == other.seconds
         && (one.nanoseconds == other.nanoseconds || one.nanoseconds == 0 || other.nanoseconds == 0)
@@ -33,7 +33,7 @@ pub(crate) const fn is_sparse(of: &Attributes) -> bool {
     of.used < of.size
 }
 
-/// The kind of an object of this machine.
+/// The kind of a local object.
 pub(crate) fn kind_of(mode: rustix::fs::RawMode) -> FileKind {
     match rustix::fs::FileType::from_raw_mode(mode) {
         rustix::fs::FileType::Directory => FileKind::Directory,
@@ -46,7 +46,7 @@ pub(crate) fn kind_of(mode: rustix::fs::RawMode) -> FileKind {
     }
 }
 
-/// The attributes of an object of this machine.
+/// The attributes of a local object.
 pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     let time = |seconds, nanoseconds: u64| Time {
         seconds,
@@ -59,7 +59,7 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
         uid: stat.st_uid,
         gid: stat.st_gid,
         size: u64::try_from(stat.st_size).unwrap_or_default(),
-        // Blocks are of 512 bytes, whatever the file system's own are.
+        // Blocks are of 512 bytes here, whatever the block size of the file system.
         used: u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(512),
         rdev: Device { major: rustix::fs::major(stat.st_rdev), minor: rustix::fs::minor(stat.st_rdev) },
         fsid: stat.st_dev,
@@ -70,31 +70,31 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     }
 }
 
-/// A name in a directory, and what it names.
+/// A name in a directory, and its object.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The name: any bytes.
     pub name: Vec<u8>,
-    /// What it is.
+    /// The object's attributes.
     pub attributes: Attributes,
-    /// How its server names it.
+    /// The object's handle; `None` for a local object.
     pub handle: Option<FileHandle>,
 }
 
 impl Entry {
-    /// What stands for a stream, of which nothing is known.
+    /// An entry for a stream, of which nothing is known.
     pub(crate) fn of_stream() -> Self {
         let attributes = Attributes { mode: 0o666, ..Attributes::of(FileKind::Regular) };
         Self { name: Vec::new(), attributes, handle: None }
     }
 }
 
-/// Attributes that an object is to get.
+/// The attributes that a copy is to get.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NewAttributes {
     /// Permissions.
     pub mode: Option<u32>,
-    /// Owner and group; left as they are where this user may not set them.
+    /// Owner and group; left unchanged if this user may not set them.
     pub owner: Option<(u32, u32)>,
     /// Last access and last change.
     pub times: Option<(Time, Time)>,
@@ -105,7 +105,8 @@ impl NewAttributes {
         self.mode.is_none() && self.owner.is_none() && self.times.is_none()
     }
 
-    /// What is left where the owner may not be set: nobody else's program gets this user's rights.
+    /// The attributes to set if the owner may not be set: without set-user-ID and set-group-ID,
+    /// which would give another user's program the rights of this user.
     pub(crate) fn without_owner(self) -> Self {
         Self { mode: self.mode.map(|mode| mode & 0o1777), owner: None, times: self.times }
     }

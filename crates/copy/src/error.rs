@@ -1,4 +1,4 @@
-//! Why something was not copied, split by whose fault it is.
+//! Why something was not copied, by whose fault it is.
 
 use std::io;
 
@@ -7,31 +7,31 @@ use fs::Status;
 /// Why a file, a directory or the whole copy failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A server refused, or could not be asked.
+    /// A server refused an operation or did not answer.
     #[error(transparent)]
     Remote(client::Error),
-    /// This machine refused.
+    /// This machine refused an operation.
     #[error("{what}: {source}")]
     Local {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// What is there already stands in the way, or what was asked for makes no sense.
+    /// An existing object is in the way, or the request makes no sense.
     #[error("{0}")]
     Conflict(String),
     /// The source changed while it was read: the copy would be a mixture.
     #[error("it changed while it was copied")]
     Changed,
-    /// What was read back is not what was written.
+    /// The data read back differ from the data written.
     #[error("the copy differs from its source: wrong data were written or read back")]
     Damaged,
-    /// Somebody else works on the same temporary file.
+    /// Another program replaced the temporary file.
     #[error("its temporary file was replaced by somebody else; is another copy running?")]
     Replaced,
-    /// Nobody reads any more what is written to a pipe.
+    /// The reader of a pipe has closed it.
     #[error("its reader ended after {0} bytes were written (EPIPE)")]
     ReaderLeft(u64),
     /// The copy was interrupted.
@@ -44,7 +44,7 @@ impl Error {
         move |source| Self::Local { what, source }
     }
 
-    /// Whether the name is not there.
+    /// Whether the name does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self {
@@ -62,7 +62,7 @@ impl Error {
         }
     }
 
-    /// Whether this user may not do it.
+    /// Whether this user lacks the permission.
     #[must_use]
     pub fn is_not_permitted(&self) -> bool {
         match self {
@@ -72,7 +72,7 @@ impl Error {
         }
     }
 
-    /// Whether there was no space.
+    /// Whether there was no space left.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -84,7 +84,7 @@ impl Error {
         }
     }
 
-    /// Whether what has been copied so far may be taken up later.
+    /// Whether a later copy may resume the partial file.
     pub(crate) fn may_go_on_later(&self) -> bool {
         match self {
             Self::Interrupted => true,

@@ -1,4 +1,4 @@
-//! One object of a tree, copied by a worker.
+//! Copies one object of a tree; this is the work of a worker thread.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use crate::temporary::{good_bytes, is_resumable, name_of};
 use crate::tree::Target;
 use fs::{Attributes, FileKind};
 
-/// Bytes of one file in flight in each direction: a millisecond of 16 GB/s.
+/// Bytes of one file in flight in each direction: as many as 16 GB/s carry in a millisecond.
 pub(crate) const FLIGHT_BYTES: usize = 16 << 20;
-/// Blocks in flight, however small they are.
+/// The maximum number of blocks in flight, however small they are.
 pub(crate) const DEPTH_MAX: usize = 128;
-/// Files of more blocks than these are read and written over all paths at once; smaller ones are
-/// spread by file.
+/// Files of more blocks than this are read and written over all paths at once. Smaller files are
+/// spread over the paths file by file.
 const BLOCKS_TO_SPREAD: u64 = 4;
 
 /// An object to be copied.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Which of the sources it belongs to.
+    /// The index of the source that the object belongs to.
     pub number: usize,
     pub source: Arc<dyn Folder>,
     pub entry: Entry,
     pub target: Arc<Target>,
-    /// What it will be called.
+    /// The name of the copy.
     pub name: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ impl Job {
     }
 }
 
-/// What all workers share.
+/// The state shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub options: &'a Options,
@@ -61,7 +61,7 @@ enum Done {
 }
 
 impl Context<'_> {
-    /// Does a job to its end, and those that waited for it.
+    /// Copies an object, and then links the names that waited for it.
     pub(crate) fn work(&self, job: Job) {
         let of = &job.entry.attributes;
         if !(self.options.links && of.nlink > 1 && of.kind != FileKind::Directory) {
@@ -83,7 +83,7 @@ impl Context<'_> {
                 for waiting in self.links.copied(&job, anchor.clone()) {
                     let done = match &anchor {
                         Some(anchor) => self.link(&waiting, anchor),
-                        // The first name failed; each of the others is on its own.
+                        // The first name failed, so each of the others is copied by itself.
                         None => self.copy(&waiting),
                     };
                     self.end(&waiting, done);
@@ -101,7 +101,7 @@ impl Context<'_> {
         job.target.end(self.progress);
     }
 
-    /// The attributes that a copy gets.
+    /// The attributes of a copy.
     pub(crate) fn new_attributes(&self, of: &Attributes) -> NewAttributes {
         let mode = mode_of(self.options, of);
         NewAttributes {
@@ -111,7 +111,7 @@ impl Context<'_> {
         }
     }
 
-    /// What has the name now; a directory is never replaced.
+    /// The object that has the name now. A directory is never replaced.
     fn existing(&self, job: &Job) -> Result<Option<Entry>> {
         if job.target.made {
             return Ok(None);
@@ -143,7 +143,8 @@ impl Context<'_> {
         if job.entry.attributes.kind == FileKind::Regular {
             return self.copy_file(job, existing.as_ref());
         }
-        // Under another name first where the name is taken, so that it is never missing.
+        // Creates the object under a temporary name if its name is taken, so that the name always
+        // exists.
         let folder = &job.target.folder;
         let name = match &existing {
             Some(_) => name_of(&job.entry, &job.name, false),
@@ -158,13 +159,13 @@ impl Context<'_> {
         let named =
             set.and_then(|()| if existing.is_some() { folder.rename(&name, &job.name) } else { Ok(()) });
         if named.is_err() {
-            // The first error counts.
+            // Report the first error, not this one.
             let _ = folder.remove(&name);
         }
         named.map(|()| Done::Copied)
     }
 
-    /// Gives a file that is copied already a further name.
+    /// Gives a copied file another name.
     fn link(&self, job: &Job, anchor: &Anchor) -> Result<Done> {
         if self.progress.is_stopped() {
             return Err(Error::Interrupted);
@@ -194,7 +195,7 @@ impl Context<'_> {
     fn copy_file(&self, job: &Job, existing: Option<&Entry>) -> Result<Done> {
         let (of, folder, shape) = (&job.entry.attributes, &job.target.folder, self.shape(job));
         let size = usize::try_from(of.size).unwrap_or(usize::MAX);
-        // Of what is read and of what is written.
+        // Both the bytes being read and the bytes being written count.
         let _share = self.budget.take(2 * size.min(shape.depth * shape.block_bytes));
         if self.options.resume && existing.is_some_and(|found| is_whole(of, &found.attributes)) {
             if let Some(found) = existing.filter(|_| self.options.verify)
@@ -217,9 +218,9 @@ impl Context<'_> {
         if let Err(error) = filled {
             drop(sink);
             let kept = is_resumable(of.size) && error.may_go_on_later();
-            // What somebody else has put there is not ours to remove.
+            // Another program's file must not be removed.
             if !kept && !matches!(error, Error::Replaced) {
-                // The first error counts.
+                // Report the first error, not this one.
                 let _ = folder.remove(&temporary);
             }
             return Err(error);
@@ -227,7 +228,7 @@ impl Context<'_> {
         Ok(Done::Copied)
     }
 
-    /// The temporary file, and up to where an earlier copy has filled it.
+    /// Opens the temporary file. Returns it with the offset up to which an earlier copy filled it.
     fn sink(&self, job: &Job, temporary: &[u8], shape: Shape) -> Result<(u64, Box<dyn Sink>)> {
         let folder = &job.target.folder;
         let resumable = is_resumable(job.entry.attributes.size);
@@ -243,8 +244,8 @@ impl Context<'_> {
             return Ok((from, sink));
         }
         match folder.create(temporary, shape) {
-            // Left by a copy that is not to be taken up, or made by our own call that was sent
-            // twice.
+            // The file is left from a copy that is not to be resumed, or was created by our own
+            // call, which was sent twice.
             Err(error) if error.exists() => {
                 folder.remove(temporary)?;
                 Ok((0, folder.create(temporary, shape)?))
@@ -255,7 +256,7 @@ impl Context<'_> {
 
     fn fill(&self, job: &Job, from: u64, sink: &mut dyn Sink, shape: Shape) -> Result<()> {
         let of = &job.entry.attributes;
-        // To compare, what is there already must be read again at its source.
+        // To verify, the part that exists already must be read from the source again.
         let start = if self.options.verify { 0 } else { from };
         let mut source = job.source.open(&job.entry, start, shape)?;
         let mut filling = Filling {
@@ -268,7 +269,7 @@ impl Context<'_> {
         filling.fill(source.as_mut(), sink)?;
         let holes = of.size.saturating_sub(from).saturating_sub(filling.counted);
         Progress::add(&self.progress.bytes_done, holes);
-        // One READ sees one state; several may see a mixture.
+        // A single READ returns one state of the file; several may return a mixture.
         if of.size > shape.block_bytes as u64 {
             let now = source.attributes()?;
             if (now.size, now.mtime) != (of.size, of.mtime) {
@@ -284,7 +285,7 @@ impl Context<'_> {
         sink.finish(of.size, self.new_attributes(of), self.options.sync)
     }
 
-    /// Whether a file that is there already has the source's content.
+    /// Whether an existing file has the content of the source.
     fn agree(&self, job: &Job, found: &Entry, shape: Shape) -> Result<bool> {
         let mut source = job.source.open(&job.entry, 0, shape)?;
         let mut copy = job.target.folder.open(found, 0, shape)?;
@@ -292,25 +293,25 @@ impl Context<'_> {
     }
 }
 
-/// The permissions that a copy gets.
+/// The permissions of a copy.
 const fn mode_of(options: &Options, of: &Attributes) -> u32 {
     match of.kind {
         _ if !options.mode => of.mode & 0o777 & !options.umask,
         _ if options.owner => of.mode,
-        // Taken over without their owner, another's program would run with this user's rights, and
-        // another's device would be everybody's.
+        // Without its owner, a set-user-ID program of another user would run with this user's
+        // rights, and the group and other permissions of a device would apply to different users.
         FileKind::CharacterDevice | FileKind::BlockDevice => of.mode & 0o600,
         _ => of.mode & 0o1777,
     }
 }
 
-/// Whether a file that is there already is a whole copy, made by an earlier run that preserved
-/// times: it got its name when it was complete.
+/// Whether an existing file is a complete copy, made by an earlier run that preserved times. A file
+/// gets its name only when it is complete, so equal size and time are enough.
 fn is_whole(source: &Attributes, copy: &Attributes) -> bool {
     copy.kind == FileKind::Regular && copy.size == source.size && agree(copy.mtime, source.mtime)
 }
 
-/// Whether source and target are one object of one server.
+/// Whether source and target are the same object of the same server.
 fn is_same(job: &Job, existing: &Entry) -> Result<bool> {
     let (Some(a), Some(b)) = (job.entry.handle, existing.handle) else { return Ok(false) };
     if a != b {

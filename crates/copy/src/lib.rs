@@ -1,16 +1,16 @@
 //! Copies files and trees between this machine and NFS servers, or between two of them.
 //!
-//! The two sides stand behind one interface ([`Folder`], [`Source`], [`Sink`]); `local` and
-//! `remote` are its two kinds. A walker streams the tree, workers copy files, and each file has
-//! many blocks in flight.
+//! Both sides implement one interface ([`Folder`], [`Source`], [`Sink`]): `local` for this machine,
+//! `remote` for a server. A walker streams the tree, workers copy files, and each file has many
+//! blocks in flight.
 //!
-//! Invariants: no partial file is ever taken for whole: content goes into a temporary name, is made
-//! stable, and only then gets its own name by a rename. What is no file (a pipe, a device) is read
-//! and written as it is, in order, and never replaced by one ([`Stream`]). Memory is bounded
-//! whatever the tree: blocks by `budget`, names by a page and a bounded queue (hard links alone are
-//! remembered, until all names of a file were seen). No tree is left: a directory of this machine
-//! is opened beneath the one above it, and never by way of a link. What fails is reported and does
-//! not stop the rest. What this crate must not know: terminals and command lines.
+//! Invariants: a partial file never has the file's name: content is written to a temporary name and
+//! made stable, and only then renamed. What is not a file (a pipe, a device) is read and written as
+//! it is, in order, and never replaced by a file ([`Stream`]). Memory is bounded for any tree:
+//! blocks by `budget`, names by one page per level and a bounded queue. Only hard links are
+//! remembered, until all names of a file were seen. A copy never leaves its tree: a local directory
+//! is opened beneath its parent, and links are not followed. A failure is reported and does not
+//! stop the rest. This crate must not know terminals and command lines.
 
 mod backend;
 mod budget;
@@ -41,31 +41,31 @@ pub use run::{Outcome, copy};
 pub use spot::{Destination, Origin};
 pub use stream::Stream;
 
-/// What to do beside copying contents.
+/// Options of a copy.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Directories with all that is in them; without it they are refused.
+    /// Copy directories with their contents; otherwise they are refused.
     pub recursive: bool,
-    /// Set permissions as the source has them; else they are the source's without what `umask`
-    /// forbids.
+    /// Set permissions as in the source; otherwise they are the source's without the bits of
+    /// `umask`.
     pub mode: bool,
-    /// The bits that new files don't get where permissions are not preserved.
+    /// The bits that are removed from permissions that are not preserved.
     pub umask: u32,
-    /// Set times of access and change as the source has them.
+    /// Set the times of last access and last change as in the source.
     pub times: bool,
-    /// Set owner and group as the source has them, where that is allowed.
+    /// Set owner and group as in the source, if this user may.
     pub owner: bool,
-    /// Names of one file become names of one file.
+    /// Preserve hard links: several names of one file become several names of one copy.
     pub links: bool,
-    /// Read back what was written and compare it with what was read.
+    /// Read each copy back and compare it with its source.
     pub verify: bool,
-    /// Take up what an interrupted copy has left, and leave out what is there already.
+    /// Resume partial files, and skip files that were copied completely.
     pub resume: bool,
-    /// Wait until files on this machine's disks are safe there before they get their names.
+    /// Wait until local files are on disk before they get their names.
     pub sync: bool,
-    /// Change nothing; say what would be done.
+    /// Change nothing; only list what would be copied.
     pub dry_run: bool,
-    /// Files that are copied at once.
+    /// The number of files copied at once.
     pub files_at_once: usize,
 }
 

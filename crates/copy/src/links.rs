@@ -1,7 +1,7 @@
-//! Names of one file: the first that is met is copied, the others are linked to it.
+//! Preserves hard links: the first name of a file is copied, the others are linked to the copy.
 //!
-//! A file is remembered until all of its names were seen, so the table holds only files with names
-//! outside of what has been copied so far.
+//! A file is remembered until all of its names were seen. So the table holds only files that have
+//! names not seen yet.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,12 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use crate::backend::Anchor;
 use crate::job::Job;
 
-/// Which source, file system and file.
+/// The index of the source, the file system and the file.
 type Key = (usize, (u64, u64));
 
 #[derive(Debug)]
 enum State {
-    /// It is being copied; these names wait for it.
+    /// The file is being copied; these names wait for it.
     Copying(Vec<Job>),
     Copied(Anchor),
 }
@@ -22,18 +22,18 @@ enum State {
 #[derive(Debug)]
 struct Known {
     state: State,
-    /// Names that have not been seen yet.
+    /// The number of names that have not been seen yet.
     left: u32,
 }
 
 /// What to do with a name.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// It is the first: copy it, then say so.
+    /// The name is the file's first: copy it, then call [`Links::copied`].
     Copy(Job),
-    /// Link it to this.
+    /// Link the name to this copy.
     Link(Job, Anchor),
-    /// It is kept until its file is copied.
+    /// Nothing: the name waits until its file is copied.
     Kept,
 }
 
@@ -73,8 +73,8 @@ impl Links {
         }
     }
 
-    /// The first name is copied, or has failed without an anchor; gives the names that waited.
-    /// After a failure the next name that comes is the first again.
+    /// Records that the first name was copied, or failed if there is no anchor. Returns the names
+    /// that waited. After a failure, the next name of the file is treated as the first.
     pub(crate) fn copied(&self, job: &Job, anchor: Option<Anchor>) -> Vec<Job> {
         let key = Self::key(job);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The side of this machine.
+//! The local side of a copy: directories of this machine.
 
 mod file;
 mod location;
@@ -19,15 +19,15 @@ use fs::{Attributes, FileKind, Time};
 pub use location::LocalPath;
 use location::Location;
 
-/// As much as one READ or WRITE of any server.
+/// The size of a block: as large as a READ or WRITE of any server.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// A directory of this machine.
+/// A local directory.
 #[derive(Debug)]
 pub(crate) struct LocalFolder(Arc<Location>);
 
 impl LocalFolder {
-    /// One that the user named, so that it may be a symbolic link to a directory.
+    /// A directory that the user named, which may be a symbolic link to a directory.
     pub(crate) fn new(path: &Path) -> Self {
         Self(Arc::new(Location::named(path)))
     }
@@ -49,7 +49,7 @@ pub(crate) fn timestamps((atime, mtime): (Time, Time)) -> Timestamps {
     Timestamps { last_access: time(atime), last_modification: time(mtime) }
 }
 
-/// A result of the system, with what was tried.
+/// Converts a result of the system; `what` names the failed operation.
 fn tried<T>(what: &'static str, result: rustix::io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::local(what)(error.into()))
 }
@@ -74,7 +74,7 @@ impl Iterator for Listing {
                 continue;
             }
             match self.place.descriptor("cannot list it").and_then(|directory| entry(directory, name)) {
-                // It was removed after the directory was read.
+                // The object was removed after the directory was read.
                 Err(error) if error.is_not_found() => {}
                 other => return Some(other),
             }
@@ -206,7 +206,8 @@ impl Folder for LocalFolder {
                 own = self.0.descriptor(what)?;
                 own.as_fd()
             }
-            // Opened once, so that nothing that takes the name meanwhile gets another's attributes.
+            // Opened once, so that an object that takes the name meanwhile does not get these
+            // attributes.
             Some(entry) => {
                 let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let directory = self.0.descriptor(what)?;
@@ -223,7 +224,7 @@ impl Folder for LocalFolder {
                 other => tried("cannot set its owner", other)?,
             }
         }
-        // A symbolic link has no permissions of its own to be set.
+        // The permissions of a symbolic link cannot be set.
         if let Some(mode) = new.mode.filter(|_| kind != FileType::Symlink) {
             let here = format!("/proc/self/fd/{}", place.as_raw_fd());
             tried("cannot set its mode", rustix::fs::chmod(here, Mode::from_raw_mode(mode)))?;

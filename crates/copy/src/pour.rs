@@ -1,6 +1,5 @@
-//! Copies that begin or end at a stream: in order, with a length that nobody knows before the end,
-//! into or out of one file. What ends at a file has a temporary name until it is whole, as all
-//! copies have.
+//! Copies that begin or end at a stream: in order, and of a length that is unknown before the end.
+//! Like every copied file, a file copied from a stream has a temporary name until it is complete.
 
 use client::Block;
 
@@ -18,14 +17,14 @@ use crate::stream::{Input, Output, Stream};
 use crate::temporary::name_of;
 use fs::{Attributes, FileKind};
 
-/// What is read from a stream gets what a program that makes a file asks for, less the umask.
+/// The mode of a file copied from a stream, before the umask: what programs usually request.
 const MODE: u32 = 0o666;
 
-/// Copies one file into a stream, as [`crate::copy`] copies into a directory. Neither length nor
-/// attributes of what is there change, and nothing can be verified or taken up again.
+/// Copies one file into a stream; compare [`crate::copy`]. The length and the attributes of an
+/// existing object do not change. The copy can be neither verified nor resumed.
 ///
 /// # Errors
-/// When what is asked for cannot be had of a stream.
+/// If the options ask for something that a stream cannot do.
 pub fn pour(from: &Origin, onto: &Stream, options: &Options, progress: &Progress) -> Result<Outcome> {
     if options.verify {
         let words = "nothing that was written to it can be read back";
@@ -68,7 +67,7 @@ fn shape(block_bytes: usize) -> Shape {
 }
 
 impl Context<'_> {
-    /// Reads a stream to its end into a file of that name.
+    /// Reads a stream to its end into a file of this name.
     pub(crate) fn copy_stream(&self, from: &Stream, onto: &Destination, name: &[u8]) -> Result<()> {
         let folder = &onto.folder;
         if self.options.resume {
@@ -89,7 +88,7 @@ impl Context<'_> {
             self.fill_from(input, sink.as_mut(), shape).and_then(|()| folder.rename(&temporary, name));
         if filled.is_err() {
             drop(sink);
-            // The first error counts.
+            // Report the first error, not this one.
             let _ = folder.remove(&temporary);
         }
         filled

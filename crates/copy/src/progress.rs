@@ -1,40 +1,40 @@
-//! What a copy has done so far, for whoever shows it; and the word to stop.
+//! The progress of a copy, for display, and the request to stop it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Error;
 
-/// Failures that are kept with their reasons; all are counted.
+/// The maximum number of failures kept with their reasons; all are counted.
 const FAILURES_KEPT: usize = 100;
 
-/// Something that was not copied.
+/// An object that was not copied.
 #[derive(Debug)]
 pub struct Failure {
-    /// Its source.
+    /// The source of the object.
     pub place: String,
-    /// Why.
+    /// The cause.
     pub error: Error,
 }
 
-/// See the module's documentation. All of it may be read while the copy runs.
+/// The progress of a copy. All of it may be read while the copy runs.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Objects that were found by the count, which runs ahead where it is asked for.
+    /// Objects found by the count, which runs ahead of the copy if requested.
     pub files_found: AtomicU64,
-    /// Bytes of the files among them.
+    /// Bytes of the files found.
     pub bytes_found: AtomicU64,
-    /// The count is complete.
+    /// Whether the count is complete.
     pub counted: AtomicBool,
-    /// Objects that are copied: files, links, directories and all else.
+    /// Objects copied: files, links, directories and all others.
     pub files_done: AtomicU64,
-    /// Bytes that were read from the source, holes included.
+    /// Bytes read from the source, including holes.
     pub bytes_done: AtomicU64,
-    /// Files that were left out because they were there already.
+    /// Files skipped because a complete copy exists.
     pub files_skipped: AtomicU64,
-    /// Bytes that were not copied because they were there already.
+    /// Bytes skipped because they had been copied before.
     pub bytes_skipped: AtomicU64,
-    /// Partial files that were taken up.
+    /// Partial files that were resumed.
     pub resumed: AtomicU64,
     /// Objects that failed.
     pub failed: AtomicU64,
@@ -43,18 +43,18 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Stops the copy soon: nothing new is begun.
+    /// Stops the copy soon: no new object is begun.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it is to stop.
+    /// Whether the copy is to stop.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// The failures so far that were kept; they are taken away.
+    /// Takes the failures kept so far.
     #[must_use]
     pub fn take_failures(&self) -> Vec<Failure> {
         std::mem::take(&mut self.failures.lock().unwrap_or_else(PoisonError::into_inner))
@@ -64,7 +64,7 @@ impl Progress {
         counter.fetch_add(number, Ordering::Relaxed);
     }
 
-    /// Notes that something was not copied.
+    /// Records that an object was not copied.
     pub fn fail(&self, place: &str, error: Error) {
         if matches!(error, Error::Interrupted) {
             return;

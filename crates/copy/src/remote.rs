@@ -1,4 +1,4 @@
-//! The side of a server.
+//! The server's side of a copy.
 
 mod file;
 
@@ -45,7 +45,7 @@ impl RemoteFolder {
     }
 }
 
-/// The attributes as SETATTR takes them.
+/// Converts attributes to those of SETATTR.
 pub(crate) fn sattr(new: NewAttributes) -> SetAttributes {
     let time = |time: Option<Time>| time.map_or(SetTime::Keep, SetTime::To);
     SetAttributes {
@@ -58,11 +58,11 @@ pub(crate) fn sattr(new: NewAttributes) -> SetAttributes {
     }
 }
 
-/// Sets attributes, without the owner where that is not allowed.
+/// Sets attributes, without the owner if this user may not set it.
 pub(crate) fn set(mount: &Mount, handle: FileHandle, size: Option<u64>, new: NewAttributes) -> Result<()> {
     let attempt = |new, size| mount.set_attributes(handle, SetAttributes { size, ..sattr(new) }, None);
     let rest = NewAttributes { owner: None, ..new };
-    // A server takes set-user-ID away with the change of the owner, even when one call sets both.
+    // A server clears set-user-ID when the owner changes, even if one call sets both.
     let apart = new.owner.is_some() && new.mode.is_some_and(|mode| mode & 0o6000 != 0);
     let first = if apart {
         attempt(NewAttributes { owner: new.owner, ..NewAttributes::default() }, None)
@@ -98,10 +98,10 @@ impl Iterator for RemoteEntries {
                 }
                 continue;
             };
-            // A server need not give attributes and handles with the names. RFC 1813 s3.3.17
+            // A server may omit attributes and handles. RFC 1813 s3.3.17
             let (Some(handle), Some(attributes)) = (found.handle, found.attributes) else {
                 match self.folder.lookup(&found.name) {
-                    // It was removed after the directory was read.
+                    // The object was removed after the directory was read.
                     Err(error) if error.status() == Some(Status::NotFound) => continue,
                     other => return Some(other.map_err(Error::from)),
                 }
@@ -140,7 +140,7 @@ impl Folder for RemoteFolder {
         } else {
             format!("{}/{}", self.place, String::from_utf8_lossy(&entry.name))
         };
-        // A directory's entry always has a handle: it was listed, looked up or made.
+        // A directory's entry always has a handle, because it was listed, looked up or created.
         Arc::new(Self::new(&self.mount, entry.handle.unwrap_or(self.handle), &place))
     }
 

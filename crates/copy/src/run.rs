@@ -1,4 +1,4 @@
-//! A whole copy: one walker, some workers.
+//! Runs a copy: one walker and some workers.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -12,28 +12,28 @@ use crate::progress::Progress;
 use crate::spot::{Destination, Origin};
 use crate::walk::{Walker, count, visit};
 
-/// Objects that wait for a worker.
+/// The maximum number of objects that wait for a worker.
 const QUEUE_MAX: usize = 256;
-/// Workers at most; each is a thread.
+/// The maximum number of workers; each is a thread.
 const WORKERS_MAX: usize = 256;
 
 /// How a copy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is copied.
+    /// Everything was copied.
     Whole,
-    /// Some of it failed; [`Progress::take_failures`] says what.
+    /// Some objects failed; [`Progress::take_failures`] returns them.
     Partial,
-    /// It was stopped.
+    /// The copy was stopped.
     Stopped,
 }
 
-/// Copies each source onto a place. What fails is left out and reported in `progress`; with
-/// `counted` all is counted first beside the copy. With [`Options::dry_run`] each pair of places
-/// goes to `planned` and nothing changes.
+/// Copies each source to the destination. Objects that fail are left out and reported in
+/// `progress`. With `counted`, a thread counts all objects while the copy runs. With
+/// [`Options::dry_run`], each pair of places is passed to `planned`, and nothing changes.
 ///
 /// # Errors
-/// When nothing can be copied at all: several sources onto one name, or no threads.
+/// If nothing can be copied at all: several sources for one name, or no threads.
 pub fn copy(
     sources: &[Origin],
     onto: &Destination,
@@ -48,8 +48,8 @@ pub fn copy(
     if options.dry_run {
         return plan(sources, onto, options, progress, planned);
     }
-    // A tree of this machine is walked with its directories open, level above level: four
-    // descriptors for each.
+    // A local tree is walked with a directory open for each level, which takes several descriptors
+    // per level.
     client::raise_descriptor_limit();
     let context = Context { options, progress, budget: Budget::new(), links: Links::default() };
     let (sender, receiver) = sync_channel(QUEUE_MAX);
@@ -70,7 +70,7 @@ pub fn copy(
         for (number, from) in sources.iter().enumerate() {
             walker.walk(number, from, onto);
         }
-        // The workers end when the queue is empty and nobody adds to it.
+        // The workers end when the queue is empty and has no sender.
         drop(sender);
         Ok::<(), Error>(())
     })?;
@@ -87,7 +87,7 @@ pub(crate) fn outcome(progress: &Progress) -> Outcome {
     }
 }
 
-/// Says what would be copied where.
+/// Lists what would be copied where.
 fn plan(
     sources: &[Origin],
     onto: &Destination,

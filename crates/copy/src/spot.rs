@@ -1,4 +1,4 @@
-//! Where a copy comes from and where it goes, as a command line names it.
+//! The sources and the destination of a copy, as named on a command line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,21 +15,21 @@ use crate::local::LocalFolder;
 use crate::remote::RemoteFolder;
 use crate::stream::Stream;
 
-/// A file or directory to be copied.
+/// A source: a file or directory to copy.
 #[derive(Debug)]
 pub struct Origin {
     pub(crate) folder: Arc<dyn Folder>,
     pub(crate) entry: Entry,
-    /// What it is called in a directory that it is copied into; empty where its contents go there
-    /// themselves.
+    /// The name of the copy in an existing directory; empty if the contents of the source go into
+    /// that directory.
     pub(crate) name: Vec<u8>,
     pub(crate) place: String,
-    /// What it is read from where that is no file; then `entry` stands for what is not known of it.
+    /// The stream that the source is, if it is not a file. `entry` is then a placeholder.
     pub(crate) stream: Option<Stream>,
 }
 
 impl Origin {
-    /// A stream of this machine; `name` is what it is called in a directory, if anything.
+    /// A local stream; `name` is the name of the copy in a directory, if there is one.
     #[must_use]
     pub fn stream(stream: &Stream, name: Option<&OsStr>) -> Self {
         Self {
@@ -41,11 +41,11 @@ impl Origin {
         }
     }
 
-    /// One of this machine; with `follow` a symbolic link stands for what it points to, and a pipe
-    /// or a device for what can be read from it.
+    /// A local source. With `follow`, a symbolic link stands for its target, and a pipe or device
+    /// for the data read from it.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn local(path: &Path, follow: bool) -> Result<Self> {
         if follow && let Some(stream) = Stream::named_source(path) {
             return Ok(Self::stream(&stream, path.file_name()));
@@ -54,7 +54,7 @@ impl Origin {
         let stat = examined.map_err(|errno| Error::local("cannot examine it")(errno.into()))?;
         let attributes = attributes_of(&stat);
         let written = path;
-        // A link that is followed, as `link/` is too, is opened as what it points to.
+        // A link that is followed (also one written as `link/`) is opened as its target.
         let follow = follow || ends_with(path, b"/");
         let path = if follow { std::fs::canonicalize(path).ok() } else { None };
         let path = path.unwrap_or_else(|| written.to_owned());
@@ -83,10 +83,10 @@ impl Origin {
         })
     }
 
-    /// One of a server; `path` is below the export.
+    /// A source on a server; `path` is below the export.
     ///
     /// # Errors
-    /// What the server says.
+    /// Errors of the server.
     pub fn remote(mount: &Mount, path: &[u8], place: &str, follow: bool) -> Result<Self> {
         let (trail, attributes) = mount.resolve_trail(path, follow)?;
         let handle = last(mount, &trail);
@@ -94,7 +94,7 @@ impl Origin {
         let written = path.split(|byte| *byte == b'/').rfind(|name| !name.is_empty()).unwrap_or_default();
         let name = match written {
             b"." | b".." => Vec::new(),
-            // The export itself is called as the export is.
+            // The export itself takes the last name of its path.
             b"" => {
                 let export = mount.name();
                 export
@@ -121,25 +121,25 @@ impl Origin {
         })
     }
 
-    /// What it is.
+    /// The kind of the source.
     #[must_use]
     pub const fn kind(&self) -> FileKind {
         self.entry.attributes.kind
     }
 
-    /// Whether it is a stream, whose length nobody knows.
+    /// Whether the source is a stream, whose length is unknown.
     #[must_use]
     pub const fn is_stream(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// Its length, where it is a file.
+    /// The length, if the source is a file.
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.entry.attributes.size
     }
 
-    /// Where it is, for people.
+    /// The name of the source in messages.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
@@ -150,7 +150,7 @@ fn ends_with(path: &Path, end: &[u8]) -> bool {
     path.as_os_str().as_bytes().ends_with(end)
 }
 
-/// `dir/.` means what is in the directory.
+/// `dir/.` means the contents of the directory.
 fn ends_with_dot(path: &Path) -> bool {
     ends_with(path, b"/.") || ends_with(path, b"/./")
 }
@@ -159,26 +159,26 @@ fn last(mount: &Mount, trail: &[FileHandle]) -> FileHandle {
     trail.last().copied().unwrap_or_else(|| mount.root())
 }
 
-/// Where something is copied to.
+/// The destination of a copy.
 #[derive(Debug)]
 pub struct Destination {
     pub(crate) folder: Arc<dyn Folder>,
-    /// What it will be called there; none where it keeps its name.
+    /// The name of the copy in `folder`; `None` if the source's name is kept.
     pub(crate) name: Option<Vec<u8>>,
-    /// The name was written with a slash behind it: only a directory may have it.
+    /// The name ends in a slash, so only a directory may have it.
     directories_only: bool,
-    /// The directories from the top down to `folder`.
+    /// The directories from the root of the tree down to `folder`.
     pub(crate) trail: Vec<Identity>,
 }
 
 impl Destination {
-    /// Whether it is an existing directory.
+    /// Whether the destination is an existing directory.
     #[must_use]
     pub const fn is_directory(&self) -> bool {
         self.name.is_none()
     }
 
-    /// What a source will be called there.
+    /// The name of a source's copy.
     pub(crate) fn name_for(&self, from: &Origin) -> Result<Vec<u8>> {
         match &self.name {
             Some(_) if self.directories_only && from.kind() != FileKind::Directory => {
@@ -192,11 +192,11 @@ impl Destination {
         }
     }
 
-    /// A place on this machine: an existing directory, or a name in one. What is no file there is
-    /// [`crate::pour`]'s.
+    /// A local destination: an existing directory, or a name in one. A name that is not a file's is
+    /// copied to by [`crate::pour`].
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn local(path: &Path) -> Result<Self> {
         if Stream::named(path).is_some() {
             return Err(Error::Conflict("no file can replace it".to_owned()));
@@ -222,10 +222,10 @@ impl Destination {
         Ok(at(parent, Some(name.as_bytes().to_vec())))
     }
 
-    /// A place on a server; `path` is below the export.
+    /// A destination on a server; `path` is below the export.
     ///
     /// # Errors
-    /// What the server says.
+    /// Errors of the server.
     pub fn remote(mount: &Mount, path: &[u8], place: &str) -> Result<Self> {
         let at = |trail: Vec<FileHandle>, place: &str, name| {
             let folder: Arc<dyn Folder> = Arc::new(RemoteFolder::new(mount, last(mount, &trail), place));
@@ -239,7 +239,7 @@ impl Destination {
             }
             Ok(_) => {}
             Err(error) if error.status() == Some(fs::Status::NotFound) => {}
-            // With a slash behind its name; what is copied there decides.
+            // The name ends in a slash. Whether that is an error depends on the source.
             Err(error) if error.status() == Some(fs::Status::NotDirectory) && names_a_directory(path) => {}
             Err(error) => return Err(error.into()),
         }

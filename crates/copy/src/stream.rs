@@ -1,9 +1,9 @@
-//! What of this machine is neither a regular file nor a directory, and is read or written in order:
-//! named pipes, devices, and descriptors that this process was started with (`/dev/stdout`,
+//! Local objects that are neither regular files nor directories, and are read or written in order:
+//! named pipes, devices, and the descriptors that this process was started with (`/dev/stdout`,
 //! `/dev/fd/63`, `-`).
 //!
-//! Nothing gets a temporary name here, no length is known before the end, and nothing can be read
-//! back. A wait for the other end of a pipe ends when the copy is stopped.
+//! A stream gets no temporary name, its length is unknown before its end, and it cannot be read
+//! back. Waiting for the other end of a pipe ends when the copy is stopped.
 
 mod ends;
 
@@ -23,16 +23,16 @@ use crate::error::{Error, Result};
 pub(crate) use ends::{Input, Output};
 use fs::FileKind;
 
-/// How often a wait looks whether the copy is stopped.
+/// How often a wait checks whether the copy is stopped.
 const STEP: Duration = Duration::from_millis(50);
-/// A name with more symbolic links than this is a loop; Linux follows as many.
+/// A name with more symbolic links than this is treated as a loop; Linux has the same limit.
 const SYMLINKS_MAX: usize = 40;
-/// The kernel's objects, whose files all say that they are a page long. linux/magic.h SYSFS_MAGIC
+/// The type of sysfs, whose files all claim the size of a page. linux/magic.h SYSFS_MAGIC
 const SYSFS: u64 = 0x6265_6572;
-/// The own descriptors, by number.
+/// The descriptors of this process, by number.
 const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// See the module's documentation.
+/// A local stream.
 #[derive(Debug, Clone)]
 pub struct Stream {
     what: What,
@@ -43,7 +43,7 @@ pub struct Stream {
 enum What {
     /// A descriptor of this process.
     Descriptor(i32),
-    /// Something with a name.
+    /// An object with a name.
     Named(PathBuf, FileKind),
 }
 
@@ -60,8 +60,8 @@ impl Stream {
         Self { what: What::Descriptor(1), place: "standard output".to_owned() }
     }
 
-    /// What a path names, links followed; none where that is a regular file, a directory or
-    /// nothing.
+    /// The stream with this path, following links. `None` for a regular file, a directory or a
+    /// missing name.
     #[must_use]
     pub fn named(path: &Path) -> Option<Self> {
         let kind = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
@@ -74,8 +74,8 @@ impl Stream {
         Some(Self { what, place: path.display().to_string() })
     }
 
-    /// As [`Stream::named`], for what is read: files that say that they are empty and are not, as
-    /// those of `/proc`, and those of `/sys` are streams too.
+    /// Like [`Stream::named`], for reading. Files that claim to be empty but are not, such as those
+    /// of `/proc`, and the files of `/sys` are streams too.
     #[must_use]
     pub fn named_source(path: &Path) -> Option<Self> {
         Self::named(path).or_else(|| {
@@ -92,29 +92,29 @@ impl Stream {
         })
     }
 
-    /// Where it is, for people.
+    /// The name of the stream in messages.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Whether what is written goes to standard output.
+    /// Whether the stream is standard output.
     #[must_use]
     pub const fn is_standard_output(&self) -> bool {
         matches!(self.what, What::Descriptor(1))
     }
 
-    /// Writes all of a text, waiting for whoever reads it.
+    /// Writes the whole text, and waits for the reader if necessary.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn write_all(&self, text: &[u8]) -> Result<()> {
         let mut output = Output::open(self, &|| false)?;
         output.put(text, &|| false)?;
         output.flush()
     }
 
-    /// Opens it. A pipe's other end is waited for, unless `stopped` says to give up.
+    /// Opens the stream. Waits for a reader of a pipe, unless `stopped` says to give up.
     fn open(&self, flags: OFlags, stopped: &dyn Fn() -> bool) -> Result<File> {
         let what = "cannot open it";
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -127,13 +127,13 @@ impl Stream {
             }
             What::Named(path, kind) => (path, kind),
         };
-        // What is no pipe never keeps an open waiting.
+        // Opening anything else does not block.
         let flags = if *kind == FileKind::Fifo { flags | OFlags::NONBLOCK } else { flags };
         loop {
             match rustix::fs::open(path, flags, Mode::empty()) {
                 Ok(opened) => return Ok(opened.into()),
                 Err(Errno::INTR) => {}
-                // A pipe that nobody reads yet.
+                // The pipe has no reader yet.
                 Err(Errno::NXIO) if *kind == FileKind::Fifo => {
                     if stopped() {
                         return Err(Error::Interrupted);
@@ -160,9 +160,10 @@ fn descriptor(path: &Path) -> Option<i32> {
     None
 }
 
-/// A descriptor of this process, once more, where it was open when the process started: then it is
-/// not closed on exec, as all of ours are. A pipe is opened anew where that is allowed, so that
-/// waiting for it can be stopped without a change for those who share it.
+/// Duplicates a descriptor that was open when this process started. Such a descriptor is not closed
+/// on exec, unlike all that this process opened itself. A pipe is reopened if possible:
+/// non-blocking mode, which lets a wait be stopped, then does not affect other processes that share
+/// the pipe.
 fn own(number: i32, flags: OFlags) -> io::Result<OwnedFd> {
     let closed = || io::Error::from(Errno::BADF);
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).map_err(|_| closed())?;
@@ -188,7 +189,7 @@ fn own(number: i32, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(same)
 }
 
-/// Waits until a descriptor can be read or written, or an error can be had from it.
+/// Waits until a descriptor is readable or writable, or has an error.
 fn wait(on: &File, ready: PollFlags, stopped: &dyn Fn() -> bool) -> Result<()> {
     let step = Timespec { tv_sec: 0, tv_nsec: i64::try_from(STEP.as_nanos()).unwrap_or_default() };
     loop {

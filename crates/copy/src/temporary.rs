@@ -1,28 +1,28 @@
-//! Names that files have while they are copied.
+//! The names of files while they are copied.
 //!
-//! A file that is worth taking up again has a name made from what its source is: file system,
-//! number, length and times, and the name that it will have. So a partial file that is found under
-//! that name is of the same source, unchanged. How much of it is good follows from its length:
-//! writes are never further apart than a window, so all that lies further before the end than that
-//! is written and stable. Where a crash of this machine could have lost data of a file that kept
-//! its length, the name has the boot's identity too. A file that is not worth it has a random name,
-//! so that two copies at once never meet.
+//! The temporary name of a large file, which is worth resuming, is derived from its source (file
+//! system, number, length and times) and from its final name. So a partial file with that name has
+//! the same, unchanged source. Its length says how much of it can be trusted: writes in flight are
+//! never further apart than a window, so everything more than a window before the end has been
+//! written and is stable. A crash of this machine could lose data of a local file but keep its
+//! length, so the name of a local file also depends on the boot. A smaller file has a random name,
+//! so that two copies at the same time do not collide.
 
 use crate::entry::Entry;
 use fs::Attributes;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Writes of one file are never further apart than this.
+/// The maximum distance of two writes of one file that are in flight.
 pub(crate) const WINDOW_BYTES: u64 = 32 << 20;
-/// What a changed meaning of the names would change.
+/// Changes whenever the meaning of the names changes.
 const VERSION: u64 = 1;
 
-/// Whether a file of this length is taken up again.
+/// Whether a partial file of this final length can be resumed.
 pub(crate) const fn is_resumable(size: u64) -> bool {
     size > 2 * WINDOW_BYTES
 }
 
-/// How much of a partial file of this length is good.
+/// How much of a partial file of this length can be trusted.
 pub(crate) const fn good_bytes(found: u64, block_bytes: u64) -> u64 {
     let good = found.saturating_sub(WINDOW_BYTES);
     good - good % block_bytes
@@ -32,7 +32,8 @@ pub(crate) const fn good_bytes(found: u64, block_bytes: u64) -> u64 {
 pub(crate) fn name_of(entry: &Entry, name: &[u8], boot_matters: bool) -> Vec<u8> {
     if !is_resumable(entry.attributes.size) {
         let mut random = [0; 8];
-        // Without random numbers a clash is an error, not a mixture: the name must be free.
+        // Without random numbers two copies may collide, but that is only an error: the name must
+        // not exist.
         let _ = getrandom::fill(&mut random);
         return format!(".trunkline-{:016x}.tmp", u64::from_ne_bytes(random)).into_bytes();
     }

@@ -1,5 +1,5 @@
-//! Directories that are being filled. One gets its times and permissions when all that belongs into
-//! it is there.
+//! Directories that are being filled. A directory gets its times and permissions when all of its
+//! children are finished.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,16 +8,17 @@ use crate::backend::Folder;
 use crate::entry::NewAttributes;
 use crate::progress::Progress;
 
-/// See the module's documentation.
+/// A directory that is being filled.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub folder: Arc<dyn Folder>,
-    /// We made it, so that nothing is in it that we don't know of.
+    /// The copy created the directory, so it contains nothing else.
     pub made: bool,
-    /// What it gets at the end.
+    /// The attributes that the directory gets at the end.
     pub new: NewAttributes,
     pub parent: Option<Arc<Self>>,
-    /// The walker while it lists the source, and each child that is not finished.
+    /// The number of unfinished parts: the walker while it lists the source, and each unfinished
+    /// child.
     pub open: AtomicUsize,
 }
 
@@ -34,17 +35,16 @@ impl Target {
         Arc::new(Self { folder, made, new, parent: parent.cloned(), open: AtomicUsize::new(1) })
     }
 
-    /// Something more belongs into it.
+    /// Adds an unfinished child.
     pub(crate) fn begin(&self) {
         self.open.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Something that belongs into it is finished, well or not.
+    /// A child is finished, successfully or not.
     pub(crate) fn end(self: &Arc<Self>, progress: &Progress) {
         let mut at = Arc::clone(self);
         while at.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            // What is not whole keeps the times of today, and is finished by the copy that takes it
-            // up.
+            // If the copy was stopped, the copy that resumes it sets the times and permissions.
             if !at.new.is_empty()
                 && !progress.is_stopped()
                 && let Err(error) = at.folder.set(None, at.new)

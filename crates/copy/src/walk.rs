@@ -1,5 +1,5 @@
-//! Walks the source: makes its directories, and hands everything else to the workers. One page of
-//! names is held for each level of the tree, and of a directory on a server the next one may be.
+//! Walks the source: creates its directories, and passes everything else to the workers. Each level
+//! of the tree holds one page of names, and for a directory on a server possibly the next page too.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ struct Level {
     target: Arc<Target>,
 }
 
-/// See the module's documentation.
+/// Walks the sources of a copy.
 pub(crate) struct Walker<'a> {
     pub context: &'a Context<'a>,
     pub jobs: &'a SyncSender<Job>,
@@ -72,7 +72,7 @@ impl Walker<'_> {
             return Err(Error::Conflict("a directory cannot be copied into itself".to_owned()));
         }
         let target = if name.is_empty() {
-            // The contents go into the directory that is there, which becomes what the source is.
+            // The contents go into the existing directory, which gets the attributes of the source.
             let new = self.attributes_of_existing(&from.entry);
             Target::new(Arc::clone(&onto.folder), false, new, Some(top))
         } else {
@@ -87,7 +87,7 @@ impl Walker<'_> {
                     level.target.end(self.context.progress);
                     levels.pop();
                 }
-                // The listing ends with it.
+                // The listing ends with this error.
                 Some(Err(error)) => self.context.progress.fail(&level.source.place(), error),
                 Some(Ok(entry)) if entry.attributes.kind == FileKind::Directory => {
                     let source = level.source.child(&entry);
@@ -120,13 +120,13 @@ impl Walker<'_> {
         }
     }
 
-    /// What a directory gets that was there before.
+    /// The attributes for a directory that existed before.
     fn attributes_of_existing(&self, like: &Entry) -> NewAttributes {
         let new = self.context.new_attributes(&like.attributes);
         NewAttributes { mode: new.mode.filter(|_| self.context.options.mode), ..new }
     }
 
-    /// The directory of that name, made where it is not there.
+    /// The directory with this name, created if it does not exist.
     fn target(&self, parent: &Arc<Target>, name: &[u8], like: &Entry) -> Result<Arc<Target>> {
         let folder = &parent.folder;
         let existing = if parent.made { None } else { folder.find(name)? };
@@ -152,7 +152,7 @@ impl Walker<'_> {
     }
 }
 
-/// Whether something that is no directory is copied when it is named itself.
+/// Refuses a source that is neither file, link nor directory, unless the copy is recursive.
 fn refuse(context: &Context<'_>, from: &Origin) -> Result<()> {
     match from.kind() {
         FileKind::Regular | FileKind::Symlink => Ok(()),
@@ -161,7 +161,7 @@ fn refuse(context: &Context<'_>, from: &Origin) -> Result<()> {
     }
 }
 
-/// Visits all that a source has, the directories too, with their places relative to it.
+/// Visits everything in a source, including directories, with paths relative to the source.
 pub(crate) fn visit(
     from: &Origin,
     recursive: bool,
@@ -196,7 +196,7 @@ pub(crate) fn visit(
     Ok(())
 }
 
-/// Counts what there is to do, for who wants to see how far it is.
+/// Counts the objects to copy, to show how far the copy is.
 pub(crate) fn count(sources: &[Origin], recursive: bool, progress: &Progress) {
     for from in sources {
         // The walk meets the same errors, and reports them.

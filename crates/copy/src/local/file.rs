@@ -1,4 +1,4 @@
-//! Files of this machine, read around their holes and written with them.
+//! Local files: holes are skipped on reading and kept on writing.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
@@ -14,21 +14,22 @@ use crate::entry::{NewAttributes, attributes_of};
 use crate::error::{Error, Result};
 use fs::Attributes;
 
-/// Where data begin and end is rounded outwards to this, so that blocks stay large.
+/// The start and end of data are rounded outwards to this size, so that blocks stay large.
 const GRAIN_BYTES: u64 = 64 << 10;
 
-/// Links are not followed, and a named pipe that has taken the file's place must not hold us up.
+/// Symbolic links are not followed, and opening a named pipe that has replaced the file must not
+/// block.
 const EXISTING: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
-/// A file that is read.
+/// A local file that is read.
 #[derive(Debug)]
 pub(super) struct LocalSource {
     file: File,
     next: u64,
     end: u64,
-    /// Up to where there are data, as far as it is known.
+    /// The end of the current range of data, as far as known.
     data_end: u64,
-    /// Whether the file system says where holes are.
+    /// Whether the file system reports holes.
     holes: bool,
     block_bytes: usize,
     spare: Vec<Vec<u8>>,
@@ -47,14 +48,13 @@ impl LocalSource {
     }
 
     fn of(file: File, from: u64, size: u64, shape: Shape) -> Self {
-        // Reading ahead further is all that advice changes; without it the copy is slower, not
-        // wrong.
+        // The advice only affects read-ahead. Without it the copy is slower, but correct.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
         let block_bytes = shape.block_bytes;
         Self { file, next: from, end: size, data_end: from, holes: true, block_bytes, spare: Vec::new() }
     }
 
-    /// Moves on to where there are data.
+    /// Advances to the next data.
     fn find_data(&mut self) -> Result<()> {
         if self.next < self.data_end {
             return Ok(());
@@ -99,7 +99,7 @@ impl Source for LocalSource {
             }
         }
         if len < wanted {
-            // It was cut, or never was as long as it says.
+            // The file was truncated, or was never as long as its size says.
             return Err(Error::Changed);
         }
         let offset = self.next;
@@ -117,7 +117,7 @@ impl Source for LocalSource {
     }
 }
 
-/// A file that is written.
+/// A local file that is written.
 #[derive(Debug)]
 pub(super) struct LocalSink {
     file: File,
@@ -132,7 +132,7 @@ impl LocalSink {
         Ok(Self { file: tried("cannot make the file", opened)?.into(), found: 0, done: Vec::new() })
     }
 
-    /// Opens what an earlier copy of this user left, and nothing else.
+    /// Opens a file only if an earlier copy of this user left it.
     pub(super) fn reopen(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Self>> {
         let opened = rustix::fs::openat(directory, name, OFlags::RDWR | EXISTING, Mode::empty());
         let Ok(file) = opened.map(File::from) else { return Ok(None) };
@@ -187,10 +187,11 @@ impl Sink for LocalSink {
 
     fn read_back(&self, size: u64, shape: Shape) -> Result<Box<dyn Source>> {
         self.file.sync_data().map_err(Error::local("cannot write it to the disk"))?;
-        // From the disk then, where the system follows the advice.
+        // Drops cached pages, so that the data are read from the disk if the system follows the
+        // advice.
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
         let file = self.file.try_clone().map_err(Error::local("cannot open it"))?;
-        // What is a hole at the end has no length yet.
+        // A hole at the end is not yet part of the length, which is set at the end.
         let size = size.min(file.metadata().map_err(Error::local("cannot examine it"))?.len());
         Ok(Box::new(LocalSource::of(file, 0, size, shape)))
     }

@@ -1,9 +1,9 @@
-//! A directory of this machine, held by its descriptor.
+//! A local directory, held by its descriptor.
 //!
-//! A tree is walked by descriptors, each opened beneath the one above it without following links: a
-//! symbolic link that takes a directory's place while a copy runs is an error, and what is made or
-//! read in a directory that is open stays in that directory, whatever its path names meanwhile.
-//! Only what the user named himself may be a link.
+//! A tree is walked by descriptors. Each directory is opened beneath its parent without following
+//! links, so a symbolic link that replaces a directory during the copy is an error. What is created
+//! or read in an open directory stays in that directory, even if its path changes meanwhile. Only a
+//! path that the user named may be a link.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,10 +16,10 @@ use rustix::fs::{Mode, OFlags};
 use super::tried;
 use crate::error::Result;
 
-/// How a directory is held: to walk on from, not to read.
+/// The flags to open a directory as a starting point, not to list it.
 const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// See the module's documentation. It is opened when it is first used.
+/// A directory, opened when it is first used.
 #[derive(Debug)]
 pub(super) struct Location {
     path: PathBuf,
@@ -28,24 +28,24 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// One that the user named.
+    /// A directory that the user named.
     pub(super) fn named(path: &Path) -> Self {
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
         Self { path, above: None, descriptor: OnceLock::new() }
     }
 
-    /// One beneath another.
+    /// A directory beneath another.
     pub(super) fn beneath(above: &Arc<Self>, name: &[u8]) -> Self {
         let path = above.path.join(OsStr::from_bytes(name));
         Self { path, above: Some((Arc::clone(above), name.to_vec())), descriptor: OnceLock::new() }
     }
 
-    /// What people call it.
+    /// The path to show in messages.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// It, opened; `what` is tried with it.
+    /// The descriptor of the directory; `what` names the operation that needs it.
     pub(super) fn descriptor(&self, what: &'static str) -> Result<BorrowedFd<'_>> {
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(descriptor.as_fd());
@@ -61,7 +61,7 @@ impl Location {
         Ok(self.descriptor.get_or_init(|| opened).as_fd())
     }
 
-    /// The directory that the user named, and the names that lead from there to here.
+    /// The directory that the user named, and the names that lead from there to this one.
     pub(super) fn way(self: &Arc<Self>) -> (Arc<Self>, Vec<Vec<u8>>) {
         let (mut top, mut names) = (self, Vec::new());
         while let Some((above, name)) = &top.above {
@@ -73,8 +73,8 @@ impl Location {
     }
 }
 
-/// A name in a directory, from the one that the user named: to be found again without holding the
-/// directory open.
+/// The name of an object, as a path from the directory that the user named. The object can be found
+/// again without keeping its directory open.
 #[derive(Debug, Clone)]
 pub struct LocalPath {
     top: Arc<Location>,
@@ -92,7 +92,7 @@ impl LocalPath {
         &self.name
     }
 
-    /// Its directory, opened step by step; `what` is tried with it.
+    /// Opens the object's directory step by step; `what` names the operation that needs it.
     pub(super) fn directory(&self, what: &'static str) -> Result<Arc<Location>> {
         let mut place = Arc::clone(&self.top);
         for name in &self.names {

@@ -1,5 +1,5 @@
-//! A directory whose place somebody takes with a symbolic link while it is copied, and a file that
-//! is cut meanwhile.
+//! A directory that is replaced by a symbolic link during the copy, and a file that is truncated
+//! meanwhile.
 
 use super::*;
 use crate::{Destination, Options, Origin, Outcome, Progress};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use testkit::TempDir;
 
-/// A tree with a directory in it, and a directory elsewhere with a file of the same name.
+/// A tree that contains a directory, and a directory elsewhere with a file of the same name.
 fn planted() -> TempDir {
     let top = testkit::temp_dir("swapped");
     for (directory, content) in [("tree/below", "its own"), ("elsewhere", "secret")] {
@@ -17,7 +17,7 @@ fn planted() -> TempDir {
     top
 }
 
-/// Puts a link to the directory elsewhere in the place of the one in the tree.
+/// Replaces the directory in the tree by a link to the directory elsewhere.
 fn swap(top: &Path) {
     fs::rename(top.join("tree/below"), top.join("moved")).unwrap();
     symlink(top.join("elsewhere"), top.join("tree/below")).unwrap();
@@ -105,7 +105,8 @@ fn what_the_user_named_may_be_a_link() {
     assert_eq!(only(&*followed.folder.child(&followed.entry)).name, b"below");
 }
 
-/// The plan of a copy is told object by object, before a directory is opened: there it is swapped.
+/// A dry run reports each object before the walk opens a directory; the test replaces the directory
+/// at that moment.
 #[test]
 fn a_walk_ends_with_an_error_where_a_directory_has_become_a_link() {
     let top = planted();

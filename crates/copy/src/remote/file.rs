@@ -12,17 +12,17 @@ use crate::entry::NewAttributes;
 use crate::error::{Error, Result};
 use crate::temporary::WINDOW_BYTES;
 
-/// Writes of a large file change the loop after so many bytes, so that all loops and their
-/// connections work.
+/// Writes of a large file move to the next loop after this many bytes, so that all loops and their
+/// connections are used.
 const TURN_BYTES: u64 = 4 << 20;
 
-/// A file that is read.
+/// A file of a server that is read.
 #[derive(Debug)]
 pub(super) struct RemoteSource {
     mount: Mount,
     handle: FileHandle,
     blocks: Blocks,
-    /// Up to where it is read.
+    /// The offset up to which the file was read.
     next: u64,
     end: u64,
 }
@@ -40,7 +40,7 @@ impl Source for RemoteSource {
         let block = self.blocks.next_block()?;
         match &block {
             Some(block) => self.next = block.offset + block.len as u64,
-            // What is missing is no hole: a server gives zeros for those.
+            // Missing bytes are not a hole: a server returns zeros for a hole.
             None if self.next < self.end => return Err(Error::Changed),
             None => {}
         }
@@ -56,16 +56,16 @@ impl Source for RemoteSource {
     }
 }
 
-/// A file that is written.
+/// A file of a server that is written.
 #[derive(Debug)]
 pub(super) struct RemoteSink {
     mount: Mount,
     handle: FileHandle,
-    /// The same file, once for each loop; or once, where it is placed.
+    /// The file, once for each loop if it is spread over all of them, otherwise once.
     files: Vec<FileRef>,
     in_flight: VecDeque<(u64, Pending)>,
     depth: usize,
-    /// The file's length as the server has it.
+    /// The length of the file on the server.
     length: u64,
     done: Vec<Vec<u8>>,
 }
@@ -132,7 +132,7 @@ impl Sink for RemoteSink {
     }
 
     fn read_back(&self, size: u64, shape: Shape) -> Result<Box<dyn Source>> {
-        // What is a hole at the end has no length yet, and reads as the end of the file.
+        // A hole at the end is not yet part of the length, and reads as the end of the file.
         let range = 0..size.min(self.length);
         Ok(Box::new(RemoteSource::new(&self.mount, self.handle, range, shape)))
     }

@@ -1,4 +1,4 @@
-//! The two ends of a stream: one that is read, one that is written.
+//! The two ends of a stream: input and output.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use super::{Stream, wait};
 use crate::error::{Error, Result};
 
-/// As much is written at once. More would only be held up for longer by a reader that is slow.
+/// The maximum size of one write. A slow reader would only block a larger one for longer.
 const PIECE_BYTES: usize = 64 << 10;
-/// What stands for a hole.
+/// The content of a hole.
 static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
 
-/// A stream that is read until its end.
+/// A stream that is read to its end.
 #[derive(Debug)]
 pub(crate) struct Input {
     file: File,
@@ -26,19 +26,19 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Opens a stream; blocks are of so many bytes, but for the last.
+    /// Opens a stream. All blocks except the last have this many bytes.
     pub(crate) fn open(of: &Stream, block_bytes: usize, stopped: &dyn Fn() -> bool) -> Result<Self> {
         let file = of.open(OFlags::RDONLY, stopped)?;
         Ok(Self { file, next: 0, block_bytes, spare: Vec::new() })
     }
 
-    /// The next block; none at the end.
+    /// The next block; `None` at the end.
     pub(crate) fn fill(&mut self, stopped: &dyn Fn() -> bool) -> Result<Option<Block>> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.resize(self.block_bytes, 0);
         let mut len = 0;
         while len < self.block_bytes {
-            // Also because a pipe that nobody has written to yet reads as one that ends.
+            // Also necessary because a pipe without a writer reads as if it had ended.
             wait(&self.file, PollFlags::IN, stopped)?;
             match self.file.read(buffer.get_mut(len..).unwrap_or_default()) {
                 Ok(0) => break,
@@ -52,13 +52,13 @@ impl Input {
         Ok((len > 0).then_some(Block { offset, len, buffer }))
     }
 
-    /// Takes a buffer back.
+    /// Takes back a buffer for reuse.
     pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
         self.spare.push(buffer);
     }
 }
 
-/// A stream that is written from its beginning on.
+/// A stream that is written from its beginning.
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,
@@ -70,7 +70,7 @@ impl Output {
         Ok(Self { file: of.open(OFlags::WRONLY, stopped)?, written: 0 })
     }
 
-    /// Writes all of it behind what is written.
+    /// Appends all data.
     pub(crate) fn put(&mut self, data: &[u8], stopped: &dyn Fn() -> bool) -> Result<()> {
         let mut left = data;
         while !left.is_empty() {
@@ -91,7 +91,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes zeros up to a place.
+    /// Appends zeros up to this offset.
     pub(crate) fn put_zeros(&mut self, up_to: u64, stopped: &dyn Fn() -> bool) -> Result<()> {
         while self.written < up_to {
             let left = usize::try_from(up_to - self.written).unwrap_or(usize::MAX);
@@ -100,7 +100,7 @@ impl Output {
         Ok(())
     }
 
-    /// Waits until it is on a disk, where it goes to one.
+    /// Waits until the data are on disk, if the stream is a file or a block device.
     pub(crate) fn flush(&self) -> Result<()> {
         let failed = Error::local("cannot write it to the disk");
         let stat = rustix::fs::fstat(&self.file).map_err(|error| failed(error.into()))?;
@@ -108,7 +108,7 @@ impl Output {
             return Ok(());
         }
         match rustix::fs::fsync(&self.file) {
-            // Not every device has something to wait for.
+            // Not every device supports fsync.
             Ok(()) | Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) => Ok(()),
             Err(error) => Err(failed(error.into())),
         }
