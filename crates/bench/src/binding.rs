@@ -1,5 +1,5 @@
-//! What binds a result: the stage that was at its limit while the others had room, with its
-//! evidence.
+//! Finds what binds a result: the resource that was at its limit while the others had capacity
+//! left. Each finding states its evidence.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use record::{Binding, Stage};
 
 use crate::measure::Sample;
 
-/// A share of a limit above which that limit binds.
+/// The share of a limit from which on that limit binds.
 const AT_LIMIT: f64 = 0.9;
-/// A processor this busy has nothing left to give.
+/// The share of busy time from which on a processor counts as full.
 const CPU_FULL: f64 = 0.88;
 
-/// Others' use of the processors, in cores, that the evidence names. Part of it is the system's own
-/// work for us.
+/// The evidence mentions processor time of other programs from this many cores on. Less is usual,
+/// because part of the system's work for this benchmark is counted there too.
 const OTHERS_SHOWN: f64 = 0.2;
 
-/// What is known about a cell besides its samples.
+/// The properties of a cell other than its samples.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
-    /// Speed over the pace of all nodes that the route uses.
+    /// The speed relative to the total pace of the nodes that the route uses.
     pub pace_share: Option<f64>,
-    /// Pace of a node in Gbit/s.
+    /// The pace of a node in Gbit/s.
     pub pace_gbit_per_s: f64,
-    /// Nodes that the route uses.
+    /// The number of nodes that the route uses.
     pub nodes: usize,
-    /// The most that the links on the route carry.
+    /// The maximum throughput of the links on the route.
     pub links_gbytes_per_s: Option<f64>,
-    /// The speed, in the same unit.
+    /// The measured throughput.
     pub gbytes_per_s: f64,
-    /// Operations per second that were asked for.
+    /// The requested operations per second.
     pub rate: Option<f64>,
-    /// Loops of the client.
+    /// The number of event loops of the client.
     pub loops: usize,
-    /// Operations in flight.
+    /// The number of operations in flight.
     pub in_flight: u64,
-    /// Mean latency in microseconds.
+    /// The mean latency in microseconds.
     pub mean_us: f64,
-    /// Operations per second.
+    /// The measured operations per second.
     pub iops: f64,
 }
 
@@ -45,13 +45,13 @@ fn mean(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
     samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64
 }
 
-/// Names the binding limit.
+/// Finds the binding limit.
 #[must_use]
 pub fn binding(samples: &[Sample], known: &Circumstances) -> Binding {
     given(known).or_else(|| processors(samples, known)).unwrap_or_else(|| slots(samples, known))
 }
 
-/// A limit that the experiment gives: its pace, its links, its rate.
+/// A limit set by the experiment: its pace, its links or its rate.
 fn given(known: &Circumstances) -> Option<Binding> {
     if let Some(share) = known.pace_share
         && share >= AT_LIMIT
@@ -73,14 +73,14 @@ fn given(known: &Circumstances) -> Option<Binding> {
     Some(Binding::new(Stage::Rate, evidence))
 }
 
-/// Processors with nothing left to give: the machine's, or those that the client's loops can use.
+/// Full processors: all of the machine's, or those that the client's loops can use.
 fn processors(samples: &[Sample], known: &Circumstances) -> Option<Binding> {
     let cpus = crate::machine::cpus();
     let used = mean(samples, |sample| sample.busy.busy + sample.busy.stolen);
     let cores = |cpu: Duration, sample: &Sample| cpu.as_secs_f64() / sample.window.as_secs_f64().max(1e-9);
     let client = mean(samples, |sample| cores(sample.client_cpu, sample));
     if used >= CPU_FULL {
-        // Somebody's server does not run here: its processors are not in the figure.
+        // The processor time of an external server is unknown, because it runs elsewhere.
         let known_server = samples.iter().all(|sample| sample.server_cpu.is_some());
         let server = mean(samples, |sample| cores(sample.server_cpu.unwrap_or_default(), sample));
         let others = (used * cpus as f64 - client - server).max(0.0);
@@ -97,7 +97,7 @@ fn processors(samples: &[Sample], known: &Circumstances) -> Option<Binding> {
     (client >= CPU_FULL * known.loops as f64).then(|| Binding::new(Stage::ClientCpu, evidence))
 }
 
-/// Little's law: so many in flight, each for so long in the mean, is just this rate.
+/// By Little's law, this many operations in flight with this mean latency yield just this rate.
 fn slots(samples: &[Sample], known: &Circumstances) -> Binding {
     let evidence = format!(
         "{} in flight at {:.0} us in the mean allow {:.0} operations a second, {:.0} were done; cores {:.0} % busy",

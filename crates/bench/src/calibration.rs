@@ -1,4 +1,4 @@
-//! The limits of an experiment: measured before it, and again between its workloads.
+//! The limits of an experiment, measured before it and again between its workloads.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,14 +9,14 @@ use crate::limit::{self, Direction, Mode, Shape, Try, calibrate, measure_once, v
 use crate::progress::Progress;
 use crate::routes::{self, Ready};
 
-/// Limits by workload.
+/// The limits by workload.
 #[derive(Debug, Default)]
 pub struct Limits {
     by_workload: Vec<Limit>,
-    /// The same over RDMA; empty where no route goes there.
+    /// The limits over RDMA by workload; empty if no route uses RDMA.
     over_rdma: Vec<RdmaLimit>,
     per_try: std::time::Duration,
-    /// The congestion control that carried most; both ends of the embedded group use it.
+    /// The congestion control with the highest throughput; both ends of the embedded group use it.
     pub congestion: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Limit {
         self.tries.iter().max_by(|one, other| one.gbytes_per_s.total_cmp(&other.gbytes_per_s))
     }
 
-    /// The workload and the shape of its traffic in a line.
+    /// The workload and the shape of its traffic, in one line.
     fn describe(&self) -> String {
         let Shape { block_bytes, depth, connections, direction, .. } = &self.shape;
         let way = match direction {
@@ -62,8 +62,8 @@ impl Limit {
 }
 
 impl Limits {
-    /// The limit of a workload on a route, in GB/s of both directions together: what TCP carries is
-    /// none of RDMA, and where both make up the route there is none that is known.
+    /// The limit of a workload on a route, in GB/s of both directions together. A limit measured
+    /// over TCP does not apply to RDMA, and a route that mixes both has no known limit.
     #[must_use]
     pub fn of_route(&self, workload: usize, route: &Ready) -> Option<f64> {
         match (route.is_rdma(), route.mixes()) {
@@ -73,8 +73,8 @@ impl Limits {
         }
     }
 
-    /// Measures the best mode of a workload once more, so that a machine that has become faster
-    /// meanwhile does not seem to beat its limit.
+    /// Measures the best mode of a workload again. Otherwise a machine that has become faster
+    /// meanwhile would seem to exceed its limit.
     ///
     /// # Errors
     /// [`Error::Calibrate`].
@@ -86,7 +86,7 @@ impl Limits {
         let tried = measure_once(&limit.shape, best.mode, &best.congestion, per_try);
         match tried {
             Ok(tried) => limit.tries.push(tried),
-            // It has not become faster, and what was measured before holds.
+            // The machine has not become faster, so the earlier result still holds.
             Err(error @ (limit::Error::Stalled { .. } | limit::Error::Unready { .. })) => {
                 tracing::warn!(%error, "the limit is not measured again");
             }
@@ -101,7 +101,7 @@ impl Limits {
         Ok(())
     }
 
-    /// The limits as the record shows them.
+    /// The limits in the form of the record.
     #[must_use]
     pub fn into_record(self) -> Vec<record::Calibration> {
         let mode = |name: &str, starved| match starved {
@@ -134,7 +134,7 @@ impl Limits {
     }
 }
 
-/// The shape of a workload's traffic on the embedded group.
+/// The shape of a workload's traffic in the embedded group.
 fn shape(workload: &WorkloadSpec, connections: u32, nodes: u8) -> Shape {
     let in_flight = (workload.readers + workload.writers) * workload.depth;
     Shape {
@@ -176,8 +176,8 @@ pub fn calibrate_all(experiment: &Experiment, nodes: u8, progress: &Progress) ->
     Ok(limits)
 }
 
-/// Measures the limit of a shape over RDMA. A device that cannot reach itself has none: whether it
-/// can be mounted over is found out later, and said there.
+/// Measures the limit of a shape over RDMA. A device that cannot reach itself has no limit; whether
+/// it can be mounted over is found out and reported later.
 fn calibrate_rdma(
     shape: &Shape,
     addresses: &[IpAddr],

@@ -1,4 +1,4 @@
-//! From samples to the cells of a record.
+//! Turns samples into the cells of a record.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,32 +9,32 @@ use crate::binding::{Circumstances, binding};
 use crate::experiment::{Experiment, Target, WorkloadSpec};
 use crate::measure::{Flow, Sample};
 
-/// What is known about a cell besides its samples.
+/// The properties of a cell other than its samples.
 #[derive(Debug)]
 pub struct Known<'a> {
     /// The workload.
     pub workload: &'a WorkloadSpec,
     /// The pace of each node.
     pub pace: Option<Pace>,
-    /// The node that each path leads to.
+    /// The node to which each path leads.
     pub nodes_of_paths: &'a [usize],
-    /// Nodes that the route uses.
+    /// The number of nodes that the route uses.
     pub nodes: usize,
-    /// Nodes of the target.
+    /// The number of nodes of the target.
     pub all_nodes: usize,
-    /// Loops of the client.
+    /// The number of event loops of the client.
     pub loops: usize,
     /// The calibrated limit in GB/s, of both directions together.
     pub calibrated: Option<f64>,
-    /// The most that the links on the route carry.
+    /// The maximum throughput of the links on the route.
     pub links_gbytes_per_s: Option<f64>,
     /// When the experiment began.
     pub began: Instant,
-    /// Whether steadiness is asked for.
+    /// Whether to state if the results are steady.
     pub thorough: bool,
 }
 
-/// The experiment as the record shows it.
+/// The experiment in the form of the record.
 #[must_use]
 pub fn describe(experiment: &Experiment) -> record::Experiment {
     let target = match &experiment.target {
@@ -52,7 +52,7 @@ pub fn describe(experiment: &Experiment) -> record::Experiment {
     }
 }
 
-/// The number that `nconnect=` gives.
+/// The value of the option `nconnect`.
 #[must_use]
 pub fn connections(options: &str) -> u32 {
     options.split(',').find_map(|option| option.strip_prefix("nconnect=")?.parse().ok()).unwrap_or(1)
@@ -72,7 +72,7 @@ fn shape(workload: &WorkloadSpec) -> Shape {
     }
 }
 
-/// Everything that was chosen, as text.
+/// The choices of the experiment, as text.
 #[must_use]
 pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<String, String> {
     let mut options = BTreeMap::from([
@@ -84,7 +84,8 @@ pub fn options(experiment: &Experiment, congestion: Option<&str>) -> BTreeMap<St
     let each = experiment.routes.iter().map(|route| (&route.name, connections(&route.options)));
     let each: Vec<(&String, u32)> = each.collect();
     if each.iter().any(|(_, number)| Some(*number) != each.first().map(|(_, first)| *first)) {
-        // More connections are an advantage that no verdict tells from more paths.
+        // More connections are an advantage too, and a verdict cannot tell it from that of more
+        // paths.
         let each: Vec<String> = each.iter().map(|(name, number)| format!("{name}: {number}")).collect();
         options.insert("connections".into(), each.join(", "));
     }
@@ -133,7 +134,7 @@ pub fn build(known: &Known<'_>, samples: &[Sample]) -> Workload {
     }
 }
 
-/// What each port counted in all repeats.
+/// The sum of what each port counted in all repeats.
 fn ports(samples: &[Sample]) -> Vec<PortCounters> {
     let mut sums: Vec<PortCounters> = Vec::new();
     for port in samples.iter().flat_map(|sample| &sample.ports) {
@@ -145,14 +146,14 @@ fn ports(samples: &[Sample]) -> Vec<PortCounters> {
     sums
 }
 
-/// Reads and writes together.
+/// The bytes per second of reads and writes together.
 fn bytes_per_s(sample: &Sample) -> f64 {
     let speed = |flow: &Option<Flow>| flow.as_ref().map_or(0.0, |flow| flow.bytes_per_s);
     speed(&sample.read) + speed(&sample.write)
 }
 
-/// One direction. `share` is its part of all that was moved: where both directions share the
-/// processors, they share the limit in the same way.
+/// The cell of one direction. `share` is this direction's part of all bytes moved. Both directions
+/// use the same processors, so they share the limit in the same proportion.
 fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize, share: f64) -> Cell {
     let mut latency = Latency::new();
     flows.iter().for_each(|flow| latency.merge(&flow.latency));
@@ -199,8 +200,8 @@ fn one(known: &Known<'_>, samples: &[Sample], flows: &[&Flow], direction: usize,
     cell
 }
 
-/// The processors' time is that of reads and writes together, so it is held against the operations
-/// of both: nothing tells whose it was.
+/// Sets the processor time per operation and byte. The time of reads cannot be told from that of
+/// writes, so their total is divided by the operations of both.
 fn set_cpu(cell: &mut Cell, workload: &WorkloadSpec, samples: &[Sample]) {
     let finished = |flow: &Option<Flow>| flow.as_ref().map_or(0, |flow| flow.finished);
     let ops = samples.iter().map(|sample| finished(&sample.read) + finished(&sample.write)).sum::<u64>();

@@ -1,23 +1,23 @@
-//! Why an experiment cannot be run, or not be believed.
+//! Why an experiment cannot be run, or its results cannot be trusted.
 
-/// What stops an experiment.
+/// An error that ends an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The experiment file makes no sense.
+    /// The experiment file is invalid.
     #[error("cannot use {file}")]
     Experiment {
         /// The file.
         file: String,
-        /// Where and why.
+        /// The position and the reason.
         #[source]
         cause: ExperimentError,
     },
-    /// The embedded group does not start.
+    /// The embedded group cannot be started.
     #[error("cannot start the embedded group of {nodes} nodes")]
     Embedded {
-        /// How many nodes.
+        /// The number of nodes.
         nodes: usize,
-        /// Why.
+        /// The cause.
         #[source]
         cause: Box<server::Error>,
     },
@@ -26,50 +26,50 @@ pub enum Error {
     Route {
         /// The route's name.
         route: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: Box<client::Error>,
     },
-    /// A file of the experiment cannot be made.
+    /// A file of the experiment cannot be created.
     #[error("cannot prepare the files of the experiment")]
     Prepare(#[source] Box<client::Error>),
-    /// A run failed midway.
+    /// A run failed.
     #[error("{route}, {workload}: {reason}")]
     Run {
-        /// Which route.
+        /// The name of the route.
         route: String,
-        /// Which workload.
+        /// The name of the workload.
         workload: String,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
     /// The limit cannot be measured.
     #[error("cannot calibrate the limit")]
     Calibrate(#[source] Box<crate::limit::Error>),
-    /// The limit of RDMA could be measured before, and cannot any more.
+    /// The limit of RDMA cannot be measured again, although it could be before.
     #[error("cannot calibrate the limit of RDMA")]
     CalibrateRdma(#[source] Box<crate::limit::verbs::Error>),
     /// A file cannot be written.
     #[error("cannot write {file}")]
     Write {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         #[source]
         cause: std::io::Error,
     },
 }
 
-/// What is wrong with an experiment file.
+/// Why an experiment file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] std::io::Error),
-    /// It is not the TOML that docs/EXPERIMENTS.md describes.
+    /// The file is not TOML as described in docs/EXPERIMENTS.md.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("{0}")]
     Value(String),
 }
@@ -80,5 +80,5 @@ impl Error {
     }
 }
 
-/// The result of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

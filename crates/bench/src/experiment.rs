@@ -1,5 +1,5 @@
-//! What is to be measured: routes, workloads, repeats. Built in for a first look, or from a TOML
-//! file.
+//! The definition of an experiment: routes, workloads, repeats. It is either built in, or read from
+//! a TOML file.
 
 mod file;
 
@@ -11,25 +11,25 @@ use serde::Deserialize;
 
 use crate::error::ExperimentError;
 
-/// Every block starts and ends with whole pages, which carry the stamps.
+/// Blocks are whole pages, because each page carries a stamp.
 const BLOCK_BYTES_MULTIPLE: u64 = crate::stamps::PAGE_BYTES as u64;
-/// The largest block: one READ or WRITE.
+/// The largest block, which is one READ or WRITE.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
-/// Blocks in flight, over all jobs, at most: each has a buffer.
+/// The maximum size of all blocks in flight together: each has a buffer.
 const IN_FLIGHT_BYTES_MAX: u64 = 4 << 30;
 
-/// Operations per second that a workload may ask for: no loop could submit more.
+/// The highest rate of a workload in operations per second. No loop could submit more.
 const RATE_MAX: f64 = 1e8;
-/// Measured time of a repeat, in milliseconds: up to an hour.
+/// The longest measured time of a repeat, in milliseconds: one hour.
 const WINDOW_MS_MAX: u128 = 3_600_000;
 
 /// A route: a name and mount options.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSpec {
-    /// How the table calls it.
+    /// The name in the table.
     pub name: String,
-    /// Mount options, as `mount -o` takes them.
+    /// Mount options, as for `mount -o`.
     #[serde(default)]
     pub options: String,
 }
@@ -38,56 +38,58 @@ pub struct RouteSpec {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
-    /// How the table calls it.
+    /// The name in the table.
     pub name: String,
     /// Sequential or random.
     #[serde(default)]
     pub pattern: Pattern,
-    /// Bytes of one operation: `"1MiB"`.
+    /// The size of one operation: `"1MiB"`.
     #[serde(deserialize_with = "size")]
     pub block: u64,
-    /// Operations in flight for each reader and writer.
+    /// The number of operations in flight for each reader and writer.
     pub depth: u32,
-    /// Readers that run at once, each with a file of its own.
+    /// The number of readers that run at once, each with its own file.
     #[serde(default)]
     pub readers: u32,
-    /// Writers that run at once, each with a file of its own.
+    /// The number of writers that run at once, each with its own file.
     #[serde(default)]
     pub writers: u32,
-    /// Bytes of each file: `"64MiB"`.
+    /// The size of each file: `"64MiB"`.
     #[serde(deserialize_with = "size")]
     pub file: u64,
-    /// Operations per second that all readers and writers together start, whether or not the last
-    /// ones are done; absent: each operation starts as soon as another is done.
+    /// The operations per second that all readers and writers together start, whether or not
+    /// earlier ones have finished. If absent, each operation starts as soon as another has
+    /// finished.
     #[serde(default)]
     pub rate: Option<f64>,
 }
 
-/// Speeds of somebody's network, from which limits follow.
+/// The speeds of an external network, from which limits are computed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Of each node's link, in bits per second each way.
+    /// The speed of each node's link, in bits per second in each direction.
     pub node_bits_per_s: Option<u64>,
-    /// Of the client's link.
+    /// The speed of the client's link.
     pub client_bits_per_s: Option<u64>,
-    /// The MTU of both, Ethernet's; with it limits are what headers leave for payload, else the
-    /// whole line.
+    /// The MTU of the links, which are Ethernet. With an MTU, a limit is what the headers leave for
+    /// payload; without one, the full line rate.
     pub mtu: Option<u32>,
 }
 
 impl Links {
-    /// The most that a route over so many nodes carries each way, in 10^9 bytes per second.
+    /// The maximum throughput of a route over this many nodes in each direction, in 10^9 bytes per
+    /// second.
     #[must_use]
     pub fn gbytes_per_s(&self, nodes: usize, transport: Transport) -> Option<f64> {
         let of_nodes = self.node_bits_per_s.map(|bits| bits as f64 * nodes as f64);
         let of_client = self.client_bits_per_s.map(|bits| bits as f64);
         let least = of_nodes.into_iter().chain(of_client).reduce(f64::min)?;
-        // An MTU was checked when the file was read.
+        // The MTU was checked when the file was read.
         let payload = self.mtu.and_then(|mtu| plan::link::payload_bits_per_s(least, transport, mtu).ok());
         Some(payload.unwrap_or(least) / 8e9)
     }
 
-    /// Why this MTU cannot be, if it cannot.
+    /// The reason why the MTU is invalid, if it is.
     fn fault(&self) -> Option<String> {
         let mtu = self.mtu?;
         if self.node_bits_per_s.or(self.client_bits_per_s).is_none() {
@@ -103,47 +105,48 @@ impl Links {
     }
 }
 
-/// What is measured against.
+/// The server under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A group of nodes in this process, on loopback.
     Embedded {
-        /// How many nodes.
+        /// The number of nodes.
         nodes: u8,
-        /// The memory store's bound.
+        /// The maximum size of the memory store.
         mem_bytes: u64,
     },
-    /// Somebody's server: `HOST:/EXPORT`.
+    /// An external server: `HOST:/EXPORT`.
     Server(String),
 }
 
 /// An experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
-    /// Its name.
+    /// The name of the experiment.
     pub name: String,
     /// Quick, standard or thorough.
     pub procedure: Procedure,
-    /// What is measured against.
+    /// The server under test.
     pub target: Target,
     /// The routes, in the order of the table.
     pub routes: Vec<RouteSpec>,
     /// The workloads.
     pub workloads: Vec<WorkloadSpec>,
-    /// Repeats of each cell.
+    /// The number of repeats of each cell.
     pub repeats: u32,
     /// The measured time of one repeat.
     pub window: Duration,
-    /// Time before it that only warms up.
+    /// The warm-up before the measured time.
     pub warm: Duration,
-    /// Pace of each node in the paced half, in bits per second; absent: no such half.
+    /// The pace of each node in the paced half, in bits per second; absent if there is no paced
+    /// half.
     pub pace_bits_per_s: Option<u64>,
-    /// Measured time of a paced repeat of large blocks; small ones need less, as a window holds
-    /// more of them.
+    /// The measured time of a paced repeat of large blocks. Small blocks need less time, because
+    /// more of them fit into a window.
     pub paced_window: Duration,
-    /// The links to somebody's server.
+    /// The links to an external server.
     pub links: Links,
-    /// Time of each try of the calibration.
+    /// The time of each try of the calibration.
     pub calibrate: Duration,
 }
 
@@ -173,7 +176,7 @@ fn workload(
 }
 
 impl Experiment {
-    /// What `trunkline bench` measures by itself: the four routes on an embedded group.
+    /// The experiment of a plain `trunkline bench`: the four routes on an embedded group.
     #[must_use]
     pub fn built_in(procedure: Procedure) -> Self {
         const MIB: u64 = 1 << 20;

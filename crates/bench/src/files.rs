@@ -1,4 +1,5 @@
-//! The files of an experiment: made before, compared whole afterwards, removed at the end.
+//! The files of an experiment: created before it, compared as a whole afterwards, and removed at
+//! the end.
 
 use std::collections::VecDeque;
 
@@ -9,32 +10,32 @@ use crate::error::{Error, Result};
 use crate::experiment::WorkloadSpec;
 use crate::stamps;
 
-/// Operations in flight while files are made and compared.
+/// Operations in flight while files are created and compared.
 const IN_FLIGHT: usize = 16;
 
 /// One file of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Prepared {
-    /// Its handle.
+    /// The file's handle.
     pub handle: FileHandle,
-    /// Its number within the experiment.
+    /// The number of the file within the experiment.
     pub number: u32,
-    /// Its size.
+    /// The size of the file.
     pub bytes: u64,
 }
 
-/// All files of an experiment, in a directory of their own.
+/// All files of an experiment, in their own directory.
 #[derive(Debug)]
 pub struct Files {
     directory: FileHandle,
     name: Vec<u8>,
     names: Vec<Vec<u8>>,
-    /// By workload.
+    /// The files of each workload.
     pub by_workload: Vec<Vec<Prepared>>,
 }
 
 impl Files {
-    /// Makes a directory and in it the files of all workloads, full of stamped blocks.
+    /// Creates a directory with the files of all workloads, filled with stamped blocks.
     ///
     /// # Errors
     /// [`Error::Prepare`].
@@ -63,11 +64,11 @@ impl Files {
         Ok(files)
     }
 
-    /// Reads every file whole and compares every byte; gives the bytes compared and those that are
-    /// wrong.
+    /// Reads the files of a workload and compares every byte. Returns the number of bytes compared,
+    /// and a description of the first wrong block, if any.
     ///
     /// # Errors
-    /// [`Error::Prepare`] when a file cannot be read.
+    /// [`Error::Prepare`] if a file cannot be read.
     pub fn compare(&self, mount: &Mount, workload: usize) -> Result<(u64, Option<String>)> {
         let mut compared = 0;
         for file in self.by_workload.get(workload).into_iter().flatten() {
@@ -91,9 +92,9 @@ impl Files {
     }
 }
 
-/// The pieces of a file, as large as one operation can be.
+/// The pieces of a file, each as large as one operation may be.
 fn pieces(file: &Prepared, piece: u32) -> impl Iterator<Item = (u64, usize)> + use<> {
-    // Whole pages, so that each piece begins with a stamp.
+    // A piece has whole pages, so that it begins with a stamp.
     let piece = u64::from(piece) / stamps::PAGE_BYTES as u64 * stamps::PAGE_BYTES as u64;
     let (piece, bytes) = (piece.max(stamps::PAGE_BYTES as u64), file.bytes);
     (0..bytes.div_ceil(piece)).map(move |index| {

@@ -1,5 +1,5 @@
-//! The embedded group: a server of several nodes on loopback addresses, in this process, and on
-//! RDMA devices where there are any.
+//! The embedded group: a server in this process with several nodes on loopback addresses, and on
+//! RDMA devices if there are any.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
@@ -9,7 +9,7 @@ use server::{Config, Network, Server};
 
 use crate::error::{Error, Result};
 
-/// Ports tried until one is free on all addresses.
+/// The number of ports to try until one is free on all addresses.
 const PORT_TRIES: usize = 32;
 
 /// A running group.
@@ -17,31 +17,31 @@ const PORT_TRIES: usize = 32;
 pub struct Group {
     /// The server.
     pub server: Server,
-    /// The nodes' addresses, in order.
+    /// The addresses of the nodes, in order.
     pub addresses: Vec<IpAddr>,
-    /// Their port.
+    /// The TCP port of all nodes.
     pub port: u16,
-    /// Where each node is reached over RDMA; empty where that is not spoken.
+    /// The RDMA address of each node; empty without RDMA.
     rdma: Vec<SocketAddr>,
 }
 
-/// What a group is to be.
+/// The properties of a group.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan<'a> {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u8,
-    /// The memory store's bound.
+    /// The maximum size of the memory store.
     pub mem_bytes: u64,
-    /// What each node sends at most over TCP.
+    /// The maximum rate at which each node sends over TCP.
     pub pace_bytes_per_s: Option<u64>,
     /// The congestion control of both ends.
     pub congestion: Option<&'a str>,
-    /// The addresses of RDMA devices, dealt out over the nodes.
+    /// The addresses of RDMA devices, which are distributed over the nodes.
     pub rdma: &'a [IpAddr],
 }
 
 impl Group {
-    /// Starts a group on 127.0.0.1 and following.
+    /// Starts a group on 127.0.0.1 and the following addresses.
     ///
     /// # Errors
     /// [`Error::Embedded`].
@@ -62,7 +62,8 @@ impl Group {
         Err(Error::Embedded { nodes: nodes.into(), cause: Box::new(cause) })
     }
 
-    /// Leads a mount here: 127.0.0.n means node n, over RDMA too, where it has another address.
+    /// Directs a mount to this group: 127.0.0.n means node n, also over RDMA, where the node has
+    /// another address.
     pub fn lead(&self, settings: &mut Settings) {
         let resolved = settings.clone();
         for remote in &mut settings.remotes {
@@ -81,7 +82,7 @@ impl Group {
         }
     }
 
-    /// The node that a path of a mount that was led here goes to.
+    /// The node to which a path of such a mount leads.
     pub fn node_of(&self, settings: &Settings, remote: &Remote) -> usize {
         let end = settings.address_of(remote);
         let found = match settings.proto_of(remote) {
@@ -96,10 +97,11 @@ fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr])
     let listens: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
     let mut config = Config::quick(plan.mem_bytes, "/bench", &listens);
     config.congestion = plan.congestion.map(str::to_owned);
-    // Both ends share the processors here: a loop may wait for its turn, which is no stall.
+    // Client and server share the processors here, so a loop may wait for a processor. That is not
+    // a stall.
     config.limits.stall_ms_max = 60_000;
-    // The only client is this process: of what the devices' addresses reach, nobody else is
-    // admitted.
+    // Only this process is a client. Of the machines that can reach the devices' addresses, no
+    // other is admitted.
     for export in &mut config.exports {
         export.allow.extend(plan.rdma.iter().map(|address| Network::host(*address)));
     }
@@ -108,7 +110,7 @@ fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr])
         node.pace_bytes_per_s = plan.pace_bytes_per_s;
         node.listen_rdma = rdma.get(index).copied().into_iter().collect();
         for end in node.listen_rdma.clone() {
-            // MOUNT is asked over TCP at the same address, once where several nodes have it.
+            // MOUNT uses TCP at the same address. Several nodes may have that address.
             if !asked.contains(&end.ip()) {
                 asked.push(end.ip());
                 node.listen.push(SocketAddr::new(end.ip(), port));
@@ -118,9 +120,9 @@ fn config(plan: &Plan<'_>, addresses: &[IpAddr], port: u16, rdma: &[SocketAddr])
     config
 }
 
-/// An address and a port for each node: with fewer addresses than nodes, several ports of each.
-/// Ports for RDMA are not those of TCP, so the same numbers may be used. `None` where the numbers
-/// end.
+/// An address and a port for each node. With fewer addresses than nodes, several nodes share an
+/// address on different ports. RDMA ports are separate from TCP ports, so the same numbers may be
+/// used. `None` if the port numbers run out.
 fn rdma_ends(addresses: &[IpAddr], nodes: usize, port: u16) -> Option<Vec<SocketAddr>> {
     if addresses.is_empty() {
         return Some(Vec::new());
@@ -132,7 +134,7 @@ fn rdma_ends(addresses: &[IpAddr], nodes: usize, port: u16) -> Option<Vec<Socket
     (0..nodes).map(end).collect()
 }
 
-/// A port that nobody listens on at the first address; the others are tried by listening.
+/// A free port of the first address. Whether it is free on the others shows when they listen.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

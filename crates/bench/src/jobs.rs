@@ -1,8 +1,9 @@
-//! The load: readers and writers as tasks on the mount's loops.
+//! The load: readers and writers as tasks on the loops of a mount.
 //!
-//! Closed: each operation starts when another is done, so that a number of them is always in
-//! flight. Open: operations start at a rate, whether or not the last are done; one that finds no
-//! place is late, and its latency counts from when it was meant to start.
+//! A closed load starts an operation when another has finished, so a fixed number is always in
+//! flight. An open load starts operations at a rate, whether or not earlier ones have finished. If
+//! all buffers are in use, the operation starts late, and its latency counts from its scheduled
+//! start.
 
 mod tally;
 
@@ -16,78 +17,80 @@ use record::{Direction, Pattern};
 pub use self::tally::{Moments, Tally};
 use crate::stamps;
 
-/// A window in which each direction has finished less than it has in flight tells no speed: on a
-/// machine that is emulated or overloaded some tenths of a second may hold nothing. It is extended,
-/// up to so many times its length.
+/// A window in which a direction has finished fewer operations than it has in flight yields no
+/// speed: on an emulated or overloaded machine, some tenths of a second may contain none. Such a
+/// window is extended, up to this many times its length.
 const EXTENDED_WINDOWS_MAX: u32 = 50;
-/// A rate that is too high is given up when so many times the window have passed since the start.
+/// A rate that cannot be kept is given up when this many windows have passed since the start.
 const LATE_WINDOWS_MAX: u32 = 2;
-/// How late a timer of a loop with a rate may be: the default of 50 us would show in its latencies.
+/// The timer slack of a loop with a rate. The default of 50 us would show in the latencies.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 
-/// One file under load.
+/// The load on one file.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// The file.
     pub file: FileRef,
-    /// Its number within the experiment, which its stamps bear.
+    /// The number of the file within the experiment, which is part of its stamps.
     pub number: u32,
-    /// Read or write.
+    /// Whether the file is read or written.
     pub direction: Direction,
-    /// In which order.
+    /// The order of the blocks.
     pub pattern: Pattern,
-    /// Bytes of one operation.
+    /// The size of one operation in bytes.
     pub block_bytes: usize,
-    /// Blocks of the file.
+    /// The number of blocks of the file.
     pub blocks: u64,
-    /// Operations in flight.
+    /// The number of operations in flight.
     pub depth: u32,
-    /// Which part of a file that several loops work on: every `of`-th block, from the `part`-th on.
+    /// This loop's part of a file that several loops work on: every `of`-th block, beginning with
+    /// block `part`.
     pub part: u64,
-    /// How many loops work on the file.
+    /// The number of loops that work on the file.
     pub of: u64,
-    /// When its operations are meant to start; absent: as soon as others are done.
+    /// The schedule of an open load; absent for a closed one.
     pub schedule: Option<Schedule>,
 }
 
-/// When the operations of a job are meant to start, in seconds from the load's start on.
+/// The scheduled starts of a job's operations, in seconds since the load's start.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
-    /// The first.
+    /// The first start.
     pub first_s: f64,
-    /// From one to the next.
+    /// The time from one start to the next.
     pub interval_s: f64,
 }
 
-/// When a load starts to count, and when it stops submitting, from its start on.
+/// When a load starts to count and when it stops submitting, since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Operations that finish before this only warm up.
+    /// Operations that finish before this are warm-up.
     pub warm: Duration,
-    /// No operation is meant to start after this, unless too few have finished by then.
+    /// No operation is scheduled after this. A closed load goes on if too few operations have
+    /// finished by then.
     pub end: Duration,
 }
 
 impl Window {
-    /// When the last operation is started at the latest.
+    /// The latest time at which an operation is started.
     #[must_use]
     pub fn latest(&self) -> Duration {
         self.end * EXTENDED_WINDOWS_MAX
     }
 }
 
-/// What a loop's load did.
+/// The results of one loop's load.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Reads.
+    /// The results of reads.
     pub read: Tally,
-    /// Writes.
+    /// The results of writes.
     pub write: Tally,
-    /// When anything finished.
+    /// The times at which operations finished.
     pub moments: Moments,
-    /// Stamps that were checked.
+    /// The number of stamps checked.
     pub stamps: u64,
-    /// The first thing that went wrong.
+    /// The first error.
     pub error: Option<String>,
 }
 
@@ -105,15 +108,15 @@ struct Running {
     job: Job,
     next: u64,
     seed: u64,
-    /// Operations of the schedule that have been started.
+    /// The number of scheduled operations that were started.
     started: u64,
-    /// Places that wait for the schedule, with their buffers.
+    /// Unused tokens with their buffers; they wait for the schedule.
     idle: Vec<(u64, Vec<u8>)>,
 }
 
 impl Running {
     fn new(job: Job) -> Self {
-        // Jobs start at different places, so that they do not march in step.
+        // Jobs start at different offsets, so that they do not run in lockstep.
         let seed = (u64::from(job.number) * job.of + job.part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self { next: job.part, seed, started: 0, idle: Vec::with_capacity(job.depth as usize), job }
     }
@@ -137,8 +140,8 @@ impl Running {
         block * self.job.block_bytes as u64
     }
 
-    /// When the next operation is meant to start, from the load's start on: of a job with a
-    /// schedule, before the end.
+    /// The scheduled start of the next operation, since the load's start. `None` without a
+    /// schedule, or after its end.
     fn due(&self, end: Duration) -> Option<Duration> {
         let schedule = self.job.schedule?;
         let seconds = schedule.first_s + self.started as f64 * schedule.interval_s;
@@ -150,11 +153,11 @@ impl Running {
 #[derive(Debug, Clone, Copy, Default)]
 struct Flight {
     offset: u64,
-    /// When it was meant to start, where a schedule says so; from the load's start on.
+    /// The scheduled start, if there is a schedule; since the load's start.
     meant: Option<Duration>,
 }
 
-/// All jobs of one loop.
+/// The load of one loop: all of its jobs.
 #[derive(Debug)]
 pub struct Load {
     jobs: Vec<Running>,
@@ -162,16 +165,16 @@ pub struct Load {
     started_at: Duration,
     outcome: Option<Outcome>,
     report: Option<Sender<Outcome>>,
-    /// Operations in flight, by token.
+    /// The operations in flight, by token.
     flights: Vec<Flight>,
     depth_max: usize,
     in_flight: u32,
-    /// Operations that reads and writes without a schedule keep in flight.
+    /// The number of reads and of writes that closed jobs keep in flight.
     wanted: [u64; 2],
 }
 
 impl Load {
-    /// Jobs to run on one loop; the outcome is sent when the last operation has finished.
+    /// A load for one loop. It sends its outcome when the last operation has finished.
     #[must_use]
     pub fn new(jobs: Vec<Job>, window: Window, report: Sender<Outcome>) -> Self {
         let depth_max = jobs.iter().map(|job| job.depth as usize).max().unwrap_or(1);
@@ -212,7 +215,7 @@ impl Load {
         io.submit(op, token);
     }
 
-    /// Starts what a job's schedule has due, as far as it has places.
+    /// Starts the operations of a job that are due, as long as buffers are free.
     fn start_due(&mut self, io: &mut Io<'_>, job: usize) {
         let since_start = io.now().saturating_sub(self.started_at);
         if self.failed() {
@@ -231,7 +234,8 @@ impl Load {
         }
     }
 
-    /// What should have been started long ago never will be: it counts as late as it is by now.
+    /// Gives up the operations that should have been started: each counts with the latency it has
+    /// by now.
     fn give_up(&mut self, job: usize, since_start: Duration) {
         let (Some(outcome), Some(running)) = (&mut self.outcome, self.jobs.get_mut(job)) else { return };
         while let Some(due) = running.due(self.window.end) {
@@ -243,7 +247,7 @@ impl Load {
         }
     }
 
-    /// Whether the window has not ended: its time is not over, or too little was done in it.
+    /// Whether the window is open: its time is not over, or too few operations have finished.
     fn is_open(&self, since_start: Duration) -> bool {
         let too_little = || {
             let [reads, writes] = self.wanted;
@@ -257,7 +261,7 @@ impl Load {
         self.outcome.as_ref().is_none_or(|outcome| outcome.error.is_some())
     }
 
-    /// Counts a finished operation and checks what was read.
+    /// Counts a finished operation, and checks the data read.
     fn account(&mut self, now: Duration, slot: usize, done: &Done) -> Result<(), String> {
         let since_start = now.saturating_sub(self.started_at);
         let counts = since_start >= self.window.warm && self.is_open(since_start);
@@ -278,11 +282,11 @@ impl Load {
                     .map_err(|wrong| wrong.to_string())?;
                 outcome.stamps += bytes / stamps::PAGE_BYTES as u64;
             }
-            // It asks for no pipes.
+            // The load asks for no pipes.
             Ok(Answer::Piped { .. } | Answer::Written | Answer::Results(_)) => {}
         }
         let tally = outcome.tally_mut(running.job.direction);
-        // What was meant to start in the window counts however late it was.
+        // An operation scheduled within the window counts, however late it finished.
         match meant {
             Some(meant) if meant >= self.window.warm => tally.time(since_start.saturating_sub(meant)),
             None if counts => tally.time(done.latency),
@@ -295,7 +299,7 @@ impl Load {
         Ok(())
     }
 
-    /// Reports the outcome once nothing is in flight and nothing will be.
+    /// Sends the outcome once nothing is in flight and nothing will be started.
     fn end_if_done(&mut self) {
         let due = |running: &Running| running.due(self.window.end).is_some();
         let more = self.in_flight > 0 || (!self.failed() && self.jobs.iter().any(due));
@@ -303,7 +307,7 @@ impl Load {
             return;
         }
         if let (Some(outcome), Some(report)) = (self.outcome.take(), self.report.take()) {
-            // Whoever waits for it may have given up.
+            // The receiver may have given up.
             let _ = report.send(outcome);
         }
     }
@@ -319,7 +323,7 @@ impl Task for Load {
             let tokens = (first..first + depth.min(self.depth_max)).map(|slot| slot as u64);
             if running.job.schedule.is_some() {
                 running.idle.extend(tokens.map(|token| (token, stamps::noise_block(len))));
-                // Where it cannot be set, latencies show the default's slack.
+                // If this fails, latencies include the default slack.
                 let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
                 self.start_due(io, job);
             } else {

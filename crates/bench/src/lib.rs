@@ -1,11 +1,11 @@
-//! Experiments: routes compared side by side, each beside the limit of the wire.
+//! Experiments: routes compared side by side, each with the limit of the wire.
 //!
 //! [`run`] takes an experiment from its calibration to its record: it measures the limit
-//! ([`limit`]), starts an embedded group or uses somebody's server, makes files whose every 4 KiB
-//! carries a stamp, runs each workload on all routes by turns, compares the files whole, and names
-//! what binds each result.
+//! ([`limit`]), starts an embedded group or uses an external server, creates files with a stamp in
+//! every 4 KiB, runs each workload on all routes interleaved, compares the files as a whole, and
+//! names what binds each result.
 //!
-//! What this crate must not know: how a record is shown (that is `report`).
+//! This crate must not know how a record is shown (that is `report`).
 #![forbid(unsafe_code)]
 
 mod binding;

@@ -1,11 +1,11 @@
-//! The limit: what TCP itself carries between given addresses in the shape of NFS traffic, with no
-//! protocol work.
+//! The limit: how much plain TCP carries between given addresses in the shape of NFS traffic,
+//! without any protocol work.
 //!
-//! Each call is [`CALL_BYTES`] one way, each answer [`ANSWER_BYTES`] the other way, a number of
-//! calls in flight on each connection; a block goes with each answer (READ) or with each call
-//! (WRITE). The limit is the best of several modes and of the congestion controls on offer. A
-//! result above it means that this program, not the machine, was the limit. [`verbs`] has the same
-//! for RDMA.
+//! Each call has [`CALL_BYTES`] in one direction, each answer [`ANSWER_BYTES`] in the other, with a
+//! number of calls in flight on each connection. A block goes with each answer (READ) or with each
+//! call (WRITE). The limit is the best of several modes and of the available congestion controls. A
+//! result above it means that this program, not the machine, was the limit. [`verbs`] measures the
+//! limit of RDMA.
 
 mod batched;
 pub mod ping;
@@ -23,33 +23,34 @@ use self::batched::Layout;
 use self::start::Shared;
 use crate::machine;
 
-/// A READ or WRITE call without its data.
+/// Bytes of a READ or WRITE call without its data.
 pub const CALL_BYTES: usize = 100;
-/// A READ or WRITE answer without its data.
+/// Bytes of a READ or WRITE answer without its data.
 pub const ANSWER_BYTES: usize = 128;
-/// Memory that blocks are sent from: larger than any cache.
+/// The memory from which blocks are sent; larger than any cache.
 const STORE_BYTES: usize = 256 << 20;
-/// Connections that a shape may have.
+/// The maximum number of connections of a shape.
 const CONNECTIONS_MAX: usize = 1024;
-/// With more connections, a thread for each end is not tried: thousands of threads measure the
-/// scheduler.
+/// With more connections, the mode with a thread for each end is not tried: thousands of threads
+/// would measure the scheduler.
 const THREADS_CONNECTIONS_MAX: usize = 64;
-/// Every connection has completed so many blocks before the measured time begins: buffers have
-/// grown, and memory is touched.
+/// Every connection has completed this many blocks before the measured time begins, so that its
+/// buffers have grown and its memory is mapped.
 const WARM_BLOCKS: u64 = 4;
-/// Blocks that take longer than this to move never will. An emulated processor is far from it.
+/// The time after which blocks that have not moved are given up. Even an emulated processor is far
+/// below it.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The warm-up is looked at this often.
+/// How often the progress of the warm-up is checked.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Which way the blocks go.
+/// The direction of the blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// With the answers.
+    /// Blocks go with the answers.
     Read,
-    /// With the calls.
+    /// Blocks go with the calls.
     Write,
-    /// Every other call is a WRITE.
+    /// Every second call is a WRITE.
     Mixed,
 }
 
@@ -67,29 +68,29 @@ impl Direction {
 /// The shape of the traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_bytes: usize,
-    /// Calls in flight on each connection.
+    /// The number of calls in flight on each connection.
     pub depth: usize,
-    /// Connections, dealt out over the pairs.
+    /// The number of connections, distributed over the addresses.
     pub connections: usize,
-    /// Which way the blocks go.
+    /// The direction of the blocks.
     pub direction: Direction,
-    /// The address that the server's side listens on, for each path.
+    /// The address on which the server's side listens, for each path.
     pub remotes: Vec<IpAddr>,
 }
 
-/// How the ends are driven.
+/// How the threads drive the ends of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// A thread at each end of each connection, payload received into place.
+    /// A thread for each end of each connection, which receives payload in place.
     Threads,
-    /// One thread at each end for all connections, whatever is ready in one system call.
+    /// One thread for each side, which handles everything that is ready in one system call.
     Batched,
-    /// The same, with a thread for each processor at each end.
+    /// The same with a thread for each processor on each side.
     BatchedPerCpu,
-    /// A thread for each processor, with both ends of its connections: nobody waits for another
-    /// thread to wake up.
+    /// A thread for each processor, with both ends of its connections: no thread waits for another
+    /// to wake up.
     BothEnds,
 }
 
@@ -97,7 +98,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Self; 4] = [Self::Threads, Self::Batched, Self::BatchedPerCpu, Self::BothEnds];
 
-    /// How records call it.
+    /// The name in records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -109,7 +110,7 @@ impl Mode {
     }
 }
 
-/// What one try carried.
+/// The result of one try.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Try {
     /// How the ends were driven.
@@ -120,47 +121,47 @@ pub struct Try {
     pub iops: f64,
     /// Bytes of blocks per second, in 1e9.
     pub gbytes_per_s: f64,
-    /// Others used more than a tenth of the processors meanwhile.
+    /// Whether other programs used more than a tenth of the processors meanwhile.
     pub starved: bool,
-    /// Processor time that both ends used for a block, in microseconds.
+    /// The processor time of both ends for a block, in microseconds.
     pub cpu_us_per_block: f64,
-    /// What of it the serving end used; absent where a thread drives both ends, or the system does
-    /// not say.
+    /// The serving end's part of that; absent if a thread drives both ends, or the system does not
+    /// report it.
     pub serving_us_per_block: Option<f64>,
 }
 
 /// Why a limit cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An address is not ours, or nobody can connect to it.
+    /// An address is not local, or cannot be connected to.
     #[error("cannot measure what {address} carries")]
     Address {
-        /// Which address.
+        /// The address.
         address: IpAddr,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The shape makes no sense.
+    /// The shape is invalid.
     #[error("{0}")]
     Shape(String),
-    /// A connection broke while its blocks moved.
+    /// A connection failed while its blocks moved.
     #[error("the {end} end of connection {connection} failed")]
     End {
-        /// Asking or serving.
+        /// `asking` or `serving`.
         end: &'static str,
-        /// Which connection, from 0.
+        /// The number of the connection, from 0.
         connection: usize,
-        /// How.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Threads were started, and have not run since.
+    /// Threads were started but have not run since.
     #[error("{workers} threads did not begin in {} s", patience.as_secs())]
     Unready {
-        /// How many.
+        /// The number of threads.
         workers: usize,
-        /// In which time.
+        /// How long they were waited for.
         patience: Duration,
     },
     /// A connection carries next to nothing.
@@ -169,24 +170,24 @@ pub enum Error {
         patience.as_secs()
     )]
     Stalled {
-        /// Which connection, from 0.
+        /// The number of the connection, from 0.
         connection: usize,
-        /// How many it moved.
+        /// The number of blocks that it moved.
         blocks: u64,
-        /// In which time.
+        /// How long it was waited for.
         patience: Duration,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot measure the limit")]
     System(#[from] io::Error),
 }
 
-/// Which end of a connection.
+/// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// Sends calls.
+    /// The end that sends calls.
     Asking,
-    /// Answers them.
+    /// The end that answers them.
     Serving,
 }
 
@@ -200,20 +201,20 @@ impl Side {
     }
 }
 
-/// The connections of a try, each with its ends at the same place of both lists.
+/// The connections of a try; both lists have them in the same order.
 #[derive(Debug, Default)]
 struct Ends {
     asking: Vec<TcpStream>,
     serving: Vec<TcpStream>,
 }
 
-/// Memory to send from, touched once.
+/// The memory to send from, which is mapped by writing to it once.
 fn store() -> &'static [u8] {
     static STORE: OnceLock<Vec<u8>> = OnceLock::new();
     STORE.get_or_init(|| vec![7; STORE_BYTES])
 }
 
-/// The next block to send: anywhere in the store.
+/// The next block to send, from a random position in the store.
 fn next_block(seed: &mut u64, block_bytes: usize) -> &'static [u8] {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let blocks = (STORE_BYTES / block_bytes.max(1)).max(1) as u64;
@@ -221,13 +222,13 @@ fn next_block(seed: &mut u64, block_bytes: usize) -> &'static [u8] {
     store().get(at..at + block_bytes).unwrap_or_default()
 }
 
-/// A head whose first byte says whether it goes with a WRITE.
+/// The head of a message; its first byte says whether it belongs to a WRITE.
 const fn head<const N: usize>(writes: bool) -> [u8; N] {
     [writes as u8; N]
 }
 
-/// Tries one mode with one congestion control. It is measured for `time` once every connection
-/// moves blocks, and for longer when none was completed in that time.
+/// Tries one mode with one congestion control. Measures for `time` once every connection moves
+/// blocks, and longer if no block was completed in that time.
 ///
 /// # Errors
 /// [`Error`].
@@ -263,7 +264,7 @@ pub fn measure_once(shape: &Shape, mode: Mode, congestion: &str, time: Duration)
     })
 }
 
-/// What was seen in the measured time of a try.
+/// The observations of a try's measured time.
 struct Seen {
     iops: f64,
     starved: bool,
@@ -271,7 +272,7 @@ struct Seen {
     serving_us_per_block: Option<f64>,
 }
 
-/// Lets blocks move between connected ends until they were measured for so long.
+/// Moves blocks between connected ends until they were measured for this time.
 fn measure(shape: &Shape, mode: Mode, ends: Ends, time: Duration) -> Result<Seen, Error> {
     store();
     let shared = Shared::new(shape.connections);
@@ -289,15 +290,15 @@ fn measure(shape: &Shape, mode: Mode, ends: Ends, time: Duration) -> Result<Seen
         let seen = workers.map_err(Error::from).and_then(|workers| observe(shared, workers, time));
         shared.stop();
         for end in &all {
-            // Wakes whoever waits in a receive or a send; one that is closed already needs no
-            // waking.
+            // Wakes a thread that waits to receive or send. A connection that is already closed
+            // needs no waking.
             let _ = end.shutdown(std::net::Shutdown::Both);
         }
         seen
     })
 }
 
-/// Lets the workers begin, warms up, and measures.
+/// Starts the workers, warms up, and measures.
 fn observe(shared: &Shared, workers: usize, time: Duration) -> Result<Seen, Error> {
     shared.begin(workers, PATIENCE)?;
     wait(shared, time / 4, || shared.slowest().1 >= WARM_BLOCKS)?;
@@ -317,7 +318,7 @@ fn observe(shared: &Shared, workers: usize, time: Duration) -> Result<Seen, Erro
     })
 }
 
-/// Waits for so long, and on until a condition is met.
+/// Waits for this time, and then until the condition is met.
 fn wait(shared: &Shared, time: Duration, met: impl Fn() -> bool) -> Result<(), Error> {
     let began = Instant::now();
     while began.elapsed() < time || !met() {
@@ -330,16 +331,17 @@ fn wait(shared: &Shared, time: Duration, met: impl Fn() -> bool) -> Result<(), E
     Ok(())
 }
 
-/// Tries all modes with all congestion controls on offer; the best is the limit. A mode in which a
-/// connection starves is none that carries most, so it is left out.
+/// Tries all modes with all available congestion controls; the best try is the limit. A mode in
+/// which a connection starves is left out.
 ///
 /// # Errors
-/// [`Error`]; that a connection starves where it does so in every mode.
+/// [`Error`]; a starved connection is an error only if it happens in every mode.
 pub fn calibrate(shape: &Shape, per_try: Duration, mut step: impl FnMut()) -> Result<Vec<Try>, Error> {
     let (mut tries, mut stalled) = (Vec::new(), None);
     for congestion in transport::socket::congestion_controls() {
         for mode in Mode::ALL {
-            // Where there is one processor, or one connection, a thread for each is one thread.
+            // With a single processor or connection, this mode equals the one with one thread for
+            // each side.
             if mode == Mode::BatchedPerCpu && machine::cpus().min(shape.connections) == 1
                 || mode == Mode::Threads && shape.connections > THREADS_CONNECTIONS_MAX
             {

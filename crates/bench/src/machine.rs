@@ -1,4 +1,4 @@
-//! What this machine is, and how busy it was.
+//! Properties of this machine, and how busy it was.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Kernel, processors, memory, congestion controls and command line. No names of hosts or people.
+/// Kernel, processors, memory, congestion controls and command line; no names of hosts or people.
 #[must_use]
 pub fn environment() -> Environment {
     let uname = rustix::system::uname();
@@ -38,10 +38,10 @@ pub fn environment() -> Environment {
     }
 }
 
-/// Set for commands that run within `trunkline lab net`.
+/// An environment variable that is set for commands within `trunkline lab net`.
 const LAB_VARIABLE: &str = "TRUNKLINE_LAB";
 
-/// What of an experiment's figures is no real hardware's: each of its cells says so.
+/// The parts of an experiment that are not real hardware; each cell states them.
 #[must_use]
 pub fn simulated(target: &Target, environment: &Environment, over_rdma: bool) -> Option<String> {
     let in_lab = matches!(target, Target::Server(_)) && std::env::var_os(LAB_VARIABLE).is_some();
@@ -53,18 +53,19 @@ pub fn simulated(target: &Target, environment: &Environment, over_rdma: bool) ->
     (!found.is_empty()).then(|| found.join(", "))
 }
 
-/// A measurement during which others used a larger share of the processors had not all of them.
+/// The share of processor time used by other programs above which a measurement counts as
+/// disturbed.
 pub const OTHERS_MAX: f64 = 0.1;
 
-/// Processor time that this process has used.
+/// The processor time that this process has used.
 #[must_use]
 pub fn own_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The RDMA devices here that are software, by the kernel's names: rxe (RoCE) and siw (iWARP) are
-/// told by theirs.
+/// The software RDMA devices of this machine, by the kernel's default names: rxe (RoCE) and siw
+/// (iWARP).
 fn software_rdma() -> Option<String> {
     let entries = std::fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -75,13 +76,13 @@ fn software_rdma() -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Processors that this process may use.
+/// The number of processors that this process may use.
 #[must_use]
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How busy all processors were, from here on.
+/// Measures how busy all processors are from a start on.
 #[derive(Debug, Clone, Copy)]
 pub struct Busy {
     started: Instant,
@@ -89,24 +90,24 @@ pub struct Busy {
     stolen: Duration,
 }
 
-/// Share of the processors' time.
+/// Shares of the processors' time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BusyShare {
-    /// Spent working, by anybody.
+    /// Time spent working, by any program.
     pub busy: f64,
-    /// Taken by the hypervisor.
+    /// Time taken by the hypervisor.
     pub stolen: f64,
 }
 
 impl Busy {
-    /// Starts to look.
+    /// Starts a measurement.
     #[must_use]
     pub fn start() -> Self {
         let (busy, stolen) = processor_time();
         Self { started: Instant::now(), busy, stolen }
     }
 
-    /// What has been used since the start.
+    /// The shares since the start.
     #[must_use]
     pub fn share(&self) -> BusyShare {
         let (busy, stolen) = processor_time();
@@ -119,8 +120,8 @@ impl Busy {
     }
 }
 
-/// Time that all processors worked, and that they were taken away, since the boot. In ticks of 10
-/// ms.
+/// The time that all processors have worked, and the time taken from them, since boot; in ticks of
+/// 10 ms.
 fn processor_time() -> (Duration, Duration) {
     let stat = read("/proc/stat");
     let fields: Vec<u64> = stat
@@ -131,7 +132,7 @@ fn processor_time() -> (Duration, Duration) {
         .map(|field| field.parse().unwrap_or(0))
         .collect();
     let at = |index: usize| fields.get(index).copied().unwrap_or(0);
-    // user nice system idle iowait irq softirq steal
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal.
     let busy = at(0) + at(1) + at(2) + at(5) + at(6);
     (Duration::from_millis(busy * 10), Duration::from_millis(at(7) * 10))
 }

@@ -1,5 +1,4 @@
-//! One repeat: a workload on a mounted route for a while, and everything that was counted
-//! meanwhile.
+//! One repeat: runs a workload on a mounted route for a window, with everything counted meanwhile.
 
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -12,65 +11,65 @@ use crate::jobs::{Job, Load, Moments, Outcome, Schedule, Tally, Window};
 use crate::machine::{Busy, BusyShare};
 use crate::rdma::Ports;
 
-/// An operation in flight may take this long after the end of its window; a paced queue drains in
-/// less.
+/// How long an operation in flight may take after the end of its window. A paced queue drains
+/// faster.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What one direction of one repeat did.
+/// The results of one direction of a repeat.
 #[derive(Debug, Clone)]
 pub struct Flow {
     /// Bytes per second.
     pub bytes_per_s: f64,
     /// Operations per second.
     pub iops: f64,
-    /// Operations counted.
+    /// The number of operations counted.
     pub ops: u64,
-    /// Their bytes.
+    /// The bytes of these operations.
     pub bytes: u64,
-    /// All operations that finished before the window was to end: those that its processor time was
-    /// used for.
+    /// The number of all operations that finished before the planned end of the window: those for
+    /// which the processor time was used.
     pub finished: u64,
-    /// First and last operation, from the start.
+    /// When the first and the last operation finished, since the start.
     pub span: Option<(Duration, Duration)>,
     /// Latencies.
     pub latency: Latency,
 }
 
-/// What one repeat did.
+/// The results of a repeat.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// When it was started.
+    /// When the repeat was started.
     pub began: Instant,
-    /// Reads.
+    /// The results of reads.
     pub read: Option<Flow>,
-    /// Writes.
+    /// The results of writes.
     pub write: Option<Flow>,
-    /// Bytes by path, the whole run with its warm-up: read, then written.
+    /// The bytes read and written on each path, over the whole run including the warm-up.
     pub bytes_by_path: [Vec<u64>; 2],
-    /// Loops of the mount.
+    /// The number of loops of the mount.
     pub loops: usize,
     /// The longest time in the window in which no operation finished.
     pub longest_gap: Duration,
-    /// Stamps checked.
+    /// The number of stamps checked.
     pub stamps: u64,
-    /// CPU time of the mount's loops during the window.
+    /// The processor time of the mount's loops during the window.
     pub client_cpu: Duration,
-    /// CPU time of the server's loops, when it runs here.
+    /// The processor time of the server's loops, if the server runs here.
     pub server_cpu: Option<Duration>,
-    /// The time between the two looks at the processors' time: the window, on a machine that wakes
-    /// threads in time.
+    /// The time between the two measurements of processor time. It equals the window if the machine
+    /// wakes threads in time.
     pub window: Duration,
     /// How busy the machine was during the window.
     pub busy: BusyShare,
-    /// What the ports of RDMA devices counted, the whole run with its warm-up.
+    /// What the ports of RDMA devices counted, over the whole run including the warm-up.
     pub ports: Vec<record::PortCounters>,
 }
 
-/// Runs a workload once. `server_cpu` tells what the server's threads have used so far, where that
-/// can be known.
+/// Runs a workload once. `server_cpu` returns the processor time of the server's threads so far, if
+/// known.
 ///
 /// # Errors
-/// What went wrong, the first of it.
+/// The first error.
 pub fn run(
     mount: &Mount,
     server_cpu: &dyn Fn() -> Option<Duration>,
@@ -87,8 +86,8 @@ pub fn run(
         }
     }
     drop(sender);
-    // Until moments, not for so long: a busy machine that lets this thread sleep too long once must
-    // not move the rest.
+    // Sleeps until a point in time rather than for a duration: if a busy machine lets this thread
+    // sleep too long once, the later points must not move.
     let sleep_until = |moment| std::thread::sleep((began + moment).saturating_duration_since(Instant::now()));
     sleep_until(window.warm);
     let busy = Busy::start();
@@ -114,15 +113,15 @@ pub fn run(
     })
 }
 
-/// Processor time of threads. They are not asked: under load a loop answers when it comes to it,
-/// and time would be counted that lies outside the window.
+/// The processor time of threads. It is read from the system: a loop under load would answer a
+/// request late and count time outside the window.
 pub(crate) fn cpu(threads: &[u32]) -> Duration {
     threads.iter().filter_map(|thread| transport::threads::cpu(*thread)).sum()
 }
 
-/// Deals the work out over the loops: every loop works on every file, as every connection of a
-/// route may carry every file. With a rate, the operations of all are meant to start one after the
-/// other at equal distances.
+/// Distributes the work over the loops. Every loop works on every file, because every connection of
+/// a route may carry every file. With a rate, the operations of all jobs are scheduled one after
+/// the other at equal intervals.
 fn deal(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<Vec<Job>> {
     let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); loops];
     let blocks = workload.file / workload.block.max(1);
@@ -155,7 +154,7 @@ fn deal(workload: &WorkloadSpec, files: &[(FileRef, u32)], loops: usize) -> Vec<
     jobs
 }
 
-/// What the loops' loads did, once all of them have ended.
+/// The outcomes of the loops' loads, once all have ended.
 fn collect(receiver: &Receiver<Outcome>, patience: Duration) -> Result<Vec<Outcome>, String> {
     let mut outcomes = Vec::new();
     loop {
@@ -181,7 +180,7 @@ fn longest_gap(outcomes: &[Outcome]) -> Duration {
     all.as_ref().map_or(Duration::ZERO, Moments::longest_gap)
 }
 
-/// Sums what the loops did in one direction.
+/// The sum of the loops' results in one direction.
 fn flow<'a>(tallies: impl Iterator<Item = &'a Tally>, jobs: u32) -> Option<Flow> {
     if jobs == 0 {
         return None;

@@ -1,21 +1,21 @@
-//! Progress bars, where somebody looks.
+//! Progress bars, if a terminal shows them.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar for the stage under way.
+/// A bar for the current stage.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Shown on standard error, or not at all.
+    /// Creates a progress bar on standard error, or a hidden one.
     #[must_use]
     pub fn new(shown: bool) -> Self {
         let bar = if shown { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        // The template is a constant that parses.
+        // The template is a constant that is known to parse.
         if let Ok(style) = ProgressStyle::with_template("{msg:28} [{bar:30}] {percent:>3} %  {elapsed}") {
             bar.set_style(style.progress_chars("##-"));
         }
@@ -23,19 +23,19 @@ impl Progress {
         Self { bar }
     }
 
-    /// Begins a stage of so many steps.
+    /// Begins a stage with this many steps.
     pub fn stage(&self, name: &str, steps: u64) {
         self.bar.reset();
         self.bar.set_length(steps);
         self.bar.set_message(name.to_owned());
     }
 
-    /// Some steps are done.
+    /// Records that some steps are done.
     pub fn advance(&self, steps: u64) {
         self.bar.inc(steps);
     }
 
-    /// All is done.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

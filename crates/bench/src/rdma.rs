@@ -1,5 +1,5 @@
-//! RDMA on this machine: the addresses that a group can be reached at, and what the ports of its
-//! devices count.
+//! RDMA on this machine: the addresses at which a group can be reached, and the counters of the
+//! devices' ports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,15 +11,15 @@ use transport::rdma::Counters;
 
 use crate::group::Group;
 
-/// Where the kernel shows devices, their ports, and what those count.
+/// Where the kernel shows devices, their ports and the ports' counters.
 const DEVICES: &str = "/sys/class/infiniband";
-/// `port_xmit_data` and `port_rcv_data` count words of so many bytes.
+/// The size of the words that `port_xmit_data` and `port_rcv_data` count.
 const WORD_BYTES: u64 = 4;
 
-/// The addresses of this machine that devices listen on; of IPv4 where there are any.
+/// The local addresses on which devices can listen; only IPv4 addresses if there are any.
 ///
 /// # Errors
-/// Why there is none, as a sentence's end.
+/// The reason why there is none, as the end of a sentence.
 pub fn addresses() -> Result<Vec<IpAddr>, String> {
     let devices = match verbs::devices() {
         Ok(devices) => devices,
@@ -51,14 +51,14 @@ pub fn addresses() -> Result<Vec<IpAddr>, String> {
     Ok(found)
 }
 
-/// Whether a device has this address.
+/// Whether a device can listen on this address.
 fn can_listen(address: IpAddr) -> bool {
     let try_it =
         || verbs::Identifier::new(&verbs::EventChannel::new()?)?.listen(SocketAddr::new(address, 0), 1);
     try_it().is_ok()
 }
 
-/// What the nodes of a group have done over RDMA since their start.
+/// The RDMA counters of a group's nodes since their start.
 #[must_use]
 pub fn served(group: &Group) -> Counters {
     let mut sum = Counters::default();
@@ -66,7 +66,7 @@ pub fn served(group: &Group) -> Counters {
     sum
 }
 
-/// Adds what an end has done from one moment to another, by the names of the record.
+/// Adds the work of one end between two counter readings, under the record's names.
 pub fn add_work(sum: &mut BTreeMap<String, u64>, before: &Counters, after: &Counters) {
     let named = |done: &Counters| {
         [
@@ -84,12 +84,12 @@ pub fn add_work(sum: &mut BTreeMap<String, u64>, before: &Counters, after: &Coun
     }
 }
 
-/// What the ports of all devices have counted since the system started.
+/// The counters of all devices' ports since the system started.
 #[derive(Debug, Clone, Default)]
 pub struct Ports(BTreeMap<String, BTreeMap<String, u64>>);
 
 impl Ports {
-    /// What they say now.
+    /// The present counters.
     #[must_use]
     pub fn now() -> Self {
         Self::under(Path::new(DEVICES))
@@ -99,7 +99,7 @@ impl Ports {
         let mut ports = BTreeMap::new();
         for (device, place) in entries(devices) {
             for (port, place) in entries(&place.join("ports")) {
-                // What the standard defines comes last: it counts where both have a name.
+                // The counters of the standard come last, so that they win if a name occurs twice.
                 let counters = ["hw_counters", "counters"].map(|kind| entries(&place.join(kind)));
                 let values = counters.into_iter().flatten().filter_map(|(name, file)| {
                     Some((name, fs::read_to_string(file).ok()?.trim().parse().ok()?))
@@ -110,7 +110,7 @@ impl Ports {
         Self(ports)
     }
 
-    /// What each port has counted since then.
+    /// What each port has counted since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Vec<PortCounters> {
         let of_port = |(port, now): (&String, &BTreeMap<String, u64>)| {
@@ -125,11 +125,11 @@ impl Ports {
     }
 }
 
-/// A port's counters by their meaning; of the others those that count at all, by the kernel's
-/// names.
+/// A port's counters by their meaning. Of the remaining ones, those that are not zero, by the
+/// kernel's names.
 fn counters(port: &str, mut by_name: BTreeMap<String, u64>) -> PortCounters {
     let mut first = |names: &[&str]| {
-        // All are taken, so that none is told twice.
+        // All names are removed, so that none is reported twice.
         let found: Vec<u64> = names.iter().filter_map(|name| by_name.remove(*name)).collect();
         found.first().copied()
     };
@@ -150,7 +150,7 @@ fn counters(port: &str, mut by_name: BTreeMap<String, u64>) -> PortCounters {
     }
 }
 
-/// The entries of a directory by name; none where there is no such directory.
+/// The entries of a directory by name; none if the directory does not exist.
 fn entries(directory: &Path) -> Vec<(String, std::path::PathBuf)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut found: Vec<_> =

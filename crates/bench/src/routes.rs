@@ -1,4 +1,4 @@
-//! The routes of an experiment: mounted, or skipped with the reason.
+//! The routes of an experiment: ready to be mounted, or skipped with a reason.
 
 use std::net::IpAddr;
 
@@ -12,38 +12,38 @@ use crate::group::Group;
 
 /// A route that can be mounted.
 ///
-/// It is mounted for each repeat anew: a node paces what it sends over all its connections, so
-/// those of a route that does not run must not be there.
+/// The route is mounted again for each repeat. A node paces what it sends over all of its
+/// connections, so a route that does not run must have none.
 #[derive(Debug)]
 pub struct Ready {
-    /// Its name.
+    /// The name of the route.
     pub name: String,
     settings: Settings,
-    /// Nodes that it uses.
+    /// The number of nodes that the route uses.
     pub nodes: usize,
     /// The addresses of all nodes of the target.
     pub node_names: Vec<String>,
-    /// The node that each of its paths leads to, among all nodes of the target.
+    /// The node to which each path of the route leads, among all nodes of the target.
     pub node_of_path: Vec<usize>,
 }
 
 impl Ready {
-    /// Whether it goes over RDMA.
+    /// Whether the route uses RDMA.
     #[must_use]
     pub fn is_rdma(&self) -> bool {
         self.settings.uses_rdma()
     }
 
-    /// Whether paths of both transports make it up.
+    /// Whether the route uses both transports.
     #[must_use]
     pub fn mixes(&self) -> bool {
         self.settings.mixes()
     }
 
-    /// How its payload travels, for what headers leave of a link.
+    /// The transport of the payload, which determines how much of a link the headers use.
     #[must_use]
     pub fn transport(&self) -> Transport {
-        // Where both make up the route, headers of TCP leave less of a link.
+        // If the route uses both, the headers of TCP take more of a link.
         if self.is_rdma() && !self.settings.mixes() {
             return if speaks_ethernet() { Transport::RoceV2 } else { Transport::InfiniBand };
         }
@@ -51,7 +51,7 @@ impl Ready {
         if is_ipv6 { Transport::TcpIpv6 } else { Transport::Tcp }
     }
 
-    /// Mounts it.
+    /// Mounts the route.
     ///
     /// # Errors
     /// [`Error::Route`].
@@ -61,8 +61,8 @@ impl Ready {
     }
 }
 
-/// Adds what a mount's paths have counted. The port of an embedded group, another one in each half,
-/// is left out of their names.
+/// Adds the counters of a mount's paths. The port of an embedded group is left out of their names,
+/// because it differs between the halves.
 pub fn add_counters(sum: &mut Vec<PathCounters>, mount: &Mount, group: Option<&Group>) {
     let port = group.map(|group| format!(":{}", group.port)).unwrap_or_default();
     let paths = mount.statistics().paths;
@@ -91,30 +91,30 @@ pub fn is_rdma(options: &str) -> bool {
     options.split(',').map(str::trim).any(names)
 }
 
-/// Whether the RDMA devices of this machine are on Ethernet. With both kinds, the less favourable
-/// one is reckoned with.
+/// Whether the RDMA devices of this machine are on Ethernet. If there are both kinds, the less
+/// favourable one is assumed.
 fn speaks_ethernet() -> bool {
     let devices = verbs::devices().unwrap_or_default();
     devices.iter().flat_map(|device| &device.ports).any(|port| port.active && port.ethernet)
 }
 
-/// Why a route over RDMA is not in the paced half.
+/// The reason why a route over RDMA is not in the paced half.
 pub const NOT_PACED: &str = "a pace is kept by TCP sockets, and RDMA has none";
 
-/// Why a route cannot run here.
+/// The reason why a route cannot run here, if it cannot.
 fn skipped(options: &str, target: &Target) -> Option<String> {
     if !is_rdma(options) {
         return None;
     }
     let found = crate::rdma::addresses();
     match target {
-        // Which of its addresses reach somebody's server, the mount finds out.
+        // Which local addresses reach an external server shows when the route is mounted.
         Target::Server(_) if verbs::devices().is_ok_and(|devices| !devices.is_empty()) => None,
         _ => found.err(),
     }
 }
 
-/// The route as the record shows it, before anything is measured.
+/// The route in the form of the record, before it is measured.
 #[must_use]
 pub fn describe(spec: &RouteSpec, target: &Target) -> Route {
     if let Some(reason) = skipped(&spec.options, target) {
@@ -123,10 +123,10 @@ pub fn describe(spec: &RouteSpec, target: &Target) -> Route {
     Route { name: spec.name.clone(), options: spec.options.clone(), ..Route::default() }
 }
 
-/// All routes that can run here.
+/// The routes that can run here.
 ///
 /// # Errors
-/// [`Error::Route`] with the first whose options make no sense.
+/// [`Error::Route`] with the first route whose options are invalid.
 pub fn ready(
     specs: &[&RouteSpec],
     experiment: &Experiment,
@@ -150,10 +150,10 @@ pub fn ready(
                 None => settings.nodes_of_remotes().into_iter().map(usize::from).collect(),
             };
             let all = group.map_or_else(|| nodes_named(&settings), |group| group.addresses.clone());
-            // The paths of a mount: each local address to each remote one.
+            // The paths of a mount: each local address with each remote one.
             let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
-            // Connection i goes to remote i mod R: with fewer connections than remotes some are
-            // left out.
+            // Connection i goes to remote address i mod R, so with fewer connections than addresses
+            // some are unused.
             let used = of_remotes.iter().collect::<std::collections::BTreeSet<_>>().len();
             let nodes = used.min(usize::from(settings.nconnect)).max(1);
             let node_names = all.iter().map(ToString::to_string).collect();
@@ -162,7 +162,7 @@ pub fn ready(
         .collect()
 }
 
-/// The settings of a route: its mount options, and the target.
+/// The settings of a route: its mount options and the target.
 fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) -> client::Result<Settings> {
     let target = match (&experiment.target, group) {
         (Target::Server(server), _) => server.clone(),
@@ -183,7 +183,7 @@ fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) ->
     Ok(settings)
 }
 
-/// The address of each node, by which the record calls it.
+/// The address of each node, which is the node's name in the record.
 fn nodes_named(settings: &Settings) -> Vec<IpAddr> {
     let mut named: Vec<IpAddr> = Vec::new();
     for (remote, node) in settings.remotes.iter().zip(settings.nodes_of_remotes()) {

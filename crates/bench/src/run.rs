@@ -20,39 +20,40 @@ use crate::rdma;
 use crate::routes::{self, Ready};
 use transport::rdma::Counters as Done;
 
-/// Files of the paced half are no larger: making and comparing them is paced too.
+/// The maximum size of files of the paced half, because creating and comparing them is paced too.
 const PACED_FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// A paced repeat of blocks this large warms up for so long.
+/// The paced repeats of blocks of at least this size warm up for [`PACED_WARM`].
 const LARGE_BLOCK_BYTES: u64 = 256 << 10;
 const PACED_WARM: Duration = Duration::from_millis(250);
 
-/// What `trunkline bench` is asked for.
+/// The options of `trunkline bench`.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
-    /// An experiment file; without it the built-in experiment runs.
+    /// An experiment file; without one, the built-in experiment runs.
     pub experiment: Option<PathBuf>,
     /// Quick, standard or thorough.
     pub procedure: Procedure,
-    /// Where the record goes; without it, under `./trunkline-results/`.
+    /// The file of the record; without one, a new file under `./trunkline-results/`.
     pub record: Option<PathBuf>,
     /// Whether to show progress on the terminal.
     pub progress: bool,
 }
 
-/// What an experiment gave.
+/// The result of an experiment.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The record; its `failed` lists why it is not to be believed.
+    /// The record; its `failed` lists the reasons not to trust it.
     pub record: Record,
-    /// Where it was written.
+    /// The file of the record.
     pub file: PathBuf,
 }
 
 /// Runs an experiment and writes its record.
 ///
 /// # Errors
-/// What stopped it. A record that fails is no error: it is written, with the reasons in it.
+/// An error that ended the experiment. A record that fails is not an error: it is written, with the
+/// reasons in it.
 pub fn run(options: &RunOptions) -> Result<Outcome> {
     let record = run_for_record(options)?;
     let file = options.record.clone().unwrap_or_else(default_file);
@@ -60,10 +61,10 @@ pub fn run(options: &RunOptions) -> Result<Outcome> {
     Ok(Outcome { record, file })
 }
 
-/// Runs an experiment and leaves its record to who called.
+/// Runs an experiment and returns its record without writing it.
 ///
 /// # Errors
-/// What stopped it.
+/// An error that ended the experiment.
 pub fn run_for_record(options: &RunOptions) -> Result<Record> {
     let experiment = match &options.experiment {
         Some(file) => Experiment::from_file(file, options.procedure)?,
@@ -75,7 +76,7 @@ pub fn run_for_record(options: &RunOptions) -> Result<Record> {
     Ok(record)
 }
 
-/// Writes a file, making its directory.
+/// Writes a file, and creates its directory if necessary.
 ///
 /// # Errors
 /// [`Error::Write`].
@@ -98,7 +99,7 @@ fn default_file() -> PathBuf {
 
 fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
     let began = Instant::now();
-    // The limit has both ends of each connection in this process.
+    // The calibration has both ends of each connection in this process.
     transport::descriptors::raise_limit();
     let mut record = Record {
         trunkline_version: env!("CARGO_PKG_VERSION").into(),
@@ -131,12 +132,12 @@ fn measure_all(experiment: &Experiment, progress: &Progress) -> Result<Record> {
     Ok(record)
 }
 
-/// The commit this was built from, when it was built in a checkout.
+/// The commit of which this program was built, if it was built in a checkout.
 fn commit() -> Option<String> {
     option_env!("TRUNKLINE_COMMIT").filter(|commit| !commit.is_empty()).map(str::to_owned)
 }
 
-/// One half of the experiment: raw, or paced.
+/// One half of the experiment: raw or paced.
 fn half(
     experiment: &Experiment,
     began: Instant,
@@ -206,7 +207,7 @@ fn half(
     files.remove(&widest.mount()?)
 }
 
-/// The routes of a half. Those over RDMA cannot be paced: their paced workloads say so.
+/// The routes of a half. Routes over RDMA cannot be paced; their paced workloads state that.
 fn runnable<'a>(
     experiment: &'a Experiment,
     pace_bits_per_s: Option<u64>,
@@ -231,8 +232,8 @@ fn runnable<'a>(
     specs
 }
 
-/// Whether the embedded group can be mounted over RDMA, where a route goes there: a device that is
-/// here need not reach itself. Why not stands in the record.
+/// Whether the embedded group can be mounted over this route: a local RDMA device cannot always
+/// reach itself. The reason is put into the record.
 fn reaches(route: &Ready, record: &mut Record) -> bool {
     if !route.is_rdma() {
         return true;
@@ -246,7 +247,7 @@ fn reaches(route: &Ready, record: &mut Record) -> bool {
     false
 }
 
-/// Whether the last rounds show neither excursion nor slope in any direction (SNIA PTS: five
+/// Whether the last rounds have neither outliers nor a trend in any direction (SNIA PTS: five
 /// rounds, data within 20 %, slope within 10 % of the mean).
 fn is_steady(samples: &[Sample]) -> bool {
     let directions: [fn(&Sample) -> Option<&Flow>; 2] = [|it| it.read.as_ref(), |it| it.write.as_ref()];
@@ -256,7 +257,7 @@ fn is_steady(samples: &[Sample]) -> bool {
     })
 }
 
-/// What one route's repeats gave, what its paths counted, and what both ends did over RDMA.
+/// The samples of a route, the counters of its paths, and the RDMA work of both ends.
 type RouteSamples = (Vec<Sample>, Vec<PathCounters>, Counters);
 
 /// What stays the same throughout a half.
@@ -270,15 +271,15 @@ struct HalfContext<'a> {
 }
 
 impl HalfContext<'_> {
-    /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a machine that
-    /// drifts hurts all alike. Samples by route.
+    /// Runs a workload on all routes, interleaved: A B C, C B A, and so on, so that a drift of the
+    /// machine affects all routes alike. Returns the samples by route.
     fn workload(&self, workload: &WorkloadSpec, files: &Files, index: usize) -> Result<Vec<RouteSamples>> {
         let prepared = files.by_workload.get(index).map(Vec::as_slice).unwrap_or_default();
         let mut done: Vec<RouteSamples> = vec![Default::default(); self.ready.len()];
         let name = if self.pace_bits_per_s.is_some() { "paced" } else { "raw" };
         let repeats = self.experiment.repeats;
-        // The thorough procedure goes on until every route is steady, the others take a fixed
-        // number.
+        // The thorough procedure continues until every route is steady; the others have a fixed
+        // number of repeats.
         let most = if self.experiment.procedure == Procedure::Thorough { repeats * 3 } else { repeats };
         self.progress.stage(&format!("{name}: {}", workload.name), u64::from(most) * self.ready.len() as u64);
         for repeat in 0..most {
@@ -321,8 +322,9 @@ impl HalfContext<'_> {
         Ok(done)
     }
 
-    /// At a pace, the first blocks leave as a burst, and a large one takes many milliseconds on its
-    /// connection: it warms up for longer, and is measured for longer.
+    /// The window of a repeat. A paced repeat of large blocks warms up and is measured for longer,
+    /// because the first blocks leave as a burst, and a large block takes many milliseconds on its
+    /// connection.
     fn window(&self, block_bytes: u64) -> Window {
         let experiment = self.experiment;
         let (warm, measured) = match self.pace_bits_per_s {

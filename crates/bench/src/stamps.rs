@@ -1,17 +1,17 @@
-//! What the files of an experiment hold, so that a wrong block is found.
+//! The content of an experiment's files, by which a wrong block is found.
 //!
-//! Each 4 KiB of a file begins with a 16-byte stamp of its own: the file's number and the page's
-//! place in it. The rest is one fixed noise. Every timed read checks the stamps of what it got; the
-//! whole payload is compared in an untimed pass, because summing it all while timing costs more
-//! than a tenth of the speed.
+//! Each 4 KiB of a file begins with a 16-byte stamp: the file's number and the number of the page.
+//! The rest is a fixed noise. Every timed read checks the stamps of its data. The whole payload is
+//! compared in an untimed pass, because comparing all of it while timing costs more than a tenth of
+//! the speed.
 
-/// Each of these has a stamp.
+/// The size of a page; each page has a stamp.
 pub const PAGE_BYTES: usize = 4096;
 const STAMP_BYTES: usize = 16;
-/// Marks a stamp, so that zeros or noise are never taken for one.
+/// Marks a stamp, so that neither zeros nor noise are mistaken for one.
 const MAGIC: u32 = 0x7472_756e;
 
-/// The bytes of a page behind its stamp.
+/// The bytes of a page after its stamp.
 fn noise() -> &'static [u8; PAGE_BYTES] {
     static NOISE: std::sync::OnceLock<[u8; PAGE_BYTES]> = std::sync::OnceLock::new();
     NOISE.get_or_init(|| {
@@ -33,13 +33,13 @@ fn stamp(file: u32, page: u64) -> [u8; STAMP_BYTES] {
     bytes
 }
 
-/// Fills a buffer with noise, for a writer to stamp again and again.
+/// A buffer filled with noise, which a writer stamps repeatedly.
 #[must_use]
 pub fn noise_block(len: usize) -> Vec<u8> {
     noise().iter().copied().cycle().take(len).collect()
 }
 
-/// Stamps the pages of a block at `offset` of a file. Offset and length are multiples of 4 KiB.
+/// Stamps the pages of a block at this offset of a file. Offset and length are multiples of 4 KiB.
 #[inline]
 pub fn write_stamps(block: &mut [u8], file: u32, offset: u64) {
     let first = offset / PAGE_BYTES as u64;
@@ -50,19 +50,19 @@ pub fn write_stamps(block: &mut [u8], file: u32, offset: u64) {
     }
 }
 
-/// A block that is not what was written there.
+/// A block that differs from what was written there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("file {file} holds something else at byte {offset}: {what}")]
 pub struct WrongBlock {
     /// The file's number within the experiment.
     pub file: u32,
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// What differs.
+    /// The difference.
     pub what: &'static str,
 }
 
-/// Checks the stamps of a block, and with `whole` every byte.
+/// Checks the stamps of a block or, with `whole`, every byte.
 ///
 /// # Errors
 /// The first page that differs.

@@ -1,4 +1,4 @@
-//! Cells and what binds them, from samples that are made up.
+//! Cells and their binding limits, from invented samples.
 
 use record::{Pattern, Stage};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::machine::BusyShare;
 
 const BLOCK: u64 = 4096;
-/// Operations of each direction in a sample, in a second.
+/// The number of operations in a sample of one second, over both directions.
 const OPS: u64 = 10_000;
 
 fn flow(ops: u64) -> Flow {

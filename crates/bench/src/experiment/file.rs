@@ -1,4 +1,4 @@
-//! Experiment files: TOML, as docs/EXPERIMENTS.md describes it. What a file leaves out is as in the
+//! Experiment files: TOML, as described in docs/EXPERIMENTS.md. A missing value is that of the
 //! built-in experiment.
 
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::{Experiment, Links, RouteSpec, Target, WorkloadSpec};
 use crate::error::{Error, ExperimentError, Result};
 
 impl Experiment {
-    /// Reads an experiment file; docs/EXPERIMENTS.md describes it.
+    /// Reads an experiment file, see docs/EXPERIMENTS.md.
     ///
     /// # Errors
-    /// [`Error::Experiment`] with the place and the reason.
+    /// [`Error::Experiment`] with the position and the reason.
     pub fn from_file(path: &Path, procedure: Procedure) -> Result<Self> {
         let wrap = |cause| Error::Experiment { file: path.display().to_string(), cause };
         let text = std::fs::read_to_string(path).map_err(|error| wrap(error.into()))?;
@@ -24,7 +24,7 @@ impl Experiment {
     /// Reads an experiment from TOML.
     ///
     /// # Errors
-    /// The place and the reason.
+    /// The position and the reason.
     pub fn from_toml(text: &str, procedure: Procedure) -> std::result::Result<Self, ExperimentError> {
         let file: File = toml::from_str(text)?;
         let base = Self::built_in(procedure);

@@ -1,4 +1,4 @@
-//! Experiment files with sense and without.
+//! Valid and invalid experiment files.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What a load counts: bytes and latencies by direction, and the moments at which anything was
-//! completed at all.
+//! The counters of a load: bytes and latencies by direction, and the times at which operations
+//! finished.
 
 use std::time::Duration;
 
@@ -7,20 +7,21 @@ use record::Latency;
 
 use super::Window;
 
-/// What one direction did within the window, on one loop.
+/// The operations of one direction on one loop, within the window.
 #[derive(Debug, Clone)]
 pub struct Tally {
-    /// Operations that finished in the window, but for the first, which opens the measure.
+    /// The number of operations that finished in the window, except the first, which starts the
+    /// measurement.
     pub ops: u64,
-    /// Their bytes.
+    /// The bytes of these operations.
     pub bytes: u64,
-    /// All operations that finished before the window was to end.
+    /// The number of all operations that finished before the planned end of the window.
     pub finished: u64,
-    /// When the first and the last of them finished, from the loop's start on.
+    /// When the first and the last of them finished, since the loop's start.
     pub span: Option<(Duration, Duration)>,
-    /// Sums for the line through (time, bytes so far).
+    /// The regression line through the points (time, bytes so far).
     line: Line,
-    /// From when an operation was meant to start until its answer.
+    /// Latencies, from the intended start of an operation to its reply.
     pub latency: Latency,
 }
 
@@ -29,13 +30,12 @@ impl Tally {
         Self { ops: 0, bytes: 0, finished: 0, span: None, line: Line::default(), latency: Latency::new() }
     }
 
-    /// Counts a latency.
+    /// Records a latency.
     pub(super) fn time(&mut self, latency: Duration) {
         self.latency.record_ns(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Counts a finished operation. The first one opens the span and is not counted among the
-    /// bytes.
+    /// Counts a finished operation. The first one starts the span, and its bytes do not count.
     pub(super) fn count(&mut self, at: Duration, bytes: u64, in_time: bool) {
         self.finished += u64::from(in_time);
         self.line.add(at.as_secs_f64(), bytes as f64);
@@ -49,9 +49,10 @@ impl Tally {
         }
     }
 
-    /// Bytes and operations per second: the slope of the straight line through (time, bytes so far)
-    /// at each operation's end. A window's bytes over its time would be off by what is in flight at
-    /// its ends, and at a pace a window holds only a few blocks of each connection.
+    /// Bytes and operations per second: the slope of the regression line through the points (time,
+    /// bytes so far) at each operation's end. Dividing the bytes by the length of the window would
+    /// be wrong by the operations in flight at its ends, and a paced window contains only a few
+    /// blocks of each connection.
     #[must_use]
     pub fn rates(&self) -> (f64, f64) {
         let bytes_per_s = self.line.slope();
@@ -60,7 +61,7 @@ impl Tally {
     }
 }
 
-/// A straight line fitted to points as they come.
+/// A line fitted to points as they are added.
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
     points: f64,
@@ -91,8 +92,8 @@ impl Line {
     }
 }
 
-/// The milliseconds of a window in which an operation finished, so that the longest time without
-/// one is known over all loops together.
+/// The milliseconds of a window in which an operation finished. Merged over all loops, they give
+/// the longest time without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moments {
     bits: Vec<u64>,
@@ -106,7 +107,7 @@ impl Moments {
         Self { bits: vec![0; words], window }
     }
 
-    /// Notes that an operation finished, at a time within the window.
+    /// Records that an operation finished, at a time within the window.
     #[inline]
     pub(super) fn note(&mut self, at: Duration) {
         let millisecond = at.saturating_sub(self.window.warm).as_millis();
@@ -116,12 +117,12 @@ impl Moments {
         }
     }
 
-    /// Adds what finished on another loop.
+    /// Adds the times of another loop.
     pub fn merge(&mut self, other: &Self) {
         self.bits.iter_mut().zip(&other.bits).for_each(|(ours, theirs)| *ours |= theirs);
     }
 
-    /// The longest time within the window in which nothing finished, to the millisecond.
+    /// The longest time within the window in which nothing finished, in whole milliseconds.
     #[must_use]
     pub fn longest_gap(&self) -> Duration {
         let milliseconds = self.window.end.saturating_sub(self.window.warm).as_millis();
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn bursts_at_a_pace_give_the_pace_itself() {
-        // Eight connections finish a block each at the same moments, ten times a second.
+        // Eight connections each finish a block at the same times, ten times a second.
         let mut tally = Tally::new();
         for burst in 0..6 {
             for _ in 0..8 {

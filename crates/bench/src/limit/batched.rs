@@ -1,6 +1,6 @@
-//! A few threads for all connections: whatever is ready is received in one system call, and all
-//! that it leads to is sent in one. Like our loops they look for more for a moment before they
-//! sleep. Each end of a connection has a thread of its own, or both ends share one.
+//! A few threads for all connections. Everything that is ready is received in one system call, and
+//! everything to send afterwards in another. Like our loops, a thread polls for a moment before it
+//! sleeps. The two ends of a connection are driven by different threads or by the same one.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -16,13 +16,13 @@ use transport::poll::{Event, Events, Interest, Poller};
 use super::start::Shared;
 use super::{ANSWER_BYTES, CALL_BYTES, Ends, Error, Shape, Side, head, next_block};
 
-/// Memory that everything is received into.
+/// The size of the buffer into which everything is received.
 const RECEIVE_BYTES: usize = 1 << 20;
-/// Pieces gathered into one send; the system takes 1024 (UIO_MAXIOV).
+/// The maximum number of pieces in one send; the system accepts 1024 (UIO_MAXIOV).
 const PIECES: usize = 512;
-/// Bytes gathered into one send: a socket takes no more at once, and gathering more is wasted.
+/// The bytes gathered into one send. A socket accepts no more at once, so gathering more is wasted.
 const SEND_BYTES: usize = 4 << 20;
-/// A thread looks this often whether the try is over.
+/// How often a thread checks whether the try is over.
 const LOOK: Duration = Duration::from_millis(20);
 
 static CALLS: [[u8; CALL_BYTES]; 2] = [head(false), head(true)];
@@ -31,13 +31,13 @@ static ANSWERS: [[u8; ANSWER_BYTES]; 2] = [head(false), head(true)];
 /// Which ends a thread drives.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Layout {
-    /// So many threads for the serving ends, and as many for the asking ones.
+    /// This many threads for the serving ends, and as many for the asking ends.
     Apart(usize),
-    /// So many threads, each with both ends of its connections.
+    /// This many threads, each with both ends of its connections.
     Together(usize),
 }
 
-/// Starts the threads, and says how many.
+/// Starts the threads and returns their number.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shape: &'scope Shape,
@@ -75,18 +75,18 @@ struct End {
     connection: usize,
     asked: u64,
     seed: u64,
-    /// Bytes of the message under way that are still to come; 0 between messages.
+    /// Remaining bytes of the message being received; 0 between messages.
     missing: usize,
     /// Heads and blocks to send; a block may be empty.
     queue: VecDeque<[&'static [u8]; 2]>,
-    /// Bytes of the first queued message that are sent.
+    /// Bytes of the first queued message that were sent.
     sent: usize,
     waits: bool,
 }
 
 impl End {
     fn new(stream: TcpStream, side: Side, connection: usize, depth: usize) -> Self {
-        // No more messages than calls in flight are ever queued.
+        // The queue never holds more messages than calls in flight.
         let queue = VecDeque::with_capacity(depth);
         let seed = connection as u64;
         Self { stream, side, connection, asked: 0, seed, missing: 0, queue, sent: 0, waits: false }
@@ -108,8 +108,8 @@ impl End {
         self.queue.push_back([head, block]);
     }
 
-    /// Takes received bytes; each message that ends leads to one in return. Says how many blocks
-    /// were completed.
+    /// Processes received bytes and queues a message in return for each one received. Returns how
+    /// many blocks were completed.
     fn take(&mut self, shape: &Shape, mut bytes: &[u8]) -> u64 {
         let mut completed = 0;
         while let Some(first) = bytes.first() {
@@ -134,7 +134,7 @@ impl End {
         completed
     }
 
-    /// Sends what is queued until the socket takes no more. `pieces` is memory to gather in.
+    /// Sends the queue until the socket accepts no more. `pieces` is memory to gather in.
     fn flush(&mut self, pieces: &mut Vec<IoSlice<'static>>) -> io::Result<()> {
         while !self.queue.is_empty() {
             let mut offered = gather(&self.queue, pieces);
@@ -164,7 +164,7 @@ impl End {
     }
 }
 
-/// Gathers the front of a queue, as much as one send takes, and says how many bytes that are.
+/// Gathers the front of a queue for one send, and returns the number of bytes.
 fn gather(queue: &VecDeque<[&'static [u8]; 2]>, pieces: &mut Vec<IoSlice<'static>>) -> usize {
     pieces.clear();
     let mut bytes = 0;
@@ -181,7 +181,7 @@ fn gather(queue: &VecDeque<[&'static [u8]; 2]>, pieces: &mut Vec<IoSlice<'static
     bytes
 }
 
-/// A thread with its memory, all of it touched.
+/// A thread and its memory, which is mapped in advance.
 struct Worker<'a> {
     shape: &'a Shape,
     shared: &'a Shared,
@@ -246,7 +246,7 @@ impl<'a> Worker<'a> {
         self.send(event.token, end)
     }
 
-    /// Sends what is queued, and waits for room when some is left.
+    /// Sends the queue, and waits until the socket accepts more if some is left.
     fn send(&mut self, token: u64, end: &mut End) -> io::Result<()> {
         end.flush(&mut self.pieces)?;
         let waits = !end.queue.is_empty();

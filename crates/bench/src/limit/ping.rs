@@ -1,5 +1,4 @@
-//! A bare ping-pong: one small block at a time on a connection of its own, while something else
-//! goes on.
+//! A plain ping-pong: one small block at a time on a separate connection, while other work runs.
 
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +10,17 @@ use record::Latency;
 use super::threads::{receive, send};
 use super::{ANSWER_BYTES, CALL_BYTES, Error, Side, connect, next_block};
 
-/// What came back.
+/// The result of a ping-pong.
 #[derive(Debug)]
 pub struct Pings {
-    /// Answers per second.
+    /// Replies per second.
     pub per_s: f64,
-    /// From call to answer.
+    /// The time from call to reply.
     pub latency: Latency,
 }
 
-/// Moves blocks from one thread to another, one at a time, for as long as `meanwhile` runs. The
-/// first of them, up to `skip`, don't count.
+/// Moves blocks from one thread to another, one at a time, while `meanwhile` runs. Those sent in
+/// the first part, up to `skip`, do not count.
 ///
 /// # Errors
 /// [`Error`].
@@ -51,7 +50,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, std::io::Result<T>>, side: Side) -> Re
     outcome.map_err(|source| side.failed(0, source))
 }
 
-/// Answers until the other end has closed.
+/// Answers until the other end closes the connection.
 fn serve(mut stream: TcpStream, block_bytes: usize) -> std::io::Result<()> {
     let (mut call, mut seed) = ([0; CALL_BYTES], 0);
     loop {
@@ -72,7 +71,7 @@ fn ask(
     let (mut latency, mut count) = (Latency::new(), 0_u64);
     let mut answer = vec![0; ANSWER_BYTES + block_bytes];
     let began = Instant::now();
-    // At least one counts, however soon the other work has ended.
+    // At least one reply counts, even if the other work ends at once.
     while !stop.load(Ordering::Relaxed) || count == 0 {
         let asked = Instant::now();
         send(&mut stream, &[0; CALL_BYTES], &[])?;

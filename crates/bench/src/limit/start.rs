@@ -1,5 +1,5 @@
-//! Where the workers of a try and the one who measures it meet: all begin together, count what they
-//! carry, and the first failure ends the try.
+//! Coordinates the workers of a try: all begin together and count the blocks they complete, and the
+//! first failure ends the try.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,23 +9,24 @@ use transport::threads;
 
 use super::{Error, Side};
 
-/// What one connection has completed. In a cache line of its own (and the one that is fetched with
-/// it), so that connections on different processors do not slow each other down by counting.
+/// The blocks that one connection has completed. Each counter has its own cache line (and the
+/// adjacent one, which is prefetched with it), so that counting on different processors does not
+/// slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Workers that are ready to begin, or have failed before they were.
+    /// The number of workers that are ready to begin, or failed before that.
     arrived: usize,
     begun: bool,
     failure: Option<Error>,
-    /// Threads that drive serving ends and no others.
+    /// The threads that drive only serving ends.
     serving: Vec<u32>,
 }
 
-/// What the workers of a try share.
+/// The state shared by the workers of a try.
 #[derive(Debug)]
 pub(super) struct Shared {
     stop: AtomicBool,
@@ -53,7 +54,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends the try; what fails from now on is no failure.
+    /// Ends the try. Later errors are not failures.
     pub(super) fn stop(&self) {
         let _state = self.lock();
         self.stop.store(true, Ordering::SeqCst);
@@ -67,19 +68,19 @@ impl Shared {
         }
     }
 
-    /// Blocks that all connections have completed.
+    /// The number of blocks that all connections have completed.
     pub(super) fn completed(&self) -> u64 {
         self.completed.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// The connection that has completed the fewest blocks, and how many.
+    /// The connection that has completed the fewest blocks, and their number.
     pub(super) fn slowest(&self) -> (usize, u64) {
         let counts = self.completed.iter().map(|count| count.0.load(Ordering::Relaxed));
         counts.enumerate().min_by_key(|(_, blocks)| *blocks).unwrap_or_default()
     }
 
-    /// A worker has touched its memory and waits for the others. `side` is whose ends it drives,
-    /// where it is one's.
+    /// Called by a worker that has mapped its memory: waits for the other workers. `side` is the
+    /// side whose ends it drives, if only one.
     pub(super) fn wait_to_begin(&self, side: Option<Side>) {
         let mut state = self.lock();
         state.arrived += 1;
@@ -92,15 +93,15 @@ impl Shared {
         }
     }
 
-    /// Processor time of the threads that drive serving ends only; `None` when there are none, or
-    /// the system keeps no such account.
+    /// The processor time of the threads that drive only serving ends. `None` if there are none, or
+    /// the system does not report it.
     pub(super) fn serving_cpu(&self) -> Option<Duration> {
         let state = self.lock();
         let of_all = || state.serving.iter().map(|thread| threads::cpu(*thread)).sum();
         (!state.serving.is_empty()).then(of_all)?
     }
 
-    /// A worker has ended: before the end of the try only by a failure.
+    /// Called by a worker that ends; before the end of the try, only a failure is a reason.
     pub(super) fn ended(&self, outcome: Result<(), Error>) {
         let mut state = self.lock();
         state.arrived += 1;
@@ -110,13 +111,13 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Lets all workers begin once every one of them is ready.
+    /// Lets all workers begin once all are ready.
     ///
     /// # Errors
-    /// The first failure, or the time is over.
+    /// The first failure, or [`Error::Unready`] after `patience`.
     pub(super) fn begin(&self, workers: usize, patience: Duration) -> Result<(), Error> {
         let until = Instant::now() + patience;
-        // Held from looking to waiting: nobody may arrive unseen between the two.
+        // The lock is held from the check to the wait, so that no arrival is missed in between.
         let mut state = self.lock();
         while state.arrived < workers && state.failure.is_none() {
             let left = until.saturating_duration_since(Instant::now());
@@ -133,7 +134,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for so long, or until something happens.
+    /// Waits for this time, or until something happens.
     ///
     /// # Errors
     /// The first failure.
@@ -161,7 +162,7 @@ mod tests {
                         shared.count(0, 1);
                     });
                 }
-                // Far longer than the threads take, so that one that was missed shows.
+                // Far longer than the threads need, so that a missed arrival shows.
                 shared.begin(1 + round % 3, Duration::from_secs(300)).unwrap();
             });
             assert_eq!(shared.slowest(), (0, 1 + round as u64 % 3));

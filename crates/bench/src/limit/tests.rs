@@ -1,4 +1,4 @@
-//! Every mode on real connections, ends that break, and shapes without sense.
+//! Every mode on real connections, ends that fail, and invalid shapes.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn congestion() -> String {
     transport::socket::congestion_controls().remove(0)
 }
 
-/// Connected ends for a shape.
+/// The connected ends of a shape.
 fn ends(shape: &Shape) -> Ends {
     let mut ends = Ends::default();
     for address in shape.remotes.iter().cycle().take(shape.connections) {
@@ -27,7 +27,7 @@ fn every_mode_moves_blocks_in_every_direction() {
     for direction in [Direction::Read, Direction::Write, Direction::Mixed] {
         for mode in Mode::ALL {
             for block_bytes in [4096, 1 << 20] {
-                // It ends when blocks have moved, however long that takes.
+                // The try ends when blocks have moved, however long that takes.
                 let tried = measure_once(&shape(direction, block_bytes), mode, &congestion(), Duration::ZERO)
                     .unwrap();
                 assert!(tried.iops > 0.0, "{direction:?} {mode:?} {block_bytes}");

@@ -1,4 +1,4 @@
-//! A thread at each end of each connection; blocks are received into place.
+//! A thread for each end of each connection; blocks are received in place.
 
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
@@ -10,13 +10,14 @@ use rustix::net::RecvFlags;
 use super::start::Shared;
 use super::{ANSWER_BYTES, CALL_BYTES, Direction, Ends, Shape, Side, head, next_block};
 
-/// Blocks that a receiver cycles through, as one with so many buffers would.
+/// The number of buffers that a receiver cycles through.
 const PLACES: usize = 16;
-/// Payload in flight on a connection with blocks both ways: as much as the socket buffers surely
-/// take. A thread that sends more before it receives would wait for one that does the same.
+/// The maximum payload in flight on a connection with blocks in both directions: what socket
+/// buffers certainly hold. A thread that sends more before it receives could wait for another that
+/// does the same.
 const MIXED_BYTES_MAX: usize = 1 << 20;
 
-/// Starts the threads, and says how many.
+/// Starts the threads and returns their number.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shape: &'scope Shape,
@@ -39,7 +40,7 @@ pub(super) fn start<'scope, 'env>(
     Ok(workers)
 }
 
-/// Places for the blocks that are received, touched once.
+/// Buffers for the received blocks, mapped in advance.
 struct Places {
     memory: Vec<u8>,
     block_bytes: usize,
@@ -58,7 +59,7 @@ impl Places {
     }
 }
 
-/// Fills `into`.
+/// Receives until `into` is full.
 pub(super) fn receive(stream: &TcpStream, mut into: &mut [u8]) -> io::Result<()> {
     while !into.is_empty() {
         match rustix::net::recv(stream, &mut *into, RecvFlags::WAITALL) {
@@ -71,7 +72,7 @@ pub(super) fn receive(stream: &TcpStream, mut into: &mut [u8]) -> io::Result<()>
     Ok(())
 }
 
-/// Sends a head and a block in one gathered send where the system takes it.
+/// Sends a head and a block, in one gathered send if the system accepts all of it.
 pub(super) fn send(stream: &mut TcpStream, head: &[u8], block: &[u8]) -> io::Result<()> {
     if block.is_empty() {
         return stream.write_all(head);

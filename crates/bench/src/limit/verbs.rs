@@ -1,9 +1,9 @@
-//! The limit of RDMA: what the device itself carries in the shape of NFS traffic, by a small loop
-//! over the verbs.
+//! The limit of RDMA: how much the device itself carries in the shape of NFS traffic, driven by a
+//! small loop over the verbs.
 //!
-//! Blocks go as a server moves them: a READ is an RDMA WRITE into the client's memory, a WRITE an
-//! RDMA READ out of it. No messages go beside them. The ends of all connections are on this
-//! machine, as those of the embedded group.
+//! Blocks are moved as a server moves them: a READ is an RDMA WRITE into the client's memory, a
+//! WRITE an RDMA READ from it. No messages are sent. Both ends of all connections are on this
+//! machine, as in the embedded group.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,29 +19,30 @@ use verbs::{
 use super::Shape;
 use crate::machine;
 
-/// Connecting, and a block, take no longer than this on an emulated processor.
+/// The longest time for connecting, and for a block, on an emulated processor.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Memory of one end of one connection: with larger windows fewer blocks are in flight.
+/// The memory of one end of a connection. A larger window is reduced to fewer blocks in flight.
 const WINDOW_BYTES_MAX: usize = 64 << 20;
-/// The measured time holds this many times the blocks in flight: they share the device and are done
-/// at nearly the same moment, so that a shorter time counts by chance one such moment more or less.
+/// The measured time contains at least this many times the blocks in flight. Blocks in flight share
+/// the device and finish at nearly the same time, so a shorter measurement would depend on whether
+/// it includes one such moment more or less.
 const ROUNDS: u64 = 4;
-/// With so many blocks, or after so long with any.
+/// The measurement may end with fewer blocks after this long, if any moved.
 const LONGER: Duration = Duration::from_secs(10);
-/// How long a wait lasts before the time is looked at again.
+/// How long a wait lasts before the time is checked again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How completions are waited for, and by how many threads. A device in software works where it is
-/// asked to, so that one thread has one processor's worth of it.
+/// How completions are awaited, and by how many threads. A software device does its work in the
+/// thread that asks for it, so one thread gets one processor's worth of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// By asking again and again, which takes a processor.
+    /// By polling, which uses a whole processor.
     Asking,
-    /// By the device's notices, as the server's loops do.
+    /// By notifications of the device, as the server's loops do.
     Notices,
-    /// By asking, with a thread for each processor.
+    /// By polling, with a thread for each processor.
     AskingPerCpu,
-    /// By notices, with a thread for each processor.
+    /// By notifications, with a thread for each processor.
     NoticesPerCpu,
 }
 
@@ -49,7 +50,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Self; 4] = [Self::Asking, Self::Notices, Self::AskingPerCpu, Self::NoticesPerCpu];
 
-    /// How records call it.
+    /// The name in records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,8 +61,8 @@ impl Mode {
         }
     }
 
-    /// Whether it is not another mode with so many connections: a thread for each processor may be
-    /// one thread.
+    /// Whether the mode differs from the others for this many connections: a thread for each
+    /// processor may be a single thread.
     #[must_use]
     pub fn is_of_its_own(self, connections: usize) -> bool {
         matches!(self, Self::Asking | Self::Notices) || self.threads(connections) > 1
@@ -71,7 +72,7 @@ impl Mode {
         matches!(self, Self::Notices | Self::NoticesPerCpu)
     }
 
-    /// Threads for so many connections.
+    /// The number of threads for this many connections.
     fn threads(self, connections: usize) -> usize {
         match self {
             Self::Asking | Self::Notices => 1,
@@ -80,45 +81,45 @@ impl Mode {
     }
 }
 
-/// What one try carried.
+/// The result of one try.
 #[derive(Debug, Clone)]
 pub struct Try {
-    /// How completions were waited for.
+    /// How completions were awaited.
     pub mode: Mode,
     /// Blocks per second.
     pub iops: f64,
     /// Bytes of blocks per second, in 1e9.
     pub gbytes_per_s: f64,
-    /// More than a tenth of the processors' time was taken away meanwhile.
+    /// Whether the hypervisor took away more than a tenth of the processors' time meanwhile.
     pub starved: bool,
 }
 
 /// Why the limit of RDMA cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A call of the libraries failed.
+    /// A call to the libraries failed.
     #[error(transparent)]
     Verbs(#[from] verbs::Error),
-    /// The ends did not come together.
+    /// The ends could not be connected.
     #[error("cannot connect {address} to itself over RDMA: {what}")]
     Connect {
-        /// Whose address.
+        /// The address.
         address: IpAddr,
-        /// What came instead.
+        /// What happened instead.
         what: String,
     },
-    /// A piece of work failed.
+    /// A work request failed.
     #[error("a block did not move over RDMA: {0}")]
     Work(String),
-    /// Nothing was completed.
+    /// No block moved in time.
     #[error("no block moved over RDMA in {} s", PATIENCE.as_secs())]
     Stalled,
-    /// Waiting failed.
+    /// The wait for completions failed.
     #[error("cannot wait for completions")]
     Wait(#[from] rustix::io::Errno),
 }
 
-/// Moves blocks for so long, and for longer where few were complete in that time.
+/// Moves blocks for this time, and for longer if only few were completed.
 ///
 /// # Errors
 /// [`Error`].
@@ -142,15 +143,15 @@ pub fn measure_once(shape: &Shape, mode: Mode, time: Duration) -> Result<Try, Er
         mode,
         iops,
         gbytes_per_s: iops * shape.block_bytes as f64 / 1e9,
-        // A device in software works on the system's account, so that others' work is not told from
-        // it.
+        // The work of a software device counts as the system's, so it cannot be told from that of
+        // other programs.
         starved: busy.share().stolen > machine::OTHERS_MAX,
     })
 }
 
-/// What the threads of a try wait for: that all are warm, and that all have moved enough. Until
-/// then each goes on, so that none has the device to itself, and nothing is complete before the
-/// measured time that counts in it.
+/// Synchronizes the threads of a try: all must be warm before any measures, and all must have moved
+/// enough before any ends. Until then each thread continues, so that none has the device to itself
+/// during another's measured time.
 #[derive(Debug, Default)]
 struct Together {
     threads: usize,
@@ -159,7 +160,7 @@ struct Together {
 }
 
 impl Together {
-    /// Whether all threads have come so far; `told` is whether this one has said so.
+    /// Whether all threads have reached this point; `told` is whether this thread was counted.
     fn all(&self, so_far: &AtomicUsize, told: &mut bool) -> bool {
         if !std::mem::replace(told, true) {
             so_far.fetch_add(1, Ordering::Relaxed);
@@ -168,7 +169,8 @@ impl Together {
     }
 }
 
-/// A thread's part in a try. Once it is over, also by a failure, nobody waits for this one.
+/// A thread's part in a try. When it is dropped, also after a failure, the other threads no longer
+/// wait for this one.
 struct Part<'a>(&'a Together);
 
 impl Drop for Part<'_> {
@@ -178,7 +180,7 @@ impl Drop for Part<'_> {
     }
 }
 
-/// One thread's part: gives its blocks per second.
+/// The work of one thread; returns its blocks per second.
 fn drive(pairs: &mut [Pair], mode: Mode, time: Duration, together: &Together) -> Result<f64, Error> {
     let _part = Part(together);
     let in_flight = pairs.iter().map(|pair| pair.depth as u64).sum();
@@ -189,8 +191,8 @@ fn drive(pairs: &mut [Pair], mode: Mode, time: Duration, together: &Together) ->
     Ok(moved as f64 / took)
 }
 
-/// Keeps all windows full for so long, until `enough` blocks were moved, and on until it may end.
-/// Gives how many were moved, and the seconds that took.
+/// Keeps all windows full for this time, until `enough` blocks were moved, and then until
+/// `may_end`. Returns the number of blocks and the seconds taken.
 fn run(
     pairs: &mut [Pair],
     mode: Mode,
@@ -226,7 +228,7 @@ fn run(
     }
 }
 
-/// Waits for a notice of any queue.
+/// Waits for a notification of any queue.
 fn wait(pairs: &[Pair]) -> Result<(), Error> {
     let mut queues: Vec<PollFd<'_>> =
         pairs.iter().map(|pair| PollFd::new(&*pair.queue, PollFlags::IN)).collect();
@@ -241,21 +243,21 @@ fn wait(pairs: &[Pair]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both ends of a connection. The serving end does all work. Fields are dropped in this order: the
-/// ends, which are the queue pairs, before the memory that they may still write to.
+/// Both ends of a connection; the serving end does all the work. Fields are dropped in this order:
+/// the ends, which own the queue pairs, before the memory that a queue pair may still write to.
 #[derive(Debug)]
 struct Pair {
     serving: Identifier,
     _asking: Identifier,
     queue: Arc<Queue>,
-    /// Of the serving end.
+    /// The memory of the serving end.
     memory: Region,
-    /// Of the asking end: what it reads into, and what it writes from.
+    /// The memory of the asking end: for READs to write into, and for WRITEs to read from.
     receive_buffer: Region,
     source: Region,
     block_bytes: usize,
     depth: usize,
-    /// The place in the windows of each next block, and how many were begun.
+    /// The number of blocks begun, which gives the position of the next one in the windows.
     begun: u64,
     direction: super::Direction,
     done: Vec<Completion>,
@@ -292,7 +294,7 @@ impl Pair {
         let queue = Queue::on(&serving, capacity.work + 1)?;
         serving.create_queue_pair(&domain, &queue, &queue, capacity)?;
         serving.accept(&Terms { private_data: &[], reads_served: 0, reads_made: allowed })?;
-        // Both ends are told.
+        // Each end gets its event.
         expect(&channel, address, EventKind::Established)?;
         expect(&channel, address, EventKind::Established)?;
         let bytes = block_bytes * depth;
@@ -312,7 +314,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Begins as many blocks as may be in flight.
+    /// Fills the window with blocks in flight.
     fn fill(&mut self) -> Result<(), Error> {
         (0..self.depth).try_for_each(|_| self.begin())
     }
@@ -337,8 +339,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Takes what is complete, and begins as many again. It asks once: a device that completes as
-    /// fast as it is asked must not keep this from the other connections.
+    /// Takes completions, and begins as many blocks again. It polls only once: a device that
+    /// completes work as fast as it is polled must not starve the other connections.
     fn take(&mut self) -> Result<u64, Error> {
         self.done.clear();
         let count = self.queue.poll(&mut self.done)?;
@@ -352,7 +354,7 @@ impl Pair {
     }
 }
 
-/// Waits for an event, which must be this.
+/// Waits for an event, which must be of this kind.
 fn expect(channel: &Arc<EventChannel>, address: IpAddr, kind: EventKind) -> Result<Event, Error> {
     let began = Instant::now();
     let look = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
