@@ -1,4 +1,4 @@
-//! One cell of the comparison: what one route reached in one workload, reading or writing.
+//! A cell of the comparison: the results of one route in one workload, reading or writing.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Latency, stats};
 
-/// What one route reached in one direction of one workload. All values are over the measured time
+/// The results of one route in one direction of one workload. All values are of the measured time
 /// only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
@@ -22,19 +22,20 @@ pub struct Cell {
     pub share_by_node: Vec<f64>,
     /// Fraction of the bytes that each path carried, in the order of the route's `paths`.
     pub share_by_path: Vec<f64>,
-    /// What this route could carry at most in this shape; absent where nothing was calibrated.
+    /// The most that this route can carry in this shape of traffic; absent if it was not
+    /// calibrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_gbytes_per_s: Option<f64>,
     /// `gbytes_per_s` over `limit_gbytes_per_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_share: Option<f64>,
-    /// What the machine could carry at most in this shape, whatever the route.
+    /// The most that the machine can carry in this shape of traffic, on any route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_limit_gbytes_per_s: Option<f64>,
     /// `gbytes_per_s` over `machine_limit_gbytes_per_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_limit_share: Option<f64>,
-    /// Which limit held the cell, and how that is known.
+    /// The limit that binds the cell, and the evidence.
     pub binding: Binding,
     /// CPU time per operation.
     pub cpu_us_per_op: CpuPerOp,
@@ -57,20 +58,20 @@ pub struct Cell {
     /// Jain's fairness index of `share_by_node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_by_node: Option<f64>,
-    /// Whether the last rounds were steady; absent where steadiness was not awaited.
+    /// Whether the last rounds were steady; absent if the procedure does not wait for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady: Option<bool>,
-    /// Each repeat on its own, in the order in which they ran.
+    /// Each repeat, in the order in which they ran.
     #[serde(default)]
     pub repeats: Vec<Repeat>,
-    /// All latencies as [`Latency::to_text`] writes them.
+    /// All latencies, as written by [`Latency::to_text`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub latency_histogram_ns: String,
 }
 
 impl Cell {
-    /// A cell with speed, interval, latencies and sums from its repeats; the rest is still to be
-    /// set.
+    /// A cell with the speed, interval, latencies and sums of its repeats; the other fields are
+    /// empty.
     pub fn of(repeats: Vec<Repeat>, latency: &Latency, seed: u64) -> Self {
         let speeds: Vec<f64> = repeats.iter().map(|repeat| repeat.gbytes_per_s).collect();
         let rates: Vec<f64> = repeats.iter().map(|repeat| repeat.iops).collect();
@@ -94,22 +95,22 @@ impl Cell {
         self.jain_by_node = stats::jain(&self.share_by_node);
     }
 
-    /// Sets the limit of this route, and the share of it that was reached.
+    /// Sets the limit of this route, and the share of the limit that was reached.
     pub fn set_limit(&mut self, limit_gbytes_per_s: f64) {
         self.limit_gbytes_per_s = Some(limit_gbytes_per_s);
         self.limit_share = share_of(self.gbytes_per_s, limit_gbytes_per_s);
     }
 
-    /// Sets the limit of the whole machine, and the share of it that was reached.
+    /// Sets the limit of the whole machine, and the share of the limit that was reached.
     pub fn set_machine_limit(&mut self, limit_gbytes_per_s: f64) {
         self.machine_limit_gbytes_per_s = Some(limit_gbytes_per_s);
         self.machine_limit_share = share_of(self.gbytes_per_s, limit_gbytes_per_s);
     }
 
-    /// Sets the CPU time per operation and per byte from the CPU time that so many operations with
-    /// so many bytes took. Where reads and writes ran at once these are the operations and bytes of
-    /// both, as nothing tells whose CPU time it was. The server's is `None` where it is somebody
-    /// else's and cannot be known.
+    /// Sets the CPU time per operation and per byte from the CPU time of this many operations and
+    /// bytes. If reads and writes ran at the same time, these are the operations and bytes of both,
+    /// because their CPU times cannot be told apart. The server's CPU time is `None` if the server
+    /// is external and its time unknown.
     pub fn set_cpu(&mut self, client: Duration, server: Option<Duration>, ops: u64, bytes: u64) {
         let over = |time: Duration, amount: u64, scale: f64| match amount {
             0 => 0.0,
@@ -131,24 +132,23 @@ fn share_of(value: f64, limit: f64) -> Option<f64> {
     (limit > 0.0).then_some(value / limit)
 }
 
-/// Latency percentiles in microseconds, from when a call was meant to start until its answer was
-/// complete.
+/// Latency percentiles in microseconds, from the intended start of a call to its complete reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
-    /// Half of the calls took no longer.
+    /// Half of the calls took at most this long.
     pub p50: f64,
-    /// Nine in ten took no longer.
+    /// 90 % of the calls took at most this long.
     pub p90: f64,
-    /// 99 in a hundred took no longer.
+    /// 99 % of the calls took at most this long.
     pub p99: f64,
-    /// 999 in a thousand took no longer.
+    /// 99.9 % of the calls took at most this long.
     pub p99_9: f64,
-    /// 9,999 in ten thousand took no longer; absent with fewer calls than that.
+    /// 99.99 % of the calls took at most this long; absent with fewer than 10,000 calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_99: Option<f64>,
-    /// The slowest call.
+    /// The latency of the slowest call.
     pub max: f64,
-    /// The mean.
+    /// The mean latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
 }
@@ -160,23 +160,23 @@ pub struct Repeat {
     pub gbytes_per_s: f64,
     /// Operations per second.
     pub iops: f64,
-    /// How long it was measured.
+    /// The measured time in seconds.
     pub seconds: f64,
-    /// Payload bytes.
+    /// Bytes of payload.
     pub bytes: u64,
-    /// Operations.
+    /// The number of operations.
     pub ops: u64,
-    /// When it began, in seconds since the experiment's start: shows how the repeats were
-    /// interleaved.
+    /// When the repeat began, in seconds since the experiment's start. This shows how the repeats
+    /// were interleaved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_s: Option<f64>,
-    /// Its 99th latency percentile in microseconds.
+    /// The 99th latency percentile in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
 }
 
 impl Repeat {
-    /// A repeat that moved so many bytes in so many operations within a time.
+    /// A repeat that moved this many bytes in this many operations within a time.
     pub fn of(bytes: u64, ops: u64, time: Duration) -> Self {
         let seconds = time.as_secs_f64();
         let rate = |amount: u64| if seconds > 0.0 { amount as f64 / seconds } else { 0.0 };
@@ -184,7 +184,7 @@ impl Repeat {
     }
 }
 
-/// Which limit held a cell.
+/// The limit that binds a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
     /// The stage whose limit was reached first.
@@ -200,8 +200,8 @@ impl Binding {
     }
 }
 
-/// A stage on the way from the caller's memory to the store. Names of newer builds survive as
-/// [`Stage::Other`].
+/// A stage on the way from the caller's memory to the store. Unknown names, from newer builds, are
+/// kept as [`Stage::Other`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -209,7 +209,7 @@ pub enum Stage {
     Link,
     /// The pace that the experiment set.
     Pace,
-    /// The rate that the experiment asked for.
+    /// The rate that the experiment requested.
     Rate,
     /// All cores of a machine that client and servers share.
     Cpu,
@@ -219,7 +219,7 @@ pub enum Stage {
     ClientCpu,
     /// One path of several.
     Path,
-    /// Calls in flight: depth over latency (Little's law).
+    /// The calls in flight: depth over latency (Little's law).
     Slots,
     /// The store.
     Store,
@@ -232,13 +232,13 @@ pub enum Stage {
     /// No stage was seen at its limit.
     #[default]
     Unknown,
-    /// A stage this build does not know.
+    /// A stage that this build does not know.
     #[serde(untagged)]
     Other(String),
 }
 
 impl Stage {
-    /// The stage as a reader sees it.
+    /// The stage as shown to a reader.
     pub fn label(&self) -> &str {
         match self {
             Stage::Link => "link",
@@ -259,13 +259,13 @@ impl Stage {
     }
 }
 
-/// CPU time per operation in microseconds. Where reads and writes run at once, it is the CPU time
-/// of both over the operations of both.
+/// CPU time per operation in microseconds. If reads and writes run at the same time, it is the CPU
+/// time of both divided by the operations of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuPerOp {
-    /// At the client.
+    /// Of the client.
     pub client: f64,
-    /// At all servers together; absent where it cannot be known.
+    /// Of all servers together; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<f64>,
 }
@@ -273,9 +273,9 @@ pub struct CpuPerOp {
 /// CPU time per byte of payload in nanoseconds, counted as in [`CpuPerOp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuPerByte {
-    /// At the client.
+    /// Of the client.
     pub client: f64,
-    /// At all servers together; absent where it cannot be known.
+    /// Of all servers together; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<f64>,
 }

@@ -1,11 +1,11 @@
-//! Where and how an experiment ran: the machine, the procedure and the workloads' shapes.
+//! Where and how an experiment ran: the machine, the procedure, and the shapes of the workloads.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine an experiment ran on. It names no host, user or address, so that a record can be
-/// shown around.
+/// The machine on which an experiment ran. It contains no name of a host or user and no address, so
+/// that a record can be published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
@@ -13,9 +13,9 @@ pub struct Environment {
     pub kernel: String,
     /// Machine architecture: `x86_64`.
     pub arch: String,
-    /// The processor's own name.
+    /// The processor's model name.
     pub cpu_model: String,
-    /// How many CPUs the process may use.
+    /// The number of CPUs that the process may use.
     pub cpus: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -24,28 +24,29 @@ pub struct Environment {
     pub congestion: String,
     /// Congestion controls that the kernel offers.
     pub congestion_offered: Vec<String>,
-    /// The command that made the record, as it was typed.
+    /// The command that made the record, as typed.
     pub cmdline: String,
     /// What emulates this machine (`QEMU TCG`); absent on real or hardware-virtualized processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
 }
 
-/// What was asked for.
+/// The definition of the experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Its name: that of the file, or `four-routes` for the built-in one.
+    /// The name: that of the file, or `four-routes` for the built-in experiment.
     pub name: String,
-    /// How thorough it was.
+    /// The procedure.
     #[serde(default)]
     pub procedure: Procedure,
-    /// What was measured: `embedded group of 4 nodes, memory store, loopback`.
+    /// The server under test: `embedded group of 4 nodes, memory store, loopback`.
     #[serde(default)]
     pub target: String,
-    /// Repeats of each cell.
+    /// The number of repeats of each cell.
     #[serde(default)]
     pub repeats: u32,
-    /// Connections of each route: the same for all, or the comparison would be unfair.
+    /// The number of connections of each route. It is the same for all, because the comparison
+    /// would be unfair otherwise.
     #[serde(default)]
     pub connections: u32,
     /// The workloads, in the order in which a report shows them.
@@ -79,7 +80,7 @@ impl fmt::Display for Procedure {
 /// The shape of a workload's traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Its name, by which routes and verdicts refer to it: `mix-1m`.
+    /// The name by which routes and verdicts refer to the shape: `mix-1m`.
     pub name: String,
     /// Sequential or random.
     #[serde(default)]
@@ -88,29 +89,29 @@ pub struct Shape {
     pub block_bytes: u64,
     /// Operations in flight for each reader and writer.
     pub depth: u32,
-    /// Readers that run at once, each with a file of its own.
+    /// The number of readers that run at once, each with its own file.
     pub readers: u32,
-    /// Writers that run at once, each with a file of its own.
+    /// The number of writers that run at once, each with its own file.
     pub writers: u32,
     /// Bytes of each file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-    /// Operations per second that all readers and writers together start, whether or not the last
-    /// are done; absent where each operation starts as soon as another is done.
+    /// The operations per second that all readers and writers together start, whether or not
+    /// earlier ones have finished; absent if each operation starts as soon as another has finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_ops_per_s: Option<f64>,
-    /// What else a reader of the report should know: `fio job files/mix.fio`.
+    /// Anything else that a reader of the report should know: `fio job files/mix.fio`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// In which order a workload's operations touch their file.
+/// The order in which a workload accesses its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// One block after the other.
     #[default]
     Sequential,
-    /// Any block next.
+    /// The blocks in random order.
     Random,
 }

@@ -1,66 +1,65 @@
-//! A record as JSON text, in and out.
+//! Reads and writes a record as JSON text.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::model::{Record, VERSION};
 
-/// Why a text is not a record this build can read. The fault is always the text's.
+/// Why a text is not a record that this build can read. The fault is always in the text.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not JSON at all.
+    /// The text is not JSON.
     #[error("not a record: {0}")]
     NotJson(serde_json::Error),
-    /// It is JSON, but not a record.
+    /// The text is JSON, but not a record.
     #[error("not a record: it has no `version`")]
     NoVersion,
-    /// A record whose fields mean something else.
+    /// The record has another version, so its fields have other meanings.
     #[error(
         "the record has version {found}, and this build reads version {VERSION}: \
          use the trunkline that wrote it, or measure again"
     )]
     Version {
-        /// What it says.
+        /// The version of the record.
         found: String,
     },
-    /// A field is missing or has another type.
+    /// A field is missing or has the wrong type.
     #[error("a broken record: {0}")]
     Broken(serde_json::Error),
-    /// A histogram's text is broken.
+    /// The text of a histogram is invalid.
     #[error("a broken latency histogram: `{pair}` is not STEP:COUNT")]
     Histogram {
-        /// The part that is wrong.
+        /// The invalid part.
         pair: String,
     },
 }
 
 impl Record {
-    /// Reads a record. Fields that this build does not know are ignored; another version is
-    /// refused.
+    /// Reads a record. Unknown fields are ignored; another version is refused.
     pub fn read(text: &str) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Head {
             version: Option<Value>,
         }
-        // First as any JSON, so that what is cut off or no JSON is told apart from a record of
-        // another version.
+        // The text is read as any JSON first, so that a truncated text or one that is not JSON can
+        // be told from a record of another version.
         let value: Value = serde_json::from_str(text).map_err(Error::NotJson)?;
         let head = Head::deserialize(&value).map_err(|_| Error::NoVersion)?;
         let version = head.version.ok_or(Error::NoVersion)?;
         if version != VERSION {
             return Err(Error::Version { found: version.to_string() });
         }
-        // From the text again: its errors name line and column, a value's do not.
+        // The text is read again because its errors state line and column, unlike those of a value.
         serde_json::from_str(text).map_err(Error::Broken)
     }
 
-    /// The record as JSON text. A number that is not finite has no form in JSON: it is written as
-    /// 0, and the record fails by the name of that field, so that neither the record nor the fault
-    /// is lost.
+    /// The record as JSON text. JSON has no form for a number that is not finite: such a number is
+    /// written as 0, and the record fails with the name of the field. So neither the record nor the
+    /// fault is lost.
     pub fn write(&self) -> String {
         let mut value = serde_json::to_value(self).expect("a record's keys are strings");
         let mut not_finite = Vec::new();
-        // Whatever is absent is left out, so each null was a number that is not finite.
+        // Absent values are omitted, so each null is a number that is not finite.
         replace_nulls(&mut value, "", &mut not_finite);
         if not_finite.is_empty() {
             return pretty(self);

@@ -1,20 +1,20 @@
-//! A latency histogram that many threads fill on their own and one merges.
+//! A latency histogram. Each thread fills its own, and they are merged afterwards.
 //!
-//! Three significant digits from 1 ns to 1 hour; longer ones count as an hour. Recording neither
-//! allocates nor fails. In JSON it is a line of text, so that records can be merged later without
-//! losing percentiles.
+//! The histogram has three significant digits from 1 ns to 1 hour; longer latencies count as an
+//! hour. Recording neither allocates nor fails. In JSON the histogram is one line of text, so that
+//! records can be merged later without losing percentiles.
 
 use hdrhistogram::Histogram;
 
 use crate::{cell::LatencyUs, json::Error};
 
-/// Latencies above an hour are counted as an hour: something else is wrong by then.
+/// Latencies above an hour count as an hour; something else is wrong then.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Fewer samples than this say nothing about the slowest in ten thousand.
+/// With fewer samples, the 99.99th percentile means nothing.
 const SAMPLES_FOR_P99_99_MIN: u64 = 10_000;
 
-/// Counted latencies.
+/// A histogram of latencies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
     histogram: Histogram<u64>,
@@ -34,38 +34,38 @@ impl Latency {
         Self { histogram }
     }
 
-    /// Counts one latency.
+    /// Records one latency.
     pub fn record_ns(&mut self, latency_ns: u64) {
         self.histogram.saturating_record(latency_ns);
     }
 
-    /// Adds what another histogram counted.
+    /// Adds the latencies of another histogram.
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Removes all latencies and keeps the memory.
     pub fn clear(&mut self) {
         self.histogram.clear();
     }
 
-    /// How many latencies were counted.
+    /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Whether none was counted.
+    /// Whether there are no latencies.
     pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()
     }
 
-    /// The latency in microseconds that `fraction` (0 to 1) of the calls did not exceed; 0 of
-    /// nothing.
+    /// The latency in microseconds that this `fraction` (0 to 1) of the calls did not exceed; 0 if
+    /// there are none.
     pub fn percentile_us(&self, fraction: f64) -> f64 {
         self.histogram.value_at_quantile(fraction) as f64 / 1000.0
     }
 
-    /// The percentiles a record carries.
+    /// The percentiles of a record.
     pub fn summary(&self) -> LatencyUs {
         let enough = self.count() >= SAMPLES_FOR_P99_99_MIN;
         LatencyUs {
@@ -79,9 +79,8 @@ impl Latency {
         }
     }
 
-    /// The histogram as text: `STEP:COUNT` for each value seen, in rising order and separated by a
-    /// space, where STEP is how many nanoseconds the value lies above the one before (above 0 for
-    /// the first).
+    /// The histogram as text: `STEP:COUNT` for each value, in ascending order and separated by
+    /// spaces. STEP is the difference in nanoseconds to the previous value (to 0 for the first).
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let mut before = 0;
@@ -94,7 +93,7 @@ impl Latency {
         text
     }
 
-    /// Reads what [`Latency::to_text`] wrote.
+    /// Reads the text that [`Latency::to_text`] writes.
     pub fn from_text(text: &str) -> Result<Self, Error> {
         let mut latency = Self::new();
         let mut ns = 0u64;

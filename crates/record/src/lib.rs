@@ -1,11 +1,11 @@
-//! What an experiment measured: the record's types, its JSON, histograms and statistics.
+//! The record of an experiment: its types, JSON, histograms and statistics.
 //!
 //! `bench` fills a [`Record`] and writes it; `report` only reads it. docs/RECORD.md describes each
-//! field. Pure: no I/O, no clock, no threads; time and randomness come in as arguments.
+//! field. The crate is pure: it has no I/O, clock or threads; time and randomness are arguments.
 //!
-//! Invariants: a record of another major version is refused; fields that a newer build added are
-//! ignored; what [`Record::write`] returns can be read again, even where a computed number was not
-//! finite.
+//! Invariants: a record of another version is refused; unknown fields, from newer builds, are
+//! ignored; the text of [`Record::write`] can always be read again, even if a computed number was
+//! not finite.
 
 #![forbid(unsafe_code)]
 

@@ -1,20 +1,20 @@
-//! Calibrated limits, and the check that no result exceeds its own.
+//! Calibrated limits, and the check that no result exceeds its limit.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::Record;
 
-/// How far a result may lie above its limit before the record fails. Both are medians of short
-/// runs, and a pace is held by the kernel to within a burst; beyond this the limit was calibrated
-/// wrongly, or the result is.
+/// How far a result may exceed its limit before the record fails. Both are medians of short runs,
+/// and the kernel keeps a pace only to within a burst. A larger excess means that the limit or the
+/// result is wrong.
 pub const LIMIT_TOLERANCE: f64 = 0.03;
 
-/// The best that the machine or one route carries in one shape of traffic.
+/// The best throughput of the machine or of one route in one shape of traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The shape of traffic: `1 MiB blocks, 10 readers and 10 writers`.
     pub shape: String,
-    /// The route it holds for; absent where it is the whole machine's.
+    /// The route to which the limit applies; absent if it applies to the whole machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// How the best try moved its bytes: `sendmsg, one thread per connection`.
@@ -26,13 +26,13 @@ pub struct Calibration {
     pub gbytes_per_s: f64,
     /// The limit in operations per second.
     pub iops: f64,
-    /// Everything that was tried, the best among them.
+    /// All tries, including the best.
     #[serde(default)]
     pub tries: Vec<Try>,
 }
 
 impl Calibration {
-    /// The calibration of a shape: its limit is the fastest of the tries.
+    /// The calibration of a shape. Its limit is the fastest of the tries.
     pub fn of(shape: impl Into<String>, route: Option<String>, tries: Vec<Try>) -> Self {
         let best = tries.iter().max_by(|a, b| a.gbytes_per_s.total_cmp(&b.gbytes_per_s)).cloned();
         let best = best.unwrap_or_default();
@@ -42,23 +42,23 @@ impl Calibration {
     }
 }
 
-/// One way of moving the bytes that calibration tried.
+/// One try of a calibration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Try {
-    /// How it moved its bytes.
+    /// How the try moved its bytes.
     pub mode: String,
-    /// Its congestion control.
+    /// The congestion control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// What it reached in 10^9 bytes per second.
+    /// The throughput in 10^9 bytes per second.
     pub gbytes_per_s: f64,
-    /// What it reached in operations per second.
+    /// The operations per second.
     pub iops: f64,
 }
 
 impl Record {
-    /// Fails the record for each cell that is above its own limit or the machine's by more than
-    /// [`LIMIT_TOLERANCE`]. May be called again: a reason is noted once.
+    /// Fails the record for each cell that exceeds its own limit or the machine's by more than
+    /// [`LIMIT_TOLERANCE`]. It may be called repeatedly: a reason is recorded once.
     pub fn check_limits(&mut self) {
         let mut reasons = Vec::new();
         for route in &self.routes {

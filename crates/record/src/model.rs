@@ -1,4 +1,4 @@
-//! The record and its tree: routes, workloads, and what is counted per path.
+//! The record and its parts: routes, workloads, and counters of paths and ports.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,35 +11,36 @@ use crate::{
     verdict::Comparison,
 };
 
-/// The version this build writes and reads. Added fields do not change it; a changed meaning does.
+/// The version that this build writes and reads. An added field does not change the version; a
+/// changed meaning does.
 pub const VERSION: u32 = 1;
 
-/// What one experiment measured.
+/// The results of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// [`VERSION`].
     pub version: u32,
-    /// When the experiment ended, UTC, RFC 3339; see [`crate::rfc3339`].
+    /// When the experiment ended, in UTC as of RFC 3339; see [`crate::rfc3339`].
     pub made_at: String,
     /// Trunkline's version.
     pub trunkline_version: String,
-    /// The commit it was built from; absent outside a checkout.
+    /// The commit of which Trunkline was built; absent if it was built outside a checkout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// What was asked for.
+    /// The definition of the experiment.
     pub experiment: Experiment,
-    /// Where it ran.
+    /// Where the experiment ran.
     pub environment: Environment,
     /// The experiment's options beyond its workloads, by name.
     pub options: BTreeMap<String, String>,
-    /// What the machine and the routes can carry at most, as calibrated here.
+    /// The calibrated limits of the machine and of the routes.
     pub limits: Vec<Calibration>,
-    /// The routes, measured or skipped, in the order in which they were asked for.
+    /// The routes, measured or skipped, in the order of the experiment.
     pub routes: Vec<Route>,
     /// Which route is faster, by workload and half.
     #[serde(default)]
     pub verdicts: Vec<Comparison>,
-    /// Why these results must not be trusted; empty in a good record.
+    /// The reasons not to trust these results; empty in a good record.
     #[serde(default)]
     pub failed: Vec<String>,
 }
@@ -63,12 +64,12 @@ impl Default for Record {
 }
 
 impl Record {
-    /// The route of this name.
+    /// The route with this name.
     pub fn route(&self, name: &str) -> Option<&Route> {
         self.routes.iter().find(|route| route.name == name)
     }
 
-    /// Notes why these results must not be trusted, once for each reason.
+    /// Records a reason not to trust these results. Each reason is recorded once.
     pub fn fail(&mut self, reason: impl Into<String>) {
         let reason = reason.into();
         if !self.failed.contains(&reason) {
@@ -77,83 +78,83 @@ impl Record {
     }
 }
 
-/// One route: all the paths that one mount uses.
+/// One route: the paths that one mount uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Route {
-    /// Its name: `tcp`, `tcp-mp`, `rdma`, `rdma-mp` or the experiment's own.
+    /// The name: `tcp`, `tcp-mp`, `rdma`, `rdma-mp` or one of the experiment's own.
     pub name: String,
-    /// Why it was not measured; absent where it was.
+    /// Why the route was not measured; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
-    /// Its mount options, as after `-o`.
+    /// The mount options, as after `-o`.
     #[serde(default)]
     pub options: String,
-    /// The group's nodes, which `share_by_node` follows.
+    /// The nodes of the group, in the order of `share_by_node`.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// The route's paths, which `share_by_path` follows.
+    /// The paths of the route, in the order of `share_by_path`.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// What was measured over it.
+    /// The results of the workloads.
     #[serde(default)]
     pub workloads: Vec<Workload>,
 }
 
 impl Route {
-    /// A route that was not measured, and why.
+    /// A route that was not measured, with the reason.
     pub fn skipped(name: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { name: name.into(), skipped: Some(reason.into()), ..Self::default() }
     }
 
-    /// The workload of this name in this half.
+    /// The workload with this name in this half.
     pub fn workload(&self, name: &str, half: Half) -> Option<&Workload> {
         self.workloads.iter().find(|workload| workload.name == name && workload.half() == half)
     }
 }
 
-/// One workload over one route, raw or paced.
+/// One workload on one route, raw or paced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// The name of a [`crate::Shape`] of the experiment.
     pub name: String,
-    /// The pace it was held to; absent in the raw half.
+    /// The pace; absent in the raw half.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// Why it was not measured; absent where it was. A route that was measured in no workload says
-    /// so itself.
+    /// Why the workload was not measured; absent if it was. A route that was measured in no
+    /// workload has its own reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
-    /// What about these numbers is simulated, shaped or emulated (`shaped links, tbf 1 Gbit/s`);
-    /// absent where nothing is.
+    /// What is simulated, shaped or emulated in these results (`shaped links, tbf 1 Gbit/s`);
+    /// absent if nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<String>,
-    /// What its readers reached; absent where it has none.
+    /// The results of the readers; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<Cell>,
-    /// What its writers reached; absent where it has none.
+    /// The results of the writers; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Cell>,
-    /// How the data were verified; absent where they were not.
+    /// How the data were verified; absent if they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
-    /// The longest time within a measured window in which no call was completed, in milliseconds:
-    /// what a failover cost, where one happened.
+    /// The longest time within a measured window in which no call completed, in milliseconds. If a
+    /// path failed over meanwhile, this is what the failover cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ms: Option<f64>,
-    /// What each path counted meanwhile.
+    /// The counters of each path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathCounters>,
-    /// What each port of this machine's RDMA devices counted meanwhile, as evidence of where the
-    /// traffic went; empty where there are none.
+    /// The counters of each port of this machine's RDMA devices, as evidence of where the traffic
+    /// went; empty if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortCounters>,
-    /// Other counters of both ends.
+    /// Other counters of client and server.
     #[serde(default, skip_serializing_if = "Counters::is_empty")]
     pub counters: Counters,
 }
 
 impl Workload {
-    /// Raw, or paced.
+    /// The half to which the workload belongs.
     pub fn half(&self) -> Half {
         if self.pace.is_some() { Half::Paced } else { Half::Raw }
     }
@@ -166,7 +167,7 @@ impl Workload {
         }
     }
 
-    /// The cells there are.
+    /// The cells that exist.
     pub fn cells(&self) -> impl Iterator<Item = (Direction, &Cell)> {
         [Direction::Read, Direction::Write].into_iter().filter_map(|it| Some((it, self.cell(it)?)))
     }
@@ -195,11 +196,10 @@ impl fmt::Display for Direction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Half {
-    /// As fast as it goes.
+    /// Without a limit on the rate.
     #[default]
     Raw,
-    /// Held to a rate per node that the machine can clearly exceed, so that the number of nodes
-    /// shows.
+    /// With a rate per node that the machine can clearly exceed, so that the number of nodes shows.
     Paced,
 }
 
@@ -215,12 +215,12 @@ impl fmt::Display for Half {
 /// The pace of the paced half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
-    /// What each node may carry in each direction, in 10^9 bits per second.
+    /// The maximum rate of each node in each direction, in 10^9 bits per second.
     pub gbit_per_s_per_node: f64,
 }
 
 impl Pace {
-    /// The most that `nodes` carry at this pace in one direction, in 10^9 bytes per second.
+    /// The maximum throughput of `nodes` at this pace in one direction, in 10^9 bytes per second.
     pub fn gbytes_per_s(&self, nodes: usize) -> f64 {
         self.gbit_per_s_per_node / 8.0 * nodes as f64
     }
@@ -231,13 +231,13 @@ impl Pace {
 pub struct Verified {
     /// Blocks of 4 KiB whose stamp was checked during the timed run.
     pub stamps: u64,
-    /// Bytes that were compared whole in the untimed pass.
+    /// Bytes that were compared completely in the untimed pass.
     pub bytes: u64,
-    /// Blocks that were wrong; any fails the record.
+    /// The number of wrong blocks; any fails the record.
     pub wrong: u64,
 }
 
-/// What one path counted during a workload.
+/// The counters of one path during a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PathCounters {
@@ -245,20 +245,21 @@ pub struct PathCounters {
     pub path: String,
     /// Its state at the end: `up`, `suspect`, `down` or `probing`.
     pub state: String,
-    /// Calls answered.
+    /// Calls that were answered.
     pub calls: u64,
     /// Payload bytes.
     pub bytes: u64,
     /// Calls sent again on the same path.
     pub retransmissions: u64,
-    /// Calls that were moved away from it.
+    /// Calls that were moved to another path.
     pub failovers: u64,
-    /// Latencies of its calls.
+    /// The latencies of the path's calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<LatencyUs>,
 }
 
-/// What a port of an RDMA device counted during a workload. A device counts bytes, packets or both.
+/// The counters of a port of an RDMA device during a workload. A device counts bytes, packets or
+/// both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortCounters {
@@ -276,13 +277,13 @@ pub struct PortCounters {
     /// Packets received (`port_rcv_packets`, or `rcvd_pkts`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received_packets: Option<u64>,
-    /// Whatever else it counted, by the kernel's names.
+    /// All other counters, by the kernel's names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub others: BTreeMap<String, u64>,
 }
 
 impl PortCounters {
-    /// Adds what was counted in another repeat.
+    /// Adds the counters of another repeat.
     pub fn add(&mut self, other: &Self) {
         let add = |sum: &mut Option<u64>, more: Option<u64>| {
             *sum = match (*sum, more) {
@@ -301,18 +302,18 @@ impl PortCounters {
     }
 }
 
-/// Counters of both ends by name.
+/// Other counters of client and server, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
-    /// The client's.
+    /// The client's counters.
     pub client: BTreeMap<String, u64>,
-    /// The servers', summed.
+    /// The servers' counters, summed.
     pub server: BTreeMap<String, u64>,
 }
 
 impl Counters {
-    /// Whether nothing was counted.
+    /// Whether there are no counters.
     pub fn is_empty(&self) -> bool {
         self.client.is_empty() && self.server.is_empty()
     }

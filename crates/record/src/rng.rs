@@ -1,7 +1,7 @@
-//! SplitMix64, the small generator that the bootstrap draws from.
+//! SplitMix64, the small random number generator of the bootstrap.
 //!
-//! It has its own seed, so that the same record gives the same intervals on every machine. Not for
-//! secrets.
+//! The generator has a fixed seed, so that the same record gives the same intervals on every
+//! machine. It is not suitable for secrets.
 
 /// A SplitMix64 generator (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
 /// 2014).
@@ -25,7 +25,7 @@ impl SplitMix64 {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `bound`, each equally likely (to within one in 2^64 / `bound`); 0 for a bound
+    /// A number below `bound`, uniformly distributed to within one in 2^64 / `bound`; 0 for a bound
     /// of 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let wide = u128::from(self.draw()) * (bound as u128);

@@ -1,37 +1,38 @@
-//! Statistics over a few repeats: median, bootstrap intervals, ratio of interleaved series,
-//! fairness, steadiness.
+//! Statistics of a few repeats: median, bootstrap intervals, ratio of interleaved series, fairness,
+//! steadiness.
 //!
-//! Repeats are few (eight, say) and not normally distributed, so everything rests on order
-//! statistics and resampling. Interleaved repeats are compared pair by pair, which cancels a
-//! machine that drifts.
+//! Repeats are few (for example eight) and not normally distributed, so all statistics are based on
+//! order statistics and resampling. Interleaved repeats are compared pair by pair, which cancels a
+//! drift of the machine.
 
 use crate::rng::SplitMix64;
 
-/// How many resamples a bootstrap draws: the ends of a 95 % interval then rest on 50 resamples
-/// each.
+/// The number of resamples of a bootstrap. Each end of a 95 % interval is then determined by 50
+/// resamples.
 pub const RESAMPLES: usize = 2000;
 
-/// With fewer pairs than this, no resampling can show a difference at 95 %: of four repeats even
-/// the whole range from least to greatest covers the true median in only 87.5 % of cases; of five,
-/// in 93.75 %.
+/// With fewer pairs than this, no difference can be shown at 95 %: of four repeats, even the whole
+/// range from the least to the greatest covers the true median in only 87.5 % of cases; of five, in
+/// 93.75 %.
 pub const PAIRS_FOR_VERDICT_MIN: usize = 5;
 
-/// How many rounds the steady-state test looks at (SNIA Solid State Storage Performance Test
+/// The number of rounds in the steady-state test (SNIA Solid State Storage Performance Test
 /// Specification).
 pub const STEADY_ROUNDS: usize = 5;
 
-/// How far the greatest and the least of those rounds may lie apart, as a share of their mean.
+/// The maximum difference of the greatest and the least of these rounds, relative to their mean.
 pub const STEADY_DATA_EXCURSION_MAX: f64 = 0.20;
 
-/// How far the fitted line may rise or fall over those rounds, as a share of their mean.
+/// The maximum rise or fall of the regression line over these rounds, relative to their mean.
 pub const STEADY_SLOPE_EXCURSION_MAX: f64 = 0.10;
 
-/// The middle value, or the mean of the two middle ones; `None` of nothing.
+/// The middle value, or the mean of the two middle values; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     percentile(values, 0.5)
 }
 
-/// The value below which `fraction` (0 to 1) of the values lie, interpolated between neighbours.
+/// The value below which this `fraction` (0 to 1) of the values lie, interpolated between
+/// neighbours.
 pub fn percentile(values: &[f64], fraction: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -46,14 +47,14 @@ fn percentile_of_sorted(sorted: &[f64], fraction: f64) -> Option<f64> {
     Some(below + (above - below) * place.fract())
 }
 
-/// The bootstrap 95 % interval of the median. Of a single value it is that value twice; `None` of
-/// nothing.
+/// The bootstrap 95 % interval of the median. For a single value, both ends are that value; `None`
+/// without values.
 pub fn interval_95(values: &[f64], seed: u64) -> Option<[f64; 2]> {
     let mut rng = SplitMix64::new(seed);
     bootstrap(|| median_of_resample(values, &mut rng))
 }
 
-/// Draws [`RESAMPLES`] statistics and gives the range that holds the middle 95 % of them.
+/// Draws [`RESAMPLES`] statistics and returns the range of the middle 95 % of them.
 fn bootstrap(mut draw: impl FnMut() -> Option<f64>) -> Option<[f64; 2]> {
     let mut drawn: Vec<f64> = (0..RESAMPLES).map_while(|_| draw()).collect();
     drawn.sort_by(f64::total_cmp);
@@ -66,36 +67,36 @@ fn median_of_resample(values: &[f64], rng: &mut SplitMix64) -> Option<f64> {
     median(&resample)
 }
 
-/// How many times one series is of another.
+/// The ratio of one series to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The median ratio.
     pub ratio: f64,
-    /// Its bootstrap 95 % interval.
+    /// The bootstrap 95 % interval of the ratio.
     pub interval_95: [f64; 2],
-    /// How many pairs (or, of series from different sittings, values of the shorter) it rests on.
+    /// The number of pairs; for series of different runs, the length of the shorter one.
     pub pairs: usize,
 }
 
 impl Ratio {
-    /// Whether the interval lies on one side of 1 and rests on enough pairs to say so.
+    /// Whether the interval lies on one side of 1 and is based on enough pairs.
     pub fn shows_a_difference(&self) -> bool {
         let [low, high] = self.interval_95;
         self.pairs >= PAIRS_FOR_VERDICT_MIN && (low > 1.0 || high < 1.0)
     }
 }
 
-/// `a` over `b`, where the i-th values of both were measured next to each other: the median of the
-/// pairs' ratios. Pairs whose `b` is not above 0 are left out; the longer series' rest has no
-/// partner and is too.
+/// The ratio `a` over `b` of series whose i-th values were measured next to each other: the median
+/// of the pairs' ratios. Pairs whose `b` is not above 0 are left out, and so are values of the
+/// longer series without a partner.
 pub fn ratio_of_pairs(a: &[f64], b: &[f64], seed: u64) -> Option<Ratio> {
     let ratios: Vec<f64> = a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
     let ratio = median(&ratios)?;
     Some(Ratio { ratio, interval_95: interval_95(&ratios, seed)?, pairs: ratios.len() })
 }
 
-/// `a` over `b` of two sittings: the ratio of the medians, each resampled on its own. It cannot
-/// tell a difference between the routes from a difference between the sittings.
+/// The ratio `a` over `b` of series measured in different runs: the ratio of the medians, each
+/// resampled separately. It cannot tell a difference between routes from a difference between runs.
 pub fn ratio_of_sittings(a: &[f64], b: &[f64], seed: u64) -> Option<Ratio> {
     let over = |a: f64, b: f64| (b > 0.0).then_some(a / b);
     let ratio = over(median(a)?, median(b)?)?;
@@ -107,20 +108,20 @@ pub fn ratio_of_sittings(a: &[f64], b: &[f64], seed: u64) -> Option<Ratio> {
     Some(Ratio { ratio, interval_95, pairs: a.len().min(b.len()) })
 }
 
-/// Jain's fairness index: 1 where all carry the same, 1/n where one of n carries everything; `None`
-/// where nothing was carried.
+/// Jain's fairness index: 1 if all carry the same, 1/n if one of n carries everything; `None` if
+/// nothing was carried.
 pub fn jain(loads: &[f64]) -> Option<f64> {
     let sum: f64 = loads.iter().sum();
     let squares: f64 = loads.iter().map(|load| load * load).sum();
     (squares > 0.0).then(|| sum * sum / (loads.len() as f64 * squares))
 }
 
-/// How the last rounds of a measurement moved.
+/// How the last rounds of a measurement varied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steadiness {
-    /// Greatest less least round, as a share of their mean.
+    /// The difference of the greatest and the least round, relative to their mean.
     pub data_excursion: f64,
-    /// Rise or fall of the least-squares line over the rounds, as a share of their mean.
+    /// The rise or fall of the least-squares line over the rounds, relative to their mean.
     pub slope_excursion: f64,
 }
 
@@ -131,8 +132,8 @@ impl Steadiness {
     }
 }
 
-/// The SNIA steady-state figures of the last [`STEADY_ROUNDS`] rounds; `None` while there are
-/// fewer, or where their mean is not above 0.
+/// The SNIA steady-state measures of the last [`STEADY_ROUNDS`] rounds; `None` if there are fewer,
+/// or if their mean is not above 0.
 pub fn steadiness(rounds: &[f64]) -> Option<Steadiness> {
     let window = rounds.get(rounds.len().checked_sub(STEADY_ROUNDS)?..)?;
     let count = STEADY_ROUNDS as f64;
@@ -155,8 +156,8 @@ pub fn steadiness(rounds: &[f64]) -> Option<Steadiness> {
     })
 }
 
-/// Each amount as a fraction of their sum, for `share_by_node` and `share_by_path`; all 0 where the
-/// sum is 0.
+/// Each amount as a fraction of the sum, for `share_by_node` and `share_by_path`; all 0 if the sum
+/// is 0.
 pub fn shares(amounts: &[u64]) -> Vec<f64> {
     let sum: f64 = amounts.iter().map(|amount| *amount as f64).sum();
     amounts.iter().map(|amount| if sum > 0.0 { *amount as f64 / sum } else { 0.0 }).collect()

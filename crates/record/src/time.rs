@@ -1,11 +1,11 @@
-//! Dates without a clock: seconds since 1970 as RFC 3339 text, for `made_at`.
+//! Formats seconds since 1970 as RFC 3339 text, for `made_at`.
 
-/// Seconds since 1970-01-01 00:00 UTC as `2026-11-21T04:05:50Z` (RFC 3339, leap seconds not
-/// counted).
+/// Seconds since 1970-01-01 00:00 UTC as `2026-11-21T04:05:50Z` (RFC 3339, without leap seconds).
 pub fn rfc3339(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    // Days to a civil date over eras of 400 years that start on 1 March of year 0, after Hinnant's
-    // "chrono-compatible low-level date algorithms": leap days then come last in their year.
+    // Converts days to a civil date over eras of 400 years that start on 1 March of year 0, after
+    // Hinnant's "chrono-compatible low-level date algorithms". Leap days are then the last of their
+    // year.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! Which of two routes is faster, said only where the repeats show it.
+//! Which of two routes is faster, as far as the repeats show it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,32 +7,32 @@ use crate::{
     stats::{self, Ratio},
 };
 
-/// Two routes compared in one workload and half.
+/// A comparison of two routes in one workload and half.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The workload's name.
     pub workload: String,
     /// Raw or paced.
     pub half: Half,
-    /// What was compared.
+    /// The speed that is compared.
     #[serde(default)]
     pub of: Measure,
     /// The route in question.
     pub a: String,
-    /// The route it is compared with.
+    /// The route with which `a` is compared.
     pub b: String,
-    /// How many times `b` is `a`: the median over pairs of interleaved repeats.
+    /// The ratio of `a` to `b`: the median over pairs of interleaved repeats.
     pub ratio: f64,
-    /// The ratio's bootstrap 95 % interval.
+    /// The bootstrap 95 % interval of the ratio.
     pub interval_95: [f64; 2],
-    /// How many pairs of repeats it rests on.
+    /// The number of pairs of repeats.
     #[serde(default)]
     pub pairs: usize,
-    /// What may be said.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// What may be said of `a` against `b`.
+/// The verdict on `a` compared with `b`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -40,13 +40,13 @@ pub enum Verdict {
     Faster,
     /// The whole interval lies below 1.
     Slower,
-    /// The interval holds 1, or rests on too few pairs.
+    /// The interval contains 1, or there are too few pairs.
     #[default]
     NoDifference,
 }
 
 impl Verdict {
-    /// The verdict that a ratio allows.
+    /// The verdict for a ratio.
     pub fn of(ratio: &Ratio) -> Self {
         match ratio.shows_a_difference() {
             false => Verdict::NoDifference,
@@ -56,22 +56,22 @@ impl Verdict {
     }
 }
 
-/// Which speed a comparison is about.
+/// The speed that a comparison is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Reads and writes together: each repeat's sum.
+    /// Reads and writes together: the sum of each repeat.
     #[default]
     Both,
-    /// Reads alone.
+    /// Reads only.
     Read,
-    /// Writes alone.
+    /// Writes only.
     Write,
 }
 
 impl Workload {
-    /// The speed of each repeat in GB/s: of reads, of writes, or of both at once. Empty where a
-    /// direction that was asked for alone was not done.
+    /// The speed of each repeat in GB/s, of reads, of writes, or of both together. Empty if a
+    /// single direction is requested that the workload lacks.
     pub fn speeds(&self, of: Measure) -> Vec<f64> {
         let read = self.read.as_ref().map(|cell| cell.speeds());
         let write = self.write.as_ref().map(|cell| cell.speeds());
@@ -85,8 +85,8 @@ impl Workload {
 }
 
 impl Record {
-    /// Adds the verdicts of route `a` against route `b` in every workload and half that both have,
-    /// reads and writes together. Verdicts on the same question are replaced.
+    /// Adds the verdicts on route `a` compared with route `b`, in every workload and half that both
+    /// have, for reads and writes together. Earlier verdicts on the same question are replaced.
     pub fn compare(&mut self, a: &str, b: &str, seed: u64) {
         let found = self.comparisons(a, b, seed);
         self.verdicts.retain(|old| {

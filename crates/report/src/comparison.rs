@@ -1,7 +1,7 @@
-//! Several records side by side: the same route in the same workload and half, sitting by sitting.
+//! Several records side by side: the same route in the same workload and half, record by record.
 //!
-//! Only equal shapes under equal conditions are set side by side. Sittings differ by more than
-//! routes do, so what is said here is about the records, and the page warns of reading it as more.
+//! Only equal shapes under equal conditions are compared. Separate runs differ by more than routes
+//! do, so the comparison is about the records, and the page warns against reading more into it.
 
 use record::{Cell, Direction, Record, stats};
 
@@ -10,13 +10,13 @@ use crate::{
     view::{self, Group},
 };
 
-/// The same seed for all, so that a report made again is the same report.
+/// A fixed seed, so that the same records always give the same report.
 const SEED: u64 = 1;
 
 /// The cells of one workload, condition and direction.
 pub(crate) struct SideBySide {
     pub(crate) title: String,
-    /// The words that each of its numbers bears: paced, simulated.
+    /// The labels of each of its numbers: paced, simulated.
     pub(crate) labels: Vec<&'static str>,
     pub(crate) rows: Vec<SideRow>,
 }
@@ -24,18 +24,18 @@ pub(crate) struct SideBySide {
 /// One route in all records.
 pub(crate) struct SideRow {
     pub(crate) route: String,
-    /// A cell for each record, in their order.
+    /// A cell for each record, in the order of the records.
     pub(crate) cells: Vec<Option<SideCell>>,
 }
 
 /// One route in one record.
 pub(crate) struct SideCell {
     pub(crate) speed: String,
-    /// How it compares with the first record's; absent in that one.
+    /// The ratio to the first record's speed; absent in the first record.
     pub(crate) times: Option<String>,
 }
 
-/// Everything that at least two of the records measured alike.
+/// The tables of everything that at least two records measured under equal conditions.
 pub(crate) fn side_by_side(records: &[Record]) -> Vec<SideBySide> {
     let mut tables: Vec<(SideBySide, Vec<Vec<Option<&Cell>>>)> = Vec::new();
     for (at, record) in records.iter().enumerate() {
@@ -62,8 +62,7 @@ pub(crate) fn side_by_side(records: &[Record]) -> Vec<SideBySide> {
     tables.into_iter().map(|(table, _)| table).filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// Every cell of a record with the title and the labels of the table that it belongs to, and its
-/// route.
+/// Every cell of a record, with its route, and the title and labels of its table.
 fn cells(record: &Record) -> Vec<(String, Vec<&'static str>, &str, &Cell)> {
     let mut found = Vec::new();
     for block in view::blocks(record) {
@@ -101,13 +100,14 @@ fn times(cell: &Cell, base: &Cell) -> Option<String> {
     Some(format!("{} times (95 %: {low} to {high})", number::ratio(ratio.ratio)))
 }
 
-/// A property in which the records differ, with its value in each.
+/// A property in which the records differ, with its value in each record.
 pub(crate) struct Difference {
     pub(crate) name: &'static str,
     pub(crate) values: Vec<String>,
 }
 
-/// How the records' origins differ, so that a reader does not blame the code for the machine.
+/// How the records' origins differ, so that a reader does not attribute the machine's effect to the
+/// code.
 pub(crate) fn differences(records: &[Record]) -> Vec<Difference> {
     let properties = records.iter().map(|record| {
         let environment = &record.environment;

@@ -1,13 +1,12 @@
 //! Records as comma-separated values (RFC 4180): a line for each cell and each skipped route, for a
-//! spreadsheet or a script. Numbers are as exact as in the record; what is absent there is empty
-//! here.
+//! spreadsheet or a script. Numbers are as exact as in the record; absent values are empty.
 //!
-//! A spreadsheet takes text that begins like a formula for one, so such text from a record gets an
-//! apostrophe before it, which spreadsheets do not show.
+//! A spreadsheet treats text that begins like a formula as one, so such text from a record gets an
+//! apostrophe in front, which spreadsheets do not show.
 
 use record::{Cell, Direction, Pattern, Record, Route, Shape, Workload};
 
-/// Columns that describe a cell's record, workload and route.
+/// The columns that describe a cell's record, workload and route.
 const COLUMNS_BEFORE: [&str; 18] = [
     "record",
     "made_at",
@@ -29,7 +28,7 @@ const COLUMNS_BEFORE: [&str; 18] = [
     "skipped",
 ];
 
-/// Columns of the cell itself.
+/// The columns of the cell itself.
 const COLUMNS_OF_CELL: [&str; 31] = [
     "direction",
     "gbytes_per_s",
@@ -64,7 +63,7 @@ const COLUMNS_OF_CELL: [&str; 31] = [
     "wrong_blocks",
 ];
 
-/// The records as comma-separated values, under one header; numbered from 1 in their order.
+/// The records as comma-separated values with one header, numbered from 1 in their order.
 pub fn csv(records: &[Record]) -> String {
     let mut out = String::new();
     line(&mut out, COLUMNS_BEFORE.into_iter().chain(COLUMNS_OF_CELL).map(str::to_owned));
@@ -169,8 +168,8 @@ fn shares(shares: &[f64]) -> String {
     shares.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Text from a record: no formula, and no control characters, which would end the line for a
-/// careless reader.
+/// Text from a record, made harmless: it is not a formula, and it has no control characters, which
+/// could end the line for a simple reader.
 fn text(text: &str) -> String {
     let plain: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect();
     if plain.starts_with(['=', '+', '-', '@']) { format!("'{plain}") } else { plain }
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    /// Splits text as a reader of RFC 4180 does.
+    /// Splits text as an RFC 4180 reader does.
     fn parse(text: &str) -> Vec<Vec<String>> {
         let (mut lines, mut fields, mut field) = (Vec::new(), Vec::new(), String::new());
         let (mut quoted, mut characters) = (false, text.chars().peekable());

@@ -1,5 +1,5 @@
-//! Every column and term of the table and the page, for `trunkline report --explain` and the page's
-//! end.
+//! Explains every column and term of the table and the page, for `trunkline report --explain` and
+//! for the end of the page.
 
 /// A term and what it means.
 pub(crate) struct Term {
@@ -7,7 +7,7 @@ pub(crate) struct Term {
     pub(crate) meaning: &'static str,
 }
 
-/// In the order in which a reader meets them.
+/// The terms, in the order in which a reader meets them.
 #[rustfmt::skip]
 pub(crate) const TERMS: &[Term] = &[
     Term { name: "route", meaning: "All the paths that one mount uses. `tcp` is TCP to one node; `tcp-mp` is TCP to all nodes at once (multipath); `rdma` and `rdma-mp` are the same over RDMA. All routes of a comparison use the same number of connections." },
@@ -40,7 +40,7 @@ pub(crate) const TERMS: &[Term] = &[
     Term { name: "times, in a comparison of records", meaning: "A later record's median over the first one's. Records are different sittings: the same machine may drift by a third between two, so only a comparison within one record tells routes apart." },
 ];
 
-/// Each column and term of the table and the report, in plain text of 80 columns.
+/// All columns and terms with their meanings, as plain text of 80 columns.
 pub fn explain() -> String {
     let mut out = String::from("What the table and the report of trunkline bench say.\n");
     for term in TERMS {

@@ -1,8 +1,8 @@
-//! What a person sees of a record: the table in a terminal, a self-contained HTML page, Markdown;
-//! and comma-separated values for a spreadsheet.
+//! Presents a record: as a table in a terminal, a self-contained HTML page, Markdown, or
+//! comma-separated values for a spreadsheet.
 //!
-//! It reads [`record::Record`] alone and measures nothing. Text from a record is somebody else's:
-//! it is escaped for HTML, Markdown and spreadsheets, and cannot move the cursor of a terminal.
+//! The crate only reads [`record::Record`] and measures nothing. Text from a record is untrusted:
+//! it is escaped for HTML, Markdown and spreadsheets, and cannot control a terminal.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A record, or several, as Markdown: for an issue, a commit message, a wiki.
+//! One or several records as Markdown, for an issue, a commit message or a wiki.
 
 use record::{Direction, Record};
 
@@ -7,7 +7,7 @@ use crate::{
     view::{self, Block, Group},
 };
 
-/// The records as Markdown, set side by side where there are several.
+/// The records as Markdown; several are first compared side by side.
 pub fn markdown(records: &[Record]) -> String {
     let mut out = String::new();
     if records.len() > 1 {
@@ -212,7 +212,7 @@ fn rule(out: &mut String, alignment: &str) {
     out.push_str(&format!("| {} |\n", cells.join(" | ")));
 }
 
-/// Text as it is: nothing in it starts markup, ends a cell or a line.
+/// Escapes text: nothing in it starts markup or ends a cell or a line.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

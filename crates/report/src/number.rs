@@ -1,10 +1,10 @@
-//! Numbers as a reader sees them: three digits that matter, and no more.
+//! Formats numbers for readers, with three significant digits.
 
 use record::Pace;
 
 /// A speed or rate: `1120`, `12.3`, `3.10`, `0.24`, `0.024`.
 pub(crate) fn plain(value: f64) -> String {
-    // The bounds lie where rounding would give one digit more: 9.996 is 10.0, not 10.00.
+    // The bounds are where rounding would add a digit: 9.996 is shown as 10.0, not 10.00.
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
@@ -13,7 +13,7 @@ pub(crate) fn plain(value: f64) -> String {
     }
 }
 
-/// A speed where there is room for its third digit: `3.10`, `0.245`, `0.0241`.
+/// A speed, where there is space for a third digit: `3.10`, `0.245`, `0.0241`.
 pub(crate) fn fine(value: f64) -> String {
     match value.abs() {
         size if size >= 0.9995 || size == 0.0 => plain(value),
@@ -27,19 +27,19 @@ pub(crate) fn kiops(iops: f64) -> String {
     plain(iops / 1000.0)
 }
 
-/// A ratio of two speeds, always to the hundredth.
+/// A ratio of two speeds, always with two decimals.
 pub(crate) fn ratio(value: f64) -> String {
     format!("{value:.2}")
 }
 
-/// The ends of a ratio's interval, with a third digit where the second would hide on which side of
-/// 1 they lie.
+/// The ends of a ratio's interval. They have three decimals if two would hide on which side of 1 an
+/// end lies.
 pub(crate) fn interval_of_ratio(interval: [f64; 2]) -> [String; 2] {
     let shown = interval.map(ratio);
     if shown.iter().any(|end| end == "1.00") { interval.map(|end| format!("{end:.3}")) } else { shown }
 }
 
-/// A share in whole percent, without its sign.
+/// A share in whole percent, without the percent sign.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0}", share * 100.0)
 }
@@ -49,8 +49,8 @@ pub(crate) fn us(value: f64) -> String {
     if value < 99.95 { plain(value) } else { thousands(value.round() as u64) }
 }
 
-/// The longest time without a completed call, in whole milliseconds without one; where there are
-/// none, two neighbouring ones have.
+/// The longest time without a completed call, as the number of whole milliseconds without one. With
+/// 0, two calls completed in adjacent milliseconds.
 pub(crate) fn gap(ms: f64) -> String {
     if ms < 1.0 { "under 2 ms".to_owned() } else { format!("{} ms", thousands(ms.round() as u64)) }
 }

@@ -1,7 +1,7 @@
-//! The HTML page: one file, readable in ten years and without a network.
+//! The HTML page: one file that needs no network.
 //!
-//! The template escapes every text. A content security policy forbids the page everything but its
-//! own style, should a text find a way out all the same.
+//! The template escapes every text. In case one gets through, a content security policy forbids
+//! everything except the page's own style.
 
 use askama::Template;
 use record::{Cell, Direction, Record, Route, Verdict};
@@ -14,7 +14,7 @@ use crate::{
     view::{self, Block, Group},
 };
 
-/// The records as one self-contained HTML page, set side by side where there are several.
+/// The records as one self-contained HTML page; several are compared side by side.
 pub fn html(records: &[Record]) -> String {
     let page = Page {
         title: records.first().map_or("no record", |record| &record.experiment.name),
@@ -45,7 +45,7 @@ struct Sheet<'a> {
     limits: Vec<Limit<'a>>,
     facts: Vec<(&'static str, String)>,
     verified: Option<String>,
-    /// Whether any result had a limit to be checked against.
+    /// Whether any result was checked against a limit.
     has_limits: bool,
 }
 
@@ -149,7 +149,7 @@ fn finding(group: &Group<'_>, verdict: &record::Comparison) -> Finding {
     let (class, word) = match verdict.verdict {
         Verdict::Faster => ("faster", "faster"),
         Verdict::Slower => ("slower", "slower"),
-        // Its sentence says so already.
+        // The sentence already says so.
         Verdict::NoDifference => ("same", ""),
     };
     Finding {
@@ -212,7 +212,7 @@ fn line(route: &Route, cell: &Cell, scale: f64) -> Line {
         limit: cell
             .limit_gbytes_per_s
             .map_or_else(|| "not calibrated".to_owned(), |it| format!("of {}", number::fine(it))),
-        // Where the machine is the limit, its share stands there already.
+        // If the machine is the limit, its share is already shown.
         of_machine: cell.machine_limit_share.filter(|share| cell.limit_share != Some(*share)).map(percent),
         shares: view::shares(&cell.share_by_node),
         columns: plot::columns(&cell.share_by_node),

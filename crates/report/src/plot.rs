@@ -1,13 +1,12 @@
-//! The small drawings of the page, as numbers for its inline SVG: no script, no picture from
-//! elsewhere.
+//! The small drawings of the page, as numbers for inline SVG, without scripts or external images.
 
 use record::Cell;
 
 use crate::number;
 
-/// The width of a bar's drawing; its height is in the template.
+/// The width of a bar's drawing. The height is in the template.
 const BAR_WIDTH: f64 = 240.0;
-/// More nodes than this are too thin to tell apart.
+/// More nodes than this cannot be told apart.
 const COLUMNS_MAX: usize = 32;
 const COLUMN_HEIGHT: f64 = 18.0;
 
@@ -17,12 +16,12 @@ pub(crate) struct Bar {
     pub(crate) limit: Option<String>,
     pub(crate) interval: [String; 2],
     pub(crate) repeats: Vec<String>,
-    /// The same in words, for who does not see it.
+    /// A description in words, for screen readers.
     pub(crate) words: String,
 }
 
 impl Bar {
-    /// The bar of a cell, where `scale` GB/s have the full length.
+    /// The bar of a cell; `scale` GB/s have the full length.
     pub(crate) fn of(cell: &Cell, scale: f64) -> Self {
         let at = |value: f64| {
             if scale > 0.0 { format!("{:.1}", value / scale * BAR_WIDTH) } else { "0".to_owned() }
@@ -42,7 +41,7 @@ impl Bar {
         }
     }
 
-    /// The greatest value that the cell's bar must hold.
+    /// The greatest value that the bar must show.
     pub(crate) fn reach(cell: &Cell) -> f64 {
         let [_, high] = cell.interval_95;
         let repeats = cell.repeats.iter().map(|repeat| repeat.gbytes_per_s);
@@ -52,15 +51,15 @@ impl Bar {
     }
 }
 
-/// One upright column of a share drawing.
+/// One column of a drawing of shares.
 pub(crate) struct Column {
     pub(crate) x: usize,
     pub(crate) y: String,
     pub(crate) height: String,
 }
 
-/// Shares as upright columns, the greatest with the full height; none where there are too many or
-/// nothing.
+/// Shares as columns, the greatest with the full height. There are no columns for too many nodes or
+/// for zero shares.
 pub(crate) fn columns(shares: &[f64]) -> Vec<Column> {
     let greatest = shares.iter().copied().fold(0.0, f64::max);
     if shares.len() > COLUMNS_MAX || greatest <= 0.0 {

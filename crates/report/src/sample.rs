@@ -1,4 +1,4 @@
-//! Records for the tests, made as `bench` makes them. The figures are made up.
+//! Records for the tests, built as `bench` builds them, with invented results.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use record::{
 };
 
 const REPEATS: usize = 8;
-/// How much each repeat differs from the one asked for, as on a machine that drifts.
+/// The factors of the repeats, as on a machine that drifts.
 const DRIFT: [f64; REPEATS] = [1.00, 1.02, 0.97, 0.99, 1.03, 0.98, 1.01, 0.96];
 
 /// Four routes, two of them skipped; a mix of 1 MiB raw and paced, and 4 KiB random reads raw.
@@ -150,7 +150,7 @@ fn random(nodes: usize, speed: f64) -> Workload {
 
 fn cell(nodes: usize, speed: f64, limit: f64, block: u64, slower: u64, binding: &Binding) -> Cell {
     let drift = |index: usize, shift: usize| DRIFT.get((index + shift) % REPEATS).copied().unwrap_or(1.0);
-    // Pacing holds every repeat at nearly the same speed; a raw one drifts.
+    // A paced repeat hardly varies; a raw one drifts.
     let steady = matches!(binding.stage, Stage::Pace);
     let repeat = |index: usize| {
         let factor = if steady { 1.0 + (drift(index, nodes) - 1.0) / 8.0 } else { drift(index, nodes) };
@@ -170,7 +170,7 @@ fn cell(nodes: usize, speed: f64, limit: f64, block: u64, slower: u64, binding: 
     cell
 }
 
-/// A record whose every text tries to break out, and which failed.
+/// A failed record in which every text tries to inject markup or commands.
 pub(crate) fn hostile() -> Record {
     let evil = "<script>alert(1)</script>|\u{1b}[31m`x`\n# pwned".to_owned();
     let mut record = record();

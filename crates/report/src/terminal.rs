@@ -1,8 +1,8 @@
 //! The table that `trunkline bench` prints.
 //!
-//! A block per workload, under one header; in it the raw rows, then the paced ones, each followed
-//! by its verdicts. What does not fit into the columns asked for goes below the rows as sentences,
-//! never lost. Plain ASCII; colour only where the caller asks for it.
+//! A block for each workload: a header, the raw rows, then the paced rows, each group followed by
+//! its verdicts. Text that does not fit into the requested columns goes below the rows as
+//! sentences, so nothing is lost. Plain ASCII, with colour only if the caller asks for it.
 
 mod canvas;
 
@@ -14,21 +14,21 @@ use crate::{
     view::{self, Block, Group, Row},
 };
 
-/// A terminal narrower than this gets lines of this width.
+/// For a narrower terminal, lines have this width.
 const COLUMNS_MIN: usize = 60;
-/// Bars longer than this say nothing more.
+/// Longer bars show nothing more.
 const BAR_MAX: usize = 16;
-/// With shorter bars than this, the evidence goes below the rows to make room.
+/// If the bars would be shorter than this, the evidence goes below the rows.
 const BAR_BESIDE_EVIDENCE_MIN: usize = 6;
 const INDENT: usize = 2;
 const GAP: usize = 2;
 
-/// The record as plain text for a terminal of so many columns.
+/// The record as plain text for a terminal of this many columns.
 pub fn render(record: &Record, columns: usize) -> String {
     draw(record, Canvas::new(columns.max(COLUMNS_MIN), false))
 }
 
-/// The same with ANSI colours.
+/// The same as [`render`], with ANSI colours.
 pub fn render_ansi(record: &Record, columns: usize) -> String {
     draw(record, Canvas::new(columns.max(COLUMNS_MIN), true))
 }
@@ -64,7 +64,7 @@ fn draw(record: &Record, mut canvas: Canvas) -> String {
         }
     }
     if !told_why_skipped {
-        // Nothing was measured, so no block has said why.
+        // Nothing was measured, so no block has given the reason.
         canvas.end_line();
         for route in record.routes.iter() {
             let why = route.skipped.as_deref().unwrap_or("nothing was measured");
@@ -86,24 +86,23 @@ fn verdicts(canvas: &mut Canvas, group: &Group<'_>) {
     }
 }
 
-/// The widths of one block's columns; the same for all its groups, so that they stand under one
-/// header.
+/// The column widths of one block. All groups of the block share them and stand under one header.
 struct Table {
     directions: Vec<Direction>,
     shows_iops: bool,
     route: usize,
-    /// Width of operations per second, in each direction's column.
+    /// The width of operations per second, in each direction's column.
     iops: usize,
-    /// Width of the speed, without its mark.
+    /// The width of the speed, without its mark.
     speed: usize,
-    /// Width of the widest mark.
+    /// The width of the widest mark.
     mark: usize,
     bar: usize,
     of_limit: usize,
     share: usize,
-    /// Whether the evidence stands beside the stage, or below the rows.
+    /// Whether the evidence stands beside the stage or below the rows.
     evidence_beside: bool,
-    /// Whether marks are words, or their first letters.
+    /// Whether marks are words or their first letters.
     marks_are_words: bool,
 }
 
@@ -134,8 +133,8 @@ impl Table {
         };
         let stages = widest("binds", &|_, row| row.binds());
         let beside = widest("binds", &|_, row| binds_with_evidence(row));
-        // From the most telling layout to the most compact; the last one is taken whether it fits
-        // or not.
+        // The layouts from the most informative to the most compact. The last one is used even if
+        // it does not fit.
         let layouts =
             [(true, true, beside), (true, false, beside), (false, true, stages), (false, false, stages)];
         for (evidence_beside, marks_are_words, binds) in layouts {
@@ -145,7 +144,7 @@ impl Table {
             table.bar = 0;
             let without_bars = table.width_before_binds() + binds;
             let room = columns.saturating_sub(without_bars) / table.directions.len().max(1);
-            // The space between a speed and its bar is part of the room.
+            // The space between a speed and its bar counts as part of the room.
             table.bar = room.saturating_sub(1).min(BAR_MAX);
             let wanted = if evidence_beside || marks_are_words { BAR_BESIDE_EVIDENCE_MIN } else { 0 };
             if without_bars <= columns && table.bar >= wanted {
@@ -155,7 +154,7 @@ impl Table {
         table
     }
 
-    /// One direction's column: operations per second where shown, speed, mark and bar.
+    /// The width of one direction's column: operations per second if shown, speed, mark and bar.
     fn cell(&self) -> usize {
         let iops = if self.shows_iops { self.iops + GAP } else { 0 };
         let bar = if self.bar > 0 { self.bar + 1 } else { 0 };
@@ -231,7 +230,7 @@ impl Table {
         canvas.end_line();
     }
 
-    /// The routes that were not measured. A reason is told once; after that it stands above.
+    /// The routes that were not measured. A reason is given once; after that it is "as above".
     fn skipped<'a>(
         &self,
         canvas: &mut Canvas,
@@ -249,8 +248,7 @@ impl Table {
     }
 }
 
-/// The label that each number of a shaped or simulated group bears: ` paced`, or `p` where space is
-/// short.
+/// The label of each number of a shaped or simulated group: ` paced`, or `p` where space is short.
 fn mark(group: &Group<'_>, words: bool) -> String {
     let labels = group.labels();
     match words {
@@ -271,7 +269,8 @@ fn binds_with_evidence(row: &Row<'_>) -> String {
     }
 }
 
-/// At least one sign for anything above 0, so that slow is not taken for absent.
+/// The length of a bar. A value above 0 has at least one sign, so that slow is not mistaken for
+/// absent.
 fn bar_length(value: f64, fastest: f64, longest: usize) -> usize {
     if value <= 0.0 || fastest <= 0.0 {
         return 0;
@@ -279,7 +278,7 @@ fn bar_length(value: f64, fastest: f64, longest: usize) -> usize {
     ((value / fastest * longest as f64).round() as usize).clamp(1, longest.max(1))
 }
 
-/// `CPU binds tcp, tcp-mp: both cores at 99 %`, once for all rows with the same.
+/// `CPU binds tcp, tcp-mp: both cores at 99 %`, once for all rows with the same evidence.
 fn evidence_below(canvas: &mut Canvas, group: &Group<'_>) {
     let mut told: Vec<(String, String, Vec<&str>)> = Vec::new();
     for row in &group.rows {

@@ -1,8 +1,8 @@
-//! A record arranged for a reader: a block per workload, in it a group per half, in it a row per
+//! A record arranged for display: a block per workload, with a group per half, with a row per
 //! route.
 //!
-//! All three renderers share this arrangement and its sentences, so that they cannot tell different
-//! stories.
+//! All renderers share this arrangement and its sentences, so that they cannot contradict each
+//! other.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use record::{
 
 use crate::number;
 
-/// Blocks up to this size are a matter of operations per second; larger ones of bytes per second.
+/// For blocks up to this size operations per second matter; for larger ones, bytes per second.
 const SMALL_BLOCK_BYTES_MAX: u64 = 16 << 10;
 
-/// All that was measured in one workload.
+/// The results of one workload.
 pub(crate) struct Block<'a> {
     pub(crate) title: String,
     /// Whether operations per second are shown beside the speed.
@@ -24,12 +24,12 @@ pub(crate) struct Block<'a> {
     pub(crate) groups: Vec<Group<'a>>,
 }
 
-/// The rows that may be compared with each other: one workload under one condition.
+/// The rows that can be compared with each other: one workload under one condition.
 pub(crate) struct Group<'a> {
     pub(crate) pace: Option<Pace>,
     pub(crate) simulated: Option<&'a str>,
     pub(crate) rows: Vec<Row<'a>>,
-    /// Routes that were measured, but not under this condition, and why.
+    /// Routes that were measured, but not under this condition, with the reason.
     pub(crate) skipped: Vec<(&'a Route, &'a str)>,
     pub(crate) verdicts: Vec<&'a Comparison>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Row<'a> {
     pub(crate) workload: &'a Workload,
 }
 
-/// The record's workloads in the order the experiment names them, then any others.
+/// The record's workloads in the order of the experiment, then any others.
 pub(crate) fn blocks(record: &Record) -> Vec<Block<'_>> {
     let mut names: Vec<&str> = record.experiment.workloads.iter().map(|shape| shape.name.as_str()).collect();
     let measured = record.routes.iter().flat_map(|route| &route.workloads);
@@ -61,7 +61,7 @@ pub(crate) fn blocks(record: &Record) -> Vec<Block<'_>> {
     names.into_iter().map(block).filter(|block| !block.groups.is_empty()).collect()
 }
 
-/// The workload in a line: `mix-1m: 10 readers and 10 writers at once, 1 MiB blocks, depth 16,
+/// The workload in one line: `mix-1m: 10 readers and 10 writers at once, 1 MiB blocks, depth 16,
 /// ...`.
 pub(crate) fn title(shape: &Shape, connections: u32) -> String {
     let several = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
@@ -133,8 +133,8 @@ fn groups<'a>(record: &'a Record, name: &str) -> Vec<Group<'a>> {
         }
     }
     groups.sort_by_key(|group| group.pace.is_some());
-    // A verdict belongs to the group that holds both its routes; a comparison across groups has no
-    // home.
+    // A verdict belongs to the group that contains both of its routes. A comparison across groups
+    // is not shown.
     for verdict in record.verdicts.iter().filter(|verdict| verdict.workload == name) {
         let home = groups
             .iter_mut()
@@ -155,8 +155,8 @@ impl Group<'_> {
         self.rows.iter().any(|row| row.route.name == route)
     }
 
-    /// What holds for each number of the group: `paced at 2 Gbit/s a node`; nothing in a raw, real
-    /// one.
+    /// What applies to every number of the group: `paced at 2 Gbit/s a node`; `None` for a raw
+    /// group on real hardware.
     pub(crate) fn condition(&self) -> Option<String> {
         let paced = self.pace.map(|pace| format!("paced at {}", number::pace(pace)));
         let simulated = self.simulated.map(|what| format!("simulated: {what}"));
@@ -166,23 +166,23 @@ impl Group<'_> {
         }
     }
 
-    /// The words that go into each cell of the group.
+    /// The labels of each cell of the group.
     pub(crate) fn labels(&self) -> Vec<&'static str> {
         let paced = self.pace.map(|_| "paced");
         let simulated = self.simulated.map(|_| "simulated");
         paced.into_iter().chain(simulated).collect()
     }
 
-    /// The longest time without a completed call of each route: `tcp 812 ms, tcp-mp 3 ms`; nothing
-    /// where it is unknown.
+    /// The longest time without a completed call of each route: `tcp 812 ms, tcp-mp 3 ms`; `None`
+    /// if unknown.
     pub(crate) fn longest_gaps(&self) -> Option<String> {
         let known = self.rows.iter().filter_map(|row| Some((&row.route.name, row.workload.longest_gap_ms?)));
         let told: Vec<String> = known.map(|(name, gap)| format!("{name} {}", number::gap(gap))).collect();
         (!told.is_empty()).then(|| told.join(", "))
     }
 
-    /// What the ports of RDMA devices counted for each route: `rdma rxe1/1 9,412 packets out, 9,412
-    /// in; tcp nothing`.
+    /// The RDMA port counters of each route: `rdma rxe1/1 9,412 packets out, 9,412 in; tcp
+    /// nothing`.
     pub(crate) fn ports(&self) -> Option<String> {
         let told = |row: &Row<'_>| {
             let ports: Vec<String> = row.workload.ports.iter().filter_map(port).collect();
@@ -193,21 +193,21 @@ impl Group<'_> {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// What each end did over RDMA for a call: `rdma client 2.1 work requests, 1.2 completions, 0.9
+    /// The RDMA work of each end per call: `rdma client 2.1 work requests, 1.2 completions, 0.9
     /// interrupts, server ...`.
     pub(crate) fn rdma_work(&self) -> Option<String> {
         let told: Vec<String> = self.rows.iter().filter_map(rdma_work).collect();
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// The greatest speed among the rows, to which bars are drawn.
+    /// The greatest speed among the rows, which determines the scale of the bars.
     pub(crate) fn fastest(&self) -> f64 {
         let cells = self.rows.iter().flat_map(|row| row.workload.cells());
         cells.map(|(_, cell)| cell.gbytes_per_s).fold(0.0, f64::max)
     }
 }
 
-/// The same for one route; `None` of one that does not go over RDMA.
+/// The RDMA work of one route; `None` for a route that does not use RDMA.
 fn rdma_work(row: &Row<'_>) -> Option<String> {
     let calls: u64 = row.workload.paths.iter().map(|path| path.calls).sum();
     let of_end = |(end, counts): (&str, &BTreeMap<String, u64>)| {
@@ -222,7 +222,7 @@ fn rdma_work(row: &Row<'_>) -> Option<String> {
     (!told.is_empty()).then(|| format!("{} {}", row.route.name, told.join(", ")))
 }
 
-/// What a port carried; `None` of one that carried nothing.
+/// What a port carried; `None` if it carried nothing.
 fn port(port: &PortCounters) -> Option<String> {
     let both = |sent: Option<u64>, received: Option<u64>| {
         let (sent, received) = (sent.unwrap_or(0), received.unwrap_or(0));
@@ -239,8 +239,8 @@ fn port(port: &PortCounters) -> Option<String> {
 }
 
 impl Row<'_> {
-    /// The share of the limit in percent: `55 %`, or `55 / 48 %` where reads and writes differ; `-`
-    /// without one.
+    /// The share of the limit in percent: `55 %`, or `55 / 48 %` if reads and writes differ; `-`
+    /// without a limit.
     pub(crate) fn of_limit(&self) -> String {
         let shares: Vec<String> = (self.workload.cells())
             .map(|(_, cell)| cell.limit_share.map_or_else(|| "-".to_owned(), number::percent))
@@ -265,14 +265,14 @@ impl Row<'_> {
         sums.into_iter().map(|sum| if total > 0.0 { sum / total } else { 0.0 }).collect()
     }
 
-    /// What binds the row, in one word or two.
+    /// The stage that binds the row, in one or two words.
     pub(crate) fn binds(&self) -> String {
         let mut stages: Vec<&Stage> = self.workload.cells().map(|(_, cell)| &cell.binding.stage).collect();
         stages.dedup();
         stages.into_iter().map(Stage::label).collect::<Vec<_>>().join(" / ")
     }
 
-    /// The evidence for it; of both directions where they differ.
+    /// The evidence for the binding stage, of both directions if they differ.
     pub(crate) fn evidence(&self) -> String {
         let found: Vec<(Direction, &Binding)> =
             self.workload.cells().map(|(direction, cell)| (direction, &cell.binding)).collect();
@@ -286,8 +286,8 @@ impl Row<'_> {
     }
 }
 
-/// Shares in percent in the space of four or five nodes: `25 25 25 25`, `16 nodes, 5 to 8`; `-` of
-/// none.
+/// Shares in percent, in the space of four or five nodes: `25 25 25 25`, `16 nodes, 5 to 8`; `-`
+/// without shares.
 pub(crate) fn shares(shares: &[f64]) -> String {
     const SHOWN_SINGLY_MAX: usize = 5;
     if shares.is_empty() {
@@ -301,7 +301,7 @@ pub(crate) fn shares(shares: &[f64]) -> String {
     format!("{} nodes, {} to {}", shares.len(), number::percent(least), number::percent(greatest))
 }
 
-/// The verdict as a sentence, without its workload and half.
+/// The verdict as a sentence, without workload and half.
 pub(crate) fn sentence(found: &Comparison) -> String {
     let what = match found.of {
         Measure::Both => "",
@@ -318,7 +318,7 @@ pub(crate) fn sentence(found: &Comparison) -> String {
     format!("{what}{a} is {} times {b} (95 %: {low} to {high})", number::ratio(found.ratio))
 }
 
-/// The machine in a line: `2 CPUs, Linux 6.18`.
+/// The machine in one line: `2 CPUs, Linux 6.18`.
 pub(crate) fn machine(record: &Record) -> String {
     let environment = &record.environment;
     let cpus = if environment.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", environment.cpus) };

@@ -1,4 +1,4 @@
-//! The statistics against hand-computed values, and their properties over any input.
+//! The statistics against values computed by hand, and their properties for arbitrary input.
 
 use proptest::prelude::*;
 

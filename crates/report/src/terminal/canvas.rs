@@ -1,6 +1,6 @@
-//! Lines of text with optional colour, whose content cannot command the terminal.
+//! Lines of text with optional colour, whose content cannot control the terminal.
 
-/// How a piece of text stands out, where colour is asked for.
+/// The emphasis of a piece of text, if colour is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
     Plain,
@@ -24,22 +24,21 @@ impl Ink {
     }
 }
 
-/// How many columns a text takes.
+/// The number of columns of a text.
 pub(super) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Characters that would move the cursor, change colours or reverse the text's direction.
+/// Whether a character moves the cursor, changes colours or reverses the direction of the text.
 fn is_command(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text so far.
+/// The text written so far.
 pub(super) struct Canvas {
     done: String,
-    /// The line being written, and its last piece's blanks that are kept back until something
-    /// follows.
+    /// The current line. Trailing blanks are held back in `blanks` until something follows.
     line: String,
     blanks: usize,
     columns: usize,
@@ -55,7 +54,7 @@ impl Canvas {
         self.columns
     }
 
-    /// Adds a piece to the line. Characters that would command the terminal become question marks.
+    /// Adds a piece to the line. Characters that would control the terminal become question marks.
     pub(super) fn put(&mut self, ink: Ink, text: &str) {
         let safe: String = text.chars().map(|it| if is_command(it) { '?' } else { it }).collect();
         let words = safe.trim_end_matches(' ');
@@ -69,15 +68,15 @@ impl Canvas {
         self.blanks += safe.len() - words.len();
     }
 
-    /// Ends the line, without blanks at its end.
+    /// Ends the line, without trailing blanks.
     pub(super) fn end_line(&mut self) {
         self.done.push_str(&std::mem::take(&mut self.line));
         self.done.push('\n');
         self.blanks = 0;
     }
 
-    /// Writes a text after a lead, wrapped at the canvas' width; further lines start below the
-    /// text.
+    /// Writes a text after a lead, wrapped at the canvas' width; further lines are indented to the
+    /// start of the text.
     pub(super) fn paragraph(&mut self, ink: Ink, indent: usize, lead: &str, text: &str) {
         let hang = if lead.is_empty() { indent + 2 } else { indent + width(lead) };
         self.put(Ink::Plain, &format!("{:indent$}", ""));
@@ -100,7 +99,7 @@ impl Canvas {
         self.end_line();
     }
 
-    /// Writes a word, broken where it is longer than a line, and gives the column after it.
+    /// Writes a word, broken if it is longer than a line, and returns the column after it.
     fn word(&mut self, ink: Ink, word: &str, mut column: usize, hang: usize) -> usize {
         let mut rest: Vec<char> = word.chars().collect();
         while column + rest.len() > self.columns && self.columns > hang {
@@ -114,7 +113,7 @@ impl Canvas {
         column + rest.len()
     }
 
-    /// All lines.
+    /// Returns all lines.
     pub(super) fn finish(mut self) -> String {
         if !self.line.is_empty() {
             self.end_line();

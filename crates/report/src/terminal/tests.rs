@@ -1,4 +1,4 @@
-//! The table against golden files at 80 and 120 columns; what does not fit; what must not get out.
+//! The table against golden files at 80 and 120 columns, narrow widths, and hostile text.
 
 use record::Record;
 
