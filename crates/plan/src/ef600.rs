@@ -1,4 +1,4 @@
-//! The NetApp EF600: what its deployment guide says, read once from the crate's data file.
+//! The NetApp EF600: the values of its deployment guide, read once from the crate's data file.
 
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 /// The guide's title, for citations.
 pub const TITLE: &str = "Deploying NetApp EF600, Lenovo Press 2021";
 
-/// A place in the guide, as a citation.
+/// A reference to a part of the guide.
 pub(crate) fn cite(place: &str) -> String {
     format!("{TITLE}, {place}")
 }
 
-/// What the guide says of the array.
+/// The values of the array.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ef600 {
@@ -19,33 +19,33 @@ pub struct Ef600 {
     pub slots: u32,
     /// Drive slots on each of the two PCIe buses.
     pub slots_per_bus: u32,
-    /// GB of each drive that the array keeps for itself.
+    /// GB of each drive that the array reserves.
     pub config_gb_per_drive: f64,
-    /// The largest segment with which a full stripe is still accelerated.
+    /// The largest segment with which full-stripe writes are still accelerated.
     pub segment_kib_max_full_stripe: u32,
-    /// The largest request of a Linux host.
+    /// The largest request of a Linux host, in KiB.
     pub request_kib_default: u32,
-    /// Volumes of an array.
+    /// The default number of volumes.
     pub volumes_default: u32,
-    /// Drives that it takes.
+    /// The drives that the array accepts.
     pub drive: Vec<Drive>,
     /// Dynamic disk pools.
     pub pool: Pool,
     /// RAID 6 groups.
     pub raid6: Raid6,
-    /// What both controllers together carry.
+    /// The throughput of both controllers together.
     pub controller: ControllerSpeed,
-    /// What one drive carries.
+    /// The throughput of one drive.
     pub drive_speed: DriveSpeed,
 }
 
-/// A size of drive.
+/// A drive size.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drive {
-    /// Its capacity in TB.
+    /// The capacity in TB.
     pub tb: f64,
-    /// The share to set aside for its own upkeep.
+    /// The share recommended as optimization capacity.
     pub optimization_percent: f64,
 }
 
@@ -53,19 +53,19 @@ pub struct Drive {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// The fewest drives that a pool can have.
+    /// The minimum number of drives of a pool.
     pub drives_min: u32,
-    /// The fewest drives of a balanced pool.
+    /// The minimum number of drives of a balanced pool.
     pub drives_min_layout: u32,
-    /// The most drives.
+    /// The maximum number of drives.
     pub drives_max: u32,
-    /// Drives' worth of preservation capacity of the smallest pool.
+    /// The preservation capacity of the smallest pool, in drives.
     pub preservation_at_min: u32,
-    /// Drives' worth of preservation capacity of larger ones.
+    /// The preservation capacity of larger pools, in drives.
     pub preservation: u32,
-    /// Data segments of a stripe.
+    /// The number of data segments of a stripe.
     pub data: u32,
-    /// Parity segments of a stripe.
+    /// The number of parity segments of a stripe.
     pub parity: u32,
 }
 
@@ -73,31 +73,31 @@ pub struct Pool {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raid6 {
-    /// Drives of a group.
+    /// The number of drives of a group.
     pub group: u32,
-    /// Groups that fit.
+    /// The maximum number of groups.
     pub groups_max: u32,
-    /// Data drives of a group.
+    /// The number of data drives of a group.
     pub data: u32,
-    /// Parity drives of a group.
+    /// The number of parity drives of a group.
     pub parity: u32,
 }
 
-/// What the controllers carry, in GB/s.
+/// The throughput of the controllers, in GB/s.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerSpeed {
     /// Reading, with all PCIe paths in use.
     pub read_gbytes_per_s: f64,
-    /// Reading, when each volume group is served by one controller only.
+    /// Reading, if each volume group is served by only one controller.
     pub read_one_controller_gbytes_per_s: f64,
-    /// Writing through a cache mirrored to the other controller.
+    /// Writing through a cache that is mirrored to the other controller.
     pub write_mirrored_gbytes_per_s: f64,
-    /// Writing full stripes past that mirror.
+    /// Writing full stripes, which bypass that mirror.
     pub write_full_stripe_gbytes_per_s: f64,
 }
 
-/// What a drive carries, in GB/s.
+/// The throughput of a drive, in GB/s.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveSpeed {
@@ -107,7 +107,7 @@ pub struct DriveSpeed {
     pub write_gbytes_per_s: f64,
 }
 
-/// The array.
+/// The values of the array.
 #[must_use]
 pub fn ef600() -> &'static Ef600 {
     static DATA: OnceLock<Ef600> = OnceLock::new();
@@ -117,13 +117,13 @@ pub fn ef600() -> &'static Ef600 {
 }
 
 impl Ef600 {
-    /// The drive of this capacity, if the array takes it.
+    /// The drive of this capacity, if the array accepts it.
     #[must_use]
     pub fn drive(&self, tb: f64) -> Option<Drive> {
         self.drive.iter().copied().find(|drive| (drive.tb - tb).abs() < 1e-9)
     }
 
-    /// The drive whose capacity comes closest.
+    /// The drive whose capacity is closest.
     #[must_use]
     pub fn nearest_drive(&self, tb: f64) -> Drive {
         let nearest =
@@ -131,7 +131,7 @@ impl Ef600 {
         nearest.unwrap_or(Drive { tb, optimization_percent: 0.0 })
     }
 
-    /// The capacities of its drives, for a sentence.
+    /// The capacities of the array's drives, in words.
     #[must_use]
     pub fn drives_in_words(&self) -> String {
         let sizes: Vec<_> = self.drive.iter().map(|drive| drive.tb.to_string()).collect();

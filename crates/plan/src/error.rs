@@ -1,39 +1,39 @@
-//! Why a plan cannot be made: what breaks a rule of the hardware, and what is no file of the kind
-//! that it should be.
+//! Why a plan cannot be made: a rule of the hardware is broken, or a file is not of the expected
+//! kind.
 
 use thiserror::Error;
 
-/// A result of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why there is no plan. Each text is a sentence, its cause with the source of the rule, and the
 /// nearest valid choice.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// What was asked for breaks a rule of the hardware or leaves the range of the model.
+    /// The request breaks a rule of the hardware or is outside the range of the model.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A topology is no TOML or has keys that mean nothing.
+    /// A topology is not TOML or has unknown keys.
     #[error(
         "cannot read the topology\n  cause: {cause}\n  try:   trunkline plan limits --preset ef600-ddp24 --toml        \
          for one to start from"
     )]
     Topology {
-        /// What is wrong, and where.
+        /// The error and its position.
         cause: String,
     },
-    /// A text is no result of an IO500 run.
+    /// A text is not the result of an IO500 run.
     #[error(
         "cannot read the IO500 results\n  cause: {cause}\n  try:   the run's result_summary.txt or result.txt, as IO500 \
          wrote it"
     )]
     Results {
-        /// What is wrong, and where.
+        /// The error and its position.
         cause: String,
     },
 }
 
-/// A rule that was broken.
+/// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{sentence}\n  cause: {rule} ({origin})\n  try:   {nearest}")]
 pub struct Refusal {
@@ -41,13 +41,13 @@ pub struct Refusal {
     pub sentence: String,
     /// The rule.
     pub rule: String,
-    /// Where the rule stands.
+    /// The source of the rule.
     pub origin: String,
-    /// The nearest choice that can be.
+    /// The nearest valid choice.
     pub nearest: String,
 }
 
-/// Refuses something.
+/// Returns a refusal.
 pub(crate) fn refuse<T>(
     sentence: impl Into<String>,
     rule: impl Into<String>,

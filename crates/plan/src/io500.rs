@@ -1,10 +1,10 @@
-//! IO500 runs: read as the benchmark wrote them, scored again, and held against the limits of their
-//! topology.
+//! IO500 runs: reads the benchmark's results, computes the score again, and compares the results
+//! with the limits of their topology.
 //!
-//! The score (io500.org, rules): the bandwidth score is the geometric mean of the four `ior` phases
-//! in GiB/s, the metadata score that of `find` and the seven `mdtest` phases in kIOPS, the whole
-//! the geometric mean of these two. A phase of 0 is left out. What else a run may contain (extended
-//! phases, `timestamp`) is known and not scored.
+//! The score, by the rules of io500.org: the bandwidth score is the geometric mean of the four
+//! `ior` phases in GiB/s, the metadata score is that of `find` and the seven `mdtest` phases in
+//! kIOPS, and the total is the geometric mean of these two. A phase of 0 is left out. Other known
+//! parts of a run (extended phases, `timestamp`) are not scored.
 
 mod against;
 mod read;
@@ -15,7 +15,7 @@ pub use read::read;
 use crate::error::Result;
 use serde::Serialize;
 
-/// What a phase is counted in.
+/// The unit of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// Bandwidth.
@@ -27,7 +27,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// How it is written.
+    /// The unit as written.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,40 +53,40 @@ pub const PHASES: [(&str, Unit); 12] = [
     ("mdtest-hard-delete", Unit::Kiops),
 ];
 
-/// Beginnings of the names of phases that are run and not scored.
+/// Prefixes of the names of phases that are not scored.
 const UNSCORED: [&str; 5] = ["timestamp", "ior-rnd", "find-easy", "find-hard", "mdworkbench"];
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// How it is called: its file.
+    /// The name of the run: its file.
     pub name: String,
-    /// The benchmark's version, where it says so.
+    /// The benchmark's version, if the file states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The scored phases that it has.
+    /// The scored phases of the run.
     pub phases: Vec<Phase>,
-    /// Names of phases that are not scored.
+    /// The names of phases that are not scored.
     pub unscored: Vec<String>,
     /// The score that the file states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stated: Option<Score>,
-    /// The score of the phases.
+    /// The score computed from the phases.
     pub score: Score,
-    /// What is wrong with it.
+    /// What is wrong with the run.
     pub warnings: Vec<String>,
 }
 
 /// A phase.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Phase {
-    /// Its name.
+    /// The name of the phase.
     pub name: &'static str,
-    /// What it reached.
+    /// The result.
     pub value: f64,
-    /// In what.
+    /// The unit of the result.
     pub unit: Unit,
-    /// How long it took, in seconds.
+    /// The duration in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// Whether the run marks it as invalid.
@@ -96,15 +96,15 @@ pub struct Phase {
 /// A score.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Score {
-    /// GiB/s.
+    /// The bandwidth score in GiB/s.
     pub bandwidth_gib_s: f64,
-    /// Thousands of operations a second.
+    /// The metadata score in thousands of operations per second.
     pub iops_kiops: f64,
-    /// Both together.
+    /// The total score.
     pub total: f64,
 }
 
-/// The score of phases; 0 where a half has none.
+/// The score of phases; a half without phases has 0.
 #[must_use]
 pub fn score(phases: &[Phase]) -> Score {
     let mean = |unit: Unit| {
@@ -116,9 +116,10 @@ pub fn score(phases: &[Phase]) -> Score {
     Score { bandwidth_gib_s, iops_kiops, total: (bandwidth_gib_s * iops_kiops).sqrt() }
 }
 
-/// How far a score can be from one of the unrounded phases: they are printed with six places.
+/// How far a score can differ from that of the unrounded phases, which are printed with six
+/// decimals.
 ///
-/// The logarithm of a geometric mean moves by the mean of the phases' relative roundings.
+/// The logarithm of a geometric mean changes by the mean of the phases' relative rounding errors.
 #[must_use]
 pub fn rounding(phases: &[Phase]) -> Score {
     let relative = |unit: Unit| {
@@ -135,10 +136,10 @@ pub fn rounding(phases: &[Phase]) -> Score {
     }
 }
 
-/// IO500 prints six places behind the point.
+/// IO500 prints six decimals.
 const HALF_OF_LAST_PLACE: f64 = 0.5e-6;
 
-/// Whether a stated score is that of the phases, as far as their printed digits can tell.
+/// Whether a stated score is that of the phases, within the precision of their printed digits.
 #[must_use]
 pub fn agrees(run: &Run) -> Option<bool> {
     let (stated, again, slack) = (run.stated?, run.score, rounding(&run.phases));
@@ -150,10 +151,10 @@ pub fn agrees(run: &Run) -> Option<bool> {
     )
 }
 
-/// Reads several runs, named.
+/// Reads several runs with their names.
 ///
 /// # Errors
-/// The first text that is no run.
+/// The first text that is not a run.
 pub fn read_all<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Run>> {
     texts.into_iter().map(|(name, text)| read(name, text)).collect()
 }

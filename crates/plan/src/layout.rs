@@ -1,8 +1,8 @@
-//! Where drives, groups and volumes go on an EF600: slots even over the two PCIe buses, volumes in
-//! pairs over the controllers A and B, segments that the hosts' requests fill.
+//! The placement of drives, groups and volumes on an EF600: slots evenly on the two PCIe buses,
+//! volumes in pairs on the controllers A and B, and segments that the hosts' requests fill.
 //!
-//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section NetApp EF600 Storage Configuration;
-//! the scripts of its figures 11 and 13 come out of [`Layout::script`].
+//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section NetApp EF600 Storage Configuration.
+//! [`Layout::script`] produces the scripts of its figures 11 and 13.
 
 mod script;
 mod slots;
@@ -20,40 +20,40 @@ use crate::size;
 use crate::units::Bytes;
 use serde::Serialize;
 
-/// Names are at most so long, that a volume's name fits SANtricity's 30 characters.
+/// The maximum length of names, so that a volume's name fits into SANtricity's 30 characters.
 const NAME_CHARS_MAX: usize = 20;
 
-/// What is to be laid out. What is absent is chosen.
+/// What to lay out. Absent values are chosen.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// DDP or RAID 6.
     pub scheme: Scheme,
-    /// Drives of the pool or of all groups.
+    /// The number of drives of the pool, or of all groups.
     pub drives: i64,
-    /// From which slots on.
+    /// The order in which slots are used.
     pub order: Order,
-    /// These slots, instead of chosen ones.
+    /// The slots to use, instead of chosen ones.
     pub slots: Option<String>,
-    /// Mirrored pairs beside RAID 6, for metadata.
+    /// The number of mirrored pairs besides RAID 6, for metadata.
     pub mirrors: u32,
-    /// Volumes in all, without those on mirrors.
+    /// The total number of volumes, without those on mirrors.
     pub volumes: Option<i64>,
-    /// Capacity of each volume.
+    /// The capacity of each volume.
     pub volume: Option<Bytes>,
-    /// Capacity of a drive; without it and without `volume`, volumes have no capacity yet.
+    /// The capacity of a drive. Without it and without `volume`, volumes have no capacity yet.
     pub drive: Option<Bytes>,
-    /// Share set aside for the drives' own upkeep; as recommended when absent.
+    /// The share set aside as optimization capacity; if absent, the recommended share.
     pub optimization_percent: Option<f64>,
-    /// The hosts' largest request in KiB.
+    /// The largest request of the hosts, in KiB.
     pub request_kib: Option<u32>,
-    /// KiB of a stripe on one drive.
+    /// The size of a segment, the part of a stripe on one drive, in KiB.
     pub segment_kib: Option<u32>,
-    /// What names begin with.
+    /// The prefix of names.
     pub name: String,
 }
 
 impl Request {
-    /// So many drives under a scheme, everything else chosen.
+    /// A request for this many drives with a scheme; everything else is chosen.
     #[must_use]
     pub fn new(scheme: Scheme, drives: i64) -> Self {
         Self {
@@ -73,51 +73,51 @@ impl Request {
     }
 }
 
-/// Where everything goes.
+/// The layout of an array.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Layout {
     /// DDP or RAID 6.
     pub scheme: Scheme,
     /// The pool, or the volume groups.
     pub groups: Vec<Group>,
-    /// Slots without a drive of these groups.
+    /// The slots without a drive of these groups.
     pub free_slots: Vec<u32>,
     /// The stripe, and whether writes of it are accelerated.
     pub stripe: Stripe,
-    /// Why it is so.
+    /// The reasons for the layout.
     pub notes: Vec<String>,
-    /// What to look after.
+    /// What needs attention.
     pub warnings: Vec<String>,
-    /// Where the rules come from.
+    /// The source of the rules.
     pub source: String,
 }
 
 /// A pool or a volume group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
-    /// Its name.
+    /// The name of the group.
     pub name: String,
-    /// How it is protected.
+    /// The protection scheme.
     pub scheme: Scheme,
-    /// Its slots.
+    /// The slots of the group.
     pub slots: Vec<u32>,
-    /// Drives on the bus of slots 0 to 11 and on that of 12 to 23.
+    /// The number of drives on the bus of slots 0 to 11, and on that of slots 12 to 23.
     pub drives_by_bus: [u32; 2],
-    /// Its volumes.
+    /// The volumes of the group.
     pub volumes: Vec<Volume>,
 }
 
 /// A volume.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Volume {
-    /// Its name.
+    /// The name of the volume.
     pub name: String,
-    /// The controller that serves it: A or B.
+    /// The controller that serves the volume: A or B.
     pub owner: char,
-    /// Its capacity in GiB: what SMcli calls GB.
+    /// The capacity in GiB, which SMcli calls GB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gib: Option<u64>,
-    /// The same in decimal TB, as hosts show it.
+    /// The capacity in decimal TB, as hosts show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tb: Option<f64>,
 }
@@ -125,7 +125,7 @@ pub struct Volume {
 /// Lays out an array.
 ///
 /// # Errors
-/// What breaks a rule, with the nearest balanced choice.
+/// A broken rule, with the nearest balanced choice.
 pub fn layout(request: &Request) -> Result<Layout> {
     check(request)?;
     let stripe = stripe::stripe(request.scheme, request.request_kib, request.segment_kib)?;
@@ -147,10 +147,10 @@ pub fn layout(request: &Request) -> Result<Layout> {
 }
 
 impl Layout {
-    /// The SMcli commands that make it, as in figures 11 and 13.
+    /// The SMcli commands that create the layout, as in figures 11 and 13.
     ///
     /// # Errors
-    /// Volumes without a capacity, and groups for which the guide shows no commands.
+    /// If volumes have no capacity, or the guide shows no commands for a group.
     pub fn script(&self) -> Result<String> {
         script::script(self)
     }
@@ -182,7 +182,7 @@ fn check(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// A pool of 11 can be sized; it cannot be laid out evenly.
+/// A pool of 11 drives can be sized, but cannot be laid out evenly.
 fn balanced(request: &Request) -> Result<()> {
     let pool = &ef600().pool;
     if request.scheme == Scheme::Ddp && request.drives == i64::from(pool.drives_min) {

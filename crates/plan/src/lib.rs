@@ -1,10 +1,10 @@
-//! How large, and how fast: the capacity of an array, where its drives and volumes go, and the
-//! speed that each stage between a drive and a client can carry.
+//! Plans storage: the capacity of an array, the placement of its drives and volumes, and the
+//! throughput of each stage between a drive and a client.
 //!
-//! It computes and shows, and reads no file and no clock: texts come in, answers and texts go out.
-//! Each constant stands in a data file or beside the code with the public document it comes from,
-//! and docs/MODEL.md says where the model is known to be wrong. What is asked for and cannot be is
-//! refused with the rule, its source and the nearest choice that can.
+//! The crate computes and formats; it reads no file and no clock: texts come in, results and texts
+//! go out. Each constant is in a data file or beside the code, with the public document that it
+//! comes from. docs/MODEL.md says where the model is known to be wrong. An impossible request is
+//! refused with the rule, its source and the nearest valid choice.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! What each stage between a drive and a client's task can carry, and which one binds.
+//! The throughput of each stage between a drive and a client's task, and the stage that binds.
 //!
-//! A stage is a number of like things and what one of them carries; the lowest stage binds. Reading
-//! and writing are reckoned apart, each alone on the way. The line rate (what a port is named for)
-//! and the payload rate (what headers leave) stand side by side; the payload rate is what binds.
-//! docs/MODEL.md says where this is wrong.
+//! A stage is a number of equal parts, each with a throughput; the stage with the lowest total
+//! binds. Reading and writing are computed separately, as if each were alone. Ports have a line
+//! rate (the rate in a port's name) and a payload rate (what headers leave); the payload rate
+//! counts. docs/MODEL.md says where this is wrong.
 
 mod check;
 mod curve;
@@ -21,44 +21,44 @@ use crate::error::{Result, refuse};
 use crate::units::{check_speed, trim};
 use serde::Serialize;
 
-/// Rates that differ by less are alike.
+/// Rates whose relative difference is smaller count as equal.
 const ALIKE: f64 = 1e-9;
-/// More of anything is no plan.
+/// A larger count is not a plan.
 const COUNT_MAX: f64 = 1e6;
 
 /// The limits of a topology.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Limits {
-    /// Its name.
+    /// The name of the topology.
     pub name: String,
-    /// Where its figures come from.
+    /// The source of the topology's values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Every stage, from the drives to the tasks.
+    /// All stages, from the drives to the tasks.
     pub stages: Vec<Stage>,
-    /// What can be read.
+    /// The limit of reading.
     pub read: Bound,
-    /// What can be written.
+    /// The limit of writing.
     pub write: Bound,
-    /// What was assumed, and what is not modelled.
+    /// Assumptions, and what is not modelled.
     pub notes: Vec<String>,
 }
 
-/// What can be carried in one direction, and what binds it.
+/// The limit of one direction, and what binds it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bound {
     /// Decimal GB/s of payload.
     pub gbytes_per_s: f64,
-    /// The same in GiB/s.
+    /// The limit in GiB/s.
     pub gib_per_s: f64,
-    /// The lowest stage; several that are alike.
+    /// The lowest stage; several if they are equal.
     pub binds: Vec<StageName>,
-    /// The same for a person, with the mode it runs in.
+    /// The binding stages in words, with the mode of each.
     pub why: String,
 }
 
 impl Bound {
-    /// The stage that binds, the one nearest to the drives where several are alike.
+    /// The binding stage; if several are equal, the one nearest to the drives.
     #[must_use]
     pub fn first(&self) -> Option<StageName> {
         self.binds.first().copied()
@@ -94,7 +94,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// How it is called.
+    /// The name of the direction.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl Direction {
     }
 }
 
-/// The lowest of the stages.
+/// The limit, which is that of the lowest stage.
 fn bound(stages: &[Stage], direction: Direction) -> Result<Bound> {
     let rates: Vec<_> = stages.iter().filter_map(|stage| Some((stage, stage.rate(direction)?))).collect();
     let lowest = rates.iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min);
@@ -121,23 +121,24 @@ fn bound(stages: &[Stage], direction: Direction) -> Result<Bound> {
     })
 }
 
-/// What one array carries by its drives, its code and its controllers.
+/// The throughput of one array, limited by its drives, its protection scheme and its controllers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArraySpeed {
     /// Reading, in GB/s.
     pub read: f64,
     /// Writing, in GB/s.
     pub write: f64,
-    /// What binds reading.
+    /// The stage that binds reading.
     pub read_binds: String,
-    /// What binds writing.
+    /// The stage that binds writing.
     pub write_binds: String,
 }
 
-/// What an EF600 of so many drives carries; drives as the guide's where no speed is given.
+/// The throughput of an EF600 with this many drives. Without a given speed, the drives are the
+/// guide's.
 ///
 /// # Errors
-/// A speed that no drive has.
+/// An impossible speed.
 pub fn array_speed(scheme: Scheme, drives: u32, read: Option<f64>, write: Option<f64>) -> Result<ArraySpeed> {
     let checked = |what: &str, speed: Option<f64>| speed.map(|speed| check_speed(what, speed)).transpose();
     let drives = Drives {
@@ -161,25 +162,25 @@ pub fn array_speed(scheme: Scheme, drives: u32, read: Option<f64>, write: Option
     })
 }
 
-/// How many of each stage's things carry what is needed.
+/// The number of a stage's parts that carries a required throughput.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Enough {
     /// The stage.
     pub stage: StageName,
-    /// How many there are.
+    /// The present number.
     pub have: u32,
-    /// How many it takes.
+    /// The required number.
     pub need: u32,
-    /// What they are.
+    /// The name of the parts.
     pub of: &'static str,
-    /// How that is reckoned.
+    /// The computation.
     pub arithmetic: String,
 }
 
-/// How many of each it takes to carry a need.
+/// The number of parts of each stage that a required throughput takes.
 ///
 /// # Errors
-/// A need that is no speed, or beyond every plan.
+/// A need that is not a speed, or is beyond any plan.
 pub fn enough(limits: &Limits, read: Option<f64>, write: Option<f64>) -> Result<Vec<Enough>> {
     let needs = [
         (Direction::Read, read.map(|speed| check_speed("--need-read-gbytes", speed)).transpose()?),
@@ -211,7 +212,7 @@ pub fn enough(limits: &Limits, read: Option<f64>, write: Option<f64>) -> Result<
                 "a lower --need-read-gbytes or --need-write-gbytes",
             );
         }
-        // Whole and at most COUNT_MAX by now.
+        // The count was checked: it is a whole number of at most COUNT_MAX.
         found.push(Enough {
             stage: stage.name,
             have: stage.count,

@@ -1,13 +1,13 @@
-//! Links: what a port signals, what it carries after its encoding, and what is left for payload
-//! under a transport.
+//! Links: a port's signal rate, what remains after the encoding, and what a transport leaves for
+//! payload.
 //!
-//! Three rates, never mixed: the *signal* rate counts symbols on the wire; the *line* rate is what
-//! remains after the encoding (8b/10b, 64b/66b), the one that names the port; the *payload* rate is
-//! what remains after the headers of each packet. `bench` holds routes against
+//! There are three rates. The *signal* rate counts symbols on the wire. The *line* rate is what
+//! remains after the encoding (8b/10b, 64b/66b); a port is named after it. The *payload* rate is
+//! what remains after the headers of each packet. `bench` compares routes with
 //! [`payload_bits_per_s`].
 //!
 //! Left out: acknowledgements in the other direction, headers of RPC, NFS and NVMe (a hundred bytes
-//! in a MiB), VLAN tags, retransmissions and flow control. docs/MODEL.md says what that costs.
+//! per MiB), VLAN tags, retransmissions and flow control. docs/MODEL.md says how much that is.
 
 mod pcie;
 mod transport;
@@ -20,17 +20,17 @@ use crate::units::trim;
 use std::fmt;
 use std::str::FromStr;
 
-/// How symbols carry bits.
+/// How bits are encoded as symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// 8 bits in 10. InfiniBand up to QDR, gigabit Ethernet (IEEE 802.3 clause 36), PCIe 1 and 2.
+    /// 8 bits in 10: InfiniBand up to QDR, gigabit Ethernet (IEEE 802.3 clause 36), PCIe 1 and 2.
     B8b10,
-    /// 64 bits in 66. InfiniBand from FDR, 10 to 100 gigabit Ethernet (IEEE 802.3 clause 49).
+    /// 64 bits in 66: InfiniBand from FDR, 10 to 100 gigabit Ethernet (IEEE 802.3 clause 49).
     B64b66,
-    /// 128 bits in 130. PCIe 3 to 5.
+    /// 128 bits in 130: PCIe 3 to 5.
     B128b130,
-    /// 256 bits in 257, and a Reed-Solomon code of 514 in 544 over that. 200 gigabit and faster
-    /// (IEEE 802.3 clause 119).
+    /// 256 bits in 257, with a Reed-Solomon code of 514 in 544 on top: 200 gigabit and faster (IEEE
+    /// 802.3 clause 119).
     B256b257Rs,
 }
 
@@ -46,7 +46,7 @@ impl Encoding {
         }
     }
 
-    /// How it is called.
+    /// The name of the encoding.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,8 +87,8 @@ const fn infiniband(name: &'static str, signal_gbit_per_s: f64, encoding: Encodi
 
 use Encoding::{B8b10, B64b66, B256b257Rs};
 
-/// Every kind of port. Ethernet after IEEE 802.3, InfiniBand (4 lanes) after the IBTA's
-/// Architecture Specification, volume 2: lanes x rate of a lane.
+/// All kinds of ports. Ethernet is after IEEE 802.3, InfiniBand (4 lanes) after volume 2 of the
+/// IBTA's Architecture Specification: the number of lanes times the rate of a lane.
 pub const LINKS: [Link; 16] = [
     ethernet("1GbE", 1.25, B8b10),
     ethernet("10GbE", 10.3125, B64b66),
@@ -109,39 +109,39 @@ pub const LINKS: [Link; 16] = [
 ];
 
 impl Link {
-    /// How it is called.
+    /// The name of the port.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
-    /// Its family.
+    /// The family of the port.
     #[must_use]
     pub const fn fabric(self) -> Fabric {
         self.fabric
     }
 
-    /// Its encoding.
+    /// The encoding of the port.
     #[must_use]
     pub const fn encoding(self) -> Encoding {
         self.encoding
     }
 
-    /// Bits on the wire, in Gbit/s.
+    /// The signal rate, in Gbit/s.
     #[must_use]
     pub const fn signal_gbit_per_s(self) -> f64 {
         self.signal_gbit_per_s
     }
 
-    /// Bits after the encoding, in Gbit/s: the rate that names the port.
+    /// The line rate, in Gbit/s, after which the port is named.
     #[must_use]
     pub fn line_gbit_per_s(self) -> f64 {
-        // The lanes' rates are chosen so that a whole number comes out; floating point need not
-        // show otherwise.
+        // The rates of the lanes are defined so that the result is a round number; rounding removes
+        // floating-point errors.
         (self.signal_gbit_per_s * self.encoding.efficiency() * 1e6).round() / 1e6
     }
 
-    /// The transport that one expects on such a port.
+    /// The usual transport on such a port.
     #[must_use]
     pub const fn usual_transport(self) -> Transport {
         match self.fabric {
@@ -198,7 +198,7 @@ impl FromStr for Link {
     }
 }
 
-/// A line in words: signal rate, encoding, line rate.
+/// The rates of a port in words: signal rate, encoding, line rate.
 #[must_use]
 pub fn describe(link: Link) -> String {
     format!(

@@ -1,34 +1,34 @@
-//! How an array protects its data: the schemes of the EF600, and k+m coding in general.
+//! Protection schemes: those of the EF600, and k+m coding in general.
 
 use crate::ef600::{cite, ef600};
 use crate::error::{Error, Result, refuse};
 use std::fmt;
 use std::str::FromStr;
 
-/// The most data or parity segments of a stripe: the most that codes over bytes have.
+/// The maximum number of data or parity segments of a stripe: that of codes over bytes.
 const SEGMENTS_MAX: u32 = 255;
 
 /// A protection scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Scheme {
-    /// A dynamic disk pool: declustered RAID 6 with spare capacity inside.
+    /// A dynamic disk pool: declustered RAID 6 with spare capacity in the pool.
     Ddp,
     /// RAID 6 groups of 8 data and 2 parity drives.
     Raid6,
     /// Mirrored pairs.
     Raid1,
-    /// k data and m parity segments over any number of drives, with distributed spares.
+    /// k data and m parity segments over any number of drives, with distributed spare capacity.
     Coded {
-        /// Data segments of a stripe.
+        /// The number of data segments of a stripe.
         data: u32,
-        /// Parity segments of a stripe.
+        /// The number of parity segments of a stripe.
         parity: u32,
     },
 }
 
 impl Scheme {
-    /// Data and parity segments of a stripe; of a mirror, the data and their copy.
+    /// The number of data and parity segments of a stripe; for a mirror, the data and their copy.
     #[must_use]
     pub fn segments(self) -> (u32, u32) {
         let array = ef600();
@@ -47,7 +47,7 @@ impl Scheme {
         f64::from(data) / f64::from(data + parity)
     }
 
-    /// How a person calls it.
+    /// The name shown to users.
     #[must_use]
     pub fn title(self) -> String {
         let (data, parity) = self.segments();
@@ -59,7 +59,7 @@ impl Scheme {
         }
     }
 
-    /// Where the scheme is described.
+    /// The source that describes the scheme.
     pub(crate) fn origin(self) -> String {
         match self {
             Self::Coded { .. } => "the definition of k+m coding".to_owned(),

@@ -1,6 +1,6 @@
-//! What a person sees of a plan: text for a terminal, JSON for programs, SVG for a document.
+//! Formats plans: text for a terminal, JSON for programs, SVG for documents.
 //!
-//! Text that came from a file is printed with its control characters escaped.
+//! Control characters in text from a file are escaped.
 
 mod chart;
 mod io500;
@@ -18,21 +18,21 @@ pub use size::{candidates, sizing};
 use crate::limits::{Curve, Enough, Limits};
 use serde::Serialize;
 
-/// Everything that `plan limits` can say at once, for JSON.
+/// Everything that `plan limits` can output, for JSON.
 #[derive(Debug, Serialize)]
 pub struct Planned<'a> {
-    /// The limits; their fields stand at the top.
+    /// The limits, with their fields at the top level.
     #[serde(flatten)]
     pub limits: &'a Limits,
-    /// The curve, where it was wanted.
+    /// The curve, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<&'a Curve>,
-    /// How many of each carry a need, where there was one.
+    /// The required numbers of each stage's parts, if there was a need.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enough: Option<&'a [Enough]>,
 }
 
-/// A plan as JSON, with a line feed behind it.
+/// A plan as JSON, with a newline at the end.
 #[must_use]
 pub fn json<T: Serialize>(plan: &T) -> String {
     let mut text = serde_json::to_string_pretty(plan).expect("plans have names for keys and finite numbers");

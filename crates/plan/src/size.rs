@@ -1,11 +1,11 @@
-//! From drives to usable capacity.
+//! Computes the usable capacity of drives.
 //!
-//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section Capacity Sizing: each drive gives
-//! up what the array keeps on it, spares are taken off as whole drives' worth, the code takes its
-//! share, and optimization capacity is a share of what is left. All 24 rows of its tables 1 and 2
-//! come out to the printed digit.
+//! After "Deploying NetApp EF600" (Lenovo Press, 2021), section Capacity Sizing: the array reserves
+//! a part of each drive, spare capacity is subtracted as whole drives, the code takes its share,
+//! and optimization capacity is a share of the rest. The results match all 24 rows of its tables 1
+//! and 2 to the printed digit.
 //!
-//! Left out, as there: the little that the code itself keeps of each stripe.
+//! Left out, as in the guide: the small part of each stripe that the code itself reserves.
 
 mod check;
 mod need;
@@ -19,29 +19,30 @@ use crate::error::Result;
 use crate::units::{self, Bytes, trim};
 use serde::Serialize;
 
-/// What is to be sized. What is absent comes from the array.
+/// What to size. Absent values are those of the array.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// How the data are protected.
+    /// The protection scheme.
     pub scheme: Scheme,
-    /// One drive.
+    /// The capacity of a drive.
     pub drive: Bytes,
-    /// Drives that hold data, without hot spares.
+    /// The number of drives that hold data, without hot spares.
     pub drives: i64,
-    /// Drives' worth of spare capacity within a pool.
+    /// The spare capacity in a pool, in drives.
     pub spares: Option<f64>,
-    /// Drives beside those that hold data, idle until one fails.
+    /// The number of hot spares: drives that are idle until another fails.
     pub hot_spares: i64,
-    /// GB of each drive that the array keeps for itself.
+    /// GB of each drive that the array reserves.
     pub config_gb: Option<f64>,
-    /// Share set aside for the drives' own upkeep.
+    /// The share set aside as optimization capacity.
     pub optimization_percent: Option<f64>,
-    /// Share of the usable capacity that the file system's metadata take.
+    /// The share of the usable capacity that the file system's metadata take.
     pub metadata_percent: Option<f64>,
 }
 
 impl Request {
-    /// So many drives of a capacity under a scheme, everything else as the array has it.
+    /// A request for this many drives of a capacity with a scheme; everything else is the array's
+    /// default.
     #[must_use]
     pub const fn new(scheme: Scheme, drive: Bytes, drives: i64) -> Self {
         Self {
@@ -57,58 +58,58 @@ impl Request {
     }
 }
 
-/// What comes out. Decimal TB and binary TiB, not rounded.
+/// The computed capacity, in decimal TB and binary TiB, not rounded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sizing {
-    /// How the data are protected.
+    /// The protection scheme.
     pub scheme: Scheme,
-    /// One drive.
+    /// The capacity of a drive.
     pub drive_tb: f64,
-    /// Drives that hold data.
+    /// The number of drives that hold data.
     pub drives: u32,
-    /// Drives beside them.
+    /// The number of hot spares.
     pub hot_spares: u32,
-    /// All data drives together.
+    /// The capacity of all data drives.
     pub gross_tb: f64,
     /// The same in TiB.
     pub gross_tib: f64,
-    /// What the array keeps of each drive.
+    /// GB of each drive that the array reserves.
     pub config_gb_per_drive: f64,
-    /// Drives' worth of spare capacity.
+    /// The spare capacity, in drives.
     pub spare_drives: f64,
     /// The share of a stripe that is data.
     pub scheme_percent: f64,
-    /// Share set aside for the drives' own upkeep.
+    /// The share set aside as optimization capacity.
     pub optimization_percent: f64,
-    /// What volumes can use.
+    /// The capacity of volumes.
     pub usable_tb: f64,
     /// The same in TiB.
     pub usable_tib: f64,
-    /// Share that the file system's metadata take, where it was given.
+    /// The share of the file system's metadata, if given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_percent: Option<f64>,
-    /// What is left for files, where that share was given.
+    /// The capacity left for files, if that share was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files_tb: Option<f64>,
     /// The same in TiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files_tib: Option<f64>,
-    /// How it was reckoned.
+    /// The steps of the computation.
     pub steps: Vec<Step>,
     /// What to know before buying.
     pub warnings: Vec<String>,
-    /// Where the rules come from.
+    /// The source of the rules.
     pub source: String,
 }
 
-/// One line of the reckoning.
+/// One step of the computation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// What it is.
+    /// The subject of the step.
     pub what: String,
-    /// What is done.
+    /// The computation.
     pub arithmetic: String,
-    /// What is left then.
+    /// The remaining capacity.
     pub tb: f64,
     /// The same in TiB.
     pub tib: f64,
@@ -117,7 +118,7 @@ pub struct Step {
 /// Sizes an array.
 ///
 /// # Errors
-/// What breaks a rule of the array, with the rule, its source and the nearest choice.
+/// A broken rule of the array, with its source and the nearest valid choice.
 pub fn size(request: &Request) -> Result<Sizing> {
     let facts = check::check(request)?;
     let (data, parity) = request.scheme.segments();
@@ -225,12 +226,12 @@ fn warnings(request: &Request, facts: &check::Facts) -> Vec<String> {
     warnings
 }
 
-/// Usable TiB of a request that is known to be valid.
+/// The usable TiB of a valid request.
 fn usable_tib(request: &Request) -> Result<f64> {
     size(request).map(|sizing| sizing.files_tib.unwrap_or(sizing.usable_tib))
 }
 
-/// A drive by its capacity in TB, as an option gives it.
+/// A drive by its capacity in TB, as given by an option.
 ///
 /// # Errors
 /// A capacity that no drive has.

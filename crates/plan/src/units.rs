@@ -1,90 +1,90 @@
-//! Capacities and speeds with their units: decimal (TB, GB) and binary (TiB, GiB) never meet
-//! without a name.
+//! Capacities and speeds with their units, so that decimal (TB, GB) and binary (TiB, GiB) units are
+//! never confused.
 //!
 //! A text without a unit is refused: 7.68 TB and 7.68 TiB differ by a tenth. Drives and speeds are
-//! quoted in decimal units, memory and what an array's command line calls GB in binary ones.
+//! given in decimal units; memory, and what an array's command line calls GB, in binary units.
 
 use crate::error::{Result, refuse};
 use serde::Serialize;
 
-/// Where the factors and the habit of quoting stand.
+/// The source of the factors and of which unit is usual where.
 const ORIGIN: &str = "Deploying NetApp EF600, Lenovo Press 2021, appendix and table 4";
 /// 2^30 bytes.
 pub const GIB: f64 = 1_073_741_824.0;
 /// 2^40 bytes.
 pub const TIB: f64 = 1_099_511_627_776.0;
-/// More than this is a slip of the hand: an exabyte.
+/// The maximum capacity, an exabyte. A larger one is a typing error.
 const CAPACITY_BYTES_MAX: f64 = 1e18;
-/// A number from here on that has no unit is more likely one of GB than of TB.
+/// A number without a unit from here on is more likely in GB than in TB.
 const TB_WITHOUT_UNIT_MAX: f64 = 1000.0;
-/// More than this is a slip of the hand: a petabyte in a second.
+/// The maximum speed, a petabyte per second. A larger one is a typing error.
 const SPEED_GBYTES_MAX: f64 = 1e6;
-/// Less than this is nothing: a byte in a second. Quotients of speeds stay finite.
+/// The minimum speed, a byte per second, so that quotients of speeds are finite.
 const SPEED_GBYTES_MIN: f64 = 1e-9;
 
-/// An amount of bytes, not negative and finite.
+/// A number of bytes, finite and not negative.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
 pub struct Bytes(f64);
 
 impl Bytes {
-    /// So many bytes; what is negative or no number is none.
+    /// This many bytes; 0 for a negative number or NaN.
     #[must_use]
     pub const fn new(bytes: f64) -> Self {
         if bytes.is_finite() && bytes > 0.0 { Self(bytes) } else { Self(0.0) }
     }
 
-    /// Decimal terabytes, 10^12 bytes each.
+    /// Converts from decimal terabytes of 10^12 bytes.
     #[must_use]
     pub const fn from_tb(tb: f64) -> Self {
         Self::new(tb * 1e12)
     }
 
-    /// Binary tebibytes, 2^40 bytes each.
+    /// Converts from binary tebibytes of 2^40 bytes.
     #[must_use]
     pub const fn from_tib(tib: f64) -> Self {
         Self::new(tib * TIB)
     }
 
-    /// Bytes.
+    /// The number of bytes.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// In decimal terabytes.
+    /// The capacity in decimal terabytes.
     #[must_use]
     pub const fn tb(self) -> f64 {
         self.0 / 1e12
     }
 
-    /// In binary tebibytes.
+    /// The capacity in binary tebibytes.
     #[must_use]
     pub const fn tib(self) -> f64 {
         self.0 / TIB
     }
 
-    /// In binary gibibytes.
+    /// The capacity in binary gibibytes.
     #[must_use]
     pub const fn gib(self) -> f64 {
         self.0 / GIB
     }
 
-    /// This much of it.
+    /// This multiple of the capacity.
     #[must_use]
     pub const fn times(self, factor: f64) -> Self {
         Self::new(self.0 * factor)
     }
 }
 
-/// Units that a capacity may have, longest names first.
+/// The units of a capacity, longest names first.
 const CAPACITY_UNITS: [(&str, f64); 6] =
     [("TiB", TIB), ("GiB", GIB), ("PiB", TIB * 1024.0), ("TB", 1e12), ("GB", 1e9), ("PB", 1e15)];
 
-/// Reads a capacity with its unit, as in `7.68TB` or `6.98 TiB`. `what` is the option that it came
-/// from.
+/// Reads a capacity with its unit, such as `7.68TB` or `6.98 TiB`. `what` is the option with the
+/// text.
 ///
 /// # Errors
-/// A text without a unit, without a number, or with one that no capacity has.
+/// A text without a unit or a number, or an impossible number.
 pub fn parse_capacity(what: &str, text: &str) -> Result<Bytes> {
     let trimmed = text.trim();
     let unit = CAPACITY_UNITS.iter().find_map(|(name, factor)| Some((trimmed.strip_suffix(name)?, factor)));
@@ -103,7 +103,7 @@ pub fn parse_capacity(what: &str, text: &str) -> Result<Bytes> {
     }
 }
 
-/// A number without its unit, with the two that it most likely has.
+/// Refuses a number without a unit, and proposes the two most likely units.
 fn no_unit(what: &str, text: &str, value: f64) -> Result<Bytes> {
     let (decimal, binary, in_binary, habit) = if value < TB_WITHOUT_UNIT_MAX {
         ("TB", "TiB", Bytes::from_tb(value).tib(), "as drives are sold")
@@ -130,26 +130,26 @@ fn capacity(what: &str, text: &str, bytes: f64, nearest: &str) -> Result<Bytes> 
     )
 }
 
-/// Holds a capacity in TB.
+/// Checks a capacity in TB.
 ///
 /// # Errors
-/// One that no drive and no need has.
+/// A capacity that neither a drive nor a need has.
 pub fn check_tb(what: &str, tb: f64) -> Result<Bytes> {
     capacity(what, &trim(tb), tb * 1e12, "7.68TB")
 }
 
-/// Holds a capacity in TiB.
+/// Checks a capacity in TiB.
 ///
 /// # Errors
-/// One that no need has.
+/// A capacity that no need has.
 pub fn check_tib(what: &str, tib: f64) -> Result<Bytes> {
     capacity(what, &trim(tib), tib * TIB, "500        in TiB")
 }
 
-/// Holds a speed in GB/s.
+/// Checks a speed in GB/s.
 ///
 /// # Errors
-/// One that is no number, not more than nothing, or beyond every fabric.
+/// A speed that is not a number, not above 0, or beyond any fabric.
 pub fn check_speed(what: &str, gbytes_per_s: f64) -> Result<f64> {
     if (SPEED_GBYTES_MIN..=SPEED_GBYTES_MAX).contains(&gbytes_per_s) {
         return Ok(gbytes_per_s);
@@ -162,10 +162,10 @@ pub fn check_speed(what: &str, gbytes_per_s: f64) -> Result<f64> {
     )
 }
 
-/// Holds a share in percent.
+/// Checks a share in percent.
 ///
 /// # Errors
-/// One below 0 or not below 100.
+/// A share below 0, or 100 and above.
 pub fn check_percent(what: &str, percent: f64) -> Result<f64> {
     if (0.0..100.0).contains(&percent) {
         return Ok(percent);
@@ -179,20 +179,19 @@ pub fn check_percent(what: &str, percent: f64) -> Result<f64> {
     )
 }
 
-/// GB/s as GiB/s.
+/// Converts GB/s to GiB/s.
 #[must_use]
 pub const fn gib_per_s(gbytes_per_s: f64) -> f64 {
     gbytes_per_s * 1e9 / GIB
 }
 
-/// GiB/s as GB/s.
+/// Converts GiB/s to GB/s.
 #[must_use]
 pub const fn gbytes_per_s(gib_per_s: f64) -> f64 {
     gib_per_s * GIB / 1e9
 }
 
-/// A number as a person writes it: at most six places behind the point, without zeros that say
-/// nothing.
+/// A number as usually written: at most six decimals, without trailing zeros.
 #[must_use]
 pub fn trim(value: f64) -> String {
     if value.abs() >= 1e15 {

@@ -1,4 +1,4 @@
-//! Runs beside each other, phase by phase, and beside the limits of the topology they ran on.
+//! Compares runs with each other, phase by phase, and with the limits of their topologies.
 
 use super::{PHASES, Run, Unit};
 use crate::limits::{Bound, Limits};
@@ -7,45 +7,45 @@ use serde::Serialize;
 /// A comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Against {
-    /// The runs.
+    /// The runs compared.
     pub runs: Vec<Run>,
-    /// The topology of each run, where one was given.
+    /// The topology of each run, if given.
     pub topologies: Vec<Option<On>>,
-    /// Phase by phase.
+    /// The phases.
     pub rows: Vec<Row>,
-    /// How to read it.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// What a run was made on, and what that carries.
+/// The topology of a run, and its limits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct On {
-    /// The topology's name.
+    /// The name of the topology.
     pub name: String,
-    /// What can be read.
+    /// The limit of reading.
     pub read: Bound,
-    /// What can be written.
+    /// The limit of writing.
     pub write: Bound,
 }
 
-/// One phase.
+/// A phase of all runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// The name of the phase.
     pub phase: &'static str,
-    /// In what.
+    /// The unit of the phase.
     pub unit: Unit,
-    /// What each run reached.
+    /// The result of each run.
     pub values: Vec<Option<f64>>,
-    /// Each run's share of the first one's.
+    /// Each result relative to that of the first run.
     pub of_first: Vec<Option<f64>>,
-    /// What the topology of each run carries; none for metadata.
+    /// The limit of each run's topology; none for metadata.
     pub limits: Vec<Option<f64>>,
-    /// Each run's share of that.
+    /// Each result relative to its limit.
     pub of_limit: Vec<Option<f64>>,
 }
 
-/// Sets runs beside each other and beside limits: one for all of them, or one for each.
+/// Compares runs with each other and with limits: one for all runs, or one for each.
 #[must_use]
 pub fn against(runs: Vec<Run>, limits: &[Limits]) -> Against {
     let limit_of = |index: usize| if limits.len() == 1 { limits.first() } else { limits.get(index) };
@@ -98,7 +98,7 @@ fn row<'a>(
     }
 }
 
-/// What holds a phase.
+/// The limit that applies to a phase.
 fn bound<'a>(phase: &str, unit: Unit, limits: &'a Limits) -> Option<&'a Bound> {
     (unit == Unit::GibPerS).then_some(if phase.ends_with("-read") { &limits.read } else { &limits.write })
 }

@@ -1,19 +1,20 @@
-//! Reads `result_summary.txt` (and what the benchmark prints) and `result.txt`.
+//! Reads `result_summary.txt` (the same text that the benchmark prints) and `result.txt`.
 
 use super::{PHASES, Phase, Run, Score, UNSCORED, Unit, agrees, score};
 use crate::error::{Error, Result};
 
-/// Write phases run at least so long in a valid run. io500.org, rules.
+/// The minimum duration of write phases in a valid run. io500.org, rules.
 const WRITE_SECONDS_MIN: f64 = 300.0;
-/// No result is longer; keeps a wrong file from being searched for hours.
+/// No result has more lines. This bounds the time spent on a wrong file.
 const LINES_MAX: usize = 100_000;
-/// More phases that are not scored are only counted: a wrong file is not repeated line by line.
+/// Further phases that are not scored are only counted, so that a wrong file is not repeated line
+/// by line.
 const UNKNOWN_TOLD_MAX: usize = 32;
 
 /// Reads a run.
 ///
 /// # Errors
-/// A text without phases, or with figures that are none.
+/// If the text has no phases, or invalid numbers.
 pub fn read(name: &str, text: &str) -> Result<Run> {
     let mut found = Found::default();
     if text.lines().take(LINES_MAX).any(|line| line.trim_start().starts_with("[RESULT")) {
@@ -45,7 +46,7 @@ fn wrong(line: usize, what: impl std::fmt::Display) -> Error {
     Error::Results { cause: format!("line {line}: {what}") }
 }
 
-/// A figure that a phase can have.
+/// Parses the result of a phase.
 fn figure(line: usize, text: &str) -> Result<f64> {
     match text.trim().parse::<f64>() {
         Ok(value) if value.is_finite() && (0.0..1e15).contains(&value) => Ok(value),
@@ -53,13 +54,13 @@ fn figure(line: usize, text: &str) -> Result<f64> {
     }
 }
 
-/// A part of somebody's text, short enough for a sentence.
+/// A part of a foreign text, short enough for a sentence.
 fn clip(text: &str) -> String {
     text.trim().chars().take(40).collect()
 }
 
 impl Found {
-    /// `[RESULT]  ior-easy-write  11.999765 GiB/s : time 330.250 seconds`
+    /// Parses `[RESULT]  ior-easy-write  11.999765 GiB/s : time 330.250 seconds`.
     fn summary_line(&mut self, number: usize, line: &str) -> Result<()> {
         let line = line.trim();
         let is_invalid = line.to_ascii_lowercase().contains("invalid");
@@ -85,7 +86,7 @@ impl Found {
         Ok(())
     }
 
-    /// `[ior-easy-write]`, then `score = 11.99`.
+    /// Parses `[ior-easy-write]`, then `score = 11.99`.
     fn ini_line(&mut self, number: usize, line: &str, section: &mut String) -> Result<()> {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(name, _)| name)
         {
@@ -235,7 +236,7 @@ impl Found {
     }
 }
 
-/// What follows `[RESULT]` or `[SCORE-invalid]`.
+/// The text after `[RESULT]` or `[SCORE-invalid]`.
 fn after_tag(line: &str) -> &str {
     line.split_once(']').map_or("", |(_, rest)| rest)
 }

@@ -1,4 +1,4 @@
-//! Scores against both published runs, formats, and what is no run.
+//! The scores of both published runs, the formats, and texts that are not runs.
 
 use super::*;
 use crate::limits::{limits, preset};
@@ -22,8 +22,8 @@ fn both_published_runs_score_what_they_state() {
         let run = run(text);
         let stated = run.stated.expect("a score");
         assert_eq!([stated.bandwidth_gib_s, stated.iops_kiops, stated.total], printed);
-        // The phases are printed with six places, so the sixth of the score can differ by one: that
-        // much and no more.
+        // The phases are printed with six decimals, so the sixth decimal of the score may differ by
+        // one, but no more.
         for (again, printed) in
             [run.score.bandwidth_gib_s, run.score.iops_kiops, run.score.total].iter().zip(printed)
         {
@@ -122,7 +122,7 @@ fn runs_stand_beside_the_limits_of_their_topologies() {
     let percent = |share: Option<f64>| format!("{:.0}", share.expect("a limit") * 100.0);
     let read = row("ior-easy-read");
     assert_eq!((percent(read.of_limit[0]), percent(read.of_limit[1])), ("97".to_owned(), "97".to_owned()));
-    // The published 12.5 GB/s of the mirrored cache are exceeded by 3 %: docs/MODEL.md.
+    // The published 12.5 GB/s of the mirrored cache are exceeded by 3 %, see docs/MODEL.md.
     let write = row("ior-easy-write");
     assert_eq!((percent(write.of_limit[0]), percent(write.of_limit[1])), ("103".to_owned(), "92".to_owned()));
     assert!(

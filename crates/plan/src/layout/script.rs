@@ -1,5 +1,5 @@
-//! The SMcli commands that make a layout, command for command as in figures 11 (pools) and 13 (RAID
-//! 6 groups) of "Deploying NetApp EF600" (Lenovo Press, 2021).
+//! The SMcli commands that create a layout, the same as in figures 11 (pools) and 13 (RAID 6
+//! groups) of "Deploying NetApp EF600" (Lenovo Press, 2021).
 
 use super::{Group, Layout};
 use crate::Scheme;
@@ -7,7 +7,7 @@ use crate::ef600::cite;
 use crate::error::{Result, refuse};
 use std::fmt::Write;
 
-/// Slots on one line of a command.
+/// The number of slots on one line of a command.
 const SLOTS_PER_LINE: usize = 12;
 
 pub(super) fn script(layout: &Layout) -> Result<String> {
@@ -49,7 +49,7 @@ pub(super) fn script(layout: &Layout) -> Result<String> {
     Ok(text)
 }
 
-/// What holds for all volumes.
+/// The settings of all volumes.
 const SETTINGS: &str = "\nshow \"Setting all volumes...\";
 set allVolumes cacheFlushModifier=10;
 set allVolumes cacheWithoutBatteryEnabled=false; // true loses data when the power fails

@@ -1,5 +1,5 @@
-//! Which slots: from the centre outwards, or from both ends inwards, always as many on one PCIe bus
-//! as on the other.
+//! Chooses slots: from the centre outwards, or from both ends inwards, with the same number of
+//! drives on both PCIe buses.
 
 use super::{Group, Request};
 use crate::Scheme;
@@ -7,7 +7,7 @@ use crate::ef600::{cite, ef600};
 use crate::error::{Error, Result, refuse};
 use std::str::FromStr;
 
-/// From which slots on drives are put.
+/// The order in which slots are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// From slots 11 and 12 outwards.
@@ -91,7 +91,7 @@ fn mirrors_fit(request: &Request, drives: u32) -> Result<()> {
     )
 }
 
-/// Slots of the first bus and of the second, in the order in which they are taken.
+/// The slots of the first and of the second bus, in the order in which they are used.
 #[derive(Debug)]
 struct Pairs {
     first: std::vec::IntoIter<u32>,
@@ -110,7 +110,7 @@ impl Pairs {
             Order::Ends => second.reverse(),
         }
         if request.slots.is_some() {
-            // Mirrors take what the named slots leave.
+            // Mirrors use the slots that the named ones leave free.
             let free = |range: std::ops::Range<u32>, taken: &[u32]| -> Vec<u32> {
                 range.filter(|slot| !taken.contains(slot)).collect()
             };
@@ -121,13 +121,13 @@ impl Pairs {
         Ok(Self { first: first.into_iter(), second: second.into_iter() })
     }
 
-    /// So many slots of each bus.
+    /// The next slots: this many of each bus.
     fn take(&mut self, of_each: u32) -> Vec<u32> {
         (0..of_each).flat_map(|_| [self.first.next(), self.second.next()]).flatten().collect()
     }
 }
 
-/// Reads `0-5,18-23` and holds it balanced.
+/// Parses slots such as `0-5,18-23` and checks that they are balanced.
 fn named(text: &str, drives: u32) -> Result<Vec<u32>> {
     let (all, half) = (ef600().slots, ef600().slots_per_bus);
     let unreadable = || {
@@ -171,7 +171,7 @@ fn named(text: &str, drives: u32) -> Result<Vec<u32>> {
     )
 }
 
-/// As many of the named slots as can stay, filled up on each bus from the centre.
+/// The named slots as far as they can be kept, with others added on each bus from the centre.
 fn nearest_balanced(slots: &[u32], wanted: u32) -> Vec<u32> {
     let (all, half) = (ef600().slots, ef600().slots_per_bus);
     let wanted = usize::try_from(wanted).unwrap_or_default();
@@ -185,7 +185,7 @@ fn nearest_balanced(slots: &[u32], wanted: u32) -> Vec<u32> {
     nearest
 }
 
-/// `0-5,18` for a sorted list.
+/// Formats a sorted list as `0-5,18`.
 pub(crate) fn ranges(slots: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for slot in slots {

@@ -1,5 +1,5 @@
-//! Segments and full stripes: what a host's largest request fills, and whether the controllers may
-//! then skip the mirrored cache (full-stripe write acceleration).
+//! Segments and full stripes: whether a host's largest request fills a stripe, so that the
+//! controllers can skip the mirrored cache (full-stripe write acceleration).
 //!
 //! After "Deploying NetApp EF600" (Lenovo Press, 2021), section Configuring Volumes on RAID Volume
 //! Groups.
@@ -11,26 +11,26 @@ use serde::Serialize;
 
 /// The segment sizes that the array offers, in KiB.
 const SEGMENTS_KIB: [u32; 5] = [32, 64, 128, 256, 512];
-/// The largest `max_sectors_kb` that a kernel takes is far below this.
+/// A generous limit: the largest `max_sectors_kb` that a kernel accepts is far below.
 const REQUEST_KIB_MAX: u32 = 1 << 20;
 
-/// A stripe, and what it does to writes.
+/// A stripe and its effect on writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Stripe {
-    /// KiB of a stripe on one drive; a pool sets its own.
+    /// The size of a segment in KiB; `None` for a pool, which sets it itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segment_kib: Option<u32>,
-    /// KiB of data in a stripe; a pool sets its own.
+    /// The data of a stripe in KiB; `None` for a pool, which sets it itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stripe_kib: Option<u32>,
-    /// The hosts' largest request in KiB.
+    /// The largest request of the hosts, in KiB.
     pub request_kib: u32,
     /// Whether full stripes are accelerated.
     #[serde(rename = "full_stripe_acceleration")]
     pub is_accelerated: bool,
-    /// Why, or why not.
+    /// The reason why they are or are not.
     pub why: String,
-    /// What to change, where something is amiss.
+    /// What to change, if there is a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
@@ -38,7 +38,7 @@ pub struct Stripe {
 /// The stripe of a scheme for the hosts' largest request.
 ///
 /// # Errors
-/// A segment that the array does not offer, a request that no host sends.
+/// A segment size that the array does not offer, or a request that no host sends.
 pub fn stripe(scheme: Scheme, request_kib: Option<u32>, segment_kib: Option<u32>) -> Result<Stripe> {
     let request = request_kib.unwrap_or(ef600().request_kib_default);
     if !(4..=REQUEST_KIB_MAX).contains(&request) {
@@ -100,7 +100,7 @@ pub fn stripe(scheme: Scheme, request_kib: Option<u32>, segment_kib: Option<u32>
     })
 }
 
-/// Schemes that have no acceleration.
+/// The stripe of a scheme without acceleration.
 fn without(scheme: Scheme, request: u32, segment_kib: Option<u32>) -> Result<Stripe> {
     if let (Scheme::Ddp, Some(segment)) = (scheme, segment_kib) {
         return refuse(

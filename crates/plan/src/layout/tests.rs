@@ -1,4 +1,4 @@
-//! Layouts against the guide's figures, and what is refused.
+//! Layouts compared with the guide's figures, and refused requests.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,13 +13,13 @@ fn refused(request: &Request) -> String {
     text
 }
 
-/// A script's commands: without comments and messages, blanks as one.
+/// The commands of a script: without comments and messages, and with single blanks.
 fn commands(text: &str) -> Vec<String> {
     let code: Vec<_> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
     let commands = code.join(" ");
     let commands =
         commands.split(';').map(|command| command.split_whitespace().collect::<Vec<_>>().join(" "));
-    // Blanks just inside parentheses mean nothing.
+    // Blanks just inside parentheses have no meaning.
     let plain = commands.map(|command| command.replace("( ", "(").replace(" )", ")"));
     plain.filter(|command| !command.is_empty() && !command.starts_with("show ")).collect()
 }
@@ -33,7 +33,7 @@ fn the_pool_of_24_is_that_of_figure_11() {
         ..Request::new(Scheme::Ddp, 24)
     };
     let script = layout(&request).and_then(|layout| layout.script()).expect("a script");
-    // The figure writes `all Volumes` here and `allVolumes` in figure 13; they are one command.
+    // The figure has `all Volumes` here and `allVolumes` in figure 13; both are the same command.
     let figure = include_str!("../../tests/data/figure-11.smcli").replace("all Volumes", "allVolumes");
     assert_eq!(commands(&script), commands(&figure));
 }
@@ -139,7 +139,8 @@ fn volumes_fill_the_drives_and_never_more() {
         size::size(&size::Request::new(Scheme::Ddp, Bytes::from_tb(7.68), 24)).expect("valid").usable_tib
             * 1024.0;
     assert!(gib as f64 <= usable && gib as f64 > usable - 4.0, "{gib} of {usable}");
-    // 121.56 TB taken for 4 x 30390 "GB" would over-commit: SMcli's are GiB.
+    // A user who takes 121.56 TB for four volumes of 30390 "GB" would over-commit, because SMcli's
+    // GB are GiB.
     let trap = Request { volume: Some(Bytes::new(30_390.0 * crate::units::GIB)), ..fitted.clone() };
     let text = refused(&trap);
     assert!(text.contains("over-commit by 7 %") && text.contains("--volume 28303GiB"), "{text}");

@@ -1,4 +1,4 @@
-//! Volumes: pairs over the controllers A and B, equal in size, in whole GiB, and no larger together
+//! Volumes: pairs on the controllers A and B, of equal size in whole GiB, and together no larger
 //! than the drives.
 
 use super::{Group, Request, Volume};
@@ -8,7 +8,7 @@ use crate::error::{Result, refuse};
 use crate::size;
 use crate::units::{Bytes, GIB, trim};
 
-/// Volumes in all, at most: a mapping has so many numbers.
+/// The maximum number of volumes, which is the number of LUNs of a mapping.
 const VOLUMES_MAX: u32 = 256;
 
 /// The volumes of each group.
@@ -30,12 +30,12 @@ fn volume(group: &str, number: u32, gib: Option<u64>) -> Volume {
         name: format!("{group}v{number}"),
         owner: if number % 2 == 1 { 'A' } else { 'B' },
         gib,
-        // Whole GiB of a capacity within range are exact.
+        // A whole number of GiB within this range is exact.
         tb: gib.map(|gib| gib as f64 * GIB / 1e12),
     }
 }
 
-/// How many volumes, in pairs on each group.
+/// The number of volumes, in pairs on each group.
 fn count(request: &Request, groups: u32) -> Result<u32> {
     let usual = ef600().volumes_default;
     let Some(asked) = request.volumes else { return Ok(usual.max(2 * groups)) };
@@ -55,7 +55,7 @@ fn count(request: &Request, groups: u32) -> Result<u32> {
     )
 }
 
-/// GiB of each volume, if it is known, and that all of them fit.
+/// The GiB of each volume, if known, after a check that all volumes fit.
 fn capacity(request: &Request, groups: u32, of_group: u32) -> Result<Option<u64>> {
     if let Some(volume) = request.volume.filter(|volume| whole_gib(*volume) == 0) {
         return refuse(
@@ -65,7 +65,7 @@ fn capacity(request: &Request, groups: u32, of_group: u32) -> Result<Option<u64>
             "--volume 1GiB",
         );
     }
-    // Without a drive, volumes that not even the largest drives hold are still no volumes.
+    // Without a given drive, volumes must at least fit on the largest drives.
     let largest = || ef600().drive.iter().map(|drive| drive.tb).fold(0.0, f64::max);
     let drive = match (request.drive, request.volume) {
         (Some(drive), _) => drive,
@@ -114,8 +114,8 @@ fn mirror_capacity(request: &Request) -> Result<Option<u64>> {
     Ok(Some(whole_gib(Bytes::from_tb(size::size(&sized)?.usable_tb).times(0.5))))
 }
 
-/// Whole GiB that fit.
+/// The number of whole GiB that fit.
 fn whole_gib(bytes: Bytes) -> u64 {
-    // Not negative and far below 2^53.
+    // The value is not negative and far below 2^53.
     bytes.gib().floor() as u64
 }

@@ -1,5 +1,5 @@
-//! Whether a topology is whole and possible: every stage that must be there, numbers in their
-//! ranges, ends that fit.
+//! Checks a topology: every required stage exists, numbers are in their ranges, and the ends fit
+//! together.
 
 use super::topology::{Clients, Server, Topology};
 use crate::Scheme;
@@ -9,12 +9,12 @@ use crate::link::{Fabric, framing};
 use crate::units::{check_speed, trim};
 use std::ops::RangeInclusive;
 
-/// Nodes, clients, tasks, paths at most.
+/// The maximum number of nodes, clients, tasks and paths.
 const COUNT_MAX: u32 = 100_000;
-/// Things of one kind in the whole topology at most: any product of two counts has its exact place
-/// in 32 bits.
+/// The maximum number of parts of one kind in the whole topology, so that any product of two counts
+/// fits 32 bits.
 const TOTAL_MAX: u32 = 10_000_000;
-/// The range of every other speed, in bits: a byte to a petabyte in a second.
+/// The range of every other speed, in Gbit/s: from a byte to a petabyte per second.
 const SWITCH_GBIT: RangeInclusive<f64> = 8e-9..=8e6;
 const RANGE: &str = "the range of the model";
 
@@ -57,7 +57,7 @@ pub(super) fn check(topology: &Topology) -> Result<()> {
     Ok(())
 }
 
-/// Drives, RAID and controller.
+/// Checks drives, RAID and controller.
 fn storage(topology: &Topology) -> Result<()> {
     match (&topology.drives, &topology.raid) {
         (Some(_), None) => {
@@ -162,8 +162,8 @@ fn at_switch(gbit_per_s: f64) -> Result<()> {
     )
 }
 
-/// What is counted on each machine, over all machines: a product that overflowed would be a wrong
-/// figure.
+/// Checks the totals over all machines of what is counted per machine, because a product that
+/// overflowed would be wrong.
 fn totals(topology: &Topology, server: &Server, clients: &Clients) -> Result<()> {
     let drives = topology.drives.as_ref().map_or(0, |drives| drives.count);
     for (machines, of, each, what) in [
@@ -197,7 +197,7 @@ fn count(what: &str, count: u32) -> Result<()> {
     )
 }
 
-/// Both ends are of one family, and the transport runs on it at that MTU.
+/// Checks that both ends are of one family, and that the transport runs on it with this MTU.
 fn ends(topology: &Topology, server: &Server, clients: &Clients) -> Result<()> {
     let client_link = clients.link.unwrap_or(server.link);
     let family = server.link.fabric();
@@ -225,7 +225,7 @@ fn ends(topology: &Topology, server: &Server, clients: &Clients) -> Result<()> {
     framing(transport, mtu).map(|_| ())
 }
 
-/// The slots of one array.
+/// The number of slots of one array.
 pub(super) fn slots() -> u32 {
     ef600().slots
 }

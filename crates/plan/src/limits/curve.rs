@@ -1,5 +1,5 @@
-//! How the limit grows as clients, drives, paths or tasks are added, and where another stage takes
-//! over.
+//! How the limit grows as clients, drives, paths or tasks are added, and where another stage
+//! becomes binding.
 
 use super::topology::Topology;
 use super::{Bound, check, limits};
@@ -9,29 +9,29 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// The most points of a curve.
+/// The maximum number of points of a curve.
 const POINTS_MAX: u32 = 10_000;
 
-/// What is added.
+/// What is added along the curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Axis {
-    /// Clients.
+    /// The number of clients.
     Clients,
-    /// Drives of each array.
+    /// The number of drives of each array.
     Drives,
-    /// Server ports that are used, one node after another.
+    /// The number of server ports in use, one node after another.
     Paths,
-    /// Tasks of each client.
+    /// The number of tasks of each client.
     Tasks,
-    /// Arrays or nodes.
+    /// The number of arrays or nodes.
     Nodes,
 }
 
 impl Axis {
     const ALL: [Self; 5] = [Self::Clients, Self::Drives, Self::Paths, Self::Tasks, Self::Nodes];
 
-    /// How options call it.
+    /// The name in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,26 +74,26 @@ impl FromStr for Axis {
 pub struct Curve {
     /// What is added.
     pub over: Axis,
-    /// The limit at each number.
+    /// The limit for each number.
     pub points: Vec<Point>,
 }
 
-/// The limit at one number of things.
+/// The limit for one number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// How many.
+    /// The number.
     pub count: u32,
-    /// What can be read.
+    /// The limit of reading.
     pub read: Bound,
-    /// What can be written.
+    /// The limit of writing.
     pub write: Bound,
 }
 
-/// The limit for 1 to `to` things; to what the topology has, or a little beyond the last change,
-/// when absent.
+/// The limit for numbers from 1 to `to`. If `to` is absent, the curve ends at the topology's
+/// number, or a little beyond the last change of the limit.
 ///
 /// # Errors
-/// A topology that is not valid, or things that it has not.
+/// An invalid topology, or one that lacks what is to be added.
 pub fn curve(topology: &Topology, over: Axis, to: Option<u32>) -> Result<Curve> {
     limits(topology)?;
     let numbers = numbers(topology, over, to)?;
@@ -123,7 +123,7 @@ fn numbers(topology: &Topology, over: Axis, to: Option<u32>) -> Result<Vec<u32>>
     let is_ef600 = topology.controller.as_ref().is_some_and(|controller| controller.model.is_some());
     let takes = |count: &u32| {
         if is_ef600 || matches!(raid.scheme, Scheme::Coded { .. }) {
-            // A pool of 11 can be sized, but not laid out evenly.
+            // A pool of 11 drives can be sized, but not laid out evenly.
             crate::size::check_drives(raid.scheme, i64::from(*count)).is_ok() && !(is_ef600 && count % 2 == 1)
         } else {
             true
@@ -136,7 +136,7 @@ fn numbers(topology: &Topology, over: Axis, to: Option<u32>) -> Result<Vec<u32>>
     Ok(numbers)
 }
 
-/// Up to where a curve goes by itself, and up to where it can go.
+/// The default and the maximum end of a curve.
 fn extent(topology: &Topology, over: Axis) -> Result<(u32, u32)> {
     let missing = |what: &str, nearest: &str| {
         refuse(
@@ -175,7 +175,7 @@ fn with(topology: &Topology, over: Axis, count: u32) -> Topology {
         (Axis::Paths, Some(clients), _, _) => clients.paths = Some(count),
         (Axis::Nodes, clients, Some(server), _) => {
             server.nodes = count;
-            // A number of paths that was given may not be there with fewer nodes.
+            // A given number of paths may not exist with fewer nodes.
             if let Some(clients) = clients {
                 clients.paths = clients.paths.map(|paths| paths.min(count.saturating_mul(server.ports)));
             }

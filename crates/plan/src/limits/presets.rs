@@ -1,9 +1,9 @@
-//! Topologies that come along: the ones that the public measurements were made on.
+//! Predefined topologies: those of the public measurements.
 
 use super::topology::Topology;
 use crate::error::{Result, refuse};
 
-/// Name and text of each.
+/// The name and text of each preset.
 pub const PRESETS: [(&str, &str); 5] = [
     ("ef600-ddp24", include_str!("../../data/topologies/ef600-ddp24.toml")),
     ("ef600-raid6-20", include_str!("../../data/topologies/ef600-raid6-20.toml")),
@@ -12,17 +12,17 @@ pub const PRESETS: [(&str, &str); 5] = [
     ("sun-7410-ddr", include_str!("../../data/topologies/sun-7410-ddr.toml")),
 ];
 
-/// A topology by its name.
+/// The topology of this name.
 ///
 /// # Errors
-/// A name that there is not.
+/// An unknown name.
 pub fn preset(name: &str) -> Result<Topology> {
     if let Some((_, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
         return Topology::from_toml(text);
     }
     let names: Vec<_> = PRESETS.iter().map(|(preset, _)| *preset).collect();
     let alike = |preset: &str| preset.chars().zip(name.chars()).take_while(|(a, b)| a == b).count();
-    // Of several that are alike the first.
+    // If several names are equally similar, the first is taken.
     let nearest = names.iter().rev().max_by_key(|preset| alike(preset)).copied().unwrap_or("ef600-ddp24");
     refuse(
         format!("cannot find the preset {name}"),

@@ -1,4 +1,4 @@
-//! The stages, from the drives to the tasks, each with its arithmetic and its source.
+//! The stages from the drives to the tasks, each with its computation and its source.
 
 use super::Direction;
 use super::topology::{Clients, Controller, Drives, Raid, Server, Topology};
@@ -9,18 +9,19 @@ use crate::link::{Link, Pcie, efficiency};
 use crate::units::trim;
 use serde::Serialize;
 
-/// One task of a client: about four fill an EDR port of 12.5 GB/s ("EF600 Bandwidth", figure 37).
+/// The throughput of one task of a client: about four tasks fill an EDR port of 12.5 GB/s ("EF600
+/// Bandwidth", figure 37).
 const TASK_GBYTES_PER_S: f64 = 12.5 / 4.0;
 
 /// A stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageName {
-    /// The drives together.
+    /// The drives of all arrays.
     Drives,
-    /// What protection leaves of the drives' writing.
+    /// What protection leaves of the drives' write throughput.
     Raid,
-    /// The controllers in their mode.
+    /// The controllers, in their mode.
     Controller,
     /// The servers' processors, as measured.
     ServerCpu,
@@ -28,7 +29,7 @@ pub enum StageName {
     ServerPcie,
     /// The servers' ports.
     ServerPorts,
-    /// What lies between.
+    /// The network between servers and clients.
     Switch,
     /// The clients' ports.
     ClientPorts,
@@ -36,12 +37,12 @@ pub enum StageName {
     ClientPcie,
     /// The clients' processors, as measured.
     ClientCpu,
-    /// What the clients run.
+    /// The tasks that the clients run.
     ClientTasks,
 }
 
 impl StageName {
-    /// How a person calls it.
+    /// The name shown to users.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -60,33 +61,33 @@ impl StageName {
     }
 }
 
-/// What a stage carries.
+/// The throughput of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stage {
-    /// Which it is.
+    /// The name of the stage.
     pub name: StageName,
-    /// How many things it has.
+    /// The number of parts.
     pub count: u32,
-    /// What the things are.
+    /// The name of the parts.
     pub of: &'static str,
-    /// GB/s before headers, for ports and slots.
+    /// GB/s before headers, of ports and slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line_gbytes_per_s: Option<f64>,
-    /// GB/s of payload to be read; absent where the stage is no limit to reading.
+    /// GB/s of payload when reading; absent if the stage does not limit reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_gbytes_per_s: Option<f64>,
-    /// GB/s of payload to be written.
+    /// GB/s of payload when writing; absent if the stage does not limit writing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_gbytes_per_s: Option<f64>,
-    /// The mode it reads in, where it has several.
+    /// The mode of reading, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_mode: Option<String>,
-    /// The mode it writes in, where it has several.
+    /// The mode of writing, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_mode: Option<String>,
-    /// How it is reckoned.
+    /// The computation.
     pub arithmetic: String,
-    /// Where the figures come from.
+    /// The source of the values.
     pub source: String,
 }
 
@@ -110,7 +111,7 @@ impl Stage {
         Self { read_gbytes_per_s: Some(gbytes_per_s), write_gbytes_per_s: Some(gbytes_per_s), ..self }
     }
 
-    /// What it carries in a direction, if it is a limit there.
+    /// The throughput in a direction, if the stage limits it.
     #[must_use]
     pub const fn rate(&self, direction: Direction) -> Option<f64> {
         match direction {
@@ -119,7 +120,7 @@ impl Stage {
         }
     }
 
-    /// Its name with the mode.
+    /// The stage's title with its mode.
     #[must_use]
     pub fn title(&self, direction: Direction) -> String {
         let mode = match direction {
@@ -131,7 +132,7 @@ impl Stage {
     }
 }
 
-/// All stages of a topology that has been checked.
+/// All stages of a checked topology.
 pub(super) fn stages(topology: &Topology) -> Result<Vec<Stage>> {
     let mut stages = storage(topology)?;
     let (Some(server), Some(clients)) = (&topology.server, &topology.clients) else { return Ok(stages) };
@@ -147,7 +148,7 @@ pub(super) fn stages(topology: &Topology) -> Result<Vec<Stage>> {
     Ok(stages)
 }
 
-/// What headers leave of a port.
+/// What headers leave of a port's rate.
 struct Wire {
     share: f64,
     words: String,
@@ -166,7 +167,7 @@ fn wire(topology: &Topology) -> Result<Wire> {
     })
 }
 
-/// Drives, RAID and controllers of all arrays.
+/// The drives, RAID and controllers of all arrays.
 pub(super) fn storage(topology: &Topology) -> Result<Vec<Stage>> {
     let nodes = topology.server.as_ref().map_or(1, |server| server.nodes);
     let mut stages = Vec::new();
@@ -245,7 +246,7 @@ fn at_controller(controller: &Controller, raid: Option<&Raid>, stripe: Option<&S
     Stage {
         read_gbytes_per_s: Some(read * many),
         write_gbytes_per_s: Some(write * many),
-        // A controller of another make that was given one speed has no modes to tell apart.
+        // A controller of another make with a given speed has no modes.
         read_mode: has_read_modes.then(|| read_mode.to_owned()),
         write_mode: full_stripe.is_some().then(|| write_mode.to_owned()),
         ..Stage::new(StageName::Controller, nodes, "arrays", words, source)
@@ -284,7 +285,7 @@ fn processors(name: StageName, count: u32, of: &'static str, each: f64) -> Stage
 fn at_server(server: &Server, clients: &Clients, wire: &Wire) -> Vec<Stage> {
     let all = server.nodes.saturating_mul(server.ports);
     let used = clients.paths.map_or(all, |paths| paths.min(all));
-    // Paths go to as many nodes as they can before a second port of any.
+    // Paths go to as many nodes as possible before they use the second port of any.
     let nodes = used.min(server.nodes);
     let cpu = server.cpu_gbytes_per_s.map(|each| processors(StageName::ServerCpu, nodes, "nodes", each));
     let pcie = server.pcie.as_ref().map(|pcie| slots(StageName::ServerPcie, nodes, pcie));
@@ -315,7 +316,7 @@ fn at_clients(clients: &Clients, server_link: Link, wire: &Wire) -> Vec<Stage> {
     stages
 }
 
-/// What was assumed, and what is not modelled.
+/// Assumptions, and what is not modelled.
 pub(super) fn notes(topology: &Topology) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(raid) = &topology.raid

@@ -1,4 +1,4 @@
-//! Limits against what was measured, each figure with its source, and what is refused.
+//! Limits compared with measurements, each with its source, and refused topologies.
 
 use super::*;
 use crate::link::{Link, Transport};
@@ -24,7 +24,7 @@ fn stage(limits: &Limits, name: StageName) -> &Stage {
     limits.stages.iter().find(|stage| stage.name == name).expect("that stage")
 }
 
-/// What a person reads of a bound: GiB/s with one place, and what binds.
+/// The parts of a limit that are shown: GiB/s with one decimal, and the binding stage.
 fn told(bound: &Bound) -> (String, StageName) {
     (format!("{:.1}", bound.gib_per_s), bound.first().expect("something binds"))
 }
@@ -151,8 +151,8 @@ fn the_client_port_of_100gbe_binds_above_93_38_gbit() {
     let gbit = limits.read.gbytes_per_s * 8.0;
     assert_eq!(format!("{gbit:.2}"), "98.04");
     assert!((0.95..1.0).contains(&(93.38 / gbit)), "{}", 93.38 / gbit);
-    // Standard frames hold RDMA packets of 1024 bytes, which carry less than was measured: frames
-    // were larger.
+    // Standard frames hold RDMA packets of 1024 bytes, which carry less than was measured. So the
+    // frames were larger.
     topology.mtu = Some(1500);
     assert!(found(&topology).read.gbytes_per_s * 8.0 < 93.38);
 }

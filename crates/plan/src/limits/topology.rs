@@ -1,42 +1,42 @@
-//! A topology: what stands between the drives and the clients, as a file or flags give it.
+//! A topology: everything between the drives and the clients, as given by a file or by options.
 
 use crate::Scheme;
 use crate::error::{Error, Result};
 use crate::link::{Link, Pcie, Transport};
 use serde::{Deserialize, Serialize};
 
-/// A topology. Tables follow plain keys, so the order here is that of the file.
+/// A topology. Tables follow plain keys, so the fields are in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Its name.
+    /// The name of the topology.
     #[serde(default)]
     pub name: String,
-    /// Where its figures come from.
+    /// The source of its values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// How payload travels; what one expects on the servers' ports when absent.
+    /// The transport of the payload; if absent, the usual one on the servers' ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
-    /// The MTU; what one expects of the transport when absent. For `roce`, Ethernet's.
+    /// The MTU; if absent, the usual one of the transport. For `roce`, the MTU of Ethernet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// The drives of one array or node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drives: Option<Drives>,
-    /// How they are protected.
+    /// The protection of the drives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raid: Option<Raid>,
     /// The controllers of one array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<Controller>,
-    /// Arrays or nodes.
+    /// The arrays or nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
-    /// What lies between.
+    /// The network between servers and clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
-    /// Clients.
+    /// The clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<Clients>,
 }
@@ -45,29 +45,29 @@ pub struct Topology {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drives {
-    /// How many.
+    /// The number of drives.
     pub count: u32,
-    /// What one reads, in GB/s; the guide's drive when absent.
+    /// The read throughput of one drive, in GB/s; if absent, that of the guide's drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_gbytes_per_s: Option<f64>,
-    /// What one writes, in GB/s; the guide's drive when absent.
+    /// The write throughput of one drive, in GB/s; if absent, that of the guide's drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_gbytes_per_s: Option<f64>,
 }
 
-/// How drives are protected.
+/// The protection of drives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raid {
     /// The scheme.
     pub scheme: Scheme,
-    /// KiB of a stripe on one drive; as `plan layout` chooses it when absent.
+    /// The size of a segment in KiB; if absent, as chosen by `plan layout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment_kib: Option<u32>,
-    /// The hosts' largest request, in KiB (`max_sectors_kb`).
+    /// The largest request of the hosts, in KiB (`max_sectors_kb`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_kib: Option<u32>,
-    /// Controllers that serve each volume group: 2 use all PCIe paths, 1 does not.
+    /// The number of controllers that serve each volume group: 2 use all PCIe paths, 1 does not.
     #[serde(default = "two")]
     pub controllers_per_group: u32,
 }
@@ -81,7 +81,7 @@ const fn two() -> u32 {
 }
 
 impl Raid {
-    /// A scheme with everything else as usual.
+    /// A scheme with default values for everything else.
     #[must_use]
     pub const fn new(scheme: Scheme) -> Self {
         Self { scheme, segment_kib: None, request_kib: None, controllers_per_group: 2 }
@@ -92,84 +92,85 @@ impl Raid {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Controller {
-    /// A known model, `ef600`; its figures hold where none is given.
+    /// A known model, `ef600`, whose values apply if none are given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What they read, in GB/s.
+    /// The read throughput, in GB/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_gbytes_per_s: Option<f64>,
-    /// What they read when each volume group is served by one of them only.
+    /// The read throughput if each volume group is served by only one of the controllers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_one_controller_gbytes_per_s: Option<f64>,
-    /// What they write through a mirrored cache.
+    /// The write throughput through a mirrored cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_gbytes_per_s: Option<f64>,
-    /// What they write when full stripes are accelerated.
+    /// The write throughput if full stripes are accelerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_full_stripe_gbytes_per_s: Option<f64>,
 }
 
 impl Controller {
-    /// The EF600's.
+    /// The controllers of the EF600.
     #[must_use]
     pub fn ef600() -> Self {
         Self { model: Some("ef600".to_owned()), ..Self::default() }
     }
 }
 
-/// Arrays or nodes, all alike.
+/// Arrays or nodes, all equal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// How many.
+    /// The number of nodes.
     #[serde(default = "one")]
     pub nodes: u32,
-    /// Ports of each.
+    /// The number of ports of each node.
     #[serde(default = "one")]
     pub ports: u32,
-    /// What a port is.
+    /// The kind of port.
     pub link: Link,
-    /// What one node's processors carry, in GB/s, where it was measured.
+    /// The measured throughput of one node's processors, in GB/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_gbytes_per_s: Option<f64>,
-    /// The slots of each node's adapters.
+    /// The PCIe slots of each node's adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie: Option<Pcie>,
 }
 
-/// What lies between servers and clients.
+/// The network between servers and clients.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
-    /// The narrowest place that all bytes pass, each way, in Gbit/s.
+    /// The narrowest point that all bytes pass, in each direction, in Gbit/s.
     pub gbit_per_s: f64,
 }
 
-/// Clients, all alike.
+/// Clients, all equal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clients {
-    /// How many.
+    /// The number of clients.
     pub count: u32,
-    /// Ports of each.
+    /// The number of ports of each client.
     #[serde(default = "one")]
     pub ports: u32,
-    /// What a port is; the servers' when absent.
+    /// The kind of port; if absent, the servers'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// Server ports that the clients use; all when absent. One path is one node.
+    /// The number of server ports that the clients use; if absent, all. One path leads to one node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<u32>,
-    /// Tasks of each that read or write at once; not a limit when absent.
+    /// The number of tasks of each client that read or write at once; if absent, tasks are no
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u32>,
-    /// What one task carries, in GB/s.
+    /// The throughput of one task, in GB/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_gbytes_per_s: Option<f64>,
-    /// What one client's processors carry, in GB/s, where it was measured.
+    /// The measured throughput of one client's processors, in GB/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_gbytes_per_s: Option<f64>,
-    /// The slots of each client's adapters.
+    /// The PCIe slots of each client's adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie: Option<Pcie>,
 }
@@ -178,11 +179,12 @@ impl Topology {
     /// Reads a topology from TOML.
     ///
     /// # Errors
-    /// No TOML, or keys that mean nothing.
+    /// A text that is not TOML, or has unknown keys.
     pub fn from_toml(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| {
             let text = error.to_string();
-            // The reader shows the faulty line between its sentences; one line has to do.
+            // The parser's message contains an excerpt of the faulty line; it is shortened to one
+            // line.
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_excerpt(line));
             Error::Topology { cause: flatten(&lines.collect::<Vec<_>>().join(": ")) }
         })
@@ -194,7 +196,7 @@ impl Topology {
         toml::to_string(self).expect("numbers and names always have a form in TOML")
     }
 
-    /// How payload travels.
+    /// The transport of the payload.
     #[must_use]
     pub fn transport(&self) -> Option<Transport> {
         let of_port = || self.server.as_ref().map(|server| server.link.usual_transport());
@@ -212,7 +214,7 @@ fn is_excerpt(line: &str) -> bool {
     line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|')
 }
 
-/// A value that is refused brings its own cause and advice; in a file they become one sentence.
+/// A refused value has its own cause and advice; in the error of a file they become one sentence.
 fn flatten(text: &str) -> String {
     text.replace(": cause: ", ": ").replace(": try:   ", "; nearest: ")
 }

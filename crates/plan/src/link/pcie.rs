@@ -1,35 +1,35 @@
-//! PCI Express: what a slot carries by generation and lanes, before and after the headers of its
-//! packets.
+//! PCI Express: the throughput of a slot by generation and lanes, before and after packet headers.
 //!
-//! After the PCI Express Base Specification: rate and encoding of each generation; a transaction
-//! packet carries at most Max_Payload_Size bytes behind 24 bytes of its own (framing 2, sequence 2,
-//! header 16, link CRC 4). Left out: acknowledgements and flow-control packets, a few percent more.
-//! Generation 6 and its flits are not modelled.
+//! After the PCI Express Base Specification: the rate and the encoding of each generation. A
+//! transaction packet carries at most Max_Payload_Size bytes after 24 bytes of overhead (framing 2,
+//! sequence 2, header 16, link CRC 4). Left out: acknowledgements and flow-control packets, which
+//! take a few percent more. Generation 6 with its flits is not modelled.
 
 use super::Encoding;
 use crate::error::{Result, refuse};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that a packet has besides its payload.
+/// The overhead of a packet.
 const PACKET_OVERHEAD_BYTES: u32 = 24;
-/// Rates of a lane in GT/s by generation.
+/// The rate of a lane in GT/s, by generation.
 const RATES: [f64; 5] = [2.5, 5.0, 8.0, 16.0, 32.0];
 const ORIGIN: &str = "PCI Express Base Specification";
-/// Slots of one machine, at most.
+/// The maximum number of slots of one machine.
 const SLOTS_MAX: u32 = 64;
 
-/// Slots of one machine.
+/// The slots of one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pcie {
     /// Generation, 1 to 5.
     pub generation: u32,
-    /// Lanes of each slot.
+    /// The number of lanes of each slot.
     pub lanes: u32,
-    /// Slots with an adapter in use.
+    /// The number of slots with an adapter in use.
     #[serde(default = "one")]
     pub slots: u32,
-    /// Payload of a packet; 128 up to generation 2 and 256 from 3 when absent.
+    /// The payload of a packet in bytes; if absent, 128 up to generation 2 and 256 from generation
+    /// 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_bytes: Option<u32>,
 }
@@ -39,7 +39,7 @@ const fn one() -> u32 {
 }
 
 impl Pcie {
-    /// Holds what was given against what there is.
+    /// Checks the values.
     ///
     /// # Errors
     /// A generation, a width or a payload that does not exist.
@@ -78,19 +78,19 @@ impl Pcie {
         refuse(sentence, rule, ORIGIN, nearest)
     }
 
-    /// Payload of a packet.
+    /// The payload of a packet in bytes.
     #[must_use]
     pub fn payload(&self) -> u32 {
         self.payload_bytes.unwrap_or(if self.generation <= 2 { 128 } else { 256 })
     }
 
-    /// The encoding of its generation.
+    /// The encoding of the generation.
     #[must_use]
     pub const fn encoding(&self) -> Encoding {
         if self.generation <= 2 { Encoding::B8b10 } else { Encoding::B128b130 }
     }
 
-    /// What one slot carries after its encoding, in GB/s, each way.
+    /// The throughput of a slot after its encoding, in GB/s in each direction.
     #[must_use]
     pub fn slot_line_gbytes_per_s(&self) -> f64 {
         let index = self.generation.clamp(1, 5) as usize - 1;
@@ -98,13 +98,13 @@ impl Pcie {
         rate * f64::from(self.lanes) * self.encoding().efficiency() / 8.0
     }
 
-    /// The share of it that is payload.
+    /// The share of that which is payload.
     #[must_use]
     pub fn efficiency(&self) -> f64 {
         f64::from(self.payload()) / f64::from(self.payload() + PACKET_OVERHEAD_BYTES)
     }
 
-    /// How the rate of a slot comes about.
+    /// The computation of a slot's throughput, in words.
     #[must_use]
     pub fn arithmetic(&self) -> String {
         let index = self.generation.clamp(1, 5) as usize - 1;

@@ -1,4 +1,4 @@
-//! Rates of links, shares of headers, and PCIe, against what the standards give.
+//! Rates of links, shares of headers, and PCIe, compared with the standards.
 
 use super::*;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn headers_take_their_share() {
     assert_eq!(framing(Transport::InfiniBand, 4096), Ok(Framing { payload: 4096, wire: 4122 }));
     // RFC 4391 s6
     assert_eq!(framing(Transport::Ipoib, 2044), Ok(Framing { payload: 1992, wire: 2082 }));
-    // RFC 4755: connected mode has no datagram header, and 32 packets.
+    // RFC 4755: connected mode has no datagram header; this message takes 32 packets.
     assert_eq!(framing(Transport::Ipoib, 65_520), Ok(Framing { payload: 65_468, wire: 65_524 + 32 * 26 }));
 }
 

@@ -41,15 +41,15 @@ const IPOIB_DATAGRAM_MAX: u32 = 4092;
 const IPOIB_CONNECTED_PACKET: u32 = 2048;
 /// The MTUs of RDMA.
 const RDMA_MTUS: [u32; 5] = [4096, 2048, 1024, 512, 256];
-/// What stacks keep free of the Ethernet MTU for RDMA headers: IPv6, UDP, BTH, the largest extended
-/// headers, ICRC.
+/// The part of the Ethernet MTU that network stacks reserve for RDMA headers: IPv6, UDP, BTH, the
+/// largest extended headers, ICRC.
 const RDMA_RESERVE_BYTES: u32 = 40 + 8 + 12 + 4 + 28 + 4;
-/// IPv4 hosts take 576 (RFC 791 s3.2); 65520 is connected IPoIB's most (RFC 4755).
+/// IPv4 hosts accept 576 (RFC 791 s3.2). 65520 is the maximum of connected IPoIB (RFC 4755).
 const MTU_MIN: u32 = 576;
 const ETHERNET_MTU_MAX: u32 = 9216;
 const IPOIB_MTU_MAX: u32 = 65_520;
 
-/// How payload travels.
+/// The transport of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Transport {
@@ -66,10 +66,10 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All of them.
+    /// All transports.
     pub const ALL: [Self; 5] = [Self::Tcp, Self::TcpIpv6, Self::RoceV2, Self::InfiniBand, Self::Ipoib];
 
-    /// How options and files call it.
+    /// The name in options and files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,13 +81,13 @@ impl Transport {
         }
     }
 
-    /// Whether it runs on Ethernet.
+    /// Whether the transport runs on Ethernet.
     #[must_use]
     pub const fn is_on_ethernet(self) -> bool {
         matches!(self, Self::Tcp | Self::TcpIpv6 | Self::RoceV2)
     }
 
-    /// The MTU that one expects: standard Ethernet frames, and what InfiniBand hosts have set.
+    /// The usual MTU: that of standard Ethernet frames, and the default of InfiniBand hosts.
     #[must_use]
     pub const fn usual_mtu(self) -> u32 {
         match self {
@@ -142,12 +142,12 @@ impl FromStr for Transport {
     }
 }
 
-/// Bytes of payload in a full packet, and bytes that it takes on the wire.
+/// The payload of a full packet, and the bytes that the packet takes on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
-    /// Payload.
+    /// Bytes of payload.
     pub payload: u32,
-    /// Everything.
+    /// Bytes on the wire.
     pub wire: u32,
 }
 
@@ -157,10 +157,10 @@ pub fn rdma_mtu(ethernet_mtu: u32) -> Option<u32> {
     RDMA_MTUS.into_iter().find(|mtu| mtu + RDMA_RESERVE_BYTES <= ethernet_mtu)
 }
 
-/// A full packet of this transport at this MTU. For `roce` the MTU is Ethernet's.
+/// A full packet of this transport with this MTU. For `roce`, the MTU is that of Ethernet.
 ///
 /// # Errors
-/// An MTU that the transport cannot have.
+/// An MTU that the transport does not support.
 pub fn framing(transport: Transport, mtu: u32) -> Result<Framing> {
     match transport {
         Transport::Tcp | Transport::TcpIpv6 | Transport::RoceV2
@@ -214,24 +214,23 @@ fn on_ipoib(mtu: u32) -> Framing {
     if mtu <= IPOIB_DATAGRAM_MAX {
         return Framing { payload, wire: mtu + DETH_IPOIB_BYTES + around };
     }
-    // Connected mode has no DETH; each packet of the message has the others.
+    // Connected mode has no DETH; each packet of the message has the other headers.
     let message = mtu + 4;
     Framing { payload, wire: message + message.div_ceil(IPOIB_CONNECTED_PACKET) * around }
 }
 
-/// The share of a line that is payload.
+/// The share of a line's rate that is payload.
 ///
 /// # Errors
-/// An MTU that the transport cannot have.
+/// An MTU that the transport does not support.
 pub fn efficiency(transport: Transport, mtu: u32) -> Result<f64> {
     framing(transport, mtu).map(|framing| f64::from(framing.payload) / f64::from(framing.wire))
 }
 
-/// What a line of so many bits a second carries of payload, each way: the limit that a route is
-/// held against.
+/// The payload rate of a line in bits per second in each direction, with which a route is compared.
 ///
 /// # Errors
-/// An MTU that the transport cannot have.
+/// An MTU that the transport does not support.
 pub fn payload_bits_per_s(line_bits_per_s: f64, transport: Transport, mtu: u32) -> Result<f64> {
     efficiency(transport, mtu).map(|share| line_bits_per_s * share)
 }

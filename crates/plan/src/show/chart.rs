@@ -1,4 +1,4 @@
-//! A curve as SVG: one file without script, font or picture from elsewhere; readable on paper and
+//! A curve as SVG: one file without scripts, fonts or external images, readable on paper and
 //! without colour.
 
 use crate::limits::{Curve, Direction, Limits};
@@ -10,9 +10,9 @@ const LEFT: f64 = 60.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
-/// Lines across, about so many.
+/// The approximate number of horizontal lines.
 const LINES: f64 = 5.0;
-/// Numbers below, at most.
+/// The maximum number of labels below.
 const NUMBERS_MAX: usize = 12;
 
 #[derive(Template)]
@@ -20,20 +20,20 @@ const NUMBERS_MAX: usize = 12;
 struct Page<'a> {
     name: String,
     over: &'a str,
-    /// The same in words, for who does not see it.
+    /// A description in words, for screen readers.
     words: String,
     rules: Vec<Rule>,
     numbers: Vec<Label>,
     series: Vec<Series>,
 }
 
-/// A line across with its number.
+/// A horizontal line with its number.
 struct Rule {
     y: String,
     text: String,
 }
 
-/// A text at a place.
+/// A text at a position.
 struct Label {
     x: String,
     y: String,
@@ -46,7 +46,7 @@ struct Series {
     class: &'static str,
     points: String,
     marks: Vec<Label>,
-    /// Where another stage takes over.
+    /// The points where another stage becomes binding.
     turns: Vec<Label>,
     end: Label,
 }
@@ -77,7 +77,7 @@ pub fn svg(limits: &Limits, curve: &Curve) -> String {
         })
         .collect();
     let page = Page {
-        // Control characters would make it no XML.
+        // Control characters would be invalid in XML.
         name: super::table::printable(&limits.name),
         over: curve.over.name(),
         words: words(curve),
@@ -90,7 +90,7 @@ pub fn svg(limits: &Limits, curve: &Curve) -> String {
     text
 }
 
-/// 1, 2 or 5 times a power of ten.
+/// A round step: 1, 2 or 5 times a power of ten.
 fn step(most: f64) -> f64 {
     if most <= 0.0 {
         return 1.0;
@@ -122,7 +122,8 @@ fn series(curve: &Curve, direction: Direction, place: &Place) -> Series {
         Direction::Write => point.write.clone(),
     };
     let (mut points, mut marks, mut turns, mut last) = (Vec::new(), Vec::new(), Vec::new(), None);
-    // Above its line for reading, below for writing, so that the words do not meet.
+    // The words stand above the line for reading and below it for writing, so that they do not
+    // overlap.
     let aside = if direction == Direction::Read { -10.0 } else { 20.0 };
     for (index, point) in curve.points.iter().enumerate() {
         let bound = bound(point);

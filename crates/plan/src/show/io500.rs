@@ -1,11 +1,10 @@
-//! Runs of IO500 as text: scores as the files state them and as the phases give them, then phase by
-//! phase.
+//! IO500 runs as text: the stated and the computed scores, then phase by phase.
 
 use super::table::{Table, printable, wrap};
 use crate::io500::{Against, On, Run, Score, agrees};
 use std::fmt::Write;
 
-/// Runs beside each other.
+/// Runs side by side.
 #[must_use]
 pub fn runs(against: &Against, columns: usize) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! A layout as text: the slots as one sees them from the front, then groups and volumes.
+//! A layout as text: the slots as seen from the front, then groups and volumes.
 
 use super::table::{Table, wrap};
 use crate::ef600::ef600;
@@ -45,7 +45,7 @@ pub fn layout(layout: &Layout, columns: usize) -> String {
     text
 }
 
-/// The 24 slots, a letter for each group.
+/// The 24 slots, with a digit or letter for each group.
 fn front(layout: &Layout) -> String {
     let array = ef600();
     let letter = |slot: u32| {

@@ -1,4 +1,4 @@
-//! Limits as text: what binds first, then every stage and how it is reckoned.
+//! Limits as text: the binding stage first, then every stage with its computation.
 
 use super::table::{Table, printable, rate, wrap};
 use crate::limits::{Curve, Direction, Enough, Limits, Stage};
@@ -43,7 +43,7 @@ pub fn limits(limits: &Limits, columns: usize) -> String {
     text
 }
 
-/// `1 port`, `8 ports`, `2 switches`.
+/// A count with its noun: `1 port`, `8 ports`, `2 switches`.
 fn things(count: u32, of: &str) -> String {
     let one = of.strip_suffix("ches").map(|stem| format!("{stem}ch"));
     let one = one.unwrap_or_else(|| of.trim_end_matches('s').to_owned());
@@ -82,7 +82,7 @@ fn stages(names: &[crate::limits::StageName]) -> String {
     names.iter().map(|name| name.title()).collect::<Vec<_>>().join(", ")
 }
 
-/// How many of each carry a need.
+/// The required numbers of each stage's parts.
 #[must_use]
 pub fn enough(found: &[Enough]) -> String {
     let mut text = String::from("\nto carry what is needed\n");

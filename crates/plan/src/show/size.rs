@@ -1,4 +1,4 @@
-//! Capacity as text: the answer first, then how it was reckoned.
+//! Capacity as text: the result first, then its computation.
 
 use super::table::{Table, wrap};
 use crate::size::{Answer, Sizing};
@@ -43,7 +43,7 @@ pub fn sizing(sizing: &Sizing, columns: usize) -> String {
     text
 }
 
-/// Arrays that meet a need, best first; at most so many of them, when not all are wanted.
+/// Arrays that meet a need, best first; at most this many.
 #[must_use]
 pub fn candidates(answer: &Answer, shown: usize, columns: usize) -> String {
     let mut text = String::new();

@@ -1,11 +1,11 @@
-//! Columns that line up, and sentences that fit the width.
+//! Aligned columns, and sentences wrapped to the width.
 
 use std::fmt::Write;
 
-/// Between columns.
+/// The space between columns.
 const GAP: &str = "  ";
 
-/// A table: the first column and those marked so are aligned left, numbers right.
+/// A table. The first column and those marked for it are left-aligned, numbers right-aligned.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     left: Vec<bool>,
@@ -13,7 +13,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Headings; one that begins with `<` is of a column aligned left.
+    /// The headings; one that begins with `<` marks a left-aligned column.
     pub(super) fn new(headings: &[&str]) -> Self {
         let left = headings
             .iter()
@@ -58,7 +58,7 @@ impl Table {
     }
 }
 
-/// A sentence with a mark before it, in lines of at most so many columns.
+/// A sentence after a mark, in lines of at most this many columns.
 pub(super) fn wrap(mark: &str, sentence: &str, columns: usize) -> String {
     let indent = " ".repeat(mark.chars().count());
     let room = columns.saturating_sub(indent.len()).max(20);
@@ -81,8 +81,8 @@ pub(super) fn wrap(mark: &str, sentence: &str, columns: usize) -> String {
         .collect()
 }
 
-/// Somebody's text cannot move the cursor of a terminal, nor turn the direction in which it is
-/// read.
+/// Escapes foreign text, so that it can neither move the cursor of a terminal nor reverse the
+/// direction of reading.
 pub(super) fn printable(text: &str) -> String {
     let turns =
         |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -91,7 +91,7 @@ pub(super) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// A speed or nothing.
+/// A speed, or `-` without one.
 pub(super) fn rate(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"))
 }

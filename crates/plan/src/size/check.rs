@@ -1,5 +1,5 @@
-//! What the array allows: how many drives of which size under which scheme, and what it keeps of
-//! them.
+//! The rules of the array: how many drives of which size each scheme accepts, and what the array
+//! reserves of them.
 
 use super::Request;
 use crate::Scheme;
@@ -7,10 +7,10 @@ use crate::ef600::{cite, ef600};
 use crate::error::{Result, refuse};
 use crate::units::{check_percent, trim};
 
-/// More drives than this are a slip of the hand.
+/// A larger number of drives is a typing error.
 const DRIVES_MAX: u32 = 100_000;
 
-/// A request with everything settled.
+/// A request with all defaults filled in.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) drives: u32,
@@ -32,7 +32,7 @@ pub(super) fn check(request: &Request) -> Result<Facts> {
     Ok(Facts { drives, hot_spares, spares, config_gb, optimization_percent, metadata_percent })
 }
 
-/// How many drives a scheme takes.
+/// Checks the number of drives of a scheme.
 pub(crate) fn drives(scheme: Scheme, drives: i64) -> Result<u32> {
     let array = ef600();
     let (pool, raid6) = (&array.pool, &array.raid6);
@@ -94,7 +94,7 @@ pub(crate) fn drives(scheme: Scheme, drives: i64) -> Result<u32> {
     refuse(asked, rule, origin, nearest)
 }
 
-/// The pools next to a number of drives.
+/// The pool sizes nearest to a number of drives.
 fn nearest_pool(count: u32) -> String {
     let pool = &ef600().pool;
     if count < pool.drives_min_layout {

@@ -1,8 +1,8 @@
-//! The other way round: how many arrays of which layout meet a need, best first, and why the others
-//! lose.
+//! The reverse: which layout in how many arrays meets a need, best first, and why the others rank
+//! lower.
 //!
-//! An array's speed is that of its drives, its code and its controllers (`limits`); what hosts and
-//! fabric add is not asked here. Fewest arrays win, then fewest drives, then least flash.
+//! The speed of an array is that of its drives, its code and its controllers (`limits`); hosts and
+//! fabric are not considered. Fewest arrays rank first, then fewest drives, then least flash.
 
 use super::{Request, usable_tib};
 use crate::Scheme;
@@ -12,72 +12,72 @@ use crate::limits::{self, ArraySpeed};
 use crate::units::{Bytes, check_speed, check_tb, check_tib, trim};
 use serde::Serialize;
 
-/// More arrays than this are no plan.
+/// A larger number of arrays is not a plan.
 const ARRAYS_MAX: f64 = 10_000.0;
 
-/// What is needed, and what is settled already.
+/// The need, and restrictions on the answer.
 #[derive(Debug, Clone, Default)]
 pub struct Need {
-    /// Capacity, in TiB.
+    /// The capacity in TiB.
     pub tib: Option<f64>,
-    /// Reading, in GB/s.
+    /// The read throughput in GB/s.
     pub read_gbytes_per_s: Option<f64>,
-    /// Writing, in GB/s.
+    /// The write throughput in GB/s.
     pub write_gbytes_per_s: Option<f64>,
     /// Only this scheme.
     pub scheme: Option<Scheme>,
     /// Only drives of this capacity, in TB.
     pub drive_tb: Option<f64>,
-    /// Only so many drives for each array.
+    /// Only this many drives in each array.
     pub drives: Option<i64>,
-    /// What one drive reads, in GB/s; the guide's drive when absent.
+    /// The read throughput of one drive, in GB/s; if absent, that of the guide's drive.
     pub drive_read_gbytes_per_s: Option<f64>,
-    /// What one drive writes, in GB/s; the guide's drive when absent.
+    /// The write throughput of one drive, in GB/s; if absent, that of the guide's drive.
     pub drive_write_gbytes_per_s: Option<f64>,
-    /// Share of the capacity that the file system's metadata take.
+    /// The share of the capacity that the file system's metadata take.
     pub metadata_percent: Option<f64>,
-    /// Share set aside for the drives' own upkeep; as recommended when absent.
+    /// The share set aside as optimization capacity; if absent, the recommended share.
     pub optimization_percent: Option<f64>,
 }
 
 /// One way to meet the need.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Candidate {
-    /// How many arrays.
+    /// The number of arrays.
     pub arrays: u32,
-    /// Protection of each.
+    /// The protection scheme of each array.
     pub scheme: Scheme,
-    /// Drives of each.
+    /// The number of drives of each array.
     pub drives: u32,
-    /// Capacity of a drive.
+    /// The capacity of a drive.
     pub drive_tb: f64,
-    /// Usable capacity of all arrays.
+    /// The usable capacity of all arrays.
     pub usable_tb: f64,
     /// The same in TiB.
     pub usable_tib: f64,
-    /// What all arrays read.
+    /// The read throughput of all arrays.
     pub read_gbytes_per_s: f64,
-    /// What all arrays write.
+    /// The write throughput of all arrays.
     pub write_gbytes_per_s: f64,
-    /// What sets the number of arrays.
+    /// The part of the need that determines the number of arrays.
     pub needed_for: String,
-    /// Why it is first, or why it is not.
+    /// Why the candidate ranks first, or why it does not.
     pub why: String,
 }
 
-/// The answer.
+/// The candidates that meet a need.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// The ways, best first.
+    /// The candidates, best first.
     pub candidates: Vec<Candidate>,
-    /// How they are ranked, and what was assumed.
+    /// How they are ranked, and assumptions.
     pub notes: Vec<String>,
 }
 
-/// How many arrays of which layout meet the need.
+/// Finds which layout in how many arrays meets the need.
 ///
 /// # Errors
-/// A need that is no need, and what breaks a rule of the array.
+/// An impossible need, or a broken rule of the array.
 pub fn arrays(need: &Need) -> Result<Answer> {
     check(need)?;
     let (mut found, mut refused) = (Vec::new(), None);
@@ -135,7 +135,7 @@ fn schemes(need: &Need) -> Vec<Scheme> {
     need.scheme.map_or_else(|| vec![Scheme::Raid6, Scheme::Ddp], |scheme| vec![scheme])
 }
 
-/// The numbers of drives that an array may have under a scheme.
+/// The possible numbers of drives of an array with a scheme.
 fn counts(need: &Need, scheme: Scheme) -> Result<Vec<i64>> {
     let array = ef600();
     let all: Vec<i64> = match scheme {
@@ -185,7 +185,7 @@ fn candidate(need: &Need, scheme: Scheme, drives: i64, drive_tb: f64) -> Result<
         reasons.iter().filter(|reason| reason.arrays >= most).map(|reason| reason.words.as_str()).collect();
     let capacity = Bytes::from_tib(tib * most);
     Ok(Candidate {
-        // Whole and at most ARRAYS_MAX by now.
+        // The number was checked: it is whole and at most ARRAYS_MAX.
         arrays: most as u32,
         scheme,
         drives: count,
@@ -199,15 +199,15 @@ fn candidate(need: &Need, scheme: Scheme, drives: i64, drive_tb: f64) -> Result<
     })
 }
 
-/// What one part of the need asks for.
+/// How many arrays one part of the need takes.
 struct Reason {
-    /// The option that the part came from.
+    /// The option of that part.
     option: &'static str,
-    /// What one array has of it.
+    /// What one array provides.
     each: f64,
-    /// How many arrays it takes.
+    /// The number of arrays.
     arrays: f64,
-    /// How that is reckoned.
+    /// The computation in words.
     words: String,
 }
 

@@ -1,4 +1,4 @@
-//! Capacities against the guide's tables, and what is refused.
+//! Capacities compared with the guide's tables, and refused requests.
 
 use super::*;
 use crate::error::Error;
@@ -14,7 +14,7 @@ fn sized(scheme: Scheme, drive_tb: f64, drives: i64) -> Sizing {
     size(&Request::new(scheme, tb(drive_tb), drives)).expect("a valid array")
 }
 
-/// The refusal of a request, which must have a cause with its source and something to try.
+/// The refusal of a request. It must have a cause with a source, and a proposal.
 fn refused(request: &Request) -> String {
     let error = size(request).expect_err("it breaks a rule");
     assert!(matches!(error, Error::Refused(_)));
@@ -83,7 +83,8 @@ fn mirrors_hold_half_and_want_a_hot_spare() {
     assert!(!spared.warnings.iter().any(|warning| warning.contains("second failure")));
 }
 
-// What is left for files stands in the first line too, or a reader takes the larger figure for it.
+// The first line also states what is left for files; otherwise a reader would take the larger
+// number.
 #[test]
 fn the_first_line_tells_what_volumes_hold_from_what_files_may_take() {
     let request = Request { metadata_percent: Some(5.0), ..Request::new(Scheme::Ddp, tb(7.68), 24) };
@@ -168,8 +169,8 @@ fn a_need_is_met_best_first_and_the_others_say_why_they_lose() {
     };
     let answer = arrays(&need).expect("it can be met");
     let best = &answer.candidates[0];
-    // A pool of 18 drives of 15.36 TB holds 171.6 TiB and writes 12.5 GB/s: three arrays, and fewer
-    // drives than others.
+    // A pool of 18 drives of 15.36 TB holds 171.6 TiB and writes 12.5 GB/s, so three arrays are
+    // needed, with fewer drives than the alternatives.
     assert_eq!((best.arrays, best.scheme, best.drives, best.drive_tb), (3, Scheme::Ddp, 18, 15.36));
     assert!(best.needed_for.contains("capacity"), "{}", best.needed_for);
     let ranks: Vec<_> = answer.candidates.iter().map(|one| one.arrays).collect();
@@ -187,7 +188,7 @@ fn a_need_is_met_best_first_and_the_others_say_why_they_lose() {
             .find(|one| (one.scheme, one.drives, one.drive_tb) == (scheme, drives, drive_tb));
         one.map(|one| (one.arrays, one.why.clone())).expect("it was weighed")
     };
-    // Table 1: 214.5 TiB, so three as well.
+    // Table 1: 214.5 TiB, so three arrays are needed as well.
     assert_eq!(why(Scheme::Raid6, 20, 15.36), (3, "6 more drives".to_owned()));
     let (arrays, reason) = why(Scheme::Ddp, 24, 7.68);
     assert!(arrays == 5 && reason.starts_with("2 more arrays: capacity"), "{arrays} {reason}");
