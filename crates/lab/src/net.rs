@@ -1,4 +1,4 @@
-//! A client, some nodes, and a shaped link from the client to each node.
+//! A network of a client, some nodes, and a shaped link from the client to each node.
 //!
 //! ```text
 //!   namespace `client`                                    namespace `nodes` (or `node1`, `node2`, ...)
@@ -7,16 +7,16 @@
 //! ```
 //!
 //! Each link is a pair of virtual Ethernet devices, shaped at both ends by a token bucket, so that
-//! a rate holds in both directions. A link is known by its name, `n1` and so on, and can be
+//! the rate applies in both directions. A link has a name, `n1` and so on, and can be
 //!
 //! - cut: both ends lose their carrier, as when a cable is pulled;
-//! - made silent: packets leave both ends and nobody receives them, as when a switch in between
-//!   dies. No packet filter is needed for that: each end is told a hardware address of the other
-//!   that nobody has;
+//! - made silent: packets leave both ends but are not received, as when a switch in between fails.
+//!   This needs no packet filter: each end is given a hardware address for the other that no device
+//!   has;
 //! - restored from either.
 //!
-//! Needs root, and the programs `ip` and `tc` (Debian: iproute2). The kernel needs veth and
-//! sch_tbf, and sch_netem only where a delay is asked for.
+//! A lab needs root and the programs `ip` and `tc` (Debian: iproute2). The kernel needs veth and
+//! sch_tbf, and sch_netem only for a delay.
 
 mod error;
 mod leftovers;
@@ -36,7 +36,8 @@ pub use state::{State, find, list};
 
 use std::process::Command;
 
-/// A running lab. Dropping it ends what still runs in its namespaces and removes them.
+/// A running lab. When it is dropped, the processes in its namespaces are ended and the namespaces
+/// removed.
 #[derive(Debug)]
 pub struct Net {
     state: State,
@@ -44,17 +45,17 @@ pub struct Net {
 }
 
 impl Net {
-    /// Builds the namespaces and links; first collects what killed labs left.
+    /// Creates the namespaces and links, after removing those that killed labs left.
     ///
     /// # Errors
-    /// Not root, programs missing, a kernel without what is asked for, or the system's own refusal.
-    /// Nothing of the lab is left then.
+    /// Without root, without the programs, with a kernel that lacks a feature, or if the system
+    /// refuses. Nothing of the lab is left then.
     pub fn start(spec: &Spec) -> Result<Self, Error> {
         system::require_root()?;
         system::require_programs()?;
         spec.validate()?;
         collect()?;
-        // From here on the drop of `net` undoes whatever was done.
+        // From here on, dropping `net` undoes everything.
         let net = Self { state: State::create(spec)?, stopped: false };
         for namespace in net.state.namespaces() {
             system::ip(&["netns", "add", &namespace])?;
@@ -72,7 +73,7 @@ impl Net {
         self.state.id()
     }
 
-    /// What the lab consists of.
+    /// The parts of the lab.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
@@ -84,43 +85,43 @@ impl Net {
         self.state.links()
     }
 
-    /// Pulls the cable of a link, by name.
+    /// Cuts the link with this name.
     ///
     /// # Errors
-    /// No such link, or the system's refusal.
+    /// If there is no such link, or the system refuses.
     pub fn cut(&self, link: &str) -> Result<(), Error> {
         self.state.cut(link)
     }
 
-    /// Lets a link lose everything without a word, by name.
+    /// Makes the link with this name silent.
     ///
     /// # Errors
-    /// No such link, or the system's refusal.
+    /// If there is no such link, or the system refuses.
     pub fn drop_silently(&self, link: &str) -> Result<(), Error> {
         self.state.drop_silently(link)
     }
 
-    /// Heals a link, by name, whatever ailed it.
+    /// Restores the link with this name from either state.
     ///
     /// # Errors
-    /// No such link, or the system's refusal.
+    /// If there is no such link, or the system refuses.
     pub fn restore(&self, link: &str) -> Result<(), Error> {
         self.state.restore(link)
     }
 
-    /// The same command, run in a namespace of this lab: `client`, `nodes`, or `node1` and so on
-    /// where each node has its own.
+    /// The same command, to be run in a namespace of this lab: `client`, `nodes`, or `node1` and so
+    /// on if each node has its own.
     ///
     /// # Errors
-    /// No such namespace.
+    /// If there is no such namespace.
     pub fn exec_in(&self, namespace: &str, command: &Command) -> Result<Command, Error> {
         self.state.exec_in(namespace, command)
     }
 
-    /// Ends what still runs in the lab and removes it, telling what went wrong.
+    /// Ends the processes in the lab and removes the lab, and reports errors.
     ///
     /// # Errors
-    /// A namespace that cannot be removed.
+    /// If a namespace cannot be removed.
     pub fn stop(mut self) -> Result<(), Error> {
         self.stopped = true;
         self.state.remove()

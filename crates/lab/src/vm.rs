@@ -7,16 +7,17 @@
 //!     n4  10.77.4.1  fd77:4::1  rxe4 ============ n4  10.77.4.2  fd77:4::2  rxe4
 //! ```
 //!
-//! A guest sees the files of this machine read-only beneath an overlay in its memory: it may change
-//! everything and nothing lasts, but for directories that were named as writable. Commands run in
-//! it as root. QEMU emulates the processor where KVM doesn't work, so neither hardware nor root is
-//! needed.
+//! A guest sees the files of this machine read-only, with an overlay in memory on top: it may
+//! change everything, but changes are lost at its end, except in directories that are named as
+//! writable. Commands run as root in the guest. QEMU emulates the processor where KVM does not
+//! work, so neither hardware nor root is needed.
 //!
 //! Nothing is left behind: QEMU ends when the lab is dropped and also when its owner is killed, and
-//! it has no files but in memory. The kernel is a package of the distribution, kept in the user's
+//! all of its files are in memory. The kernel is a package of the distribution, kept in the user's
 //! cache directory.
 //!
-//! Needs Debian's qemu-system-x86, busybox-static, kmod, iproute2; and apt to fetch a kernel.
+//! A lab needs Debian's qemu-system-x86, busybox-static, kmod and iproute2, and apt to fetch a
+//! kernel.
 
 mod agent;
 mod error;
@@ -45,10 +46,10 @@ use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
 
-/// What stands between a guest's kernel and this machine's files.
+/// The modules that a guest's kernel needs to reach this machine's files.
 const FIRST_MODULES: [&str; 4] = ["virtio_pci", "9pnet_virtio", "9p", "overlay"];
 
-/// Where root's programs are, before what the caller's PATH has.
+/// Where root's programs are; the caller's PATH follows.
 const ROOT_PLACES: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
 /// A running lab. Its guests end when it is dropped.
@@ -59,18 +60,19 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Boots the guests and sets up their links: a quarter of a minute for one where all is warm.
+    /// Boots the guests and sets up their links: about 15 seconds for one guest, if everything is
+    /// cached.
     ///
     /// # Errors
-    /// Programs missing, no kernel to be had, a guest that does not come up.
+    /// If programs are missing, there is no kernel, or a guest does not start.
     pub fn start(spec: &Spec) -> Result<Self, Error> {
         Self::start_unless(spec, &AtomicBool::new(false))
     }
 
-    /// As [`Vm::start`], given up when `stop` becomes true.
+    /// Like [`Vm::start`], but gives up when `stop` becomes true.
     ///
     /// # Errors
-    /// The same, and [`Error::Interrupted`].
+    /// The same as [`Vm::start`], and [`Error::Interrupted`].
     pub fn start_unless(spec: &Spec, stop: &AtomicBool) -> Result<Self, Error> {
         spec.validate()?;
         programs::require_all()?;
@@ -137,21 +139,21 @@ impl Vm {
         }
     }
 
-    /// The guest in which commands run: the client, or the only one.
+    /// The guest in which commands run: the client, or the only guest.
     #[must_use]
     pub fn client(&self) -> &Guest {
         &self.client
     }
 
-    /// The guest in which servers run: the server, or the only one.
+    /// The guest in which servers run: the server, or the only guest.
     #[must_use]
     pub fn server(&self) -> &Guest {
         self.server.as_ref().unwrap_or(&self.client)
     }
 }
 
-/// Whether there is anything to try. A device without a processor that virtualizes is another
-/// hypervisor's stand-in, on which guests were seen to hang.
+/// Whether KVM is worth trying. A device on a processor without virtualization is provided by
+/// another hypervisor, where guests were seen to hang.
 fn has_kvm() -> bool {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = processor.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
@@ -168,10 +170,10 @@ fn set_up(guest: &Guest, script: &str) -> Result<(), Error> {
     Err(Error::Boot { guest: guest.name(), said })
 }
 
-/// What every command in a guest finds.
+/// The environment of every command in a guest.
 fn environment(spec: &Spec) -> Vec<(OsString, OsString)> {
     let mut path = OsString::from(ROOT_PLACES);
-    // `trunkline` is found by its name too, wherever it lies.
+    // `trunkline` can be started by its name too, wherever the program is.
     let ours = spec.program.parent().map(OsString::from);
     for more in std::env::var_os("PATH").into_iter().chain(ours) {
         path.push(":");
@@ -182,7 +184,7 @@ fn environment(spec: &Spec) -> Vec<(OsString, OsString)> {
     pairs
 }
 
-/// What all guests of a lab start with.
+/// The files in the initramfs of all guests of a lab.
 struct FirstFiles {
     busybox: Vec<u8>,
     modules: Vec<(String, Vec<u8>)>,

@@ -1,17 +1,17 @@
-//! What a process holds: descriptors, memory, threads. Read from `/proc`.
+//! The resources of a process: descriptors, memory, threads. Read from `/proc`.
 
 use std::fs;
 
-/// File descriptors this process has open, not counting the one that reads the list.
+/// The number of file descriptors that this process has open, without the one that reads the list.
 #[must_use]
 pub fn open_fds() -> usize {
     open_fds_of(std::process::id()).saturating_sub(1)
 }
 
-/// File descriptors that a process has open.
+/// The number of file descriptors that a process has open.
 ///
 /// # Panics
-/// When there is no such process.
+/// If there is no such process.
 #[must_use]
 pub fn open_fds_of(pid: u32) -> usize {
     match fs::read_dir(format!("/proc/{pid}/fd")) {
@@ -20,19 +20,19 @@ pub fn open_fds_of(pid: u32) -> usize {
     }
 }
 
-/// Memory of a process that is in RAM, in bytes.
+/// The resident memory of a process, in bytes.
 ///
 /// # Panics
-/// When there is no such process.
+/// If there is no such process.
 #[must_use]
 pub fn resident_bytes_of(pid: u32) -> u64 {
     status_number(pid, "VmRSS:") * 1024
 }
 
-/// Threads of a process.
+/// The number of threads of a process.
 ///
 /// # Panics
-/// When there is no such process.
+/// If there is no such process.
 #[must_use]
 pub fn threads_of(pid: u32) -> u64 {
     status_number(pid, "Threads:")

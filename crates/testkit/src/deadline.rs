@@ -1,12 +1,12 @@
-//! Waiting for an event, with an end.
+//! Waits for an event, with a deadline.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks at something that cannot wake us. Short against every deadline, long against a
-/// look.
+/// The interval between checks of a condition that cannot wake the test. It is short compared with
+/// every deadline, and long compared with a check.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A point in time by which something must have happened.
+/// A point in time by which an event must have happened.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     at: Instant,
@@ -14,28 +14,28 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The deadline that ends this long from now.
+    /// A deadline this long from now.
     #[must_use]
     pub fn after(given: Duration) -> Self {
         Self { at: Instant::now() + given, given }
     }
 
-    /// The time that is left, none when it has passed.
+    /// The remaining time; `None` when it has passed.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         self.at.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
-    /// How long the deadline was when it was made.
+    /// The length of the deadline when it was created.
     #[must_use]
     pub fn given(&self) -> Duration {
         self.given
     }
 
-    /// Looks until `look` finds something and gives that.
+    /// Calls `look` repeatedly until it returns something, and returns that.
     ///
     /// # Panics
-    /// When the time is over; the message says `what` was waited for.
+    /// If the time is over; the message says `what` was waited for.
     #[track_caller]
     pub fn wait_until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
         let deadline = Self::after(within);

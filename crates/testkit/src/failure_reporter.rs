@@ -1,9 +1,9 @@
-//! What a test program says where it could not otherwise be heard: its tests' words are kept until
-//! all have ended, so one that hangs would take with it why another failed, and what it hangs at.
+//! Reports failures of a test program at once. The test harness keeps the output of tests until all
+//! have ended, so a test that hangs would hide why another failed, and where it hangs.
 //!
-//! A panic is told at once; and a program that is asked to end (SIGTERM, as `cargo xtask test` does
-//! when a suite's time is over) says first which processes its tests have, and what those have
-//! printed.
+//! A panic is reported immediately. A program that is asked to end (SIGTERM, as by `cargo xtask
+//! test` when a suite's time is over) first reports which processes its tests have, and what they
+//! have printed.
 
 use crate::process::Shared;
 use signal_hook::consts::SIGTERM;
@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::sync::{Mutex, Once, PoisonError, Weak};
 use std::{panic, process, thread};
 
-/// As a shell has it for a program that SIGTERM ended.
+/// The exit status that a shell reports for a program ended by SIGTERM.
 const ENDED_BY_SIGTERM: i32 = 128 + SIGTERM;
 
 /// A process that a test has started.
@@ -21,16 +21,16 @@ const ENDED_BY_SIGTERM: i32 = 128 + SIGTERM;
 struct Started {
     name: String,
     id: u32,
-    /// Gone when nobody has the process any more.
+    /// Gone when the process is dropped.
     output: Weak<Shared>,
 }
 
 static STARTED: Mutex<Vec<Started>> = Mutex::new(Vec::new());
 
-/// A test has started a process.
+/// Registers a process that a test has started.
 pub(crate) fn started(name: &str, id: u32, output: Weak<Shared>) {
     static BEGIN: Once = Once::new();
-    // A thread that panics may not change what is done at a panic.
+    // A panicking thread may not change the panic hook.
     if !thread::panicking() {
         BEGIN.call_once(begin);
     }
@@ -58,28 +58,28 @@ fn begin() {
     });
 }
 
-/// Each process that a test still has, and what it printed.
+/// Lists each process that a test still has, with its output.
 fn account() -> String {
     let all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut account = "asked to end, with these processes:\n".to_owned();
     for one in all.iter() {
         let Some(output) = one.output.upgrade() else { continue };
         let state = state_of(one.id).unwrap_or_else(|| "gone".to_owned());
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = writeln!(account, "--- {} ({}, {state}) ---\n{}", one.name, one.id, output.all_output());
     }
     account
 }
 
-/// As the system has it: sleeping, or a zombie where it has ended.
+/// The state as of the system: sleeping, or zombie for a process that has ended.
 fn state_of(id: u32) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("State:")).map(|state| state.trim().to_owned())
 }
 
-/// Past what keeps a test's words.
+/// Writes to standard error directly, which the test harness does not capture.
 fn say(words: &str) {
-    // Nobody is left to hear of an error.
+    // An error could not be reported anywhere.
     let _ = std::io::stderr().write_all(words.as_bytes());
 }
 
@@ -105,7 +105,8 @@ mod tests {
         let id = ended.id();
         ended.wait(SOON);
         drop(ended);
-        // The one is on its way into sleep, the other's output on its way out of its collector.
+        // The first process may not be asleep yet, and the output of the second may still be held
+        // by its collector.
         Deadline::wait_until("an account of the one and not of the other", SOON, || {
             let account = account();
             let has = account.contains(&format!("({}, S (sleeping)) ---\nstill here\n", staying.id()));

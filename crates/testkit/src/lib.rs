@@ -1,9 +1,9 @@
-//! What the test suites share: processes that end with their test, deadlines, free ports, peers,
-//! records of RPC.
+//! What the test suites share: processes that end with their test, deadlines, free ports, servers,
+//! RPC records.
 //!
-//! A test that starts something ends it, whatever happens: [`Process`] and [`TempDir`] clean up
-//! when dropped, and a child also ends when the test program itself is killed. Nothing here sleeps
-//! for a fixed time: a test waits for an event, and names the event when it never came.
+//! A test that starts something ends it in any case: [`Process`] and [`TempDir`] clean up when
+//! dropped, and a child also ends when the test program itself is killed. Nothing here sleeps for a
+//! fixed time: a test waits for an event, and names an event that never happened.
 #![forbid(unsafe_code)]
 
 mod counters;
@@ -25,10 +25,10 @@ pub use program::{copy_program, find_program, require_program};
 pub use served::Served;
 pub use tempfile::TempDir;
 
-/// An empty directory of its own, removed when dropped.
+/// A new empty directory, removed when dropped.
 ///
 /// # Panics
-/// When the directory for temporary files cannot be written.
+/// If the directory for temporary files cannot be written.
 #[must_use]
 pub fn temp_dir(label: &str) -> TempDir {
     match tempfile::Builder::new().prefix(&format!("trunkline-{label}-")).tempdir() {

@@ -1,4 +1,4 @@
-//! Ports that nobody uses.
+//! Free ports.
 
 use std::collections::HashSet;
 use std::fs;
@@ -7,39 +7,40 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Where the system says which ports it gives to connections that go out.
+/// Where the system states the range of ports for outgoing connections.
 const OUTGOING: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// Ports that servers commonly have are below.
+/// Common ports of servers are below this.
 const LOWEST: u16 = 10_000;
 
-/// So many ports are enough to find a free one among.
+/// The number of ports that is enough to find a free one.
 const ENOUGH: usize = 1000;
 
-/// Ports given out in this process, so that two tests side by side never get the same one.
+/// The ports returned in this process, so that two tests running in parallel never get the same
+/// port.
 static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// A free TCP port on 127.0.0.1; see [`free_port_on`].
 ///
 /// # Panics
-/// When there is none.
+/// If there is no free port.
 #[must_use]
 pub fn free_port() -> u16 {
     free_port_on(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// A free TCP port on this address. Nothing reserves it, so that another program could still take
-/// it; but it is none that the system gives to an outgoing connection or to who asks for any port,
-/// so it stays free while a server that a test has ended starts again.
+/// A free TCP port on this address. It is not reserved, so another program could still take it. But
+/// the system assigns it neither to an outgoing connection nor to a program that asks for any port,
+/// so it stays free while a test restarts a server.
 ///
 /// # Panics
-/// When there is none, or the address is not this machine's.
+/// If there is no free port, or the address is not local.
 #[must_use]
 pub fn free_port_on(address: IpAddr) -> u16 {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let given = given.get_or_insert_with(HashSet::new);
     let quiet = quiet_ports(&fs::read_to_string(OUTGOING).unwrap_or_default());
-    // From anywhere on, for other programs look for ports at the same time.
+    // Starts at a random port, because other programs look for ports at the same time.
     let random = RandomState::new().hash_one(address) as usize;
     for number in 0..ENOUGH {
         let any = quiet.len() < ENOUGH;
@@ -54,7 +55,7 @@ pub fn free_port_on(address: IpAddr) -> u16 {
     panic!("no free port on {address} that was not given out before");
 }
 
-/// The larger part of the ports that are not within the range of outgoing connections, which is two
+/// The larger part of the ports outside the range of outgoing connections, which is given as two
 /// numbers.
 fn quiet_ports(outgoing: &str) -> Range<u16> {
     let mut bounds = outgoing.split_whitespace().map_while(|bound| bound.parse().ok());

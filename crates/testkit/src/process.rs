@@ -1,10 +1,10 @@
 //! A child process that ends with the test that started it.
 //!
-//! The child leads a process group of its own, and the whole group is killed on drop, so a server's
-//! own children go too. Should the test program itself be killed, the kernel ends the child
-//! (`setpriv --pdeathsig`, from util-linux, which every Debian has). That signal follows the
-//! *thread* that spawned, and a test's thread ends with the test, so one thread that lives as long
-//! as the program spawns for all.
+//! The child is the leader of its own process group, and the whole group is killed on drop, so a
+//! server's own children end too. If the test program itself is killed, the kernel ends the child
+//! (`setpriv --pdeathsig`, from util-linux, which every Debian has). That signal depends on the
+//! *thread* that spawned the child, and a test's thread ends with the test, so one thread that
+//! lives as long as the program spawns all children.
 
 use crate::failure_reporter;
 use crate::program::find_program;
@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use crate::Deadline;
 
-/// How long we read on after a child has ended: what it printed is there at once, and a grandchild
-/// that holds the streams open could do so for ever.
+/// How long output is read after a child has ended. Its own output is there at once, but a
+/// grandchild that keeps the streams open could do so for ever.
 const OUTPUT_AFTER_END: Duration = Duration::from_secs(20);
 
-/// Where a line of output came from.
+/// The stream of a line of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -32,7 +32,7 @@ pub enum Stream {
     Err,
 }
 
-/// The lines a child has printed so far.
+/// The lines that a child has printed so far.
 #[derive(Debug, Default)]
 struct Output {
     lines: Vec<(Stream, String)>,
@@ -65,11 +65,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program with captured output and no input. Arguments, directory and single
-    /// variables of the command are kept; its `env_clear` is not.
+    /// Starts a program with captured output and no input. The command's arguments, directory and
+    /// variables are kept; its `env_clear` is not.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If the program cannot be started.
     #[must_use]
     #[track_caller]
     pub fn spawn(command: Command) -> Self {
@@ -97,10 +97,10 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits for the first line that contains `part`, on either stream, and gives it.
+    /// Waits for the first line that contains `part`, on either stream, and returns the line.
     ///
     /// # Panics
-    /// When the time is over, or the child closed its output before; the message has all its
+    /// If the time is over, or the child closes its output before; the message has all of the
     /// output.
     #[track_caller]
     pub fn wait_for_line(&self, part: &str, within: Duration) -> String {
@@ -110,11 +110,11 @@ impl Process {
         }
     }
 
-    /// Waits for the first line that is the one looked for, on either stream; or says why there is
-    /// no such line, with all output. `what` names the line.
+    /// Waits for the first line for which `is_it` returns true, on either stream. Otherwise returns
+    /// why there is no such line, with all output. `what` names the line.
     ///
     /// # Errors
-    /// When the time is over, or the child closed its output before.
+    /// If the time is over, or the child closes its output before.
     pub fn line(&self, what: &str, is_it: impl Fn(&str) -> bool, within: Duration) -> Result<String, String> {
         let deadline = Deadline::after(within);
         let mut seen = 0;
@@ -138,22 +138,22 @@ impl Process {
         }
     }
 
-    /// Everything printed so far on one stream.
+    /// All output on one stream so far.
     #[must_use]
     pub fn output(&self, stream: Stream) -> String {
         text(&self.shared.lock(), Some(stream))
     }
 
-    /// Everything printed so far, both streams, in the order it was read.
+    /// All output on both streams so far, in the order in which it was read.
     #[must_use]
     pub fn all_output(&self) -> String {
         self.shared.all_output()
     }
 
-    /// Sends a signal to the child alone.
+    /// Sends a signal to the child only.
     pub fn signal(&self, signal: Signal) {
         if self.status.is_none() {
-            // An error means that it is gone already, which the next wait will tell.
+            // An error means that the child is gone, which the next wait reports.
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
     }
@@ -161,7 +161,7 @@ impl Process {
     /// Whether the child has not ended yet.
     ///
     /// # Panics
-    /// When the system cannot tell.
+    /// If the system does not report the state.
     pub fn is_running(&mut self) -> bool {
         self.poll().is_none()
     }
@@ -169,7 +169,7 @@ impl Process {
     /// Waits for the child to end by itself, and for the end of its output.
     ///
     /// # Panics
-    /// When the time is over; the message has all its output.
+    /// If the time is over; the message has all of the output.
     #[track_caller]
     pub fn wait(&mut self, within: Duration) -> ExitStatus {
         let deadline = Deadline::after(within);
@@ -188,10 +188,10 @@ impl Process {
         }
     }
 
-    /// Asks the child to end (SIGTERM), and waits for that.
+    /// Sends SIGTERM to the child, and waits for its end.
     ///
     /// # Panics
-    /// When the time is over.
+    /// If the time is over.
     #[track_caller]
     pub fn terminate(&mut self, within: Duration) -> ExitStatus {
         self.signal(Signal::TERM);
@@ -236,13 +236,13 @@ impl Drop for Process {
     }
 }
 
-/// The same command, ended by the kernel when this program ends.
+/// The same command, to be ended by the kernel when this program ends.
 fn ended_with_us(command: Command) -> Command {
     let Some(setpriv) = find_program("setpriv") else { return command };
     if find_program(&command.get_program().to_string_lossy()).is_none()
         && !std::path::Path::new(command.get_program()).exists()
     {
-        // Left as it is, so that the error is the system's own and not setpriv's.
+        // The command is unchanged, so that the error is the system's own and not setpriv's.
         return command;
     }
     let mut wrapped = Command::new(setpriv);
@@ -267,7 +267,8 @@ fn spawn_on_the_lasting_thread(command: Command) -> std::io::Result<Child> {
         let (orders, inbox) = channel::<Order>();
         thread::spawn(move || {
             for (mut command, answer) in inbox {
-                // The asker waits for the answer; if it is gone, the child is too much and goes.
+                // The requesting thread waits for the answer. If it is gone, the child is not
+                // needed and killed.
                 if let Err(unheard) = answer.send(command.spawn())
                     && let Ok(mut child) = unheard.0
                 {

@@ -1,12 +1,12 @@
-//! Programs from the system's packages that a suite runs.
+//! System programs that a suite runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where root's programs live; often missing from a user's PATH.
+/// Where root's programs are; often missing in a user's PATH.
 const ROOT_PLACES: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// The Debian package of each program that our suites use.
+/// The Debian package of each program that the suites use.
 const PACKAGES: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("cc", "gcc"),
@@ -34,7 +34,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
 ];
 
-/// Where a program is, if it is installed.
+/// The path of a program, if it is installed.
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -44,10 +44,10 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Where a program is.
+/// The path of a program.
 ///
 /// # Panics
-/// When it is not installed; the message says which package has it. A suite that lacks its programs
+/// If the program is not installed; the message names its package. A suite that lacks a program
 /// must fail, never pass without having run.
 #[must_use]
 #[track_caller]
@@ -58,14 +58,14 @@ pub fn require_program(name: &str) -> PathBuf {
     })
 }
 
-/// Copies a program to where it is to be run from, its mode but for set-user-id with it.
+/// Copies a program to where it is to be run, with its mode except set-user-ID.
 ///
-/// It is another process that writes the copy. Had this one a descriptor to write it, a child that
-/// another thread starts right then would have it too until it runs its own program, and nobody can
-/// run a file that somebody may write to (ETXTBSY).
+/// Another process writes the copy. If this process had a descriptor for writing, a child started
+/// by another thread at that moment would inherit the descriptor until it executes its own program,
+/// and a file that is open for writing cannot be executed (ETXTBSY).
 ///
 /// # Panics
-/// When it cannot be copied.
+/// If the program cannot be copied.
 pub fn copy_program(from: &Path, to: &Path) {
     let done = Command::new("cp").arg(from).arg(to).status();
     assert!(done.is_ok_and(|status| status.success()), "cannot copy {} to {}", from.display(), to.display());

@@ -1,12 +1,12 @@
-//! Records of ONC RPC over a stream, whole and as they came, for proxies that look into them.
+//! ONC RPC records on a stream, complete and unchanged, for proxies that inspect them.
 
 use std::io::Read;
 
-/// Longer records are nobody's in a test.
+/// No test sends longer records.
 const RECORD_BYTES_MAX: usize = 4 << 20;
 
-/// One record with its marks; none at the stream's end, or where no record can be read. RFC 5531
-/// s11
+/// Reads one record with its marks; `None` at the end of the stream, or if no record can be read.
+/// RFC 5531 s11
 pub fn read_record(from: &mut impl Read) -> Option<Vec<u8>> {
     let mut record = Vec::new();
     loop {
@@ -26,14 +26,14 @@ pub fn read_record(from: &mut impl Read) -> Option<Vec<u8>> {
     }
 }
 
-/// A word of a record's first fragment, counted from its xid; 0 where it is shorter.
+/// A word of a record's first fragment, counted from its xid; 0 if the record is shorter.
 #[must_use]
 pub fn word(record: &[u8], index: usize) -> u32 {
     let bytes = record.get(4 + 4 * index..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// What a call is for: program, version and procedure. RFC 5531 s9
+/// The program, version and procedure of a call. RFC 5531 s9
 #[must_use]
 pub fn called(record: &[u8]) -> (u32, u32, u32) {
     (word(record, 3), word(record, 4), word(record, 5))

@@ -1,4 +1,4 @@
-//! A server of ours as a process of its own: the one fixture of all suites.
+//! A Trunkline server as a separate process; the only server fixture of all suites.
 
 use crate::{Process, Stream, free_port};
 use std::ffi::OsStr;
@@ -7,28 +7,27 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// A busy machine has started a server by then.
+/// How long the start of a server may take on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
-/// What a server says whose port is taken.
+/// The message of a server whose port is taken.
 const TAKEN: &str = "another program listens there";
-/// Ports that are tried one after the other: another program may take one between the choice and
-/// the use of it.
+/// The number of ports to try: another program may take a port between the choice and its use.
 const PORTS_MAX: usize = 20;
 
-/// A server that accepts calls, and ends when dropped.
+/// A running server, which ends when dropped.
 #[derive(Debug)]
 pub struct Served {
-    /// Its process.
+    /// The process of the server.
     pub process: Process,
-    /// Where it listens, in the order in which it says so.
+    /// The addresses that the server listens on, in the order in which it prints them.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl Served {
-    /// Runs `PROGRAM serve ARGUMENTS`, and waits until it is ready.
+    /// Runs `PROGRAM serve ARGUMENTS`, and waits until the server is ready.
     ///
     /// # Panics
-    /// When the server ends instead; the message has its output.
+    /// If the server ends instead; the message has its output.
     #[must_use]
     #[track_caller]
     pub fn start(program: Command, arguments: &[impl AsRef<OsStr>]) -> Self {
@@ -38,11 +37,11 @@ impl Served {
         }
     }
 
-    /// The same on a port that nobody else has, of 127.0.0.1 and whatever else `arguments` makes of
-    /// it.
+    /// Starts a server on a free port of 127.0.0.1; `arguments` may use the port for other
+    /// addresses too.
     ///
     /// # Panics
-    /// As [`Served::start`], and when no port is free.
+    /// Like [`Served::start`], and if no port is free.
     #[must_use]
     #[track_caller]
     pub fn start_on_free_port<A: AsRef<OsStr>>(
@@ -62,7 +61,8 @@ impl Served {
     fn try_start(mut program: Command, arguments: &[impl AsRef<OsStr>]) -> Result<Self, String> {
         program.arg("serve").args(arguments);
         let process = Process::spawn(program);
-        // The whole line: an address that is already in use is not ready.
+        // The whole line must match, because the message about an address in use contains
+        // "already".
         process.line("\"ready\"", |line| line == "ready", SOON)?;
         let out = process.output(Stream::Out);
         let said = out.lines().filter_map(|line| line.strip_prefix("listening on ")?.split(' ').next());
@@ -70,18 +70,18 @@ impl Served {
         Ok(Self { process, addresses })
     }
 
-    /// The port of its first address.
+    /// The port of the server's first address.
     ///
     /// # Panics
-    /// When it listens nowhere.
+    /// If the server has no address.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.addresses.first().expect("it listens").port()
     }
 }
 
-/// The text of a configuration: nodes on 127.0.0.1 and the next addresses, and exports with the
-/// lines that say what is behind each, open to this machine.
+/// The text of a configuration file: nodes on 127.0.0.1 and the following addresses, and exports
+/// for this machine, each with the lines that name its store.
 #[must_use]
 pub fn configuration(nodes: u8, port: u16, exports: &[(&str, &str)]) -> String {
     let node = |node| format!("[[node]]\nname = \"node{node}\"\nlisten = [\"127.0.0.{node}:{port}\"]\n");
@@ -93,10 +93,10 @@ pub fn configuration(nodes: u8, port: u16, exports: &[(&str, &str)]) -> String {
     (1..=nodes).map(node).chain(exports.iter().map(export)).collect()
 }
 
-/// Writes such a text to a file, and gives the arguments that have the server read it.
+/// Writes such a text to a file, and returns the arguments with which the server reads it.
 ///
 /// # Panics
-/// When the file cannot be written.
+/// If the file cannot be written.
 #[must_use]
 pub fn configured(file: &Path, text: &str) -> Vec<String> {
     if let Err(error) = std::fs::write(file, text) {
@@ -109,7 +109,7 @@ pub fn configured(file: &Path, text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Says what a server says that finds its port taken twice, and then one that does not.
+    /// A script that behaves like a server: its port is taken twice, and then free.
     const SERVER: &str = "n=$(cat count 2>/dev/null || echo 0); echo $((n + 1)) > count; \
          [ $n -lt 2 ] && { echo 'already taken: another program listens there'; exit 1; }; \
          echo \"listening on 127.0.0.1:$2 (node one)\"; echo ready; exec sleep 1000";

@@ -1,15 +1,15 @@
-//! What can go wrong in a lab, split by whose fault it is.
+//! Errors of a network lab, by whose fault they are.
 
 use std::io;
 
-/// Why a lab could not do what was asked.
+/// Why a lab failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller asked for something that makes no sense.
+    /// The caller's request makes no sense.
     #[error("{0}")]
     Misuse(String),
-    /// Namespaces need root.
+    /// Network namespaces need root.
     #[error("a network lab needs root; try: sudo with the same command")]
     NotRoot,
     /// A program is not installed.
@@ -20,23 +20,23 @@ pub enum Error {
         /// The Debian package that has it.
         package: &'static str,
     },
-    /// The kernel was built without something that was asked for.
+    /// The kernel was built without a feature that was asked for.
     #[error("this kernel cannot do that: {0}")]
     Unsupported(String),
-    /// A program of the system said no.
+    /// A system program failed.
     #[error("`{command}` failed: {said}")]
     Refused {
         /// The whole command line.
         command: String,
-        /// What it printed.
+        /// The output of the program.
         said: String,
     },
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Something did not happen in time.
@@ -45,7 +45,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Names what was tried when the system said no.
+    /// Converts the system's error; `what` names the operation.
     pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

@@ -1,4 +1,4 @@
-//! Who owns a lab, whether that process lives, and how a lab is taken away.
+//! Which process owns a lab, whether that process is alive, and how a lab is removed.
 
 use super::state::{PREFIX, forget, ids};
 use super::{Error, system};
@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a process in a lab may take to end when asked; then it is killed.
+/// How long a process in a lab may take to end after SIGTERM before it is killed.
 const POLITE: Duration = Duration::from_secs(2);
 
-/// How long a killed process may take to be gone.
+/// How long a killed process may take to disappear.
 const KILLED: Duration = Duration::from_secs(10);
 
-/// Between two looks at whether processes are gone.
+/// The interval between checks whether processes are gone.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The process that owns a lab.
@@ -34,7 +34,7 @@ impl Owner {
         }
     }
 
-    /// From the identity of a lab.
+    /// Reads the owner from a lab's identity.
     pub(crate) fn of(id: &str) -> Option<Self> {
         let mut parts = id.split('-');
         Some(Self { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? })
@@ -45,8 +45,8 @@ impl Owner {
     }
 }
 
-/// The 22nd field of `/proc/PID/stat`; the second, in parentheses, may contain anything. A zombie
-/// has ended.
+/// The 22nd field of `/proc/PID/stat`. The second field, in parentheses, may contain anything. A
+/// zombie counts as ended.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
@@ -54,10 +54,10 @@ fn start_of(pid: u32) -> Option<u64> {
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 
-/// Removes what labs left whose owner was killed. Labs whose owner lives are not touched.
+/// Removes labs whose owner was killed. Labs whose owner is alive are not touched.
 ///
 /// # Errors
-/// Not root, or a namespace that cannot be removed.
+/// Without root, or if a namespace cannot be removed.
 pub fn collect() -> Result<(), Error> {
     system::require_root()?;
     system::require_programs()?;
@@ -74,12 +74,13 @@ pub(super) fn namespaces() -> Result<BTreeSet<String>, Error> {
     Ok(listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// Ends what runs in these namespaces and removes them; the devices in them go with them.
+/// Ends the processes in these namespaces and removes the namespaces, and with them the devices in
+/// them.
 pub(super) fn remove_namespaces(names: &[String]) -> Result<(), Error> {
     end_processes(names)?;
     for name in names {
         match system::ip(&["netns", "delete", name]) {
-            // Another lab that collects at the same time was faster.
+            // Another lab, collecting at the same time, removed the namespace first.
             Err(_) if !namespaces()?.contains(name) => {}
             outcome => {
                 outcome?;
@@ -89,8 +90,8 @@ pub(super) fn remove_namespaces(names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks every process in these namespaces to end, and kills those that don't. Ourselves excepted: a
-/// lab may be collected by a program that runs in it.
+/// Sends SIGTERM to every process in these namespaces, and kills those that do not end. This
+/// process is left out, because a program in a lab may remove that lab.
 fn end_processes(names: &[String]) -> Result<(), Error> {
     let start = Instant::now();
     let mut asked = BTreeSet::new();
@@ -107,7 +108,7 @@ fn end_processes(names: &[String]) -> Result<(), Error> {
         let signal = if waited < POLITE { Signal::TERM } else { Signal::KILL };
         for pid in alive {
             if asked.insert((pid.as_raw_nonzero(), signal.as_raw())) {
-                // An error means that it has ended meanwhile.
+                // An error means that the process has ended meanwhile.
                 let _ = kill_process(pid, signal);
             }
         }
@@ -119,10 +120,10 @@ fn processes(names: &[String]) -> Vec<Pid> {
     let own = i32::try_from(std::process::id()).ok();
     let mut found = Vec::new();
     for name in names {
-        // A namespace that has just gone has no processes.
+        // A namespace that no longer exists has no processes.
         let listed = system::ip(&["netns", "pids", name]).unwrap_or_default();
         let pids = listed.lines().filter_map(|line| line.trim().parse().ok());
-        // Asked by a thread that is in it, the list has the program that made it.
+        // If a thread in the namespace asks, the list includes `ip` itself.
         let lives = |pid: &i32| Path::new("/proc").join(pid.to_string()).exists();
         found.extend(pids.filter(|pid| Some(*pid) != own && lives(pid)).filter_map(Pid::from_raw));
     }

@@ -1,33 +1,33 @@
-//! One link: built, shaped, cut, silenced and restored.
+//! A link: created, shaped, cut, silenced and restored.
 
 use super::{Error, Rate, State, system};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// A locally administered hardware address that no device of a lab has: the kernel's own are
-/// random, with six chances in 2^46 to be this one.
+/// A locally administered hardware address that no device of a lab has. The kernel chooses random
+/// addresses, which practically never equal this one.
 const NOBODY: &str = "02:00:00:00:de:ad";
 
-/// How long a packet may wait for its turn at a shaped end. A switch port that buffers 20 ms is a
-/// good one.
+/// How long a packet may be queued at a shaped end. This is the buffer of a good switch port.
 const QUEUE: &str = "20ms";
 
-/// Packets a delayed link holds each way, enough for a second of 10 Gbit/s in full frames.
+/// Packets that a delayed link holds in each direction: enough for a second of 10 Gbit/s in full
+/// frames.
 const DELAYED_PACKETS: &str = "1000000";
 
-/// How a link is.
+/// The state of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// It carries.
+    /// The link carries packets.
     Up,
-    /// Its cable is pulled.
+    /// The link is cut: there is no carrier.
     Cut,
-    /// It loses everything without a word.
+    /// The link is silent: packets are lost without an error.
     Silent,
 }
 
 impl Condition {
-    /// The word for it.
+    /// The name of the state.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,21 +41,21 @@ impl Condition {
 /// A link between the client and one node.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Link {
-    /// Its name, which is also the name of the device at both ends.
+    /// The name of the link, and of its device at both ends.
     pub name: String,
     /// The client's address.
     pub client: Ipv4Addr,
     /// The node's address.
     pub node: Ipv4Addr,
-    /// The client's address in IPv6.
+    /// The client's IPv6 address.
     pub client_v6: Ipv6Addr,
-    /// The node's address in IPv6.
+    /// The node's IPv6 address.
     pub node_v6: Ipv6Addr,
-    /// The node's namespace, by its name within the lab.
+    /// The node's namespace, by its name in the lab.
     pub node_namespace: String,
 }
 
-/// One end of a link: where its device is, its own addresses and those across.
+/// One end of a link: the namespace of its device, its addresses, and those of the other end.
 struct End {
     namespace: String,
     own: [IpAddr; 2],
@@ -85,7 +85,7 @@ impl Link {
         ]
     }
 
-    /// Makes both devices, gives them their addresses and shapes them.
+    /// Creates both devices, sets their addresses and shapes them.
     pub(super) fn build(&self, lab: &State) -> Result<(), Error> {
         let [client, node] = self.ends(lab);
         let name = self.name.as_str();
@@ -115,12 +115,13 @@ impl Link {
         Ok(())
     }
 
-    /// Sets this end's addresses, which are there already unless the link was down.
+    /// Sets the addresses of this end. They are already set unless the device was down.
     fn address(&self, end: &End) -> Result<(), Error> {
         for own in end.own {
             let (own, skip_detection): (String, &[&str]) = match own {
                 IpAddr::V4(own) => (format!("{own}/24"), &[]),
-                // The address is ours alone; waiting a second to be sure would only slow a restore.
+                // The address is unique here; a second of duplicate address detection would only
+                // delay a restore.
                 IpAddr::V6(own) => (format!("{own}/64"), &["nodad"]),
             };
             let mut arguments = vec!["-n", &end.namespace, "addr", "replace", &own, "dev", &self.name];
@@ -148,13 +149,13 @@ impl Link {
         Ok(())
     }
 
-    /// Pulls the cable: with the node's device down the client's has no carrier either.
+    /// Cuts the link: when the node's device is down, the client's has no carrier either.
     pub(super) fn cut(&self, lab: &State) -> Result<(), Error> {
         let [_, node] = self.ends(lab);
         system::ip(&["-n", &node.namespace, "link", "set", &self.name, "down"]).map(|_| ())
     }
 
-    /// Sends each end's packets to a hardware address that nobody has.
+    /// Makes the link silent: each end sends its packets to a hardware address that no device has.
     pub(super) fn drop_silently(&self, lab: &State) -> Result<(), Error> {
         for end in self.ends(lab) {
             for across in end.across {
@@ -166,20 +167,20 @@ impl Link {
         Ok(())
     }
 
-    /// Undoes both.
+    /// Restores the link from being cut or silent.
     pub(super) fn restore(&self, lab: &State) -> Result<(), Error> {
         for end in self.ends(lab) {
             let (namespace, name) = (end.namespace.as_str(), self.name.as_str());
             system::ip(&["-n", namespace, "link", "set", name, "up"])?;
             system::ip(&["-n", namespace, "neigh", "flush", "dev", name, "nud", "permanent"])?;
-            // Taking a device down takes its IPv6 addresses away.
+            // A device that goes down loses its IPv6 addresses.
             self.address(&end)?;
         }
         Ok(())
     }
 }
 
-/// Tells a kernel that lacks something from other refusals.
+/// Tells a missing kernel feature from other errors.
 fn lacking(error: Error, what: &str) -> Error {
     match error {
         Error::Refused { said, .. } if said.contains("kind is unknown") => {

@@ -1,4 +1,4 @@
-//! A lab around a command: what `trunkline lab net` and `trunkline lab exec` do.
+//! Runs a command in a lab, for `trunkline lab net` and `trunkline lab exec`.
 
 use super::{Error, Net, Spec, State, system};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,24 +9,23 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How long a server in a lab may take until it says `ready`.
+/// How long a server in a lab may take until it prints `ready`.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Builds a lab, runs a command in its client's namespace, removes the lab, and gives how the
-/// command ended.
+/// Creates a lab, runs a command in its client's namespace, removes the lab, and returns the
+/// command's exit status.
 ///
-/// `serve`, where given, is a shell command line that runs beside it in the nodes' namespace (in
-/// each, where they are apart) and must print a line that begins with `ready` first. It finds
-/// `--listen ADDRESS:2049` for each of its addresses in `$TRUNKLINE_LAB_LISTEN`.
+/// `serve`, if given, is a shell command line. It runs meanwhile in the nodes' namespace (in each
+/// one, if nodes are apart), and must first print a line that begins with `ready`.
+/// `$TRUNKLINE_LAB_LISTEN` contains `--listen ADDRESS:2049` for each of its addresses.
 ///
-/// Signals (interrupt, terminate, hang-up) end the command, and with it the lab: the first asks,
-/// the second kills.
+/// Signals (SIGINT, SIGTERM, SIGHUP) end the command, and with it the lab: the first one sends
+/// SIGTERM, the second one SIGKILL.
 ///
 /// # Errors
-/// A lab that cannot be built, a command that cannot be started, a server that is not ready in
-/// time.
+/// If the lab cannot be created, the command cannot be started, or a server is not ready in time.
 pub fn run(spec: &Spec, serve: Option<&str>, command: &Command) -> Result<ExitStatus, Error> {
-    // Before the lab, so that no signal can end us between its first namespace and its last.
+    // Before the lab is created, so that no signal can end this process with a part of a lab left.
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Error::io("catch signals".to_owned()))?;
     let net = Net::start(spec)?;
@@ -39,7 +38,7 @@ pub fn run(spec: &Spec, serve: Option<&str>, command: &Command) -> Result<ExitSt
         return Err(Error::Misuse("interrupted before the command was started".to_owned()));
     }
     let status = attend(net.exec_in("client", command)?, &mut signals);
-    // What the servers still say is passed on until the lab's end ends them.
+    // The servers' output is passed on until the end of the lab ends them.
     let stopped = net.stop();
     for mut server in servers {
         let _ = server.wait();
@@ -48,10 +47,10 @@ pub fn run(spec: &Spec, serve: Option<&str>, command: &Command) -> Result<ExitSt
     stopped.map(|()| status)
 }
 
-/// Runs a command in a namespace of a lab that is running: `client`, `nodes`, or `node1` and so on.
+/// Runs a command in a namespace of a running lab: `client`, `nodes`, or `node1` and so on.
 ///
 /// # Errors
-/// No such namespace, or a command that cannot be started.
+/// If there is no such namespace, or the command cannot be started.
 pub fn exec(lab: &State, namespace: &str, command: &Command) -> Result<ExitStatus, Error> {
     system::require_root()?;
     let mut signals =
@@ -59,7 +58,7 @@ pub fn exec(lab: &State, namespace: &str, command: &Command) -> Result<ExitStatu
     attend(lab.exec_in(namespace, command)?, &mut signals)
 }
 
-/// Waits for a command; signals that come for us end it.
+/// Waits for a command. Signals to this process end the command.
 fn attend(mut command: Command, signals: &mut Signals) -> Result<ExitStatus, Error> {
     let mut child = command.spawn().map_err(Error::io("run the command in its namespace".to_owned()))?;
     let (pid, handle) = (Pid::from_child(&child), signals.handle());
@@ -81,7 +80,7 @@ fn pass_signals_on(pid: Pid, signals: &mut Signals) {
     }
 }
 
-/// Starts the servers' command line in each namespace on the nodes' side and waits until all are
+/// Starts the server's command line in each namespace of the nodes, and waits until all servers are
 /// ready.
 fn start_servers(net: &Net, line: &str) -> Result<Vec<Child>, Error> {
     let mut namespaces: Vec<_> = net.links().iter().map(|link| link.node_namespace.as_str()).collect();
@@ -101,13 +100,13 @@ fn start_servers(net: &Net, line: &str) -> Result<Vec<Child>, Error> {
     Ok(servers)
 }
 
-/// Passes the server's output on, and returns once it has said `ready`.
+/// Passes the server's output on, and returns once the server has printed `ready`.
 fn wait_until_ready(server: &mut Child, line: &str) -> Result<(), Error> {
     let Some(output) = server.stdout.take() else { return Ok(()) };
     let (tell, told) = channel();
     std::thread::spawn(move || {
         for said in BufReader::new(output).lines().map_while(Result::ok) {
-            // A terminal that is gone must not hold the server up.
+            // A closed terminal must not block the server.
             let _ = writeln!(std::io::stderr(), "{said}");
             if said.starts_with("ready") {
                 let _ = tell.send(());

@@ -1,23 +1,23 @@
-//! What a lab shall look like: how many nodes, how fast a link, how far.
+//! The properties of a lab: the number of nodes, and the rate and delay of a link.
 
 use super::Error;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The most nodes of a lab: link n has the networks 10.77.n.0/24 and fd77:n::/64.
+/// The maximum number of nodes: link n has the networks 10.77.n.0/24 and fd77:n::/64.
 pub const NODES_MAX: u8 = 250;
 
-/// The slowest link; below it a full Ethernet frame takes over a second.
+/// The minimum rate. Below it, a full Ethernet frame takes over a second.
 const BITS_PER_S_MIN: u64 = 16_000;
 
-/// The fastest link; above it the shaper's clock is too coarse to mean anything.
+/// The maximum rate. Above it, the shaper's clock is too coarse.
 const BITS_PER_S_MAX: u64 = 400_000_000_000;
 
-/// The longest delay of a link, one way; a path around the world takes a fifth of it.
+/// The maximum delay in each direction. A path around the world takes a fifth of it.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// The speed of a link in each direction.
+/// The rate of a link in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Rate {
     bits_per_s: u64,
@@ -36,8 +36,8 @@ impl Rate {
         self.bits_per_s
     }
 
-    /// Bytes the shaper lets through at once: a millisecond's worth, and never less than two of the
-    /// largest segments that TCP hands down, so that shaping costs no extra cutting.
+    /// The burst size of the shaper: a millisecond's worth of bytes, and at least two of the
+    /// largest segments of TCP, so that shaping causes no additional segmentation.
     #[must_use]
     pub(super) fn burst_bytes(self) -> u64 {
         (self.bits_per_s / 8 / 1000).max(128 * 1024)
@@ -45,7 +45,7 @@ impl Rate {
 }
 
 impl fmt::Display for Rate {
-    /// As `tc` reads it, in the largest unit that leaves a whole number.
+    /// Formats the rate for `tc`, in the largest unit that gives a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")];
         match units.into_iter().find(|(unit, _)| self.bits_per_s.is_multiple_of(*unit)) {
@@ -58,7 +58,7 @@ impl fmt::Display for Rate {
 impl FromStr for Rate {
     type Err = Error;
 
-    /// Reads `1gbit`, `2.5gbit`, `500mbit`, `64kbit`, in any case.
+    /// Parses a rate such as `1gbit`, `2.5gbit`, `500mbit` or `64kbit`, in any case.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Misuse(format!("{text:?} is no rate; write one like 1gbit or 500mbit"));
         let lower = text.to_ascii_lowercase();
@@ -81,33 +81,33 @@ impl FromStr for Rate {
     }
 }
 
-/// Who shares a namespace on the nodes' side.
+/// Whether nodes share a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum Layout {
-    /// All nodes' addresses are in one namespace, `nodes`, where one process can listen on all of
+    /// All nodes' addresses are in one namespace, `nodes`, so that one process can listen on all of
     /// them.
     #[default]
     Together,
-    /// Each node has a namespace, `node1` and so on, for a process of its own. Nodes don't reach
+    /// Each node has its own namespace, `node1` and so on, for its own process. Nodes cannot reach
     /// each other.
     Apart,
 }
 
-/// What a lab shall look like.
+/// The properties of a lab.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// Nodes, and so links: 1 to [`NODES_MAX`].
+    /// The number of nodes, and of links: 1 to [`NODES_MAX`].
     pub nodes: u8,
-    /// The speed of each link in each direction; unshaped where absent.
+    /// The rate of each link in each direction; unlimited if absent.
     pub rate: Option<Rate>,
-    /// How long a packet takes each way, beyond what this machine needs.
+    /// The additional delay of a packet in each direction.
     pub delay: Option<Duration>,
-    /// Who shares a namespace.
+    /// Whether nodes share a namespace.
     pub layout: Layout,
 }
 
 impl Spec {
-    /// So many nodes, at this rate each, in one namespace, without delay.
+    /// A lab with this many nodes at this rate, in one namespace and without delay.
     #[must_use]
     pub fn new(nodes: u8, rate: Rate) -> Self {
         Self { nodes, rate: Some(rate), delay: None, layout: Layout::Together }

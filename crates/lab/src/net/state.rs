@@ -1,9 +1,9 @@
-//! What a lab consists of, kept in a file so that other terminals can cut and restore its links.
+//! The description of a lab, kept in a file so that other terminals can cut and restore its links.
 //!
-//! The identity of a lab is `PID-START-COUNT`: the process that owns it, when that process started
-//! (a process id comes back, the pair does not), and a number for a process with several labs. It
-//! stands in the names of the namespaces and of the lab's directory, so the owner of anything that
-//! is left is known.
+//! The identity of a lab is `PID-START-COUNT`: the process that owns the lab, the start time of
+//! that process (a process id can be reused, the pair cannot), and a number for a process with
+//! several labs. The names of the namespaces and of the lab's directory contain the identity, so
+//! the owner of leftovers is known.
 
 use super::link::Condition;
 use super::{Error, Layout, Link, Rate, Spec, leftovers, system};
@@ -14,16 +14,16 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Where labs keep what they are; gone after a reboot, as the namespaces are.
+/// The directory of labs' descriptions. A reboot removes it, as it removes the namespaces.
 const PLACE: &str = "/run/trunkline-lab";
 
-/// Every namespace of a lab begins so.
+/// The prefix of the names of all namespaces of labs.
 pub(super) const PREFIX: &str = "trunkline-";
 
-/// The environment variable that tells programs in a lab which lab it is.
+/// An environment variable with the name of the lab, for programs in a lab.
 const LAB_VARIABLE: &str = "TRUNKLINE_LAB";
 
-/// A lab, alive or left over.
+/// A lab; its owner may no longer be alive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct State {
     id: String,
@@ -34,7 +34,7 @@ pub struct State {
 }
 
 impl State {
-    /// Writes down a new lab of this process, before any of it is built.
+    /// Writes the description of a new lab of this process, before any part of it is created.
     pub(super) fn create(spec: &Spec) -> Result<Self, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -70,19 +70,19 @@ impl State {
         &self.links
     }
 
-    /// The speed of each link in each direction; unshaped where absent.
+    /// The rate of each link in each direction; unlimited if absent.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    /// How long a packet takes each way, beyond what this machine needs.
+    /// The additional delay of a packet in each direction.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         self.delay_us.map(Duration::from_micros)
     }
 
-    /// The names of the lab's namespaces as `ip netns` knows them, the client's first.
+    /// The names of the lab's namespaces in `ip netns`, the client's first.
     #[must_use]
     pub fn namespaces(&self) -> Vec<String> {
         let mut names = vec![self.full_name("client")];
@@ -93,16 +93,16 @@ impl State {
         names
     }
 
-    /// What `ip netns` calls a namespace that this lab calls `client`, `nodes` or `node1`.
+    /// The name in `ip netns` of the lab's namespace `client`, `nodes` or `node1`.
     #[must_use]
     pub fn full_name(&self, namespace: &str) -> String {
         format!("{PREFIX}{}-{namespace}", self.id)
     }
 
-    /// How a link is, by name.
+    /// The state of the link with this name.
     ///
     /// # Errors
-    /// No such link.
+    /// If there is no such link.
     pub fn condition(&self, link: &str) -> Result<Condition, Error> {
         let link = self.link(link)?;
         Ok(match fs::read_to_string(self.place().join(&link.name)).as_deref() {
@@ -112,46 +112,46 @@ impl State {
         })
     }
 
-    /// Pulls the cable of a link, by name.
+    /// Cuts the link with this name.
     ///
     /// # Errors
-    /// No such link, or the system's refusal.
+    /// If there is no such link, or the system refuses.
     pub fn cut(&self, link: &str) -> Result<(), Error> {
         let link = self.link(link)?;
         link.cut(self)?;
         self.note(link, Condition::Cut)
     }
 
-    /// Lets a link lose everything without a word, by name.
+    /// Makes the link with this name silent.
     ///
     /// # Errors
-    /// No such link, or the system's refusal.
+    /// If there is no such link, or the system refuses.
     pub fn drop_silently(&self, link: &str) -> Result<(), Error> {
         let link = self.link(link)?;
         link.drop_silently(self)?;
         self.note(link, Condition::Silent)
     }
 
-    /// Heals a link, by name, whatever ailed it.
+    /// Restores the link with this name from either state.
     ///
     /// # Errors
-    /// No such link, or the system's refusal.
+    /// If there is no such link, or the system refuses.
     pub fn restore(&self, link: &str) -> Result<(), Error> {
         let link = self.link(link)?;
         link.restore(self)?;
         self.note(link, Condition::Up)
     }
 
-    /// The same command, run in one of the lab's namespaces: `client`, `nodes`, or `node1` and so
-    /// on. Its arguments, directory and variables are kept; its redirections and `env_clear` are
-    /// not.
+    /// The same command, to be run in one of the lab's namespaces: `client`, `nodes`, or `node1`
+    /// and so on. Its arguments, directory and variables are kept; its redirections and `env_clear`
+    /// are not.
     ///
-    /// Besides, these variables tell it where it is: `TRUNKLINE_LAB` (the lab's name),
+    /// These variables describe the lab to the command: `TRUNKLINE_LAB` (the lab's name),
     /// `TRUNKLINE_LAB_NODES` and `TRUNKLINE_LAB_CLIENT` (addresses in the order of the links,
-    /// joined by commas), and both again with `_V6`.
+    /// joined by commas), and the last two also with `_V6`.
     ///
     /// # Errors
-    /// No such namespace, or `ip` is missing.
+    /// If there is no such namespace, or `ip` is missing.
     pub fn exec_in(&self, namespace: &str, command: &Command) -> Result<Command, Error> {
         let full = self.full_name(namespace);
         if !self.namespaces().contains(&full) {
@@ -175,8 +175,8 @@ impl State {
         Ok(inside)
     }
 
-    /// Ends everything that runs in the lab and removes its namespaces, with them the links, and
-    /// its file.
+    /// Ends all processes in the lab, and removes its namespaces, with them the links, and its
+    /// description.
     pub(super) fn remove(&self) -> Result<(), Error> {
         let present = leftovers::namespaces()?;
         let mine: Vec<_> =
@@ -216,10 +216,10 @@ impl State {
     }
 }
 
-/// All labs whose owner lives, oldest first.
+/// All labs whose owner is alive, oldest first.
 ///
 /// # Errors
-/// A lab's file that cannot be read.
+/// If the description of a lab cannot be read.
 pub fn list() -> Result<Vec<State>, Error> {
     let mut labs = Vec::new();
     for id in ids()? {
@@ -232,7 +232,7 @@ pub fn list() -> Result<Vec<State>, Error> {
                 let state = serde_json::from_slice::<State>(&json).map_err(std::io::Error::from);
                 labs.push(state.map_err(Error::io(format!("understand {}", file.display())))?);
             }
-            // Just being made, or just removed.
+            // The lab is just being created or removed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io(format!("read {}", file.display()))(error)),
         }
@@ -241,10 +241,10 @@ pub fn list() -> Result<Vec<State>, Error> {
     Ok(labs)
 }
 
-/// The lab of this name; without a name the one we are in, or the only one there is.
+/// The lab with this name; without a name, the lab that this process is in, or the only one.
 ///
 /// # Errors
-/// None, or several to choose from.
+/// If there is no lab, or there are several to choose from.
 pub fn find(id: Option<&str>) -> Result<State, Error> {
     let inside = std::env::var(LAB_VARIABLE).ok();
     let wanted = id.or(inside.as_deref());
@@ -265,7 +265,7 @@ pub fn find(id: Option<&str>) -> Result<State, Error> {
     }
 }
 
-/// The labs that have a directory, whether their owner lives or not.
+/// All labs that have a directory, whether or not their owner is alive.
 pub(super) fn ids() -> Result<Vec<String>, Error> {
     let entries = match fs::read_dir(PLACE) {
         Ok(entries) => entries,
@@ -275,7 +275,7 @@ pub(super) fn ids() -> Result<Vec<String>, Error> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
-/// Forgets a lab whose namespaces are gone.
+/// Removes the directory of a lab whose namespaces are gone.
 pub(super) fn forget(id: &str) -> Result<(), Error> {
     let place = Path::new(PLACE).join(id);
     match fs::remove_dir_all(&place) {

@@ -1,10 +1,10 @@
-//! The system's programs: run, and their complaints passed on word for word.
+//! Runs system programs, and passes their error messages on unchanged.
 
 use super::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where root's programs live, whatever PATH says.
+/// Where root's programs are, whatever PATH says.
 const PLACES: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 /// Runs `ip`.
@@ -17,19 +17,19 @@ pub(super) fn tc(arguments: &[&str]) -> Result<String, Error> {
     program("tc", arguments)
 }
 
-/// `ip netns exec NAMESPACE`, to which a program and its arguments are added.
+/// The command `ip netns exec NAMESPACE`, to which a program and its arguments are added.
 pub(super) fn in_namespace(namespace: &str) -> Result<Command, Error> {
     let mut command = Command::new(find("ip")?);
     command.args(["netns", "exec", namespace]);
     Ok(command)
 }
 
-/// Without root nothing here works, and the programs' own complaints don't say so.
+/// Checks for root, because the programs' own error messages do not mention it.
 pub(super) fn require_root() -> Result<(), Error> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err(Error::NotRoot) }
 }
 
-/// Complains before anything is built.
+/// Checks for the programs before anything is created.
 pub(super) fn require_programs() -> Result<(), Error> {
     find("ip").and(find("tc")).map(|_| ())
 }

@@ -1,6 +1,6 @@
-//! The end of the conversation inside a guest: starts commands, passes their streams and signals,
-//! tells how they ended. It is `trunkline lab guest`, started by the guest's first script, and the
-//! guest ends with it.
+//! The agent in a guest: starts commands, passes their streams and signals on, and reports how they
+//! ended. It is `trunkline lab guest`, started by the guest's first script; the guest ends when the
+//! agent does.
 
 use super::Error;
 use super::frame::{Frame, Kind, PIECE_BYTES, Start};
@@ -20,26 +20,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the port may take to appear once its driver is loaded.
+/// How long the port may take to appear after its driver was loaded.
 const PORT_WITHIN: Duration = Duration::from_secs(120);
 
-/// Between two looks for the port.
+/// The interval between checks for the port.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long output may still come after a command has ended: a child that it left running holds its
-/// streams open, and may do so for ever.
+/// How long output is still read after a command has ended. A child that the command left running
+/// keeps its streams open, possibly for ever.
 const OUTPUT_AFTER_END: Duration = Duration::from_secs(10);
 
-/// After so much silence there is none.
+/// After this much silence, no more output is expected.
 const SILENT_AFTER_END: Duration = Duration::from_secs(2);
 
-/// What goes wrong here is a sentence in the frame [`Kind::Refused`].
+/// An error is a sentence, sent in the frame [`Kind::Refused`].
 type Started = Result<(Child, Option<File>), String>;
 
-/// Serves the host until it leaves.
+/// Serves the host until the host closes the port.
 ///
 /// # Errors
-/// Not in a guest, or a port that fails.
+/// If this is not a guest, or the port fails.
 pub fn serve() -> Result<(), Error> {
     let path = port()?;
     let open = OpenOptions::new().read(true).write(true).open(&path);
@@ -53,7 +53,7 @@ pub fn serve() -> Result<(), Error> {
     Ok(())
 }
 
-/// The one virtio-serial port that a guest has.
+/// The guest's only virtio-serial port.
 fn port() -> Result<PathBuf, Error> {
     let start = Instant::now();
     loop {
@@ -71,7 +71,7 @@ fn port() -> Result<PathBuf, Error> {
     }
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 struct Running {
     group: Pid,
@@ -85,7 +85,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// A host that no longer listens ends the guest soon.
+    /// Sends a frame. An error is ignored: if the host has closed the port, the guest ends soon.
     fn say(&self, frame: Frame) {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = frame.write(&mut *port);
@@ -101,7 +101,7 @@ impl Agent {
             }
             Kind::Input => {
                 let input = commands.get(&id).and_then(|running| running.input.as_ref());
-                // A command that no longer reads loses it.
+                // A command that no longer reads loses its input.
                 let _ = input.map(|input| input.send(frame.payload));
             }
             Kind::EndOfInput => {
@@ -113,11 +113,11 @@ impl Agent {
                 let signal =
                     frame.payload.first().and_then(|number| Signal::from_named_raw(i32::from(*number)));
                 if let (Some(running), Some(signal)) = (commands.get(&id), signal) {
-                    // An error means that it has just ended.
+                    // An error means that the command has just ended.
                     let _ = kill_process_group(running.group, signal);
                 }
             }
-            // These go the other way.
+            // These frames are sent in the other direction.
             Kind::Ready | Kind::Out | Kind::Err | Kind::Ended | Kind::Refused => {}
         }
     }
@@ -134,7 +134,7 @@ impl Agent {
         }
     }
 
-    /// A thread for each stream of the command, and one that waits for its end.
+    /// Starts a thread for each stream of the command, and one that waits for its end.
     fn attend(&self, id: u32, mut child: Child, terminal: Option<File>) {
         let (give, input) = channel();
         let running = Running { group: Pid::from_child(&child), input: Some(give) };
@@ -160,7 +160,8 @@ impl Agent {
         thread::spawn(move || {
             let status = child.wait().map_or(0, ExitStatusExt::into_raw);
             let ended = Instant::now();
-            // All streams closed, or silent for a while, or a child that goes on printing.
+            // Waits until all streams are closed, were silent for a while, or a child keeps
+            // printing for too long.
             while closed.recv_timeout(SILENT_AFTER_END).is_ok() && ended.elapsed() < OUTPUT_AFTER_END {}
             agent.commands.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             agent.say(Frame::new(Kind::Ended, id, status.to_be_bytes()));
@@ -172,17 +173,17 @@ impl Agent {
         let agent = self.clone();
         thread::spawn(move || {
             let mut piece = vec![0; PIECE_BYTES];
-            // A terminal whose last user has gone fails with EIO: that is its end.
+            // Reading a terminal that has no user any more fails with EIO, which is its end.
             while let Ok(count @ 1..) = from.read(&mut piece) {
                 agent.say(Frame::new(kind, id, piece.get(..count).unwrap_or_default()));
-                // Output came, so there may be more.
+                // There was output, so there may be more.
                 let _ = open.send(());
             }
         });
     }
 }
 
-/// Gives a command its input; a command that doesn't read holds up only this thread.
+/// Passes input to a command; a command that does not read blocks only this thread.
 fn feed(mut to: impl Write + Send + 'static, input: Receiver<Vec<u8>>) {
     thread::spawn(move || {
         for piece in input {
@@ -211,7 +212,7 @@ fn on_pipes(start: &Start) -> Started {
     Ok((child, None))
 }
 
-/// On a new terminal, of which the command is the controlling session.
+/// Starts the command on a new terminal, as the leader of its session.
 fn on_a_terminal(start: &Start, (rows, columns): (u16, u16)) -> Started {
     let (ours, theirs) = terminal(rows, columns).map_err(|error| format!("there is no terminal: {error}"))?;
     let mut command = command_of(start, &["setsid", "--ctty", "--wait"])?;

@@ -1,12 +1,12 @@
-//! What can go wrong with virtual machines, split by whose fault it is.
+//! Errors of virtual machines, by whose fault they are.
 
 use std::io;
 
-/// Why a lab of virtual machines could not do what was asked.
+/// Why a lab of virtual machines failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller asked for something that makes no sense.
+    /// The caller's request makes no sense.
     #[error("{0}")]
     Misuse(String),
     /// A program is not installed.
@@ -20,15 +20,15 @@ pub enum Error {
     /// There is no kernel to boot, neither in the cache nor from the package manager.
     #[error("no kernel to boot: {0}")]
     NoKernel(String),
-    /// This machine cannot do it at all.
+    /// This machine cannot run the lab.
     #[error("{0}")]
     Unsupported(String),
-    /// The guest's own system did not come up.
+    /// The guest's system did not start.
     #[error("the guest `{guest}` does not start: {said}")]
     Boot {
-        /// Which guest.
+        /// The name of the guest.
         guest: &'static str,
-        /// What was seen, the end of its console with it.
+        /// The reason, with the end of the guest's console.
         said: String,
     },
     /// The guest refused to start a command.
@@ -36,35 +36,35 @@ pub enum Error {
     Refused {
         /// The program.
         command: String,
-        /// What it said.
+        /// The reason.
         said: String,
     },
-    /// The guest is gone while it was needed.
+    /// The guest ended while it was needed.
     #[error("the guest `{guest}` is gone: {said}")]
     Gone {
-        /// Which guest.
+        /// The name of the guest.
         guest: &'static str,
-        /// What was seen, the end of its console with it.
+        /// The reason, with the end of the guest's console.
         said: String,
     },
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Something did not happen in time.
     #[error("{0}")]
     Timeout(String),
-    /// A signal ended it.
+    /// A signal ended the lab.
     #[error("interrupted before the command was started")]
     Interrupted,
 }
 
 impl Error {
-    /// Names what was tried when the system said no.
+    /// Converts the system's error; `what` names the operation.
     pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

@@ -1,42 +1,42 @@
-//! What the host and the agent in a guest say to each other, over one virtio-serial port.
+//! The protocol between the host and the agent in a guest, over one virtio-serial port.
 //!
-//! A frame is its length (4 bytes, of what follows), its kind (1), the command's number (4), and a
-//! payload. Both ends are the same program, so there is no version; a frame that makes no sense
-//! ends the conversation.
+//! A frame has a length (4 bytes; of what follows), a kind (1), the command's number (4), and a
+//! payload. Both ends are the same program, so there is no version. An invalid frame ends the
+//! connection.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The most that one frame carries: a command line with its environment fits, and so does a piece
-/// of output.
+/// The maximum payload of a frame. A command line with its environment fits, and so does a piece of
+/// output.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 4 << 20;
 
-/// How much output one frame takes at most, so that several commands share the port.
+/// The maximum size of a piece of output, so that several commands can share the port.
 pub(super) const PIECE_BYTES: usize = 32 << 10;
 
 const HEAD_BYTES: usize = 5;
 
-/// What a frame means.
+/// The meaning of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// To the guest: start a command; the payload is a [`Start`].
     Start,
     /// To the guest: input for a command.
     Input,
-    /// To the guest: no more input comes.
+    /// To the guest: the end of the input.
     EndOfInput,
     /// To the guest: a signal for the command and its children; the payload is its number.
     Signal,
-    /// To the host: the agent is there.
+    /// To the host: the agent is running.
     Ready,
     /// To the host: standard output.
     Out,
     /// To the host: standard error.
     Err,
-    /// To the host: how the command ended, as `wait` tells it.
+    /// To the host: the command has ended, with the status as of `wait`.
     Ended,
-    /// To the host: the command could not be started; the payload says why.
+    /// To the host: the command could not be started; the payload is the reason.
     Refused,
 }
 
@@ -72,7 +72,7 @@ impl Frame {
         Self { kind, command, payload: payload.into() }
     }
 
-    /// Writes it whole.
+    /// Writes the whole frame.
     pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let length = u32::try_from(HEAD_BYTES + self.payload.len()).map_err(io::Error::other)?;
         let mut bytes = Vec::with_capacity(4 + HEAD_BYTES + self.payload.len());
@@ -84,7 +84,7 @@ impl Frame {
         to.flush()
     }
 
-    /// Reads one; none when the other end has left between two.
+    /// Reads a frame; `None` if the other end has closed the port between two frames.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
         let mut length = [0; 4];
         match from.read_exact(&mut length) {
@@ -111,7 +111,7 @@ impl Frame {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Start {
     pub(super) directory: OsString,
-    /// Rows and columns of the terminal to run it on.
+    /// The rows and columns of the terminal for the command, if it needs one.
     pub(super) terminal: Option<(u16, u16)>,
     /// The program and its arguments.
     pub(super) words: Vec<OsString>,
@@ -119,7 +119,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Fields with a zero byte behind each: none of them can contain one.
+    /// The fields, each followed by a zero byte, which no field can contain.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (rows, columns) = self.terminal.unwrap_or((0, 0));
         let mut bytes = self.directory.as_bytes().to_vec();
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(Start::decode(&plain.encode()), Some(plain.clone()));
         let bytes = plain.encode();
         for cut in 0..bytes.len() {
-            // Whatever is cut off, nothing panics.
+            // A truncated message never causes a panic.
             let _ = Start::decode(bytes.get(..cut).expect("within"));
         }
     }

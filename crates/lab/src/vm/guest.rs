@@ -1,4 +1,4 @@
-//! A guest from outside: commands in it, their streams, and how they end.
+//! A guest as seen by the host: its commands, their streams, and how they end.
 
 use super::frame::{Frame, Kind, PIECE_BYTES, Start};
 use super::machine::{Hardware, Machine};
@@ -17,16 +17,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long a guest may take to come up under emulation, on a machine that has other things to do.
+/// How long a guest may take to start under emulation on a busy machine.
 const UP_WITHIN: Duration = Duration::from_secs(600);
 
-/// How long we hope for the processor before we take the emulation.
+/// How long to wait for a guest on KVM before the emulation is used instead.
 const UP_WITHIN_ON_KVM: Duration = Duration::from_secs(20);
 
-/// Between two looks at whether we are to stop waiting.
+/// The interval between checks whether to stop waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a command does.
+/// Output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Standard output.
@@ -35,7 +35,7 @@ pub enum Event {
     Err(Vec<u8>),
 }
 
-/// What the thread that reads the port hands over.
+/// A message from the thread that reads the port.
 #[derive(Debug)]
 enum Told {
     Event(Event),
@@ -60,7 +60,7 @@ impl Shared {
     }
 }
 
-/// A virtual machine that is up. It ends when dropped, and with the process that owns it.
+/// A running virtual machine. It ends when dropped, and with the process that owns it.
 #[derive(Debug)]
 pub struct Guest {
     name: &'static str,
@@ -71,7 +71,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts QEMU; [`Guest::wait_until_up`] says whether anybody is in.
+    /// Starts QEMU; [`Guest::wait_until_up`] waits for the agent.
     pub(super) fn start(
         name: &'static str,
         hardware: Hardware<'_>,
@@ -118,24 +118,24 @@ impl Guest {
         }
     }
 
-    /// `client` or `server`; `guest` where it is alone.
+    /// `client` or `server`, or `guest` if it is the only one.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Variables that every command in this guest finds, besides its own.
+    /// Variables that every command in this guest gets besides its own.
     #[must_use]
     pub fn environment(&self) -> &[(OsString, OsString)] {
         &self.environment
     }
 
-    /// Starts a command: program, arguments, directory and variables of it are kept. It runs as
-    /// root in the guest, in the caller's directory when it names none, with the caller's PATH
-    /// behind root's.
+    /// Starts a command: its program, arguments, directory and variables are kept. It runs as root
+    /// in the guest, in the caller's directory unless it names another, with the caller's PATH
+    /// after root's.
     ///
     /// # Errors
-    /// A guest that is gone. A command that cannot be started tells so when it is waited for.
+    /// If the guest is gone. If the command cannot be started, waiting for it returns the error.
     pub fn spawn(&self, command: &Command) -> Result<Running, Error> {
         self.spawn_on(command, None)
     }
@@ -172,10 +172,10 @@ impl Guest {
         }
     }
 
-    /// Runs a command to its end, without input, and gives its output.
+    /// Runs a command to its end, without input, and returns its output.
     ///
     /// # Errors
-    /// A command that cannot be started, or a guest that is gone.
+    /// If the command cannot be started, or the guest is gone.
     pub fn output(&self, command: &Command) -> Result<Output, Error> {
         let running = self.spawn(command)?;
         running.end_input();
@@ -187,28 +187,28 @@ impl Guest {
     /// Runs a shell script to its end.
     ///
     /// # Errors
-    /// A guest that is gone.
+    /// If the guest is gone.
     pub fn sh(&self, script: &str) -> Result<Output, Error> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", script]);
         self.output(&shell)
     }
 
-    /// Takes the carrier off this guest's end of a link, counted from 1, or gives it back: as if
-    /// its cable were pulled there.
+    /// Takes the carrier off this guest's end of a link, counted from 1, or restores it, as if the
+    /// cable were pulled or plugged in there.
     ///
     /// # Errors
-    /// A link that it does not have, or a guest that is gone.
+    /// If there is no such link, or the guest is gone.
     pub fn set_link(&self, link: u8, up: bool) -> Result<(), Error> {
         self.machine.set_link(link, up)
     }
 
-    /// What was last seen of the guest.
+    /// The error for a guest that is gone, with its last output.
     pub(super) fn gone(&self) -> Error {
         Error::Gone { guest: self.name, said: self.machine.last_words() }
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the guest has ended by itself.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.machine.has_ended()
@@ -218,7 +218,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.machine.kill();
-        // The reader has seen the end by now, unless somebody else holds QEMU's end of the port.
+        // The reader has seen the end by now, unless another process holds QEMU's end of the port.
         let _ = self.shared.port.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Both);
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
@@ -226,13 +226,14 @@ impl Drop for Guest {
     }
 }
 
-/// Sorts what comes from the guest until it ends; then all commands learn that by a closed channel.
+/// Distributes frames from the guest until its end. Then all channels close, which tells their
+/// commands.
 fn read_port(mut port: UnixStream, shared: &Shared, up: &Sender<()>) {
     while let Ok(Some(frame)) = Frame::read(&mut port) {
         let id = frame.command;
         let told = match frame.kind {
             Kind::Ready => {
-                // Nobody waits when we have given up on it.
+                // The receiver may have given up.
                 let _ = up.send(());
                 continue;
             }
@@ -243,20 +244,20 @@ fn read_port(mut port: UnixStream, shared: &Shared, up: &Sender<()>) {
                 Told::Ended(status.unwrap_or(0xff00))
             }
             Kind::Refused => Told::Refused(String::from_utf8_lossy(&frame.payload).into_owned()),
-            // These go the other way.
+            // These frames are sent in the other direction.
             Kind::Start | Kind::Input | Kind::EndOfInput | Kind::Signal => continue,
         };
         let mut commands = shared.commands();
         let last = matches!(told, Told::Ended(_) | Told::Refused(_));
         let listener = if last { commands.remove(&id) } else { commands.get(&id).cloned() };
-        // Output of a child that outlived its command, or of a command that nobody waits for.
+        // There is no listener for a child that outlived its command, or for a dropped command.
         let _ = listener.map(|listener| listener.send(told));
     }
     shared.commands().clear();
 }
 
-/// A command in a guest; killed with its children when dropped before its end. Its output is kept
-/// in memory until it is read.
+/// A command in a guest. It is killed with its children when dropped before its end. Its output is
+/// kept in memory until it is read.
 #[derive(Debug)]
 pub struct Running {
     name: String,
@@ -268,10 +269,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// The next piece of output; none once the command has ended.
+    /// The next piece of output; `None` once the command has ended.
     ///
     /// # Errors
-    /// A command that could not be started, a guest that is gone, or nothing within this time.
+    /// If the command could not be started, the guest is gone, or nothing happens within this time.
     pub fn next_within(&mut self, time: Duration) -> Result<Option<Event>, Error> {
         if self.status.is_some() {
             return Ok(None);
@@ -292,15 +293,15 @@ impl Running {
         }
     }
 
-    /// Passes each piece of output on until the command ends; gives how it ended.
+    /// Passes on each piece of output until the command ends; returns its status.
     ///
     /// # Errors
-    /// A command that could not be started, or a guest that is gone.
+    /// If the command could not be started, or the guest is gone.
     pub fn wait(&mut self, mut pass: impl FnMut(Event)) -> Result<ExitStatus, Error> {
         loop {
             match self.next_within(Duration::from_secs(3600)) {
                 Ok(Some(event)) => pass(event),
-                // A silent hour is nothing unusual for a server.
+                // A server may be silent for an hour.
                 Err(Error::Timeout(_)) => {}
                 outcome => {
                     outcome?;
@@ -310,10 +311,10 @@ impl Running {
         }
     }
 
-    /// Waits for the end and gives all its output.
+    /// Waits for the end and returns all output.
     ///
     /// # Errors
-    /// A command that could not be started, or a guest that is gone.
+    /// If the command could not be started, or the guest is gone.
     pub fn output(mut self) -> Result<Output, Error> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let status = self.wait(|event| match event {
@@ -323,10 +324,10 @@ impl Running {
         Ok(Output { status, stdout, stderr })
     }
 
-    /// Waits for a line of standard output that begins so; gives all output until then.
+    /// Waits for a line of standard output that begins with `start`; returns all output until then.
     ///
     /// # Errors
-    /// Not within the time, the command's end before it, or a guest that is gone.
+    /// If the time is over, the command ends before, or the guest is gone.
     pub fn wait_for_line(&mut self, start: &str, within: Duration) -> Result<String, Error> {
         let began = Instant::now();
         let (mut seen, mut told) = (String::new(), String::new());
@@ -348,25 +349,25 @@ impl Running {
         }
     }
 
-    /// Something to read for the command.
+    /// Sends input to the command.
     pub fn input(&self, bytes: &[u8]) {
         for piece in bytes.chunks(PIECE_BYTES) {
-            // A guest that is gone tells so when the command is waited for.
+            // If the guest is gone, waiting for the command returns the error.
             let _ = self.shared.say(&Frame::new(Kind::Input, self.id, piece));
         }
     }
 
-    /// Nothing more to read for the command.
+    /// Ends the command's input.
     pub fn end_input(&self) {
         let _ = self.shared.say(&Frame::new(Kind::EndOfInput, self.id, []));
     }
 
-    /// A signal for the command and its children.
+    /// Sends a signal to the command and its children.
     pub fn signal(&self, signal: Signal) {
         self.remote().signal(signal);
     }
 
-    /// What another thread needs to send it input and signals.
+    /// A handle with which another thread can send input and signals.
     pub(super) fn remote(&self) -> Remote {
         Remote { shared: Arc::clone(&self.shared), id: self.id }
     }
@@ -380,7 +381,7 @@ impl Drop for Running {
     }
 }
 
-/// Reaches a running command from another thread.
+/// Sends input and signals to a running command from another thread.
 #[derive(Debug, Clone)]
 pub(super) struct Remote {
     shared: Arc<Shared>,
@@ -390,7 +391,7 @@ pub(super) struct Remote {
 impl Remote {
     pub(super) fn signal(&self, signal: Signal) {
         let number = u8::try_from(signal.as_raw()).unwrap_or(0);
-        // A guest that is gone tells so when the command is waited for.
+        // If the guest is gone, waiting for the command returns the error.
         let _ = self.shared.say(&Frame::new(Kind::Signal, self.id, [number]));
     }
 
@@ -403,7 +404,7 @@ impl Remote {
     }
 }
 
-/// Flushes what was passed on; a terminal that is gone must not hold a guest up.
+/// Passes output on and flushes it. Errors are ignored: a closed terminal must not block a guest.
 pub(super) fn show(event: &Event) {
     let _ = match event {
         Event::Out(bytes) => {

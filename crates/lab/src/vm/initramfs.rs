@@ -1,14 +1,14 @@
-//! The file system that a guest's kernel starts with: busybox, a script of ours, and only the
-//! modules that reach this machine's files. Written as a cpio archive ("newc", which the kernel's
-//! driver-api/early-userspace/buffer-format describes), straight into memory.
+//! The initramfs of a guest: busybox, a script, and only the modules that are needed to reach this
+//! machine's files. It is written to memory as a cpio archive ("newc", as described in the kernel's
+//! driver-api/early-userspace/buffer-format).
 
 use std::path::Path;
 
-/// A regular file that may be executed, and a directory, in the archive's `mode`.
+/// The `mode` in the archive of an executable file and of a directory.
 const FILE: u32 = 0o100_755;
 const DIRECTORY: u32 = 0o040_755;
 
-/// A cpio archive that grows.
+/// A cpio archive under construction.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ impl Archive {
         self.entry(name, FILE, content);
     }
 
-    /// The whole archive.
+    /// Returns the complete archive.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
@@ -33,8 +33,8 @@ impl Archive {
     fn entry(&mut self, name: &str, mode: u32, content: &[u8]) {
         self.entries += 1;
         let links = if mode == DIRECTORY { 2 } else { 1 };
-        // Inode, mode, owner, group, links, time, size, device twice (major, minor), name's length,
-        // no checksum.
+        // The fields: inode, mode, owner, group, links, time, size, device twice (major, minor),
+        // length of the name, no checksum.
         let fields =
             [self.entries, mode, 0, 0, links, 0, size(content), 0, 0, 0, 0, size(name.as_bytes()) + 1, 0];
         self.bytes.extend_from_slice(b"070701");
@@ -53,15 +53,15 @@ impl Archive {
     }
 }
 
-/// Modules and programs are far below 4 GiB; one that is not makes an archive that the kernel
+/// Modules and programs are far below 4 GiB. A larger one would make an archive that the kernel
 /// refuses.
 fn size(content: &[u8]) -> u32 {
     u32::try_from(content.len()).unwrap_or(u32::MAX)
 }
 
-/// The guest's first program: modules, this machine's files read-only with an overlay in memory
-/// above them, then [`ENTER`] in there. `switch_root`, not `chroot`: the kernel's own requests for
-/// modules must find modprobe.
+/// The guest's first program. It loads the modules, mounts this machine's files read-only with an
+/// overlay in memory on top, and runs [`ENTER`] there. It uses `switch_root` instead of `chroot`,
+/// because the kernel's own module requests must find modprobe.
 pub(super) const INIT: &str = r#"#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc proc /proc; $b mount -t sysfs sys /sys; $b mount -t devtmpfs dev /dev
@@ -75,7 +75,7 @@ $b mount -t tmpfs run /new/run; $b cp /enter /new/run/enter
 exec $b switch_root /new /bin/sh /run/enter
 "#;
 
-/// What goes on below the overlay: the rest of a system's first minute, and then the agent until it
+/// The script that runs on the overlay: the rest of the system's start, then the agent until it
 /// ends.
 const ENTER: &str = r#"export PATH=/usr/sbin:/sbin:/usr/bin:/bin HOME=/root
 echo @NAME@ > /proc/sys/kernel/hostname
@@ -93,7 +93,7 @@ echo o > /proc/sysrq-trigger
 while :; do :; done
 "#;
 
-/// What distinguishes one guest from another.
+/// The properties of a guest.
 #[derive(Debug)]
 pub(super) struct Inside<'a> {
     pub(super) name: &'a str,
@@ -104,12 +104,12 @@ pub(super) struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// The script that runs below the overlay.
+    /// The script that runs on the overlay.
     pub(super) fn enter(&self) -> String {
         let mounts = self.writable.iter().enumerate().map(|(number, directory)| {
             let directory = directory.display();
-            // No cache, so that what is written is in the directory at once: guests are ended
-            // without ado.
+            // Without a cache, so that written data are in the directory at once: guests are
+            // killed, not shut down.
             format!(
                 "mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none write{number} '{directory}'\n"
             )
@@ -136,7 +136,7 @@ mod tests {
         let text = String::from_utf8(bytes.clone()).expect("all of it is text here");
         assert_eq!(bytes.len() % 4, 0);
         assert!(text.starts_with("070701"));
-        // 110 bytes of header, the name with its zero, padded to four.
+        // A header of 110 bytes, and the name with its zero byte, padded to four.
         let second = text.get(116..).expect("a second entry");
         assert!(second.starts_with("070701"), "{second}");
         assert_eq!(second.get(54..62), Some("00000005"), "the size of the content");

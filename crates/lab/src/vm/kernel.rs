@@ -1,5 +1,5 @@
-//! The kernel to boot: fetched by the system's package manager once, unpacked into the user's cache
-//! directory, and used from there, also where there is no network.
+//! The kernel to boot. The system's package manager fetches it once; it is unpacked into the user's
+//! cache directory and used from there, also without a network.
 
 use super::Error;
 use crate::net::Owner;
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The package that names the distribution's kernel of today.
+/// The package that depends on the distribution's current kernel.
 const DEFAULT_PACKAGE: &str = "linux-image-amd64";
 
-/// Begins the name of a directory that is still being filled; the owner's identity follows.
+/// The prefix of a directory that is still being filled; the owner's identity follows.
 const PARTIAL: &str = ".partial-";
 
 /// An unpacked kernel with its modules.
 #[derive(Debug, Clone)]
 pub(super) struct Kernel {
-    /// As `uname -r` tells it.
+    /// The version, as of `uname -r`.
     pub(super) version: String,
     pub(super) image: PathBuf,
     /// The directory of its modules.
@@ -26,7 +26,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// From the cache, else from the package manager.
+    /// Finds the kernel in the cache, or fetches it by the package manager.
     pub(super) fn find(wanted: Option<&str>) -> Result<Self, Error> {
         let cache = cache_directory()?;
         fs::create_dir_all(&cache).map_err(Error::io(format!("create {}", cache.display())))?;
@@ -51,8 +51,8 @@ impl Kernel {
         }
         match fetch(&cache, &package) {
             Ok(()) => Self::unpacked(&place),
-            // Without a network yesterday's kernel is better than none, but never in place of one
-            // asked for.
+            // Without a network, an older kernel is better than none, but it never replaces one
+            // that was asked for.
             Err(error) if wanted.is_none() => {
                 let older = newest(&cache).ok_or(error)?;
                 tracing::warn!("cannot fetch {package}; using {} from the cache", older.version);
@@ -76,8 +76,8 @@ impl Kernel {
         Ok(Self { image, modules: place.join("lib/modules").join(&version), version })
     }
 
-    /// The files of these modules and of those they need, in the order of loading; none for what is
-    /// built in.
+    /// The files of these modules and of their dependencies, in the order of loading. Built-in
+    /// modules have none.
     pub(super) fn modules_for(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let list = self.modules.join("modules.dep");
         let text = fs::read_to_string(&list).map_err(Error::io(format!("read {}", list.display())))?;
@@ -96,7 +96,8 @@ impl Kernel {
     }
 }
 
-/// A module's file and those it needs, dependencies first, from the text of `modules.dep`.
+/// The file of a module and of those it depends on, dependencies first, from the text of
+/// `modules.dep`.
 fn chain<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let line = text.lines().filter_map(|line| line.split_once(':')).find(|(path, _)| stem(path) == name);
     let Some((path, needs)) = line else { return Vec::new() };
@@ -105,13 +106,13 @@ fn chain<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     chain
 }
 
-/// `kernel/fs/9p/9p.ko.xz` is the module `9p`.
+/// The name of a module: `kernel/fs/9p/9p.ko.xz` is `9p`.
 fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.split_once(".ko").map_or(name, |(stem, _)| stem)
 }
 
-/// busybox loads plain modules only.
+/// Reads a module and decompresses it, because busybox only loads plain modules.
 fn read_module(path: &Path) -> Result<Vec<u8>, Error> {
     let program = match path.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",
@@ -123,7 +124,7 @@ fn read_module(path: &Path) -> Result<Vec<u8>, Error> {
     run(&mut command)
 }
 
-/// Where kernels are kept: the user's directory for what can be had again.
+/// The directory of kernels, in the user's cache directory.
 fn cache_directory() -> Result<PathBuf, Error> {
     let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = from("XDG_CACHE_HOME").or_else(|| from("HOME").map(|home| home.join(".cache")));
@@ -131,8 +132,8 @@ fn cache_directory() -> Result<PathBuf, Error> {
     Ok(root.join("trunkline/kernels"))
 }
 
-/// Fetches and unpacks a package beside its place, then moves it there whole: others may do so at
-/// the same time.
+/// Fetches and unpacks a package in a temporary directory, then renames it into place as a whole,
+/// because other processes may do the same at the same time.
 fn fetch(cache: &Path, package: &str) -> Result<(), Error> {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     for (program, package) in [("apt-get", "apt"), ("dpkg-deb", "dpkg"), ("depmod", "kmod")] {
@@ -144,12 +145,12 @@ fn fetch(cache: &Path, package: &str) -> Result<(), Error> {
     tracing::info!("fetching {package}");
     let outcome = fetch_into(&partial, package).and_then(|()| {
         match fs::rename(partial.join("root"), cache.join(package)) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(_) if cache.join(package).is_dir() => Ok(()),
             outcome => outcome.map_err(Error::io(format!("move the kernel into {}", cache.display()))),
         }
     });
-    // What is left of it is worth nothing; the next lab collects what cannot be removed now.
+    // The rest is useless. If it cannot be removed now, the next lab removes it.
     let _ = fs::remove_dir_all(&partial);
     outcome
 }
@@ -158,7 +159,7 @@ fn fetch_into(partial: &Path, package: &str) -> Result<(), Error> {
     let root = partial.join("root");
     fs::create_dir_all(&root).map_err(Error::io(format!("create {}", root.display())))?;
     let mut download = Command::new("apt-get");
-    // As ourselves: the user that apt downloads as by default may not write here.
+    // Without apt's sandbox user, which may not write here.
     download.args(["-q", "-o", "APT::Sandbox::User=", "download", package]).current_dir(partial);
     run(&mut download)?;
     let entries = fs::read_dir(partial).map_err(Error::io(format!("read {}", partial.display())))?;
@@ -171,19 +172,19 @@ fn fetch_into(partial: &Path, package: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes what downloads left whose process was killed.
+/// Removes the temporary directories of processes that were killed.
 fn collect(cache: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PARTIAL)).and_then(Owner::of);
         if owner.is_some_and(|owner| !owner.lives()) {
-            // Another lab may be at it too.
+            // Another lab may remove the directory at the same time.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// The newest kernel of the cache, by the numbers in its name.
+/// The newest kernel in the cache, by the numbers in its name.
 fn newest(cache: &Path) -> Option<Kernel> {
     let entries = fs::read_dir(cache).ok()?.flatten();
     let packages = entries.filter_map(|entry| {
@@ -195,12 +196,13 @@ fn newest(cache: &Path) -> Option<Kernel> {
     Kernel::unpacked(&packages.max()?.1).ok()
 }
 
-/// A package whose kernel it has itself; `linux-image-amd64` and its like only name one.
+/// Resolves a package such as `linux-image-amd64`, which only depends on a kernel, to the kernel's
+/// package.
 fn real_package(name: &str) -> String {
     named_by(name).unwrap_or_else(|| name.to_owned())
 }
 
-/// The kernel's package that this one depends on, as apt's lists have it.
+/// The kernel package that this one depends on, according to apt's lists.
 fn named_by(name: &str) -> Option<String> {
     let output = Command::new("apt-cache").args(["depends", name]).stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -208,12 +210,12 @@ fn named_by(name: &str) -> Option<String> {
     depends.map(str::trim).find(|on| on.starts_with("linux-image-") && plain(on)).map(str::to_owned)
 }
 
-/// Package names stand in paths.
+/// Whether a package name may be used in paths.
 fn plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Runs a program to its end; gives what it printed, or what it complained about.
+/// Runs a program to its end; returns its output, or its error messages.
 fn run(command: &mut Command) -> Result<Vec<u8>, Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut read = Vec::new();
@@ -222,7 +224,7 @@ fn run(command: &mut Command) -> Result<Vec<u8>, Error> {
     let complaints = child.stderr.take();
     let reader = std::thread::spawn(move || {
         let mut said = String::new();
-        // What is no text says nothing to anybody.
+        // Output that is not text is ignored.
         let _ = complaints.map(|mut from| from.read_to_string(&mut said));
         said
     });

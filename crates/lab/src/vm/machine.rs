@@ -1,9 +1,9 @@
-//! One QEMU process: started so that it ends with us whatever happens, and leaves no file behind.
+//! A QEMU process that always ends with its owner and leaves no file behind.
 //!
-//! - The kernel ends it when the thread that started it does (`setpriv --pdeathsig`), so a thread
-//!   of its own starts it and waits for it.
-//! - What it reads and writes besides sockets are files in our memory (`memfd`), reached through
-//!   /proc.
+//! - The kernel ends QEMU when the thread that started it ends (`setpriv --pdeathsig`), so a
+//!   separate thread starts QEMU and waits for it.
+//! - All files that QEMU reads and writes, other than sockets, are in memory (`memfd`) and opened
+//!   through /proc.
 
 use super::monitor::Monitor;
 use super::{Accel, Error, programs};
@@ -22,13 +22,13 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// How much of a console's end is shown when a guest fails: more than a kernel's panic fills.
+/// The size of the end of a console that is shown when a guest fails; a kernel panic fits.
 const CONSOLE_BYTES: u64 = 4000;
 
-/// The maximum transmission unit of the links: RDMA's 4096 and its headers fit.
+/// The MTU of the links, which is enough for RDMA's 4096 with headers.
 const LINK_MTU: u32 = 9000;
 
-/// What QEMU is told.
+/// The properties of a QEMU machine.
 #[derive(Debug)]
 pub(super) struct Hardware<'a> {
     pub(super) accel: Accel,
@@ -37,7 +37,7 @@ pub(super) struct Hardware<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a [u8],
     pub(super) writable: &'a [PathBuf],
-    /// Our end of each link, and the last byte of its hardware address.
+    /// The host's end of each link, and the last byte of its hardware address.
     pub(super) links: Vec<(UnixStream, u8)>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Hardware<'a> {
 #[derive(Debug)]
 pub(super) struct Machine {
     pidfd: OwnedFd,
-    /// QEMU opens it at some time during its start.
+    /// Kept because QEMU opens the file at some time during its start.
     _initramfs: File,
     console: File,
     complaints: Arc<Mutex<String>>,
@@ -54,7 +54,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Starts QEMU; the stream is the host's end of the agent's port.
+    /// Starts QEMU. The stream is the host's end of the agent's port.
     pub(super) fn start(hardware: Hardware<'_>) -> Result<(Self, UnixStream), Error> {
         let initramfs = memory_file("initramfs")?;
         (&initramfs)
@@ -67,7 +67,7 @@ impl Machine {
         let files = [ours_in_proc(&initramfs), ours_in_proc(&console)];
         command.args(arguments(&hardware, &files, its_end.as_raw_fd()));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
-        // An interrupt from the terminal is ours to handle.
+        // This process handles an interrupt from the terminal.
         command.process_group(0);
         let links = hardware.links.into_iter().map(|(stream, _)| stream);
         let inherited = links.chain([its_end]).collect();
@@ -85,9 +85,9 @@ impl Machine {
         let complaints = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&complaints);
         let waiter = thread::spawn(move || {
-            // The child inherits its ends of the links and of the monitor; no other child of ours
-            // should, so they are closed to others again at once. One started right now by another
-            // thread does no harm with them.
+            // The child inherits its ends of the links and of the monitor. Other children should
+            // not, so the descriptors are made close-on-exec again at once. A child that another
+            // thread starts in between inherits them, which does no harm.
             let pass = |flags| inherited.iter().try_for_each(|stream| fcntl_setfd(stream, flags));
             let spawned = pass(FdFlags::empty()).map_err(std::io::Error::from).and_then(|()| command.spawn());
             drop(inherited);
@@ -100,12 +100,12 @@ impl Machine {
             let _ = tell_started.send(pidfd.map_err(std::io::Error::from));
             if let Some(mut stderr) = child.stderr.take() {
                 let mut said = Vec::new();
-                // Reads until QEMU has ended; it says little.
+                // Reads until QEMU has ended; there is little output.
                 let _ = stderr.read_to_end(&mut said);
                 let text = String::from_utf8_lossy(&said).trim().to_owned();
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = text;
             }
-            // An error would mean that somebody else has waited for it: it is gone then too.
+            // An error would mean that something else has waited for the child, so it is gone too.
             let _ = child.wait();
         });
         let pidfd =
@@ -115,7 +115,7 @@ impl Machine {
         Ok(Self { pidfd, _initramfs: initramfs, console, complaints, waiter: Some(waiter), monitor })
     }
 
-    /// Takes the carrier off an interface, by its number from 1, or gives it back.
+    /// Takes the carrier off an interface, by its number from 1, or restores it.
     pub(super) fn set_link(&self, number: u8, up: bool) -> Result<(), Error> {
         let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
         monitor.set_link(&format!("n{number}"), up)
@@ -126,12 +126,12 @@ impl Machine {
         self.waiter.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// What was last seen of it: QEMU's own complaints and the end of the guest's console.
+    /// The last output: QEMU's error messages and the end of the guest's console.
     pub(super) fn last_words(&self) -> String {
         let complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let length = self.console.metadata().map_or(0, |metadata| metadata.len());
         let mut end = vec![0; usize::try_from(length.min(CONSOLE_BYTES)).unwrap_or(0)];
-        // A console that cannot be read has nothing to tell.
+        // A console that cannot be read is left out.
         let read = self.console.read_at(&mut end, length.saturating_sub(CONSOLE_BYTES)).unwrap_or(0);
         end.truncate(read);
         let console = String::from_utf8_lossy(&end).replace('\r', "");
@@ -140,9 +140,9 @@ impl Machine {
         if words.is_empty() { "without a word".to_owned() } else { words.join("\n") }
     }
 
-    /// Ends it at once and waits until it is gone.
+    /// Kills QEMU and waits until it is gone.
     pub(super) fn kill(&mut self) {
-        // An error means that it is gone already.
+        // An error means that QEMU is gone already.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         if let Some(waiter) = self.waiter.take() {
             let _ = waiter.join();
@@ -156,7 +156,8 @@ impl Drop for Machine {
     }
 }
 
-/// The words before QEMU's own: no core file should it abort, and its end with ours.
+/// The command before QEMU's own arguments: no core file if QEMU aborts, and an end together with
+/// this process.
 fn wrapped() -> Result<Command, Error> {
     let qemu = programs::find("qemu-system-x86_64", "qemu-system-x86")?;
     let mut command = Command::new("/bin/sh");
@@ -200,13 +201,13 @@ fn arguments(hardware: &Hardware<'_>, [initramfs, console]: &[String; 2], monito
     words
 }
 
-/// A file that exists in our memory only.
+/// A file in memory.
 fn memory_file(name: &str) -> Result<File, Error> {
     let file = memfd_create(name, MemfdFlags::CLOEXEC).map_err(std::io::Error::from);
     file.map(File::from).map_err(Error::io("make a file in memory"))
 }
 
-/// How another process of this user opens it while we have it open.
+/// The path by which another process of this user can open the file while it is open here.
 fn ours_in_proc(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_fd().as_raw_fd())
 }

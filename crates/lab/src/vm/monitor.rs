@@ -1,7 +1,7 @@
-//! QEMU's monitor: what can be done to a running machine from outside.
+//! QEMU's monitor, which changes a running machine.
 //!
-//! It speaks QMP: a JSON object on each line. The machine greets, and takes commands once it was
-//! asked what both are capable of; between command and answer it may tell of events.
+//! The protocol is QMP: one JSON object per line. The machine sends a greeting, and accepts
+//! commands after capabilities were negotiated. Events may arrive between a command and its answer.
 
 use super::Error;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// An emulated machine on a busy one has answered by then.
+/// The time within which even an emulated machine on a busy host answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
-/// Our end of a machine's monitor.
+/// The host's end of a machine's monitor.
 #[derive(Debug)]
 pub(super) struct Monitor {
     stream: BufReader<UnixStream>,
@@ -24,7 +24,7 @@ impl Monitor {
         Self { stream: BufReader::new(stream), greeted: false }
     }
 
-    /// Takes the carrier off a network interface of the machine, or gives it back.
+    /// Takes the carrier off a network interface of the machine, or restores it.
     pub(super) fn set_link(&mut self, interface: &str, up: bool) -> Result<(), Error> {
         if !self.greeted {
             self.execute(&json!({ "execute": "qmp_capabilities" }))?;
@@ -51,7 +51,7 @@ impl Monitor {
     }
 }
 
-/// What a line says to a command; `None` where it is a greeting or tells of an event.
+/// The answer to a command in this line; `None` if the line is a greeting or an event.
 fn answer(line: &str) -> Option<Result<(), String>> {
     let said: Value = serde_json::from_str(line).ok()?;
     if said.get("return").is_some() {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A monitor that greets, tells of an event before each answer, and knows one interface.
+    /// A monitor that sends a greeting, and an event before each answer, and has one interface.
     fn machine(stream: UnixStream) -> Vec<String> {
         let mut answers = stream.try_clone().unwrap();
         writeln!(answers, "{}", json!({ "QMP": { "version": {}, "capabilities": [] } })).unwrap();

@@ -1,19 +1,20 @@
-//! The links of the guests: addresses, names, and the scripts that set them up from inside.
+//! The links of the guests: addresses, names, and the scripts that set them up in the guests.
 //!
-//! The addresses are those of `lab net`: link n is `n<n>`, its client end 10.77.n.1 and
-//! `fd77:n::1`, its server end 10.77.n.2 and `fd77:n::2`; the Soft-RoCE device on it is `rxe<n>`. A
-//! guest that is alone has both ends of link 1 on one device: two Soft-RoCE devices of one guest
+//! The addresses are the same as in `lab net`: link n is `n<n>`, its client end has 10.77.n.1 and
+//! `fd77:n::1`, its server end 10.77.n.2 and `fd77:n::2`. The Soft-RoCE device on it is `rxe<n>`. A
+//! single guest has both ends of link 1 on one device, because two Soft-RoCE devices of one guest
 //! cannot reach each other.
 
 use super::spec::{Guests, LINKS};
 use std::ffi::OsString;
 
-/// The end of a link that a guest has: the last part of its addresses.
+/// The end of a link that a guest has; this is the last part of its addresses.
 pub(super) const CLIENT_END: u8 = 1;
-/// See [`CLIENT_END`].
+/// The end of a link that the server has, see [`CLIENT_END`].
 pub(super) const SERVER_END: u8 = 2;
 
-/// Names the devices by their hardware addresses, and gives them theirs. Run in each of two guests.
+/// A script for each of two guests: finds the devices by their hardware addresses, and sets their
+/// names and addresses.
 pub(super) fn joined(end: u8, rdma: bool) -> String {
     let mut script = String::from("set -e\nip link set lo up\nmodprobe virtio_net\n");
     for link in 1..=LINKS {
@@ -30,7 +31,7 @@ pub(super) fn joined(end: u8, rdma: bool) -> String {
     script
 }
 
-/// One device with both ends' addresses. Run in a guest that is alone.
+/// A script for a single guest: creates one device with the addresses of both ends.
 pub(super) fn alone(rdma: bool) -> String {
     let mut script = String::from(
         "set -e\nip link set lo up\nmodprobe veth\n\
@@ -54,7 +55,7 @@ fn devices(links: u8, rdma: bool) -> String {
     script
 }
 
-/// The variables that commands in a guest find, as in `lab net`.
+/// The variables of commands in a guest, the same as in `lab net`.
 pub(super) fn variables(guests: Guests) -> Vec<(OsString, OsString)> {
     let links = if guests == Guests::Two { LINKS } else { 1 };
     let list =

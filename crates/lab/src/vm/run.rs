@@ -1,4 +1,4 @@
-//! A lab around a command: what `trunkline lab vm` does.
+//! Runs a command in a lab, for `trunkline lab vm`.
 
 use super::guest::{Remote, Running, show};
 use super::{Error, Event, Spec, Vm};
@@ -13,32 +13,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How long a server in a guest may take until it says `ready`.
+/// How long a server in a guest may take until it prints `ready`.
 const READY_WITHIN: Duration = Duration::from_secs(300);
 
-/// A terminal of which nothing is known.
+/// The size of a terminal whose size is unknown.
 const TERMINAL: (u16, u16) = (24, 80);
 
-/// What to do in a lab.
+/// What to run in a lab.
 #[derive(Debug)]
 pub enum Work {
-    /// Run this, with our standard streams.
+    /// This command, with this process's standard streams.
     Command(Command),
-    /// A shell for a person, on our terminal.
+    /// An interactive shell on this process's terminal.
     Shell,
 }
 
-/// Boots the guests, runs the work in the client, ends the guests, and gives how it ended.
+/// Boots the guests, runs the work in the client, ends the guests, and returns the exit status.
 ///
-/// `serve`, where given, is a shell command line that runs beside it in the server (the same guest
-/// where there is one) and must print a line that begins with `ready` first.
+/// `serve`, if given, is a shell command line. It runs meanwhile in the server (or in the only
+/// guest), and must first print a line that begins with `ready`.
 ///
-/// Signals (interrupt, terminate, hang-up) end the command, and with it the lab: the first asks,
-/// the second kills.
+/// Signals (SIGINT, SIGTERM, SIGHUP) end the command, and with it the lab: the first one sends
+/// SIGTERM, the second one SIGKILL.
 ///
 /// # Errors
-/// A lab that does not start, a command that cannot be started, a server that is not ready in time,
-/// no terminal for a shell.
+/// If the lab does not start, the command cannot be started, the server is not ready in time, or
+/// there is no terminal for a shell.
 pub fn run(spec: &Spec, serve: Option<&str>, work: &Work) -> Result<ExitStatus, Error> {
     if matches!(work, Work::Shell) && !isatty(std::io::stdin()) {
         return Err(Error::Misuse("a shell needs a terminal as its standard input".to_owned()));
@@ -49,7 +49,7 @@ pub fn run(spec: &Spec, serve: Option<&str>, work: &Work) -> Result<ExitStatus, 
     let watcher = thread::spawn(move || signals.forever().for_each(|_| watched.signal()));
     let outcome = run_until(spec, serve, work, &stop);
     handle.close();
-    // It only waits for the handle.
+    // The watcher only waits for the handle.
     let _ = watcher.join();
     outcome
 }
@@ -65,7 +65,7 @@ fn run_until(spec: &Spec, serve: Option<&str>, work: &Work, stop: &Stop) -> Resu
     status.map_err(|error| if matches!(error, Error::Gone { .. }) { vm.client().gone() } else { error })
 }
 
-/// What signals do: ask the lab not to start, or its command to end.
+/// The effect of signals: the lab is not started, or its command is ended.
 #[derive(Debug, Default)]
 struct Stop {
     asked: AtomicBool,
@@ -80,7 +80,7 @@ impl Stop {
         }
     }
 
-    /// From now on signals are for this command. One that came before is delivered.
+    /// From now on signals are for this command. An earlier one is delivered.
     fn watch(&self, command: Remote) {
         let mut watched = self.command.lock().unwrap_or_else(PoisonError::into_inner);
         if self.asked.load(Ordering::Relaxed) {
@@ -90,14 +90,14 @@ impl Stop {
     }
 }
 
-/// Streams a command's output to ours and our input to it.
+/// Passes a command's output to standard output and error, and standard input to the command.
 fn attend(mut running: Running, stop: &Stop) -> Result<ExitStatus, Error> {
     stop.watch(running.remote());
     pass_input(running.remote());
     running.wait(|event| show(&event))
 }
 
-/// Our standard input, until its end. The thread is left alone with what may be an endless wait.
+/// Passes on standard input until its end. The thread is not joined, because it may wait for ever.
 fn pass_input(command: Remote) {
     thread::spawn(move || {
         let mut piece = [0; 4096];
@@ -111,7 +111,7 @@ fn pass_input(command: Remote) {
     });
 }
 
-/// Starts the server's command line and waits until it is ready; from then on its output goes to
+/// Starts the server's command line and waits until it is ready. After that, its output goes to
 /// standard error.
 fn start_server(vm: &Vm, line: &str) -> Result<thread::JoinHandle<()>, Error> {
     let mut shell = Command::new("/bin/sh");
@@ -121,14 +121,14 @@ fn start_server(vm: &Vm, line: &str) -> Result<thread::JoinHandle<()>, Error> {
     let said = running.wait_for_line("ready", READY_WITHIN)?;
     eprint!("{said}");
     Ok(thread::spawn(move || {
-        // It ends with its guest.
+        // The server ends with its guest.
         let _ = running.wait(|event| match event {
             Event::Out(bytes) | Event::Err(bytes) => show(&Event::Err(bytes)),
         });
     }))
 }
 
-/// A shell whose terminal in the guest is as large as ours; ours passes every key on meanwhile.
+/// A shell on a terminal in the guest that is as large as this one, to which every key is passed.
 fn on_our_terminal(vm: &Vm, stop: &Stop) -> Result<ExitStatus, Error> {
     let mut shell = Command::new("/bin/bash");
     shell.arg("-i");
@@ -141,7 +141,7 @@ fn on_our_terminal(vm: &Vm, stop: &Stop) -> Result<ExitStatus, Error> {
     attend(running, stop)
 }
 
-/// Our terminal without its own ideas about keys, until dropped.
+/// The terminal in raw mode, until dropped.
 struct Raw(Termios);
 
 impl Raw {
@@ -159,7 +159,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // A terminal that is gone needs no settings.
+        // A closed terminal needs no settings.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Drain, &self.0);
     }
 }

@@ -1,22 +1,23 @@
-//! What a lab of virtual machines shall be.
+//! The properties of a lab of virtual machines.
 
 use super::Error;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// How many links join two guests.
+/// The number of links between two guests.
 pub const LINKS: u8 = 4;
 
-/// The least memory in which a guest starts and a file server has room, in MiB.
+/// The minimum memory in which a guest starts and a file server has room, in MiB.
 const MEMORY_MIB_MIN: u32 = 512;
 
-/// More processors than this help nobody: all are emulated on this machine's own.
+/// The maximum number of processors. More are useless, because all are emulated on this machine's
+/// own.
 const CPUS_MAX: u8 = 16;
 
-/// How many guests.
+/// The number of guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guests {
-    /// One, in which client and server share one device.
+    /// One guest, in which client and server share one device.
     #[default]
     One,
     /// A client and a server, joined by [`LINKS`] links.
@@ -26,12 +27,12 @@ pub enum Guests {
 /// What executes the guests' instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Accel {
-    /// The processor, where a guest comes up on it; otherwise QEMU.
+    /// KVM if a guest starts on it; otherwise QEMU's emulation.
     #[default]
     Auto,
-    /// The processor, through /dev/kvm.
+    /// KVM, through /dev/kvm.
     Kvm,
-    /// QEMU, which works everywhere and takes its time.
+    /// QEMU's emulation, which works everywhere but is slow.
     Tcg,
 }
 
@@ -48,31 +49,32 @@ impl FromStr for Accel {
     }
 }
 
-/// What a lab of virtual machines shall be.
+/// The properties of a lab of virtual machines.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// How many guests.
+    /// The number of guests.
     pub guests: Guests,
-    /// Memory of each guest, in MiB; what it does not touch is not taken from this machine.
+    /// The memory of each guest, in MiB. Memory that a guest does not touch is not taken from this
+    /// machine.
     pub memory_mib: u32,
-    /// Processors of each guest.
+    /// The number of processors of each guest.
     pub cpus: u8,
-    /// The Debian package of the kernel; the distribution's default when not given.
+    /// The Debian package of the kernel; if absent, the distribution's default.
     pub kernel: Option<String>,
     /// What executes the guests' instructions.
     pub accel: Accel,
     /// Whether each link gets a Soft-RoCE device.
     pub rdma: bool,
-    /// Directories of this machine that the guests may write; everything else they write is gone
-    /// with them.
+    /// Directories of this machine that the guests may write. All other changes are lost when the
+    /// guests end.
     pub writable: Vec<PathBuf>,
-    /// The `trunkline` program: it is the agent in the guests.
+    /// The `trunkline` program, which is the agent in the guests.
     pub program: PathBuf,
 }
 
 impl Spec {
-    /// One guest of two processors and 4 GiB with a Soft-RoCE device, and `trunkline` from this
-    /// path.
+    /// One guest with two processors, 4 GiB and a Soft-RoCE device, and the `trunkline` program at
+    /// this path.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
@@ -102,7 +104,7 @@ impl Spec {
                     directory.display()
                 )));
             }
-            // QEMU's options and the guest's first script would read these otherwise.
+            // These characters have a meaning in QEMU's options and in the guest's first script.
             if text.is_empty() || text.contains([',', '\'', '\n']) {
                 return Err(Error::Misuse(format!(
                     "{} cannot be written by a guest: its name has a comma, a quote or the like",
