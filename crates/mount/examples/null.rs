@@ -1,14 +1,14 @@
-//! A FUSE file system that does nothing, with what the mount asks of the kernel: what FUSE itself
-//! costs here.
+//! A FUSE file system that does nothing, set up as the mount is: it shows what FUSE itself costs on
+//! this machine.
 //!
 //! ```text
 //! null DIRECTORY MIB [write-back]
 //! ```
 //!
-//! With `write-back` the kernel holds writes back, which the mount does not let it do
-//! (docs/decisions/0007-fuse.md). Ten files, `load.0` to `load.9`, of so many MiB each: reads give
-//! memory that is always the same, writes are forgotten. It ends when the directory is unmounted.
-//! `docs/results/fuse-speed.py` measures it beside the mount.
+//! With `write-back` the kernel delays writes, which the mount does not allow
+//! (docs/decisions/0007-fuse.md). There are ten files, `load.0` to `load.9`, of MIB MiB each. Reads
+//! return memory that is always the same, and writes are discarded. The program ends when the
+//! directory is unmounted. `docs/results/fuse-speed.py` measures it beside the mount.
 
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ use fuser::{
 
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 64;
-/// The number of `load.0`; the others follow.
+/// The inode number of `load.0`; those of the other files follow.
 const FIRST_FILE: u64 = 2;
 const LASTING: Duration = Duration::from_secs(3600);
 
@@ -64,7 +64,7 @@ impl Filesystem for Null {
         if self.writes_back {
             wished |= InitFlags::FUSE_WRITEBACK_CACHE;
         }
-        // What this kernel lacks, the mount lacks here as well.
+        // Flags that this kernel lacks are missing for the mount too.
         let _ = config.add_capabilities(wished & config.capabilities());
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
@@ -85,7 +85,7 @@ impl Filesystem for Null {
         reply.attr(&LASTING, &self.attributes(ino));
     }
 
-    /// A kernel that holds writes back tells of their times so.
+    /// With `write-back` the kernel reports times of modification this way.
     fn setattr(
         &self,
         _request: &Request,

@@ -31,8 +31,8 @@ const LONG_WRITE_BYTES_MIN: usize = 64 << 10;
 /// direct I/O.
 const BACKGROUND_MAX: u16 = 64;
 
-/// The negotiation with the kernel when the file system is mounted, by the FUSE crate. Afterwards the
-/// crate handles no requests.
+/// The negotiation with the kernel when the file system is mounted, by the FUSE crate. Afterwards
+/// the crate handles no requests.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     pub core: Arc<Core>,

@@ -11,12 +11,13 @@ use fuser::{Errno, FopenFlags};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// A handle that a program holds, and with whose rights.
+/// An open handle.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub inode: Arc<Inode>,
     pub file: FileRef,
-    /// Who opened it: reads and writes are made for them, whoever does them.
+    /// The user who opened the file. Reads and writes are made with that user's rights, whichever
+    /// process makes them.
     pub caller: As,
     /// O_WRONLY or O_RDWR.
     pub may_write: bool,
@@ -31,7 +32,7 @@ impl HandleUse for OpenFile {
     }
 }
 
-/// How a request wishes to be served.
+/// How a read or a write is to be served.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
     /// O_DIRECT: nothing is read ahead.
@@ -39,12 +40,12 @@ pub(crate) struct How {
     /// O_DIRECT, O_SYNC or O_DSYNC: write(2) returns when the data are stable.
     pub writes_through: bool,
     pub appends: bool,
-    /// It goes past the kernel's pages, for certain: those who have O_DIRECT may not.
+    /// The request certainly bypasses the kernel's pages. With O_DIRECT alone that is not certain.
     pub passes_pages: bool,
 }
 
 impl How {
-    /// By the flags that came with it.
+    /// From the flags that came with the request.
     pub(crate) const fn new(flags: i32, passes_pages: bool) -> Self {
         let is_direct = flags & libc::O_DIRECT != 0;
         Self {
@@ -57,8 +58,8 @@ impl How {
 }
 
 impl Core {
-    /// open(2) of a file that is there: close-to-open, so the server is asked, for the attributes
-    /// and for leave.
+    /// open(2) of an existing file. Asks the server for the rights and, unless attributes may be
+    /// cached from open to open, for the attributes.
     pub(crate) async fn open(
         self: &Arc<Self>,
         caller: As,
@@ -67,10 +68,10 @@ impl Core {
     ) -> Result<(u64, FopenFlags), Errno> {
         let wished = match flags & libc::O_ACCMODE {
             libc::O_WRONLY => Rights::MODIFY | Rights::EXTEND,
-            // A program may be run by those who may not read it; the kernel then opens it for
+            // A user may run a program without the right to read it. The kernel then opens it for
             // reading.
             libc::O_RDONLY => Rights::READ | Rights::EXECUTE,
-            // Both bits are Linux's way to ask for both rights.
+            // O_RDWR, and the two bits together, by which Linux asks for both rights too.
             _ => Rights::READ | Rights::MODIFY | Rights::EXTEND,
         };
         let may = self.call_access(&caller, inode.handle, wished);
@@ -89,14 +90,14 @@ impl Core {
         {
             return Err(Errno::EACCES);
         }
-        // The kernel's pages stay if they are of what the file holds now.
+        // The kernel keeps its pages if they are from the current version of the file.
         let now = known.attributes.version();
         let mut state = inode.lock();
         let (keeps_pages, believes_otherwise) = (state.keeps_pages(now), state.may_believe_otherwise(now));
         drop(state);
         let keep = if keeps_pages { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() };
         let handle = self.hold_dropping(caller, Arc::clone(&inode), flags, !keeps_pages);
-        // Only afterwards may another open rely on it.
+        // Record this only after the kernel has forgotten the attributes: other opens rely on it.
         if believes_otherwise {
             self.forget_attributes(&inode);
             inode.lock().has_forgotten(now);
@@ -104,12 +105,12 @@ impl Core {
         Ok((handle, keep))
     }
 
-    /// Gives a handle of a new file.
+    /// Makes a handle of a new file.
     pub(crate) fn hold(&self, caller: As, inode: Arc<Inode>, flags: i32) -> u64 {
         self.hold_dropping(caller, inode, flags, false)
     }
 
-    /// Gives a handle; the kernel drops its pages with it or not.
+    /// Makes a handle; `drops` says whether the kernel drops its pages on the reply.
     fn hold_dropping(&self, caller: As, inode: Arc<Inode>, flags: i32, drops: bool) -> u64 {
         let file = inode.open();
         self.open_files.fetch_add(1, Ordering::AcqRel);
@@ -125,8 +126,7 @@ impl Core {
         })
     }
 
-    /// The last holder has closed a handle. Data that were written through a mapping come after the
-    /// close.
+    /// Closes a handle. Data that were written through a mapping may have arrived after close(2).
     pub(crate) async fn release(self: &Arc<Self>, number: u64) {
         let Some(file) = self.files.remove(number) else { return };
         self.flush(&file.inode).await;
@@ -141,10 +141,11 @@ impl Core {
         }
     }
 
-    /// The kernel asks for the attributes again when they are wanted next.
+    /// Makes the kernel ask for the attributes the next time that it needs them.
     pub(crate) fn forget_attributes(&self, inode: &Inode) {
         if let Some(notifier) = self.notifier.get() {
-            // A negative offset: attributes only, so no page is waited for.
+            // A negative offset stands for the attributes alone, so that the kernel waits for no
+            // page.
             if let Err(error) = notifier.inval_inode(fuser::INodeNo(inode.ino), -1, 0) {
                 tracing::debug!(ino = inode.ino, %error, "the kernel forgot no attributes");
             }
@@ -152,7 +153,7 @@ impl Core {
     }
 }
 
-/// Waits for both of two futures.
+/// Waits for two futures.
 async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
     let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
     let (mut a, mut b) = (None, None);

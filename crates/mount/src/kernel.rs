@@ -1,11 +1,12 @@
 //! The kernel's side of a mount: its requests, and the replies to them.
 //!
-//! The FUSE crate negotiates what both can; from then on the device is read and written here,
-//! because that is the data path (docs/decisions/0007-fuse.md). `request` and `reply` know how
-//! things lie in memory, `device` moves them. Nothing here acts on a request.
+//! The FUSE crate negotiates the features of a mount with the kernel. After that, this module reads
+//! and writes the device, because that is the data path (docs/decisions/0007-fuse.md). `request`
+//! and `reply` know the layout of messages, and `device` moves them. Nothing here executes a
+//! request.
 //!
-//! Shapes: `include/uapi/linux/fuse.h` of Linux, as they have been since protocol 7.12; numbers are
-//! in the machine's own order.
+//! The layout is that of `include/uapi/linux/fuse.h` in Linux, as it has been since protocol 7.12.
+//! Numbers have the machine's byte order.
 
 mod device;
 mod reply;

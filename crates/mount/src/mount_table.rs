@@ -1,7 +1,7 @@
-//! `/proc/self/mountinfo`: what is mounted where, as proc(5) describes it.
+//! `/proc/self/mountinfo`, the table of mounts. proc(5)
 //!
-//! A mount has a number of its own, and the file system in it a device number. Several mounts of
-//! one file system (bind mounts) share the device number.
+//! A mount has a number, and the file system in it a device number. Several mounts of one file
+//! system (bind mounts) share the device number.
 
 use rustix::fs::{CWD, Mode, OFlags};
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The type that mounts of ours show.
+/// The file system type of our mounts.
 pub const FILE_SYSTEM: &str = "fuse.trunkline";
 
 /// All mounts that this process can see.
@@ -19,7 +19,7 @@ pub(crate) struct MountTable {
     entries: Vec<Entry>,
 }
 
-/// A line of it.
+/// A line of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub id: u64,
@@ -37,8 +37,10 @@ impl Entry {
 }
 
 impl MountTable {
+    /// Reads the table.
+    ///
     /// # Errors
-    /// Where proc(5) is not mounted.
+    /// If proc(5) is not mounted.
     pub(crate) fn read() -> io::Result<Self> {
         std::fs::read("/proc/self/mountinfo").map(|text| Self::parse(&text))
     }
@@ -51,20 +53,20 @@ impl MountTable {
         self.entries.iter()
     }
 
-    /// What is mounted there; of several on top of each other the uppermost.
+    /// The mount on a directory; of several on top of each other, the uppermost.
     pub(crate) fn at(&self, place: &Path) -> Option<&Entry> {
         let here = || self.entries.iter().filter(|entry| entry.place == place);
         here().find(|entry| here().all(|other| other.parent != entry.id))
     }
 }
 
-/// The entry of a line: `36 35 98:0 /root /place options tag:1 - type source options`.
+/// Parses a line: `36 35 98:0 /root /place options tag:1 - type source options`.
 fn entry(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (id, parent) = (number(fields.next()?)?, number(fields.next()?)?);
     let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
     let place = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)));
-    // There may be any number of tags before the dash.
+    // Any number of tags precedes the dash.
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?.to_vec();
     Some(Entry { id, parent, device: (major.parse().ok()?, minor.parse().ok()?), place, kind })
 }
@@ -73,7 +75,8 @@ fn number(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// Blanks, line ends and backslashes stand as a backslash and three octal digits.
+/// Decodes blanks, line ends and backslashes, which are written as a backslash and three octal
+/// digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -94,8 +97,8 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A directory as the system's table names it, symbolic links followed. No file system is asked
-/// about the directory itself: what is mounted there may have no server any more.
+/// The path of a directory as in the table, with symbolic links resolved. Does not ask the file
+/// system of the directory itself: what is mounted there may have no server any more.
 pub(crate) fn place_of(directory: &Path) -> PathBuf {
     by_descriptor(directory).unwrap_or_else(|| {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
@@ -107,17 +110,17 @@ pub(crate) fn place_of(directory: &Path) -> PathBuf {
     })
 }
 
-/// The path that the kernel gives for a directory that is there.
+/// The path that the kernel reports for an existing directory.
 fn by_descriptor(directory: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(CWD, directory, flags, Mode::empty()).ok()?;
     let path = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok()?;
-    // One that was removed is told with a word behind its name.
+    // The kernel appends a word to the path of a directory that was removed.
     (!path.as_os_str().as_bytes().ends_with(b" (deleted)")).then_some(path)
 }
 
-/// A number that the kernel tells about a descriptor in `/proc/self/fdinfo`, such as `mnt_id`. It
-/// asks no file system.
+/// Reads a number that the kernel reports about a descriptor in `/proc/self/fdinfo`, such as
+/// `mnt_id`. Does not ask the file system.
 pub(crate) fn told_of(descriptor: impl AsFd, name: &str) -> io::Result<Option<u64>> {
     let path = format!("/proc/self/fdinfo/{}", descriptor.as_fd().as_raw_fd());
     let text = std::fs::read_to_string(path)?;

@@ -1,14 +1,13 @@
-//! One mount, told from all others, and its end.
+//! The identity of a mount, and its end.
 //!
-//! A path says nothing about who mounted there: somebody may have unmounted ours and mounted anew,
-//! or mounted on top of it. So a mount is ended by its number and its device's alone. The kernel
-//! gives both again to later mounts, anywhere, once nothing uses this one; while a descriptor is
-//! open on it (`Pinned`) it does not. Since Linux 6.8 a mount has a number besides that is never
-//! given again. Unmounting takes what is mounted within along, which is not ours: then nothing is
-//! unmounted.
+//! A path does not identify a mount: somebody may have unmounted ours and mounted something else,
+//! or mounted on top of it. So a mount is ended by its number and its device number. The kernel
+//! gives both to later mounts once nothing uses this mount any more, but not while a descriptor is
+//! open on it (`Pinned`). Since Linux 6.8 a mount also has a number that is never reused.
+//! Unmounting a mount also unmounts what others have mounted within it, so nothing is unmounted
+//! while there is such a mount.
 //!
-//! Without root fusermount3 unmounts, and takes a path. The check is made right before it is
-//! called.
+//! Without root, fusermount3 unmounts, by path. The identity is checked right before it is called.
 
 use crate::fusermount;
 use crate::mount_table::{Entry, MountTable, place_of, told_of};
@@ -22,13 +21,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Dead mounts on top of each other that are unmounted at once: nobody has so many.
+/// The most dead mounts on top of each other that are unmounted at once; far more than occur.
 const STACKED_MAX: usize = 32;
-/// statx(2), since Linux 6.8.
+/// A flag of statx(2), since Linux 6.8.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 
-/// A mount as the system numbers it. As text: its number, its device's major and minor number, and
-/// the number that is never given again or 0.
+/// The numbers of a mount. As text: its number, the major and the minor number of its device, and
+/// the number that is never reused, or 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountId {
     id: u64,
@@ -36,7 +35,7 @@ pub struct MountId {
     unique: Option<u64>,
 }
 
-/// A mount that stays itself: its numbers are not given to another one meanwhile.
+/// A mount with an open descriptor, so that its numbers are not given to another mount.
 #[derive(Debug)]
 struct Pinned {
     mount: MountId,
@@ -45,14 +44,14 @@ struct Pinned {
 }
 
 impl MountId {
-    /// The mount that was made last on a directory from a device of FUSE.
+    /// Finds the mount that was just made on a directory, by the FUSE device that serves it.
     ///
     /// # Errors
-    /// The system's, or when it is gone again.
+    /// Errors of the system; `NotConnected` if the mount is gone already.
     pub(crate) fn of_device(device: BorrowedFd<'_>, directory: &Path) -> io::Result<Self> {
         let table = MountTable::read()?;
-        // Kernels of before 2025 do not say it. Then the uppermost mount is ours, unless two mount
-        // there at the same time.
+        // Kernels from before 2025 do not report the connection. Then the uppermost mount is taken
+        // for ours, which is wrong only if another one was made there at the same time.
         let connection = told_of(device, "fuse_connection")?;
         let is_it = |entry: &&Entry| {
             entry.is_ours() && connection.is_none_or(|number| (0, number) == wide(entry.device))
@@ -64,7 +63,7 @@ impl MountId {
         Ok(Self { unique: pinned.and_then(|pinned| unique(pinned.root.as_fd())), ..mount })
     }
 
-    /// The mount of a descriptor of it.
+    /// Finds the mount that a descriptor is on.
     ///
     /// # Errors
     /// As [`MountId::of_device`].
@@ -79,38 +78,39 @@ impl MountId {
         Self { id: entry.id, device: entry.device, unique: None }
     }
 
-    /// The device's major and minor number.
+    /// The major and the minor number of the device.
     pub(crate) const fn device(self) -> (u32, u32) {
         self.device
     }
 
-    /// Unmounts it, in use or not, while it is there.
+    /// Unmounts the mount, even if it is in use, as long as `is_there` returns true.
     ///
     /// # Errors
-    /// The system's; `ResourceBusy` where something else is mounted on it or within.
+    /// Errors of the system; `ResourceBusy` if something else is mounted on the mount or within it.
     pub(crate) fn unmount(self, is_there: impl Fn() -> bool) -> io::Result<()> {
         if !is_there() {
             return Ok(());
         }
         match self.pin()? {
-            // Once more, now that its numbers hold.
+            // Check again, now that the numbers cannot be given to another mount.
             Some(pinned) if is_there() => pinned.unmount(),
             _ => Ok(()),
         }
     }
 
-    /// Whether a file lies in it.
+    /// Whether an open file is in this mount's file system.
     #[must_use]
     pub fn has(self, file: impl AsFd) -> bool {
         let device = rustix::fs::fstat(file).map(|stat| (major(stat.st_dev), minor(stat.st_dev)));
         device == Ok(self.device)
     }
 
-    /// Unmounts it if nobody serves it any more; says whether it was there, dead. Where the kernel
-    /// may have given its numbers to another mount since, it is looked for on its directory alone.
+    /// Unmounts the mount if nothing serves it any more. Returns whether there was such a mount. If
+    /// the kernel may have given its numbers to another mount since, only a mount on `directory`
+    /// counts.
     ///
     /// # Errors
-    /// As those of unmounting.
+    /// As unmounting.
     pub fn unmount_dead(self, directory: &Path) -> io::Result<bool> {
         let is_it = |pinned: &Pinned| self.unique.is_some() || pinned.place == place_of(directory);
         match self.pin()? {
@@ -123,8 +123,8 @@ impl MountId {
         let Some(place) = self.place()? else { return Ok(None) };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, &place, flags, Mode::empty())?;
-        // Once more, as it may have been unmounted, and its numbers given to another, before it was
-        // opened.
+        // Check again: before the descriptor was opened, the mount may have been unmounted and its
+        // numbers given to another one.
         let is_other = self.unique.is_some() && unique(root.as_fd()) != self.unique;
         if is_other || told_of(&root, "mnt_id")? != Some(self.id) || self.place()?.is_none() {
             return Ok(None);
@@ -132,7 +132,7 @@ impl MountId {
         Ok(Some(Pinned { mount: self, root, place }))
     }
 
-    /// Whether another mount of ours lies right beneath it.
+    /// Whether another mount of ours is directly beneath this one.
     fn covers_ours(self) -> io::Result<bool> {
         let table = MountTable::read()?;
         let own = table.entries().find(|entry| entry.id == self.id);
@@ -143,7 +143,8 @@ impl MountId {
         }))
     }
 
-    /// Where it is now, whatever was renamed or moved, with nothing on it or within.
+    /// Where the mount is now, even if it was moved or a directory was renamed. Fails if something
+    /// else is mounted on it or within it.
     fn place(self) -> io::Result<Option<PathBuf>> {
         let table = MountTable::read()?;
         let Some(own) = table.entries().find(|entry| (entry.id, entry.device) == (self.id, self.device))
@@ -161,18 +162,18 @@ impl MountId {
 }
 
 impl Pinned {
-    /// Whether its process is gone: a question that only that process could answer fails at once.
+    /// Whether the serving process is gone: statfs(2) then fails at once.
     fn is_dead(&self) -> bool {
         let asked = rustix::fs::fstatfs(&self.root);
         matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED))
     }
 
     fn unmount(self) -> io::Result<()> {
-        // By the descriptor, whatever is mounted at its path by now.
+        // By the descriptor: another mount may be on the path by now.
         let itself = format!("/proc/self/fd/{}", self.root.as_raw_fd());
         match rustix::mount::unmount(itself, UnmountFlags::DETACH) {
             Ok(()) => Ok(()),
-            // Somebody else was quicker.
+            // It was unmounted meanwhile.
             Err(Errno::INVAL) if self.mount.place()?.is_none() => Ok(()),
             Err(Errno::PERM) => fusermount::unmount(&self.place, true),
             Err(error) => Err(error.into()),
@@ -198,7 +199,7 @@ impl FromStr for MountId {
     }
 }
 
-/// The number of a descriptor's mount that is never given again. No file system is asked.
+/// The number of a descriptor's mount that is never reused. Does not ask the file system.
 fn unique(descriptor: BorrowedFd<'_>) -> Option<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let told = statx(descriptor, "", flags, StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE)).ok()?;
@@ -213,14 +214,14 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, "it was unmounted again at once")
 }
 
-/// The mount of ours that is uppermost on a directory now, served or not.
+/// The mount of ours that is uppermost on a directory now, dead or alive.
 #[must_use]
 pub fn uppermost(directory: &Path) -> Option<MountId> {
     let table = MountTable::read().ok()?;
     table.at(&place_of(directory)).filter(|entry| entry.is_ours()).map(MountId::of)
 }
 
-/// Unmounts the mount of ours on a directory that nobody serves any more, unless it is this one.
+/// Unmounts the dead mount of ours on a directory, unless it is `but`.
 ///
 /// # Errors
 /// [`Error::Unmount`].
@@ -232,9 +233,9 @@ pub fn unmount_dead(directory: &Path, but: Option<MountId>) -> Result<(), Error>
     }
 }
 
-/// The mount of ours on a directory that nobody serves any more, to be replaced: what a killed
-/// process has left. It stays until [`Dead::unmount`], so that no program finds the directory
-/// beneath meanwhile. Of several on top of each other all but the last are unmounted.
+/// Returns the dead mount of ours on a directory, left by a killed process, so that it can be
+/// replaced. It stays until [`Dead::unmount`], so that no program sees the directory beneath. If
+/// several are on top of each other, all but the lowest are unmounted.
 ///
 /// # Errors
 /// [`Error::Unmount`].
@@ -253,7 +254,7 @@ pub(crate) fn dead_on(directory: &Path) -> Result<Option<Dead>, Error> {
     Ok(None)
 }
 
-/// A mount of ours that nobody serves any more.
+/// A dead mount of ours: nothing serves it any more.
 #[derive(Debug)]
 pub(crate) struct Dead(Pinned);
 
@@ -266,17 +267,17 @@ impl Dead {
     }
 }
 
-/// The type of what is mounted on a directory.
+/// The type of the file system that is mounted on a directory.
 ///
 /// # Errors
-/// Where proc(5) is not mounted.
+/// If proc(5) is not mounted.
 pub fn mounted_type(directory: &Path) -> io::Result<Option<String>> {
     let table = MountTable::read()?;
     let entry = table.at(&place_of(directory));
     Ok(entry.map(|entry| String::from_utf8_lossy(&entry.kind).into_owned()))
 }
 
-/// Unmounts a directory, as its user asks for; with `lazily` even if it is in use.
+/// Unmounts a directory at the user's request; with `lazily` even if it is in use.
 ///
 /// # Errors
 /// [`Error::Unmount`].
@@ -308,7 +309,7 @@ mod tests {
     fn a_mount_that_is_not_there_is_not_unmounted() {
         let root = std::fs::File::open("/").unwrap();
         let of_root = MountId::of_mount(root.as_fd()).unwrap();
-        // Mounts that had the root's numbers before.
+        // Earlier mounts that had the root's numbers.
         for earlier in [
             MountId { device: (0, u32::MAX), unique: None, ..of_root },
             MountId { device: (0, u32::MAX), ..of_root },

@@ -3,11 +3,11 @@
 use client::options::{AttributeCache, DirectoryReads, LookupCache, MountOptions};
 use std::time::Duration;
 
-/// What was read ahead is given out for this long at most: the least time for which attributes are
-/// believed by default.
+/// Data that were read ahead are given out for at most this long. Attributes are by default valid
+/// for at least as long.
 const AHEAD_AGE_MAX: Duration = Duration::from_secs(3);
 
-/// What stays on this host of the locks that programs ask for.
+/// Which locks stay on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalLocks {
     /// fcntl(2).
@@ -19,15 +19,15 @@ pub struct LocalLocks {
 /// How a mount behaves.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// How long attributes are kept.
+    /// How long attributes are cached.
     pub attribute_cache: AttributeCache,
-    /// Which answers of LOOKUP are kept.
+    /// Which results of LOOKUP are cached.
     pub lookup_cache: LookupCache,
     /// How directories are read.
     pub directory_reads: DirectoryReads,
-    /// Whether an open asks the server for the file's attributes (close-to-open).
+    /// Whether an open asks the server for the file's attributes (close-to-open consistency).
     pub close_to_open: bool,
-    /// Locks that do not leave this host.
+    /// Locks that stay on this host.
     pub local_locks: LocalLocks,
     /// Nothing is changed through this mount.
     pub read_only: bool,
@@ -36,7 +36,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What the options say.
+    /// Derives the policy from the options.
     #[must_use]
     pub fn new(options: &MountOptions) -> Self {
         let noted = |name: &str| options.noted.contains_key(name);
@@ -50,12 +50,12 @@ impl Policy {
             close_to_open: !noted("nocto"),
             local_locks: LocalLocks { posix: all || local == "posix", flock: all || local == "flock" },
             read_only: options.read_only,
-            // As nfs(5) has it, noac makes writes synchronous too: others shall see them.
+            // noac also makes writes synchronous, so that other clients see them. nfs(5)
             synchronous: !cached || (noted("sync") && !noted("async")),
         }
     }
 
-    /// Shortest and longest time that attributes are kept.
+    /// The shortest and the longest time for which attributes are cached.
     pub(crate) fn bounds(&self, directory: bool) -> (Duration, Duration) {
         let cache = &self.attribute_cache;
         let (min, max) = match (cache.enabled, directory) {
@@ -66,12 +66,12 @@ impl Policy {
         (Duration::from_secs(min.into()), Duration::from_secs(max.into()))
     }
 
-    /// How long what was read before it was asked for may be given out.
+    /// How long data that were read ahead may be given out.
     pub(crate) fn ahead_age_max(&self) -> Duration {
         self.bounds(false).1.min(AHEAD_AGE_MAX)
     }
 
-    /// Whether data may be read before they are asked for.
+    /// Whether data may be read ahead.
     pub(crate) fn reads_ahead(&self) -> bool {
         !self.ahead_age_max().is_zero()
     }

@@ -1,4 +1,4 @@
-//! A mount from its beginning to its end.
+//! The life of a mount, from mounting to the end of its process.
 
 use crate::attach::{Attached, attach, hold_mount_point};
 use crate::caller::Callers;
@@ -24,35 +24,36 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock};
 
-/// Threads that go on with requests that take long: more than that wait for each other.
+/// The most workers: threads that continue requests that take long.
 const WORKERS_MAX: usize = 4;
-/// Bytes that are read ahead at least, and at most, however many connections there are.
+/// The least and the most bytes that are read ahead in one file, however many connections there
+/// are.
 const AHEAD_BYTES: (usize, usize) = (4 << 20, 16 << 20);
-/// What was read ahead in any file is looked at once in so many ticks.
+/// Data that were read ahead are checked for their age once in this many ticks.
 const TICKS_OF_AHEAD: u32 = 5;
-/// What the kernel reads ahead, where we may say so. Its own default, 128 KiB, makes small
+/// The kernel's read-ahead, if this process may set it. The kernel's default of 128 KiB makes small
 /// requests.
 const KERNEL_READ_AHEAD_KIB: u32 = 1024;
 
-/// Why a directory could not be mounted on, or unmounted.
+/// Why a directory could not be mounted on or unmounted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server's side.
+    /// The client's error.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// The kernel's side.
+    /// The kernel's error.
     #[error("cannot mount on {}", directory.display())]
     Fuse {
-        /// Where.
+        /// The directory.
         directory: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Who is not root needs fusermount3, and it is not there.
+    /// Users other than root need fusermount3, which is missing.
     #[error("cannot mount on {}", directory.display())]
     NoHelper {
-        /// Where.
+        /// The directory.
         directory: PathBuf,
         /// What is missing.
         #[source]
@@ -61,20 +62,20 @@ pub enum Error {
     /// fusermount3 does not mount for this user.
     #[error("cannot mount on {}\n  cause: {said}", directory.display())]
     Refused {
-        /// Where.
+        /// The directory.
         directory: PathBuf,
-        /// Its words.
+        /// The message of fusermount3.
         said: String,
     },
-    /// This machine has no threads left, or the like.
+    /// The system has no threads left, or similar.
     #[error("cannot start the mount's threads")]
     Threads(#[source] io::Error),
-    /// It stays mounted.
+    /// The directory stays mounted.
     #[error("cannot unmount {}", directory.display())]
     Unmount {
-        /// Where.
+        /// The directory.
         directory: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -83,15 +84,15 @@ pub enum Error {
 /// What to mount, and where.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What `mount` shows as the source: `SERVER:/EXPORT`.
+    /// What mount(8) shows as the source: `SERVER:/EXPORT`.
     pub source: String,
-    /// What the user asked for.
+    /// The user's options.
     pub options: MountOptions,
     /// The directory to mount on.
     pub directory: PathBuf,
 }
 
-/// A directory that is served. It is served until somebody unmounts it.
+/// A directory that is mounted, and served until it is unmounted.
 #[derive(Debug)]
 pub struct Mounted {
     ended: Receiver<Ended>,
@@ -101,7 +102,7 @@ pub struct Mounted {
 /// How serving ended.
 type Ended = io::Result<()>;
 
-/// Ends a mount from another thread, or looks at it.
+/// Unmounts a directory from another thread, and reports on it.
 #[derive(Debug, Clone)]
 pub struct Unmounter {
     core: Arc<Core>,
@@ -109,45 +110,45 @@ pub struct Unmounter {
     own: MountId,
     device: Arc<Device>,
     end: SyncSender<Ended>,
-    /// Nobody waits for the server any more.
+    /// The mount was ended without waiting for the server.
     given_up: Arc<AtomicBool>,
 }
 
 impl Mounted {
-    /// Mounts. When it returns, programs can use the directory.
+    /// Mounts. When this returns, programs can use the directory.
     ///
     /// # Errors
-    /// [`Error`], with which side it was.
+    /// [`Error`]; the variant says which side has failed.
     pub fn start(mount: Mount, request: &Request) -> Result<Self, Error> {
         let core = Arc::new(make_core(mount, &request.options)?);
         let fuse = |source| Error::Fuse { directory: request.directory.clone(), source };
-        // What the kernel shall call by this name, wherever the daemon's working directory is.
+        // Use the path as the kernel names it: a daemon changes its working directory.
         let directory = hold_mount_point(&request.directory).map_err(fuse)?;
         let Attached { device, mount: own } = attach(request, &directory, dead_on(&directory)?)?;
         Self::begin(core, device, own, directory).inspect_err(|_| {
-            // Nobody was told of it, and nobody will serve it.
+            // The caller does not know of the mount, and nothing will serve it.
             if let Err(error) = own.unmount(|| true) {
                 tracing::warn!(%error, "a mount that failed is left behind");
             }
         })
     }
 
-    /// Agrees with the kernel, and serves what is mounted.
+    /// Negotiates with the kernel, and starts to serve the mount.
     fn begin(core: Arc<Core>, device: OwnedFd, own: MountId, directory: PathBuf) -> Result<Self, Error> {
         let fuse = |source| Error::Fuse { directory: directory.clone(), source };
         let agreement = Agreement { core: Arc::clone(&core) };
         let session =
             Session::from_fd(agreement, device, SessionACL::All, Config::default()).map_err(fuse)?;
         let device = Arc::new(Device::new(session.as_fd()).map_err(fuse)?);
-        // Connections over RDMA are made and ended on the loops, which takes the system long:
-        // requests must not wait for it.
+        // Loops make and end connections over RDMA, which blocks them for long. Requests must not
+        // wait for that, so this thread does not drive a loop.
         let external_driver = if core.mount.uses_rdma() {
             None
         } else {
             let waits_for = device.as_fd().try_clone_to_owned();
             Some(waits_for.and_then(|device| core.mount.external_driver(device)).map_err(fuse)?)
         };
-        // The first notifier stays: there is one session to a core.
+        // A core has one session, so this is the first notifier.
         let _ = core.notifier.set(session.notifier());
         let (telling, notifier) = (Arc::clone(&core), session.notifier());
         std::thread::Builder::new()
@@ -157,7 +158,8 @@ impl Mounted {
                 telling.notices.tell(&notifier, done);
             })
             .map_err(Error::Threads)?;
-        // Room for both that may end it, so that neither waits.
+        // Room for a message from the serving thread and one from an `Unmounter`, so that neither
+        // waits.
         let (end, ended) = std::sync::mpsc::sync_channel(2);
         let file_system = FileSystem::new(Arc::clone(&core), Arc::clone(&device));
         let session_end = end.clone();
@@ -167,7 +169,7 @@ impl Mounted {
                 let served = catch_unwind(AssertUnwindSafe(|| file_system.serve(external_driver)));
                 let outcome = served.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
                 drop(session);
-                // Nobody listens any more if it was ended in the other way.
+                // Nobody receives this if an `Unmounter` has ended the mount.
                 let _ = session_end.send(outcome);
             })
             .map_err(Error::Threads)?;
@@ -192,23 +194,23 @@ impl Mounted {
         Ok(Self { ended, unmounter: Unmounter { core, directory, own, device, end, given_up } })
     }
 
-    /// Which of the system's mounts it is.
+    /// The identity of the mount.
     #[must_use]
     pub const fn id(&self) -> MountId {
         self.unmounter.own
     }
 
-    /// What ends it.
+    /// Returns a handle that can unmount the directory.
     #[must_use]
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }
 
-    /// Serves until the directory is unmounted; what is still open in it then fails when this
-    /// process ends.
+    /// Waits until the directory is unmounted, and then, unless it was given up, until the server
+    /// has all data. Files that are still open fail when this process ends.
     ///
     /// # Errors
-    /// The kernel's, when it stops talking to us in another way.
+    /// Errors of the device other than those of an unmount.
     pub fn wait(self) -> Result<(), Error> {
         let outcome = self.ended.recv().unwrap_or(Ok(()));
         if !self.unmounter.given_up.load(Ordering::Acquire) {
@@ -217,15 +219,15 @@ impl Mounted {
         self.unmounter.core.executor.close();
         self.unmounter.core.notices.close();
         let directory = self.unmounter.directory;
-        // A directory that nobody serves any more stays mounted, so that nobody takes the one
-        // beneath for it.
+        // After an error the directory stays mounted, so that no program mistakes the local
+        // directory for the mount.
         outcome.map_err(|source| Error::Fuse { directory, source })
     }
 }
 
 impl Unmounter {
-    /// Writes what programs have written, then unmounts; a directory that is in use disappears at
-    /// once, and what is open in it fails from then on.
+    /// Sends what programs have written to the server, then unmounts. A directory that is in use
+    /// disappears at once, and files that are open in it fail from then on.
     ///
     /// # Errors
     /// [`Error::Unmount`].
@@ -241,14 +243,14 @@ impl Unmounter {
         self.unmount_own()?;
         if self.device.is_connected() {
             tracing::warn!(directory = %self.directory.display(), "it is in use, and disappears nevertheless");
-            // What is open in it would keep us here; it fails once we are gone. The thread that
-            // serves may have ended.
+            // Do not serve open files any longer: they fail when this process ends. The serving
+            // thread may have ended meanwhile.
             let _ = self.end.try_send(Ok(()));
         }
         Ok(())
     }
 
-    /// Unmounts without the server: data that it does not have are lost.
+    /// Unmounts without the server. Data that the server does not have are lost.
     ///
     /// # Errors
     /// [`Error::Unmount`].
@@ -257,8 +259,7 @@ impl Unmounter {
         tracing::warn!(directory = %self.directory.display(), files, "unmounted; what these files lack on the server is lost");
         self.given_up.store(true, Ordering::Release);
         let outcome = self.unmount_own();
-        // There is room for one from here and one from the thread that serves; more say nothing
-        // new.
+        // If the channel is full, the mount is known to have ended.
         let _ = self.end.try_send(Ok(()));
         outcome
     }
@@ -269,14 +270,14 @@ impl Unmounter {
         self.core.gauges()
     }
 
-    /// What its calls have come to.
+    /// Statistics of the client's calls.
     #[must_use]
     pub fn statistics(&self) -> client::Statistics {
         self.core.mount.statistics()
     }
 
-    /// Ends this mount alone, if it is not unmounted yet. As long as there is a connection its
-    /// numbers are not another one's.
+    /// Unmounts this mount and no other, if it is still mounted. While the device is connected, the
+    /// kernel does not give the mount's numbers to another mount.
     fn unmount_own(&self) -> Result<(), Error> {
         let outcome = self.own.unmount(|| self.device.is_connected());
         outcome.map_err(|source| Error::Unmount { directory: self.directory.clone(), source })
@@ -314,14 +315,14 @@ fn make_core(mount: Mount, options: &MountOptions) -> Result<Core, Error> {
         sizes,
         ahead_max,
         ahead_budget: Arc::default(),
-        // As good as random: seeded by the system for each.
+        // As good as random: the system seeds each `RandomState`.
         unique: AtomicU64::new(RandomState::new().hash_one(std::process::id())),
         mount,
     })
 }
 
-/// Settings as a mounted directory wants them: each loop reaches every node, where there are
-/// connections enough, as one of them makes most of the calls.
+/// Adapts settings to a mounted directory. The first loop makes most of the calls, so each loop
+/// needs connections to every node, if there are enough connections.
 #[must_use]
 pub fn settings(settings: Settings) -> Settings {
     let rounds = usize::from(settings.nconnect) / settings.remotes.len().max(1);
@@ -332,8 +333,8 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX)
 }
 
-/// Larger requests for programs that read on and on; only root may ask for it, and without it we
-/// read ahead alone.
+/// Raises the kernel's read-ahead, so that sequential reads make larger requests. Only root may do
+/// so. Without it, only this process reads far ahead.
 fn raise_kernel_read_ahead((major, minor): (u32, u32)) {
     let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     if let Err(error) = std::fs::write(&path, KERNEL_READ_AHEAD_KIB.to_string()) {

@@ -1,4 +1,4 @@
-//! `/dev/fuse` of one mount: a request for each read(2), a reply for each write.
+//! `/dev/fuse` of one mount: each read(2) returns a request, and each write sends a reply.
 
 use super::request::{Head, WRITE_HEAD_BYTES, Write, parse_write};
 use crate::buffers::Buffers;
@@ -11,9 +11,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The kernel refuses a read(2) for less than 8 KiB in all. FUSE_MIN_READ_BUFFER
+/// The kernel refuses a read(2) with less room than 8 KiB. FUSE_MIN_READ_BUFFER
 const BEHIND_BYTES_MIN: usize = 8192;
-/// The head of a reply: `struct fuse_out_header`.
+/// The header of a reply: `struct fuse_out_header`.
 const REPLY_HEAD_BYTES: usize = 16;
 
 /// See the module's documentation.
@@ -23,10 +23,10 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// The device of a mount that is set up. From now on nobody waits in read(2) for it.
+    /// The device of a mount that is set up. From now on reading it does not block.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// If the system has no descriptor left.
     pub(crate) fn new(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
         let descriptor = descriptor.try_clone_to_owned()?;
         let flags = rustix::fs::fcntl_getfl(&descriptor)?;
@@ -39,10 +39,10 @@ impl Device {
         Self { descriptor }
     }
 
-    /// Waits until there is a request, or no mount any more.
+    /// Waits until there is a request, or the mount is gone.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of poll(2).
     pub(crate) fn wait(&self) -> io::Result<()> {
         match poll(&mut [PollFd::new(&self.descriptor, PollFlags::IN)], None) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -50,7 +50,7 @@ impl Device {
         }
     }
 
-    /// Whether the kernel still asks here: it does not once the last mount is gone and nothing in
+    /// Whether the kernel still sends requests. It stops when the last mount is gone and no file in
     /// it is open.
     pub(crate) fn is_connected(&self) -> bool {
         let mut fds = [PollFd::new(&self.descriptor, PollFlags::empty())];
@@ -59,17 +59,18 @@ impl Device {
         !fd.revents().contains(PollFlags::ERR)
     }
 
-    /// Gives a reply.
+    /// Sends a reply.
     pub(super) fn send(&self, unique: u64, error: i32, body: &[u8]) {
         let head = head(unique, error, body.len());
         let outcome = rustix::io::writev(&self.descriptor, &[IoSlice::new(&head), IoSlice::new(body)]);
         if !is_taken(unique, outcome) && error == 0 {
-            // Without any reply, whoever waits for it would do so for ever.
+            // Without any reply the program would wait for ever.
             self.send(unique, -libc::EIO, &[]);
         }
     }
 
-    /// Sends a reply whose body is in a pipe: head and body are joined in a second one.
+    /// Sends a reply whose body is in a pipe. Header and body are joined in another pipe, the
+    /// carrier.
     pub(super) fn send_piped(&self, unique: u64, mut data: Pipe, pipes: &Pipes) {
         let (head, len) = (head(unique, 0, data.len()), data.len());
         let carrier = pipes.take().and_then(|mut carrier| {
@@ -78,7 +79,7 @@ impl Device {
         });
         let Some(mut carrier) = carrier else { return self.send_from(unique, None, data, len) };
         if data.move_to(&mut carrier).is_err() {
-            // It had no room for one piece more, and will not have for the next.
+            // The carrier had no room for all pieces, and neither will the next one.
             pipes.did_not_fit(carrier.is_large());
             return self.send_from(unique, Some(carrier), data, len);
         }
@@ -87,12 +88,12 @@ impl Device {
         if is_taken(unique, outcome) {
             pipes.give_back(carrier);
         } else {
-            // Whatever is left of it goes with its pipe.
+            // The rest of the body is dropped with the carrier.
             self.send(unique, -libc::EIO, &[]);
         }
     }
 
-    /// Sends such a reply by way of memory; its head and a part of the body may be in the carrier
+    /// Sends such a reply through memory. The header and a part of the body may be in the carrier
     /// already.
     fn send_from(&self, unique: u64, carrier: Option<Pipe>, mut data: Pipe, len: usize) {
         let mut all = vec![0; REPLY_HEAD_BYTES + len];
@@ -117,7 +118,8 @@ fn head(unique: u64, error: i32, body_bytes: usize) -> SmallVec<[u8; REPLY_HEAD_
     head
 }
 
-/// Whether a reply was taken, or is not wanted any more: whoever asked was killed.
+/// Whether the kernel has taken a reply, or does not want it any more because the process was
+/// killed.
 fn is_taken(unique: u64, outcome: rustix::io::Result<usize>) -> bool {
     match outcome {
         Ok(_) => true,
@@ -138,32 +140,32 @@ impl AsFd for Device {
     }
 }
 
-/// What a look at the device gave.
+/// The result of reading the device.
 #[derive(Debug)]
 pub(crate) enum Received<'a> {
     Request(&'a [u8]),
     Write(Head, Write, Data<'a>),
-    /// There is none, or its process was killed before it was read.
+    /// There is no request, or its process was killed before the request was read.
     Nothing,
-    /// The file system is mounted nowhere any more.
+    /// The file system is not mounted anywhere any more.
     Unmounted,
 }
 
-/// Takes requests. One thread does.
+/// Receives requests, on one thread.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     device: Arc<Device>,
-    /// The data of a write, or what another request has behind as many bytes as a write has before
-    /// them. It is replaced when it is given away.
+    /// The part of a request behind the first [`WRITE_HEAD_BYTES`]: for a write, its data. Replaced
+    /// when the data are given away.
     behind: Vec<u8>,
-    /// A request that is not a write, in one piece.
+    /// The last request that was not a write, in one piece.
     whole: Vec<u8>,
     data_bytes_max: usize,
     buffers: Arc<Buffers>,
 }
 
 impl Receiver {
-    /// For requests with so many bytes of data at most.
+    /// For requests with at most `data_bytes_max` bytes of data.
     pub(crate) fn new(device: &Arc<Device>, data_bytes_max: usize, buffers: &Arc<Buffers>) -> Self {
         let data_bytes_max = data_bytes_max.max(BEHIND_BYTES_MIN);
         Self {
@@ -175,10 +177,10 @@ impl Receiver {
         }
     }
 
-    /// Takes a request, if there is one.
+    /// Receives a request, if there is one.
     ///
     /// # Errors
-    /// The system's: the mount is of no more use.
+    /// Errors of the device: the mount is unusable.
     pub(crate) fn receive(&mut self) -> io::Result<Received<'_>> {
         let mut beginning = [0; WRITE_HEAD_BYTES];
         let mut places = [IoSliceMut::new(&mut beginning), IoSliceMut::new(&mut self.behind)];
@@ -201,7 +203,7 @@ impl Receiver {
     }
 }
 
-/// The data of a write, where they were received.
+/// The data of a write, in the memory into which they were received.
 #[derive(Debug)]
 pub(crate) struct Data<'a> {
     receiver: &'a mut Receiver,
@@ -213,9 +215,9 @@ impl Data<'_> {
         self.receiver.behind.get(..self.len).unwrap_or_default()
     }
 
-    /// The same in memory of their own. Most of what may come at once is given away with the memory
-    /// that it is in; less is copied, as what remains of that memory would have to be made fit for
-    /// use again.
+    /// Takes ownership of the data. If they fill at least half of the memory into which they were
+    /// received, that memory is given away, and replaced. Otherwise they are copied, because
+    /// replacing the memory would cost more.
     pub(crate) fn into_owned(self) -> Vec<u8> {
         let Receiver { behind, data_bytes_max, buffers, .. } = self.receiver;
         if self.len < *data_bytes_max / 2 {
@@ -287,20 +289,20 @@ mod tests {
             [(100, false), (DATA_MAX / 2 - 1, false), (DATA_MAX / 2, true), (DATA_MAX, true)]
         {
             let place = receiver.behind.as_ptr();
-            // A socket takes so much only while it is read.
+            // A socket accepts this many bytes only while they are read.
             let sent = write_request(&vec![1; len]);
             rustix::net::sockopt::set_socket_send_buffer_size(&kernel, 2 * DATA_MAX).unwrap();
             kernel.write_all(&sent).unwrap();
             let data = take_write(&mut receiver);
             assert!(data == vec![1; len] && (data.as_ptr() == place) == given_away, "{len} bytes");
-            // The next request leaves it alone.
+            // The next request does not overwrite the data.
             kernel.write_all(&write_request(&[2; 50])).unwrap();
             assert!(take_write(&mut receiver) == [2; 50] && data == vec![1; len]);
         }
     }
 
-    /// Replies with as much of `data` as a pipe holds, as the kernel would have it; gives the pipes
-    /// that are left.
+    /// Replies with as much of `data` as a pipe holds. Checks what the kernel receives, and returns
+    /// the pool of pipes.
     fn reply_piped(data: &[u8]) -> Pipes {
         use std::io::Read as _;
         let (mut kernel, ours) = UnixStream::pair().unwrap();

@@ -1,5 +1,5 @@
-//! Replies as the kernel takes them. A request has one: whoever has a [`Reply`] gives it, or its
-//! end does, with EIO.
+//! The layout of replies. A request has exactly one reply. A [`Reply`] that is dropped without one
+//! replies EIO.
 
 use super::Device;
 use crate::attributes::since_1970;
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `struct fuse_statfs_out`, in fragments.
+/// `struct fuse_statfs_out`. Sizes are in fragments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Space {
     pub blocks: u64,
@@ -18,21 +18,21 @@ pub(crate) struct Space {
     pub available: u64,
     pub files: u64,
     pub free_files: u64,
-    /// What one call had best move.
+    /// The best size of a transfer.
     pub preferred_bytes: u32,
     pub fragment_bytes: u32,
 }
 
-/// The longest name that is told.
+/// The length of the longest name, for statfs(2).
 const NAME_BYTES_MAX: u32 = 255;
-/// Names in a directory are this far apart, or a multiple of it.
+/// Names in a directory begin at multiples of this.
 const NAME_ALIGNMENT: usize = 8;
 /// `struct fuse_entry_out`.
 const ENTRY_BYTES: usize = 128;
-/// Bytes of a reply without data: the longest is that to a file's creation, 144.
+/// A reply without data. The longest is the reply to FUSE_CREATE, with 144 bytes.
 type Body = SmallVec<[u8; 160]>;
 
-/// The right to answer a request.
+/// The right to reply to a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
     device: Arc<Device>,
@@ -58,17 +58,17 @@ impl Reply {
         self.give(None, &[]);
     }
 
-    /// The request is one of those that want no answer.
+    /// The request is of a kind that has no reply.
     pub(crate) fn not_wanted(mut self) {
         self.given = true;
     }
 
-    /// What was read, or a link's target.
+    /// Data of a file, or the target of a symbolic link.
     pub(crate) fn data(self, data: &[u8]) {
         self.give(None, data);
     }
 
-    /// What was read, out of a pipe.
+    /// Data of a file that are in a pipe.
     pub(crate) fn piped(mut self, data: Pipe, pipes: &Pipes) {
         self.given = true;
         self.device.send_piped(self.unique, data, pipes);
@@ -78,8 +78,8 @@ impl Reply {
         self.give(None, &entry.body());
     }
 
-    /// That there is no such name, which holds for a time: a `struct fuse_entry_out` whose inode is
-    /// 0.
+    /// There is no such name, which the kernel may cache for `ttl`: a `struct fuse_entry_out` with
+    /// inode 0.
     pub(crate) fn no_entry(self, ttl: Duration) {
         let mut body = Body::new();
         for number in [0, 0, ttl.as_secs(), 0] {
@@ -130,12 +130,12 @@ impl Reply {
         for count in [space.preferred_bytes, NAME_BYTES_MAX, space.fragment_bytes] {
             body.extend_from_slice(&count.to_ne_bytes());
         }
-        // Padding, and what is spare.
+        // Padding and spare fields.
         body.extend_from_slice(&[0; 28]);
         self.give(None, &body);
     }
 
-    /// What a portion of a directory holds.
+    /// A part of a directory.
     pub(crate) fn names(self, names: &Names) {
         self.give(None, &names.bytes);
     }
@@ -150,12 +150,12 @@ impl Drop for Reply {
     }
 }
 
-/// `struct fuse_entry_out`: an object by a name, and for how long the kernel may believe what it is
-/// told.
+/// `struct fuse_entry_out`: an object with a name, and how long the kernel may cache name and
+/// attributes.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// By which the kernel shall know it, or 0 where it need remember nothing of a name that is
-    /// listed; what it shows is in the attributes.
+    /// The number by which the kernel is to know the object, or 0 if the kernel is not to remember
+    /// a name in a listing. The number that stat(2) shows is in the attributes.
     pub ino: u64,
     pub attributes: FileAttr,
     pub name_ttl: Duration,
@@ -166,8 +166,8 @@ impl Entry {
     fn body(&self) -> Body {
         let Self { ino, attributes, name_ttl, attributes_ttl } = self;
         let mut body = Body::new();
-        // A number of ours is one object's as long as the kernel knows it, so there is one
-        // generation.
+        // While the kernel knows an object no other object has its number, so the generation is
+        // always 0.
         for number in [*ino, 0, name_ttl.as_secs(), attributes_ttl.as_secs()] {
             body.extend_from_slice(&number.to_ne_bytes());
         }
@@ -178,7 +178,7 @@ impl Entry {
     }
 }
 
-/// A portion of a directory: names as long as there is room.
+/// A part of a directory: as many names as there is room for.
 #[derive(Debug)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
@@ -186,26 +186,26 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// For a reply of so many bytes at most.
+    /// For a reply of at most `room` bytes.
     pub(crate) fn new(room: u32) -> Self {
         Self { bytes: Vec::with_capacity(room as usize), room: room as usize }
     }
 
-    /// Adds a name, behind which a listing goes on at `cookie`; false where there is no room for
-    /// it. Of what kind it is need not be known: a program that wants to know asks.
+    /// Adds a name; the listing continues behind it at `cookie`. Returns false if there is no room.
+    /// The kind may be unknown: a program that needs it asks.
     #[must_use]
     pub(crate) fn add(&mut self, ino: u64, cookie: u64, kind: Option<FileType>, name: &[u8]) -> bool {
         self.push(None, ino, cookie, kind, name)
     }
 
-    /// The same with all that is known of it, which counts as a lookup.
+    /// Adds a name with attributes, which counts as a lookup.
     #[must_use]
     pub(crate) fn add_plus(&mut self, entry: &Entry, cookie: u64, name: &[u8]) -> bool {
         let FileAttr { ino, kind, .. } = entry.attributes;
         self.push(Some(&entry.body()), ino.0, cookie, Some(kind), name)
     }
 
-    /// `struct fuse_dirent`, behind a `struct fuse_entry_out` in `struct fuse_direntplus`.
+    /// `struct fuse_dirent`, preceded by `struct fuse_entry_out` in a `struct fuse_direntplus`.
     fn push(
         &mut self,
         entry: Option<&Body>,
@@ -242,7 +242,6 @@ fn opened(handle: u64, flags: FopenFlags) -> Body {
 
 /// `struct fuse_attr`.
 fn push_attributes(body: &mut Body, attributes: &FileAttr) {
-    // The times that NFS has begin with 1970.
     let times = [attributes.atime, attributes.mtime, attributes.ctime].map(since_1970);
     for number in [attributes.ino.0, attributes.size, attributes.blocks] {
         body.extend_from_slice(&number.to_ne_bytes());
@@ -306,7 +305,7 @@ mod tests {
         Entry { ino: 8, attributes: attributes(), name_ttl: Duration::new(3, 30), attributes_ttl: TTL }
     }
 
-    /// What the kernel would have been told: error and body, of the request 77.
+    /// Error and body of the reply to request 77, as the kernel receives them.
     fn told(give: impl FnOnce(Reply)) -> (i32, Vec<u8>) {
         let (mut kernel, ours) = std::io::pipe().unwrap();
         let device = Arc::new(Device::of(OwnedFd::from(ours)));
@@ -351,7 +350,7 @@ mod tests {
     fn attributes_lie_where_the_kernel_looks() {
         let (_, body) = told(|reply| reply.attributes(&attributes(), TTL));
         assert_eq!((&body[0..8], &body[8..12]), (&4_u64.to_ne_bytes()[..], &40_u32.to_ne_bytes()[..]));
-        // Inode and size; the time of access; mode.
+        // Inode and size, then the access time, then the mode.
         assert_eq!(body[16..32], [9_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat());
         assert_eq!((&body[40..48], &body[64..68]), (&1_u64.to_ne_bytes()[..], &2_u32.to_ne_bytes()[..]));
         assert_eq!(body[76..80], (libc::S_IFREG | 0o640).to_ne_bytes());
@@ -385,7 +384,7 @@ mod tests {
         assert!(names.add(2, 11, None, b"12345678"));
         assert!(!names.add(3, 12, None, b"x"));
         assert_eq!(names.bytes.len(), 64);
-        // The length of a name, then what readdir(3) has as its type: regular, and unknown.
+        // The length of a name, and its type as in readdir(3): regular, and unknown.
         assert_eq!(names.bytes[16..24], [1_u32.to_ne_bytes(), 8_u32.to_ne_bytes()].concat());
         assert_eq!(names.bytes[32 + 16..32 + 24], [8_u32.to_ne_bytes(), 0_u32.to_ne_bytes()].concat());
         let mut plus = Names::new(160);

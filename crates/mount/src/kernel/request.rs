@@ -1,23 +1,23 @@
-//! Requests as they lie in memory: a head of one form, arguments by operation, names that end with
-//! a zero.
+//! The layout of requests: a header that all share, arguments that depend on the operation, and
+//! names that end with a zero byte.
 
 use fuser::TimeOrNow;
 use std::time::SystemTime;
 
-/// `struct fuse_in_header` and `struct fuse_write_in`: what a write has before its data.
+/// `struct fuse_in_header` and `struct fuse_write_in`: what precedes the data of a write.
 pub(crate) const WRITE_HEAD_BYTES: usize = 80;
 /// `struct fuse_forget_one`.
 const FORGET_BYTES: usize = 16;
 
-/// FUSE_GETATTR_FH: the handle counts.
+/// FUSE_GETATTR_FH: the request has a handle.
 const GETATTR_HANDLE: u32 = 1;
-/// FUSE_WRITE_CACHE: pages of a mapping, written when the kernel likes.
+/// FUSE_WRITE_CACHE: write-back of pages that a mapping has dirtied.
 const WRITE_OF_MAPPING: u32 = 1;
-/// FUSE_READ_LOCKOWNER and FUSE_WRITE_LOCKOWNER: an owner of locks is told, as the kernel does
-/// where the data pass its pages.
+/// FUSE_READ_LOCKOWNER and FUSE_WRITE_LOCKOWNER: the request has a lock owner. The kernel sets one
+/// where the data bypass its pages.
 const PASSES_PAGES: u32 = 1 << 1;
 
-/// `enum fuse_opcode`, as far as it is served here.
+/// The part of `enum fuse_opcode` that is served here.
 mod opcode {
     pub(super) const LOOKUP: u32 = 1;
     pub(super) const FORGET: u32 = 2;
@@ -54,7 +54,7 @@ mod opcode {
     pub(super) const RENAME2: u32 = 45;
 }
 
-/// What `struct fuse_setattr_in` holds, as its `valid` says.
+/// The bits of `valid` in `struct fuse_setattr_in`.
 mod valid {
     pub(super) const MODE: u32 = 1;
     pub(super) const UID: u32 = 1 << 1;
@@ -67,34 +67,34 @@ mod valid {
     pub(super) const MTIME_NOW: u32 = 1 << 8;
 }
 
-/// Whose request it is, and about which object.
+/// The header of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Of the whole request.
+    /// The length of the whole request in bytes.
     pub len: u32,
     pub opcode: u32,
-    /// By which the reply names it.
+    /// The number of the request, which its reply repeats.
     pub unique: u64,
     /// The kernel's number of the object.
     pub ino: u64,
     pub uid: u32,
     pub gid: u32,
-    /// The thread that asks; 0 where it is not of this pid namespace.
+    /// The thread that makes the request; 0 if it is in another pid namespace.
     pub pid: u32,
 }
 
-/// What is asked, but for a write, whose data go their own way. Names lie where the request was
-/// received.
+/// The operation of a request, except for a write, whose data are handled separately. Names point
+/// into the memory of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Lookup {
         name: &'a [u8],
     },
-    /// No reply is wanted.
+    /// Has no reply.
     Forget {
         lookups: u64,
     },
-    /// The same of many. No reply is wanted.
+    /// Like `Forget`, for many objects. Has no reply.
     BatchForget(Forgotten<'a>),
     GetAttr {
         handle: Option<u64>,
@@ -126,7 +126,7 @@ pub(crate) enum Operation<'a> {
         new_name: &'a [u8],
         flags: u32,
     },
-    /// The head's object is the directory.
+    /// The object of the header is the directory.
     Link {
         ino: u64,
         name: &'a [u8],
@@ -143,9 +143,9 @@ pub(crate) enum Operation<'a> {
         handle: u64,
         offset: u64,
         size: u32,
-        /// Past the kernel's pages: what is read does not stay there.
+        /// The data bypass the kernel's pages.
         passes_pages: bool,
-        /// Of the handle, as they are now.
+        /// The current flags of the handle.
         flags: i32,
     },
     StatFs,
@@ -178,15 +178,15 @@ pub(crate) enum Operation<'a> {
         unlocks: bool,
     },
     IoCtl,
-    /// The thread of the request with this number has a signal pending.
+    /// The thread of the request with this number has a signal pending. Has no reply.
     Interrupt {
         unique: u64,
     },
     /// The file system is going away.
     Destroy,
-    /// What is not served here.
+    /// An operation that is not served here.
     Other,
-    /// Its arguments are not all there.
+    /// Some arguments are missing.
     Malformed,
 }
 
@@ -196,13 +196,14 @@ pub(crate) struct Write {
     pub handle: u64,
     pub offset: u64,
     pub bytes: usize,
-    /// Of pages that a mapping has dirtied, whoever's handle this is.
+    /// Pages that a mapping has dirtied. The kernel may send them with any handle of the file.
     pub of_mapping: bool,
-    /// Past the kernel's pages, whatever the handle's flags are: none of them is locked for it.
+    /// The data bypass the kernel's pages, whatever the handle's flags are: the kernel locks no
+    /// page for them.
     pub passes_pages: bool,
-    /// Of the handle, as they are now, as fcntl(2) may have changed what open(2) said; and O_SYNC
-    /// or O_DSYNC of this write. The kernel does not tell of RWF_APPEND and RWF_NOAPPEND. None of
-    /// pages of a mapping.
+    /// The current flags of the handle, which fcntl(2) may have changed since open(2), and O_SYNC
+    /// or O_DSYNC if this write alone has them. The kernel does not pass on RWF_APPEND and
+    /// RWF_NOAPPEND. Without meaning for pages of a mapping.
     pub flags: i32,
 }
 
@@ -218,7 +219,7 @@ pub(crate) struct SetAttr {
     pub mtime: Option<TimeOrNow>,
 }
 
-/// Objects and how often each was looked up.
+/// Objects, and how many lookups of each are forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Forgotten<'a>(&'a [u8]);
 
@@ -231,7 +232,7 @@ impl Forgotten<'_> {
     }
 }
 
-/// Takes a request apart; nothing of what is none: not as long as it says.
+/// Parses a request; `None` if its length is not the one in its header.
 pub(crate) fn parse(request: &[u8]) -> Option<(Head, Operation<'_>)> {
     let mut fields = Fields(request);
     let head = head(&mut fields)?;
@@ -242,7 +243,7 @@ pub(crate) fn parse(request: &[u8]) -> Option<(Head, Operation<'_>)> {
     Some((head, operation.unwrap_or(Operation::Malformed)))
 }
 
-/// The beginning of a request of `len` bytes, if it is a write: all but its data.
+/// Parses the first bytes of a request of `len` bytes, if it is a write: everything but its data.
 pub(crate) fn parse_write(beginning: &[u8; WRITE_HEAD_BYTES], len: usize) -> Option<(Head, Write)> {
     let mut fields = Fields(beginning);
     let head = head(&mut fields)?;
@@ -257,7 +258,7 @@ pub(crate) fn parse_write(beginning: &[u8; WRITE_HEAD_BYTES], len: usize) -> Opt
     (len - WRITE_HEAD_BYTES == write.bytes).then_some((head, write))
 }
 
-/// The owner of a lock, which is of no use here, and the handle's flags.
+/// Skips the lock owner, which has no use here, and returns the handle's flags.
 fn flags_behind_owner(fields: &mut Fields<'_>) -> Option<i32> {
     fields.skip(8)?;
     fields.i32()
@@ -266,12 +267,12 @@ fn flags_behind_owner(fields: &mut Fields<'_>) -> Option<i32> {
 fn head(fields: &mut Fields<'_>) -> Option<Head> {
     let (len, opcode, unique, ino) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
     let (uid, gid, pid) = (fields.u32()?, fields.u32()?, fields.u32()?);
-    // Extensions that nobody has asked for.
+    // Skip the length of extensions, which were not negotiated.
     fields.skip(4)?;
     Some(Head { len, opcode, unique, ino, uid, gid, pid })
 }
 
-/// What is asked of an object or a name.
+/// Parses an operation on an object or a name.
 fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(match opcode {
         opcode::LOOKUP => Operation::Lookup { name: fields.name()? },
@@ -326,7 +327,7 @@ fn operation<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> 
     })
 }
 
-/// What is asked of something that is open.
+/// Parses an operation on a handle.
 fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(match opcode {
         opcode::READ => {
@@ -334,7 +335,7 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
             let passes_pages = fields.u32()? & PASSES_PAGES != 0;
             Operation::Read { handle, offset, size, passes_pages, flags: flags_behind_owner(fields)? }
         }
-        // Whoever receives it knows it by its beginning.
+        // `parse_write` handles this one.
         opcode::WRITE => return None,
         opcode::RELEASE => Operation::Release { handle: fields.u64()? },
         opcode::FSYNC => Operation::FSync { handle: fields.u64()? },
@@ -347,7 +348,7 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
         opcode::FSYNCDIR => Operation::FSyncDir,
         opcode::GETLK => Operation::GetLk,
         opcode::SETLK | opcode::SETLKW => {
-            // Handle, owner, and where it begins and ends.
+            // Skip the handle, the lock owner, and the range.
             fields.skip(32)?;
             Operation::SetLk { unlocks: fields.i32()? == libc::F_UNLCK }
         }
@@ -360,7 +361,7 @@ fn operation_on_handle<'a>(opcode: u32, fields: &mut Fields<'a>) -> Option<Opera
     })
 }
 
-/// Handle, offset and size, as `struct fuse_read_in` and `struct fuse_write_in` begin.
+/// Handle, offset and size: the first fields of `struct fuse_read_in` and `struct fuse_write_in`.
 fn place(fields: &mut Fields<'_>) -> Option<(u64, u64, u32)> {
     Some((fields.u64()?, fields.u64()?, fields.u32()?))
 }
@@ -369,10 +370,10 @@ fn set_attr(fields: &mut Fields<'_>) -> Option<SetAttr> {
     let valid = fields.u32()?;
     fields.skip(4)?;
     let (handle, size) = (fields.u64()?, fields.u64()?);
-    // The owner of locks.
+    // Skip the lock owner.
     fields.skip(8)?;
     let (atime, mtime) = (fields.u64()?, fields.u64()?);
-    // The time of change is the server's.
+    // Skip the time of the last change, which the server sets.
     fields.skip(8)?;
     let (atime, mtime) = (time(atime, fields.u32()?), time(mtime, fields.u32()?));
     fields.skip(4)?;
@@ -394,12 +395,12 @@ fn set_attr(fields: &mut Fields<'_>) -> Option<SetAttr> {
     })
 }
 
-/// Seconds count from 1970, and back from it.
+/// Negative seconds count backwards from 1970.
 fn time(seconds: u64, nanoseconds: u32) -> SystemTime {
     crate::attributes::time(fs::Time { seconds: seconds.cast_signed(), nanoseconds })
 }
 
-/// What of a request has not been looked at yet.
+/// The part of a request that was not parsed yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -431,7 +432,7 @@ impl<'a> Fields<'a> {
         Some(now)
     }
 
-    /// A name without the zero that ends it.
+    /// A name, without the zero byte that ends it.
     fn name(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|byte| *byte == 0)?;
         let name = self.bytes(end)?;
@@ -541,7 +542,7 @@ mod tests {
 
     #[test]
     fn what_lacks_arguments_is_known_as_such() {
-        // Each operation that has fixed arguments, with a byte less than the shortest has.
+        // Each operation with fixed arguments, and the length of its shortest request.
         let fixed = [
             (opcode::FORGET, 8),
             (opcode::GETATTR, 16),
@@ -573,7 +574,7 @@ mod tests {
 
     #[test]
     fn what_is_not_served_is_known_as_such() {
-        // FUSE_SETXATTR, FUSE_LSEEK, and one that nobody has thought of yet.
+        // FUSE_SETXATTR, FUSE_LSEEK, and a number that no operation has yet.
         for opcode in [21, 46, 4000] {
             assert_eq!(operation_of(&request(opcode, &[&[0; 24]])), Operation::Other);
         }
