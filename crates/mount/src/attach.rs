@@ -17,14 +17,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Each open of the device can serve one mount.
+/// The FUSE device. Each open descriptor can serve one mount.
 const DEVICE: &str = "/dev/fuse";
 /// move_mount(2), since Linux 6.5.
 const MOVE_MOUNT_BENEATH: u32 = 0x200;
-/// The kernel accepts no longer value for one parameter, fsconfig(2).
+/// The kernel accepts no longer value for one parameter. fsconfig(2)
 const PARAMETER_BYTES_MAX: usize = 255;
 
-/// A new mount that waits for its first reply.
+/// A new mount, whose first request is not answered yet.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub device: OwnedFd,
@@ -103,7 +103,7 @@ fn make(request: &Request, device: &OwnedFd) -> Result<OwnedFd, Errno> {
     set("source", shortened(&request.source))?;
     set("subtype", FILE_SYSTEM.trim_start_matches("fuse."))?;
     set("fd", &device.as_raw_fd().to_string())?;
-    // A directory.
+    // The root has the type of a directory.
     set("rootmode", "40000")?;
     set("user_id", &rustix::process::getuid().as_raw().to_string())?;
     set("group_id", &rustix::process::getgid().as_raw().to_string())?;

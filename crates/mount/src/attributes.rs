@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// Checks that the kernel accepts these attributes. The kernel never forgets an object whose
-/// attributes it refused, and a size beyond its limit would be used in calculations here.
+/// attributes it has refused, and calculations here rely on sizes within the limit.
 pub(crate) fn usable(attributes: Attributes) -> Result<Attributes, Errno> {
     if attributes.size > FILE_BYTES_MAX {
         tracing::warn!(
@@ -42,7 +42,7 @@ pub(crate) fn to_fuse(number: u64, attributes: &Attributes, block_bytes: u32) ->
     }
 }
 
-/// The kind of an object.
+/// Converts a kind of object.
 pub(crate) const fn kind(kind: FileKind) -> FuseType {
     match kind {
         FileKind::Regular => FuseType::RegularFile,
@@ -63,7 +63,7 @@ pub(crate) fn time(time: Time) -> SystemTime {
     second.and_then(|second| second.checked_add(fraction)).unwrap_or(UNIX_EPOCH)
 }
 
-/// The time that utimes asks for.
+/// The time that utimensat(2) sets.
 pub(crate) fn set_time(asked: Option<TimeOrNow>) -> SetTime {
     match asked {
         None => SetTime::Keep,
@@ -72,7 +72,7 @@ pub(crate) fn set_time(asked: Option<TimeOrNow>) -> SetTime {
     }
 }
 
-/// Times before 1970 have nanoseconds that count forward from the preceding second.
+/// Converts a time. Before 1970, nanoseconds count forward from the preceding second.
 pub(crate) fn since_1970(time: SystemTime) -> Time {
     let seconds = |of: Duration| i64::try_from(of.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {

@@ -4,14 +4,15 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A shorter buffer costs less in fresh memory.
+/// For a shorter buffer, fresh memory costs less.
 const SHORT_BYTES_MIN: usize = 1 << 10;
 /// The smallest capacity of a short buffer, whatever is asked for, so that the next request can
 /// reuse it.
 const SHORT_BYTES: usize = 16 << 10;
-/// Buffers between short and this size are allocated fresh, and are reused as short ones.
+/// The smallest long buffer. A request between the two sizes gets fresh memory, which is reused as
+/// a short buffer.
 const LONG_BYTES_MIN: usize = 64 << 10;
-/// The most memory that is kept for later requests.
+/// The most bytes that are kept for later requests.
 const KEPT_SHORT_BYTES_MAX: usize = 2 << 20;
 const KEPT_LONG_BYTES_MAX: usize = 32 << 20;
 

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 /// The caller whose credential a call carries; `None` stands for the mount's own credential.
 pub(crate) type As = Option<Arc<Caller>>;
 
-/// Groups are cached this long for lookups and attributes. Operations that open, make, change or
-/// remove something read them again.
+/// How long groups are cached for lookups and attributes. Operations that open, make, change or
+/// remove something read the groups again.
 const GROUPS_KEPT: Duration = Duration::from_secs(1);
-/// The most callers remembered; at this number all are forgotten.
+/// The most callers that are remembered. When this is reached, all are forgotten.
 const CALLERS_MAX: usize = 1024;
 
-/// Callers by thread, user and group, and when their groups were read.
+/// Callers by thread, user and group, with the time at which their groups were read.
 type Known = HashMap<(u32, u32, u32), (Instant, Arc<Caller>)>;
 
 /// Finds the caller of each request.
@@ -31,7 +31,7 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// With `each`, every request is made for its own caller.
+    /// With `each`, every request has its own caller. Otherwise all have the mount's credential.
     pub(crate) fn new(each: bool) -> Self {
         let root = Arc::new(Caller { uid: 0, gid: 0, gids: Vec::new() });
         Self { each, root, known: Mutex::default() }

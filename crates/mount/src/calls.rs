@@ -1,5 +1,5 @@
-//! The client's operations as the kernel needs them: within the kernel's limits, with an errno when
-//! they fail.
+//! The client's operations as the mount needs them: with results that the kernel accepts, and with
+//! an errno if they fail.
 
 use crate::attributes::usable;
 use crate::buffers::Buffer;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// 256 pages.
+/// The most that Linux puts into one request by default: 256 pages.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
 /// See the module's documentation.
@@ -101,7 +101,7 @@ impl Core {
         (entry, inode)
     }
 
-    /// Attributes for the kernel, with the time for which it may cache them.
+    /// Converts attributes that are to be sent to the kernel, and records their version.
     pub(crate) fn tell(&self, inode: &Inode, known: &Known) -> FileAttr {
         inode.lock().tells(known.attributes.version());
         self.to_fuse(&known.attributes)
@@ -157,7 +157,7 @@ impl Core {
         inode: &Arc<Inode>,
         new: SetAttributes,
     ) -> Result<Known, Errno> {
-        // Data behind the new end are affected too.
+        // All data behind the new end are affected.
         let cut = new.size.map(|size| inode.begin_change(size..u64::MAX));
         self.flush(inode).await;
         if let Some(cut) = &cut {

@@ -1,14 +1,14 @@
-//! What a program sees of an error: the one table from statuses and the client's errors to errno.
+//! The errno that a program sees for an error: one table for statuses and for errors of the client.
 
 use client::Error;
 use fs::Status;
 use fuser::Errno;
 
-/// What a failed call means for the program that waits for it.
+/// The errno for a failed call.
 pub(crate) fn of_error(error: &Error) -> Errno {
     match error {
         Error::Status { status, .. } => of_status(*status),
-        // AUTH_ERROR and its like: the server does not let this caller in.
+        // The server does not admit this caller, with AUTH_ERROR for example.
         Error::Refused { .. } => Errno::EACCES,
         Error::TimedOut { .. } => Errno::ETIMEDOUT,
         Error::Step { cause, .. } => of_error(cause),
@@ -22,7 +22,7 @@ pub(crate) fn of_error(error: &Error) -> Errno {
     }
 }
 
-/// NFS names most of them after the errno that they stand for. RFC 1813 s2.6
+/// Most statuses are named after an errno. RFC 1813 s2.6
 pub(crate) fn of_status(status: Status) -> Errno {
     match status {
         Status::NotPermitted => Errno::EPERM,
@@ -42,7 +42,7 @@ pub(crate) fn of_status(status: Status) -> Errno {
         Status::NameTooLong => Errno::ENAMETOOLONG,
         Status::NotEmpty => Errno::ENOTEMPTY,
         Status::Quota => Errno::from_i32(libc::EDQUOT),
-        // The kernel looks the path up again when it sees this one.
+        // When the kernel receives ESTALE it looks the path up again.
         Status::Stale | Status::BadHandle => Errno::from_i32(libc::ESTALE),
         Status::Remote => Errno::from_i32(libc::EREMOTE),
         Status::NotSupported | Status::BadType => Errno::from_i32(libc::EOPNOTSUPP),

@@ -1,8 +1,8 @@
 //! Requests as tasks: a request waits for the server without occupying a thread.
 //!
 //! A task is first polled on the thread that received the request, so that a request that needs no
-//! reply from the server is answered there. Later any free worker polls it. This module does not
-//! know what a task does.
+//! reply from the server is answered there. Later a free worker polls the task or, if the task is
+//! short, the thread that wakes it. This module does not know what a task does.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -77,7 +77,7 @@ impl Task {
         self.go_on(&mut self.work.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The same, unless the task is being polled already; then returns false.
+    /// Like [`Self::poll`], but returns false if the task is being polled already.
     fn poll_unless_polled(self: &Arc<Self>) -> bool {
         let mut work = match self.work.try_lock() {
             Ok(work) => work,
@@ -94,8 +94,8 @@ impl Task {
             let waker = Waker::from(Arc::clone(self));
             let mut context = Context::from_waker(&waker);
             let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context).is_ready());
-            // A task that panics is a bug of ours, and was logged. It costs its own request (whose
-            // reply becomes EIO when dropped), not the mount.
+            // A task that panics is a bug, and the panic was logged. It costs its own request
+            // (whose reply becomes EIO when dropped), not the mount.
             if catch_unwind(poll).unwrap_or(true) {
                 *work = None;
             }
@@ -119,9 +119,9 @@ impl Executor {
         self.begin(work, false);
     }
 
-    /// The same for a task that has little to do once woken: it continues at once on the thread
-    /// that wakes it, which may be a connection's thread, so it must neither block nor take long.
-    /// That saves handing it to a worker.
+    /// Like [`Self::spawn`], for a task that has little to do once woken. The task continues on the
+    /// thread that wakes it, which saves handing it to a worker. That may be a connection's thread,
+    /// so the task must neither block nor take long.
     pub(crate) fn spawn_short(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.begin(work, true);
     }

@@ -1,16 +1,17 @@
-//! The size of a file that the kernel may be told while a write past its pages makes the file
+//! The file size that the kernel may be told while a write that bypasses its pages makes the file
 //! longer.
 //!
-//! The kernel counts such a write in once it is answered. If attributes tell it the new size
-//! earlier, it truncates its pages there, and that may take until some page has been read: long
-//! enough for the write to end and for another write, through the pages, to have put data behind
-//! that size, which are then zeroed before they are sent. A write through the pages needs none of
-//! this, because the kernel accepts no size while such a write is under way.
+//! The kernel learns the new size from the reply to the write. If attributes tell it that size
+//! earlier, it truncates its pages there. That may take long, because a page may have to be read
+//! first. Meanwhile the write may end, and another write may put data behind that size into the
+//! kernel's pages. The truncation then zeroes those data before they are sent. A write that uses
+//! the kernel's pages does not need this, because the kernel accepts no size while such a write is
+//! under way.
 
 use crate::inode::Inode;
 use std::sync::Arc;
 
-/// Writes that make a file longer and are not answered yet.
+/// The writes under way that make a file longer.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     writes: u32,
@@ -30,19 +31,19 @@ impl Growth {
         self.writes -= 1;
     }
 
-    /// The size of the file before; `None` if no write makes it longer.
+    /// The size of the file before these writes; `None` if there are none.
     pub(crate) fn since(&self) -> Option<u64> {
         (self.writes > 0).then_some(self.from)
     }
 
-    /// The part of a size that the kernel may be told.
+    /// The size that the kernel may be told, if the file has this size.
     pub(crate) fn known_of(&self, size: u64) -> u64 {
         self.since().map_or(size, |from| size.min(from))
     }
 }
 
-/// A write that makes a file longer. Must be dropped before the write is answered: after that the
-/// kernel knows the size.
+/// A write that makes a file longer. Must be dropped before the write is answered, because with the
+/// reply the kernel learns the size.
 #[derive(Debug)]
 pub(crate) struct Growing(pub(crate) Arc<Inode>);
 

@@ -1,13 +1,18 @@
-//! A mounted export as an ordinary directory: FUSE in front of the client.
+//! Makes an export appear as an ordinary directory: FUSE in front of the client.
 //!
-//! One thread takes the kernel's requests (`kernel`, `file_system`). Each becomes a task
-//! (`executor`), which makes NFS calls as futures (`calls`) and replies. What programs are
-//! promised, and what not, is in `docs/SEMANTICS.md`; a test executes it. Invariants: a thread that
-//! receives requests never waits for the server; a lock is never held over a call; data that were
-//! written are kept until the server has them or their loss was recorded for fsync(2) and close(2).
+//! One thread receives the kernel's requests (`kernel`, `file_system`). Each becomes a task
+//! (`executor`), which makes NFS calls as futures (`calls`) and replies. What programs may rely on
+//! is in `docs/SEMANTICS.md`, with the tests that check it.
 //!
-//! What this crate must not know: connections, paths, retries. A call is made once here and
-//! answered some time.
+//! Invariants:
+//!
+//! - a thread that receives requests never waits for the server;
+//! - no lock is held during a call;
+//! - written data are kept until the server has them, or their loss is recorded for fsync(2) and
+//!   close(2).
+//!
+//! This crate must not know connections, paths or retries. For this crate, a call is made once and
+//! answered at some time.
 
 mod attach;
 mod attributes;

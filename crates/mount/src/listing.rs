@@ -1,8 +1,8 @@
-//! The names that a program was given of a directory, so that a listing whose cookie the server
-//! refuses continues after them.
+//! The names of a directory that a program has received, so that a listing whose cookie the server
+//! refuses can continue behind them.
 //!
 //! The kernel asks for the next names by the cookie of the last name that it took, and drops names
-//! that did not fit. So when it asks again, the program has the names up to that cookie. When the
+//! that did not fit. So when it asks again, the program has the names up to that cookie. If the
 //! server refuses the cookie (NFS3ERR_BAD_COOKIE), the directory is listed from the beginning, and
 //! those names are left out. RFC 1813 s3.3.16
 //!

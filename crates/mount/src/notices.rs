@@ -113,8 +113,8 @@ impl Notices {
     }
 
     /// Sends invalidations to the kernel until [`Notices::close`]. Each is sent once the future
-    /// that `ready` returns has completed. While the kernel waits for a page not even SIGKILL ends
-    /// this thread, nor the mount before it.
+    /// that `ready` returns has completed. While the kernel waits for a page, not even SIGKILL ends
+    /// this thread, and so not the process either.
     pub(crate) fn tell<W: Future<Output = ()>>(
         &self,
         notifier: &Notifier,
@@ -241,7 +241,7 @@ mod tests {
         let ready = |ino, _| {
             let answered = &answered;
             std::future::poll_fn(move |context| {
-                // The next invalidation wakes the thread again.
+                // The test wakes the serving thread itself.
                 let _ = context;
                 if ino == 7 && !answered.load(Ordering::Acquire) { Poll::Pending } else { Poll::Ready(()) }
             })

@@ -1,5 +1,5 @@
-//! What the kernel caches of a file whose content has changed elsewhere, from open to open: pages
-//! and a size.
+//! What the kernel keeps from one open to the next of a file that was changed elsewhere: pages and
+//! a size.
 //!
 //! The kernel drops its pages when it handles the reply to an open that does not let it keep them.
 //! The first use of the new handle shows that it has done so. Until then another open must not let
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Dropping(AtomicBool);
 
 impl Dropping {
-    /// A new handle, which may let the kernel keep its pages.
+    /// For a new handle; `drops` says whether the kernel drops its pages on the reply.
     pub(crate) const fn new(drops: bool) -> Self {
         Self(AtomicBool::new(drops))
     }
 
     /// The handle was used, or is gone.
     pub(crate) fn is_over(&self, inode: &Inode) {
-        // Usually this is settled already, and no lock is needed.
+        // Usually this was recorded before, and no lock is needed.
         if self.0.load(Ordering::Acquire) && self.0.swap(false, Ordering::AcqRel) {
             inode.lock().dropping -= 1;
         }
@@ -29,29 +29,30 @@ impl Dropping {
 }
 
 impl State {
-    /// Whether the kernel keeps its pages at an open that finds this content. If not, there is one
-    /// more [`Dropping`].
+    /// Whether the kernel may keep its pages at an open that finds this version. If not, the
+    /// handle's [`Dropping`] counts.
     pub(crate) fn keeps_pages(&mut self, now: Version) -> bool {
         let keeps = self.pages_of.replace(now) == Some(now) && self.dropping == 0;
         self.dropping += u32::from(!keeps);
         keeps
     }
 
-    /// The kernel is sent attributes of this content. When the kernel receives them is unknown.
+    /// The kernel is sent attributes of this version. It is unknown when it receives them.
     pub(crate) fn tells(&mut self, now: Version) {
         let before = self.told_of.replace(now);
         self.told_otherwise |= before.is_some_and(|before| before != now);
     }
 
-    /// Whether the kernel may have attributes of different content. It reads up to the size that it
-    /// was told, however long the file is.
+    /// Whether the kernel may have attributes of another version. It reads up to the size in its
+    /// attributes, even if the file is longer.
     pub(crate) fn may_believe_otherwise(&self, now: Version) -> bool {
         self.told_of != Some(now) || self.told_otherwise
     }
 
-    /// The kernel has dropped the earlier attributes; those that it is sent now arrive later.
+    /// The kernel has dropped its earlier attributes. Attributes that are sent from now on arrive
+    /// later.
     pub(crate) fn has_forgotten(&mut self, now: Version) {
-        // Attributes of different content that were sent meanwhile are dropped at the next open.
+        // If attributes of another version were sent meanwhile, the next open drops them.
         self.told_otherwise = self.told_of.is_some_and(|told| told != now) && self.told_otherwise;
         self.told_of = Some(now);
     }
