@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
-use client::Settings;
 use client::options::{Proto, Remote};
+use client::{Address, Settings};
 use server::{Config, Network, Server};
 
 use crate::error::{Error, Result};
@@ -67,11 +67,15 @@ impl Group {
     pub fn lead(&self, settings: &mut Settings) {
         let resolved = settings.clone();
         for remote in &mut settings.remotes {
-            let node = self.addresses.iter().position(|address| *address == remote.address);
+            let node = self.addresses.iter().position(|address| Address::from(*address) == remote.address);
             let end = node.and_then(|node| self.rdma.get(node));
             match (resolved.proto_of(remote), end) {
                 (Proto::Rdma, Some(end)) => {
-                    *remote = Remote { address: end.ip(), proto: Some(Proto::Rdma), port: Some(end.port()) };
+                    *remote = Remote {
+                        address: Address::from(*end),
+                        proto: Some(Proto::Rdma),
+                        port: Some(end.port()),
+                    };
                 }
                 (Proto::Tcp, _) => remote.port = remote.port.or(Some(self.port)),
                 (Proto::Rdma, None) => {}

@@ -1,8 +1,6 @@
 //! The routes of an experiment: ready to be mounted, or skipped with a reason.
 
-use std::net::IpAddr;
-
-use client::{Mount, Settings};
+use client::{Address, Mount, Settings};
 use plan::link::Transport;
 use record::{PathCounters, Route};
 
@@ -149,7 +147,10 @@ pub fn ready(
                 }
                 None => settings.nodes_of_remotes().into_iter().map(usize::from).collect(),
             };
-            let all = group.map_or_else(|| nodes_named(&settings), |group| group.addresses.clone());
+            let all = group.map_or_else(
+                || nodes_named(&settings),
+                |group| group.addresses.iter().map(|address| (*address).into()).collect(),
+            );
             // The paths of a mount: each local address with each remote one.
             let node_of_path = of_remotes.repeat(settings.locals.len().max(1));
             // Connection i goes to remote address i mod R, so with fewer connections than addresses
@@ -184,8 +185,8 @@ fn settings(spec: &RouteSpec, experiment: &Experiment, group: Option<&Group>) ->
 }
 
 /// The address of each node, which is the node's name in the record.
-fn nodes_named(settings: &Settings) -> Vec<IpAddr> {
-    let mut named: Vec<IpAddr> = Vec::new();
+fn nodes_named(settings: &Settings) -> Vec<Address> {
+    let mut named: Vec<Address> = Vec::new();
     for (remote, node) in settings.remotes.iter().zip(settings.nodes_of_remotes()) {
         if usize::from(node) == named.len() {
             named.push(remote.address);

@@ -7,15 +7,13 @@
 //! may not reach by LOOKUP is also requested here ([`directory`]), so that whatever can be mounted
 //! can be walked to.
 
-use std::net::SocketAddr;
-
 use fs::{Attributes, FileHandle, FileSystemInfo, Status};
 
 use crate::caller::{self, Caller};
 use crate::error::{Error, MountError};
 use crate::options::{Proto, Remote};
-use crate::protocol::{NFS, Operation, Protocol, exports, mnt};
-use crate::rpcbind;
+use crate::protocol::{MOUNT_PROGRAM, NFS, Operation, Protocol, exports, mnt};
+use crate::rpcbind::{self, PortError};
 use crate::settings::Settings;
 
 /// Number of exports that an error lists.
@@ -32,6 +30,8 @@ pub(crate) struct Root {
     pub handle: FileHandle,
     pub attributes: Attributes,
     pub info: FileSystemInfo,
+    /// The port of NFS, if rpcbind was asked for it.
+    pub port: Option<u16>,
 }
 
 /// Whether the path is an export, or may continue below one.
@@ -56,16 +56,36 @@ pub(crate) fn bootstrap(
     }
     let find = |caller: &mut Caller| find(caller, settings, place, credential);
     let (mut caller, found) = at_mount(settings, remote, credential, find)?;
+    let mut port = None;
     if over_rdma {
-        let is_same = |local: &std::net::IpAddr| local.is_ipv4() == remote.address.is_ipv4();
+        let is_same = |local: &transport::Address| local.is_ipv4() == remote.address.is_ipv4();
         let local = settings.locals.iter().copied().find(is_same);
         caller = Caller::connect_rdma(local, nfs, credential)?;
     } else if caller.address() != nfs {
-        caller = Caller::connect(nfs, credential, settings.reserved_port)?;
+        (caller, port) = at_nfs(settings, remote, credential)?;
     }
     let attributes = ask(&mut caller, Protocol::NFS3.getattr(found.handle))?;
     let info = ask(&mut caller, Protocol::NFS3.fsinfo(found.handle))?;
-    Ok(Root { export: found.export, below: found.below, handle: found.handle, attributes, info })
+    Ok(Root { export: found.export, below: found.below, handle: found.handle, attributes, info, port })
+}
+
+/// Connects to NFS over TCP. If the user gave no port and nothing listens at the usual one, rpcbind
+/// knows the port, which is returned then.
+fn at_nfs(
+    settings: &Settings,
+    remote: &Remote,
+    credential: &[u8],
+) -> Result<(Caller, Option<u16>), MountError> {
+    let at = |address| Caller::connect(address, credential, settings.reserved_port);
+    let refused = match (at(settings.address_of(remote)), settings.nfs_rpcbind_port) {
+        (Err(error), Some(rpcbind)) if remote.port.is_none() && error.is_refused() => (error, rpcbind),
+        (other, _) => return Ok((other?, None)),
+    };
+    let (error, rpcbind) = refused;
+    match rpcbind::port_of(remote.address.with_port(rpcbind), NFS, "NFS") {
+        Ok(port) => Ok((at(remote.address.with_port(port))?, Some(port))),
+        Err(_) => Err(error),
+    }
 }
 
 /// Calls an operation on the root.
@@ -107,25 +127,29 @@ fn at_mount<T>(
 ) -> Result<(Caller, T), MountError> {
     let address = remote.address;
     let at_port = |port| {
-        let mut caller = Caller::connect(SocketAddr::new(address, port), credential, settings.reserved_port)?;
+        let mut caller = Caller::connect(address.with_port(port), credential, settings.reserved_port)?;
         let answer = ask(&mut caller)?;
         Ok((caller, answer))
     };
     // Over RDMA the port of NFS says nothing about TCP: if nothing answers at the usual port,
-    // rpcbind knows more.
+    // rpcbind knows more. So does it if the user gave no port.
     let elsewhere = |error: &MountError| match error {
         MountError::Protocol { .. } | MountError::Silent { .. } => true,
-        MountError::Connect { .. } => settings.uses_rdma(),
+        MountError::Connect { .. } => {
+            settings.uses_rdma() || settings.nfs_rpcbind_port.is_some() && error.is_refused()
+        }
         _ => false,
     };
     let error = match (at_port(settings.mount_port), settings.rpcbind_port) {
         (Err(error), Some(rpcbind)) if elsewhere(&error) => {
-            match rpcbind::mount_port(SocketAddr::new(address, rpcbind)) {
+            match rpcbind::port_of(address.with_port(rpcbind), MOUNT_PROGRAM, "MOUNT") {
                 Ok(port) => return at_port(port),
+                // Nothing of NFS runs at the address: the port of NFS is what the user knows.
+                Err(PortError::Away(_)) if error.is_refused() && !settings.uses_rdma() => error,
                 Err(reason) => MountError::NoMountProgram {
-                    address: SocketAddr::new(address, settings.mount_port),
+                    address: address.with_port(settings.mount_port),
                     here: error.to_string(),
-                    reason,
+                    reason: reason.to_string(),
                 },
             }
         }

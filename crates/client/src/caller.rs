@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rpc::Xid;
 use rpc::record::{Assembler, Mark};
 use rpc::reply::{Accept, Body};
-use transport::socket;
+use transport::{Address, socket};
 use xdr::{Reader, Writer};
 
 use crate::error::MountError;
@@ -70,7 +70,7 @@ impl Caller {
 
     /// Connects over RDMA, from this local address if given.
     pub(crate) fn connect_rdma(
-        local: Option<IpAddr>,
+        local: Option<Address>,
         address: SocketAddr,
         credential: &[u8],
     ) -> Result<Self, MountError> {

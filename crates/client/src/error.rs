@@ -221,6 +221,32 @@ pub enum MountError {
 }
 
 impl MountError {
+    /// Whether the machine at the address is up, but nothing listens there.
+    pub(crate) fn is_refused(&self) -> bool {
+        let refused = std::io::ErrorKind::ConnectionRefused;
+        matches!(self, Self::Connect { source, .. } if source.kind() == refused)
+    }
+
+    /// Whether the server did not answer at an address, so that another address may do so. An
+    /// answer is final: another node or address would give the same.
+    pub(crate) fn is_of_address(&self) -> bool {
+        match self {
+            Self::Connect { .. }
+            | Self::Silent { .. }
+            | Self::Rdma { .. }
+            | Self::NoPath(_)
+            | Self::Resolve { .. }
+            | Self::Local(_)
+            | Self::OtherFileSystem { .. } => true,
+            // This machine lacks RDMA for every address.
+            Self::NoRdma { .. }
+            | Self::Refused { .. }
+            | Self::NoExport { .. }
+            | Self::NoMountProgram { .. }
+            | Self::Protocol { .. } => false,
+        }
+    }
+
     /// Whether the same mount may succeed later: the server is not up yet, or cannot be reached. A
     /// refusal by the server is final.
     #[must_use]

@@ -48,9 +48,9 @@ pub use settings::Settings;
 pub use shard::{ExternalDriver, Io, Task};
 pub use slot::Pending;
 pub use statistics::{Counter, PathCounters, PathStatistics, Replays, Statistics};
-pub use transport::Pipe;
 pub use transport::descriptors::raise_limit as raise_descriptor_limit;
 pub use transport::rdma::Error as RdmaError;
+pub use transport::{Address, AddressError, Pipe};
 pub use verbs::Error as VerbsError;
 pub use walk::names_a_directory;
 

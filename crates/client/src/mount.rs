@@ -1,6 +1,5 @@
 //! A mount: the root of an export, reached over every path of its route.
 
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +7,7 @@ use std::time::Duration;
 
 use fs::{FileHandle, FileSystemInfo};
 use paths::{ConnSpec, NodeId, PathId, PathSpec, Placement, Timing};
+use transport::Address;
 
 use crate::bootstrap::{Place, Root, bootstrap, directory};
 use crate::call::{Caller, FileRef, Op};
@@ -119,10 +119,11 @@ impl Mount {
         Ok((mount, below))
     }
 
-    fn try_place(mut settings: Settings, place: Place) -> std::result::Result<Self, MountError> {
+    fn try_place(settings: Settings, place: Place) -> std::result::Result<Self, MountError> {
         check(&settings)?;
-        let root = bootstrap_any(&settings, place, &credential(&settings, crate::random_u64()))?;
+        let (mut settings, root) = bootstrap_at_any_address(settings, place)?;
         settings.export.clone_from(&root.export);
+        settings.port = root.port.unwrap_or(settings.port);
         let paths = path_ends(&settings);
         let start = first_remote(&settings);
         let route = Arc::new(Route {
@@ -226,7 +227,7 @@ impl Mount {
 
     /// The addresses of the server's nodes.
     #[must_use]
-    pub fn addresses(&self) -> Vec<IpAddr> {
+    pub fn addresses(&self) -> Vec<Address> {
         self.inner.settings.remotes.iter().map(|remote| remote.address).collect()
     }
 
@@ -425,8 +426,31 @@ fn credential(settings: &Settings, identity: u64) -> Vec<u8> {
     encoded
 }
 
-/// Mounts from the first address that answers. Returns the error of the first address, which the
-/// user named.
+/// Mounts from the first address of the server's name that answers, and returns the settings for
+/// it. If none answers, the error is that of the first address.
+fn bootstrap_at_any_address(
+    mut settings: Settings,
+    place: Place,
+) -> std::result::Result<(Settings, Root), MountError> {
+    let credential = credential(&settings, crate::random_u64());
+    let others = std::mem::take(&mut settings.other_addresses);
+    let first_error = match bootstrap_any(&settings, place, &credential) {
+        Err(error) if error.is_of_address() => error,
+        other => return Ok((settings, other?)),
+    };
+    for address in others {
+        tracing::info!(from = %settings.server, to = %address, error = %first_error, "another address is tried");
+        let settings = Settings { server: address, remotes: vec![address.into()], ..settings.clone() };
+        match bootstrap_any(&settings, place, &credential) {
+            Err(error) if error.is_of_address() => {}
+            other => return Ok((settings, other?)),
+        }
+    }
+    Err(first_error)
+}
+
+/// Mounts from the first remote that answers. Returns the error of the first one, which the user
+/// named.
 fn bootstrap_any(
     settings: &Settings,
     place: Place,
@@ -435,19 +459,10 @@ fn bootstrap_any(
     let mut first_error = None;
     for remote in first_asked(settings) {
         match bootstrap(settings, &remote, place, credential) {
-            Ok(root) => return Ok(root),
-            // The server's answer is final: another node of the group would answer the same.
-            Err(
-                error @ (MountError::Refused { .. }
-                | MountError::NoExport { .. }
-                | MountError::NoMountProgram { .. }
-                | MountError::Protocol { .. }),
-            ) => return Err(error),
-            // This machine lacks RDMA for every address.
-            Err(error @ MountError::NoRdma { .. }) => return Err(error),
-            Err(error) => {
+            Err(error) if error.is_of_address() => {
                 first_error.get_or_insert(error);
             }
+            other => return other,
         }
     }
     Err(first_error.unwrap_or(MountError::NoPath(PATHS_PATIENCE)))
@@ -471,7 +486,7 @@ fn first_asked(settings: &Settings) -> Vec<Remote> {
 fn first_remote(settings: &Settings) -> u16 {
     let count = settings.remotes.len().max(1);
     let offset = settings.remotes_offset.unwrap_or_else(|| {
-        let local = settings.locals.first().map_or_else(|| settings.server.to_string(), IpAddr::to_string);
+        let local = settings.locals.first().map_or_else(|| settings.server.to_string(), Address::to_string);
         local.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)))
     });
     u16::try_from(offset as usize % count).unwrap_or(0)
@@ -481,13 +496,13 @@ fn first_remote(settings: &Settings) -> u16 {
 fn path_ends(settings: &Settings) -> Vec<PathEnd> {
     let per_node = u64::from(settings.connections_per_node()).max(1);
     let pace = settings.pace_bytes_per_s.map(|rate| (rate / per_node).max(1));
-    let locals: Vec<Option<IpAddr>> = if settings.locals.is_empty() {
+    let locals: Vec<Option<Address>> = if settings.locals.is_empty() {
         vec![None]
     } else {
         settings.locals.iter().copied().map(Some).collect()
     };
     let nodes = settings.nodes_of_remotes();
-    let end = |local: Option<IpAddr>, (node, remote): (&u16, &Remote)| PathEnd {
+    let end = |local: Option<Address>, (node, remote): (&u16, &Remote)| PathEnd {
         node: NodeId(*node),
         local,
         proto: settings.proto_of(remote),

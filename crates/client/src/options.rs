@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use transport::Address;
 use transport::busy::BUSY_POLL_DEFAULT;
 
 /// NFS over TCP: IANA's service nfs.
@@ -59,6 +60,31 @@ impl Proto {
         match self {
             Self::Tcp => PORT_TCP,
             Self::Rdma => PORT_RDMA,
+        }
+    }
+}
+
+/// A family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Whether an address is of this family.
+    #[must_use]
+    pub const fn has(self, address: &Address) -> bool {
+        address.is_ipv6() == matches!(self, Self::V6)
+    }
+
+    /// Why an address of the other family is refused.
+    pub(crate) const fn only(self) -> &'static str {
+        match self {
+            Self::V4 => "it takes IPv4 addresses only; tcp6 and rdma6 take IPv6",
+            Self::V6 => "it takes IPv6 addresses only; tcp and rdma take IPv4",
         }
     }
 }
@@ -115,8 +141,9 @@ impl Default for AttributeCache {
 pub struct MountOptions {
     /// `proto`, `tcp`, `rdma`.
     pub proto: Proto,
-    /// `proto=tcp6` or `proto=rdma6`: IPv6 addresses only.
-    pub ipv6_only: bool,
+    /// The family that `proto` names: `tcp` and `rdma` mean IPv4, `tcp6` and `rdma6` mean IPv6.
+    /// Without `proto` both are used.
+    pub family: Option<Family>,
     /// `port`; see [`MountOptions::nfs_port`].
     pub port: Option<u16>,
     /// `mountport`; see [`MountOptions::mount_port`].
@@ -174,7 +201,7 @@ impl Default for MountOptions {
     fn default() -> Self {
         Self {
             proto: Proto::Tcp,
-            ipv6_only: false,
+            family: None,
             port: None,
             mountport: None,
             congestion: None,
@@ -404,8 +431,10 @@ impl MountOptions {
             Err(OptionError::Contradiction { first, second, why })
         };
         let Remotes::List(remotes) = &self.remotes else { return Ok(()) };
-        if self.ipv6_only && remotes.iter().any(|remote| remote.address.is_ipv4()) {
-            return contradiction(self.proto_text().to_owned(), "it takes IPv6 addresses only");
+        if let Some(family) = self.family
+            && remotes.iter().any(|remote| !family.has(&remote.address))
+        {
+            return contradiction(format!("proto={}", self.proto_text()), family.only());
         }
         let local_families = self.locals.iter().map(|local| match local {
             Local::Address(address) => Some(address.is_ipv6()),
@@ -440,12 +469,12 @@ impl MountOptions {
     }
 
     /// The value of `proto` for these options.
-    const fn proto_text(&self) -> &'static str {
-        match (self.proto, self.ipv6_only) {
-            (Proto::Tcp, false) => "tcp",
-            (Proto::Tcp, true) => "tcp6",
-            (Proto::Rdma, false) => "rdma",
-            (Proto::Rdma, true) => "rdma6",
+    pub(crate) const fn proto_text(&self) -> &'static str {
+        match (self.proto, self.family) {
+            (Proto::Tcp, None | Some(Family::V4)) => "tcp",
+            (Proto::Tcp, Some(Family::V6)) => "tcp6",
+            (Proto::Rdma, None | Some(Family::V4)) => "rdma",
+            (Proto::Rdma, Some(Family::V6)) => "rdma6",
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use paths::{NodeId, PathId};
-use transport::socket;
+use transport::{Address, socket};
 
 use crate::node_health::NodeHealth;
 use crate::options::Proto;
@@ -20,7 +20,7 @@ const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 665..=1023;
 #[derive(Debug, Clone)]
 pub(crate) struct PathEnd {
     pub node: NodeId,
-    pub local: Option<IpAddr>,
+    pub local: Option<Address>,
     pub proto: Proto,
     pub remote: SocketAddr,
     /// Limit of the send rate of one connection, in bytes per second.
@@ -144,9 +144,9 @@ impl Route {
     /// Starts to connect a path, with the mount's socket options.
     pub(crate) fn connect(&self, end: &PathEnd) -> std::io::Result<OwnedFd> {
         let any: IpAddr = if end.remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-        let local = end.local.unwrap_or(any);
-        let from = |port| socket::connect_start(Some(SocketAddr::new(local, port)), end.remote);
-        let anywhere = || socket::connect_start(end.local.map(|local| SocketAddr::new(local, 0)), end.remote);
+        let local = end.local.unwrap_or_else(|| any.into());
+        let from = |port| socket::connect_start(Some(local.with_port(port)), end.remote);
+        let anywhere = || socket::connect_start(end.local.map(|local| local.with_port(0)), end.remote);
         let socket = match self.reserved_port {
             Some(true) => from_reserved_port(from)?,
             // Many servers require a reserved port; without the privilege for one, other ports may

@@ -1,5 +1,5 @@
-//! Asks a host's rpcbind for the port of MOUNT: version 2 (GETPORT) over IPv4, by TCP and then UDP;
-//! version 4 (GETADDR) over IPv6, which version 2 does not support. RFC 1833 s2.2.1, s3.2
+//! Asks a host's rpcbind for the port of a program: version 2 (GETPORT) over IPv4, by TCP and then
+//! UDP; version 4 (GETADDR) over IPv6, which version 2 does not support. RFC 1833 s2.2.1, s3.2
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -9,7 +9,6 @@ use rpc::reply::{Accept, Body};
 use xdr::{Reader, Writer};
 
 use crate::caller::{Caller, Program};
-use crate::protocol::MOUNT_PROGRAM;
 
 /// The port of rpcbind. RFC 1833 s2
 pub(crate) const PORT: u16 = 111;
@@ -27,35 +26,48 @@ const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest universal address: an IPv6 address with a zone, and two numbers.
 const UNIVERSAL_BYTES_MAX: u32 = 256;
 
-/// Returns the TCP port of MOUNT version 3.
-///
-/// # Errors
-/// Why the port is not known, as a sentence.
-pub(crate) fn mount_port(rpcbind: SocketAddr) -> Result<u16, String> {
+/// Why the port of a program is not known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PortError {
+    /// rpcbind does not answer.
+    #[error("{0}")]
+    Away(String),
+    /// rpcbind answers, but the program is not registered.
+    #[error("{0}")]
+    Unregistered(String),
+}
+
+/// Returns the TCP port of a program, which `name` calls in an error.
+pub(crate) fn port_of(rpcbind: SocketAddr, program: Program, name: &str) -> Result<u16, PortError> {
     let port = match rpcbind.ip() {
-        IpAddr::V4(_) => over_tcp(rpcbind, 2).or_else(|reason| over_udp(rpcbind).map_err(|_| reason)),
-        IpAddr::V6(_) => over_tcp(rpcbind, 4),
-    }?;
+        IpAddr::V4(_) => {
+            over_tcp(rpcbind, 2, program).or_else(|reason| over_udp(rpcbind, program).map_err(|_| reason))
+        }
+        IpAddr::V6(_) => over_tcp(rpcbind, 4, program),
+    }
+    .map_err(PortError::Away)?;
     if port == 0 {
-        return Err(format!("rpcbind at {rpcbind} knows no MOUNT version 3 over TCP"));
+        let version = program.version;
+        let reason = format!("rpcbind at {rpcbind} knows no {name} version {version} over TCP");
+        return Err(PortError::Unregistered(reason));
     }
     Ok(port)
 }
 
-fn over_tcp(rpcbind: SocketAddr, version: u32) -> Result<u16, String> {
+fn over_tcp(rpcbind: SocketAddr, version: u32, asked: Program) -> Result<u16, String> {
     let said = |error: crate::MountError| {
         let because = std::error::Error::source(&error).map(|source| format!(": {source}"));
         format!("rpcbind is not there: {error}{}", because.unwrap_or_default())
     };
     let mut caller = Caller::connect(rpcbind, &AUTH_NONE, Some(false)).map_err(said)?;
     let program = Program { number: PROGRAM, version };
-    let results = caller.call(program, GETPORT, |writer| arguments(writer, version)).map_err(said)?;
+    let results = caller.call(program, GETPORT, |writer| arguments(writer, version, asked)).map_err(said)?;
     result(&results, version).ok_or_else(|| format!("rpcbind at {rpcbind} answers something else"))
 }
 
-fn arguments(writer: &mut Writer<'_>, version: u32) {
-    writer.u32(MOUNT_PROGRAM.number);
-    writer.u32(MOUNT_PROGRAM.version);
+fn arguments(writer: &mut Writer<'_>, version: u32, asked: Program) {
+    writer.u32(asked.number);
+    writer.u32(asked.version);
     if version == 2 {
         writer.u32(TCP);
         writer.u32(0);
@@ -82,7 +94,7 @@ fn result(results: &[u8], version: u32) -> Option<u16> {
     Some(u16::from_be_bytes([high, low]))
 }
 
-fn over_udp(rpcbind: SocketAddr) -> std::io::Result<u16> {
+fn over_udp(rpcbind: SocketAddr, asked: Program) -> std::io::Result<u16> {
     let socket = UdpSocket::bind(SocketAddr::new(IpAddr::from([0; 4]), 0))?;
     socket.connect(rpcbind)?;
     socket.set_read_timeout(Some(DATAGRAM_TIMEOUT))?;
@@ -90,7 +102,7 @@ fn over_udp(rpcbind: SocketAddr) -> std::io::Result<u16> {
     let mut call = Vec::new();
     let mut writer = Writer::new(&mut call);
     rpc::call::encode(&mut writer, xid, PROGRAM, 2, GETPORT, &AUTH_NONE);
-    arguments(&mut writer, 2);
+    arguments(&mut writer, 2, asked);
     let mut last = std::io::ErrorKind::TimedOut.into();
     for _ in 0..DATAGRAMS {
         socket.send(&call)?;

@@ -1,8 +1,9 @@
 //! The settings of a mount, after names are resolved and defaults filled in.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use transport::Address;
 use transport::busy::BUSY_POLL_DEFAULT;
 
 use crate::error::{Error, MountError, Result};
@@ -11,8 +12,11 @@ use crate::options::{Host, Local, MountOptions, Proto, Remote, Remotes, Target};
 /// Everything that [`crate::Mount::with_settings`] needs.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The address that the user named.
-    pub server: IpAddr,
+    /// The address that the user named, or the first one of the name.
+    pub server: Address,
+    /// The other addresses of the name, in the resolver's order: while `server` does not answer,
+    /// they are tried in turn. Only a mount without `remoteports` uses them.
+    pub other_addresses: Vec<Address>,
     /// The export's path.
     pub export: Vec<u8>,
     /// The transport of NFS to a remote that does not specify one. MOUNT is always asked over TCP.
@@ -24,12 +28,15 @@ pub struct Settings {
     /// The port of the host's rpcbind, which is asked for the port of MOUNT if MOUNT does not
     /// answer at `mount_port`.
     pub rpcbind_port: Option<u16>,
+    /// The port of the host's rpcbind, which is asked for the port of NFS if nothing listens at
+    /// `port`, because the user gave none.
+    pub nfs_rpcbind_port: Option<u16>,
     /// Addresses of the nodes; the server's own address if there is only one.
     pub remotes: Vec<Remote>,
     /// Index of the first remote, instead of a hash of the local address.
     pub remotes_offset: Option<u32>,
     /// Local addresses to connect from; if empty, the system chooses.
-    pub locals: Vec<IpAddr>,
+    pub locals: Vec<Address>,
     /// Connections for data (and metadata, unless `mdconnect`).
     pub nconnect: u16,
     /// Connections for metadata only.
@@ -72,14 +79,17 @@ pub struct Settings {
 impl Settings {
     /// The defaults of the mount options, for one address.
     #[must_use]
-    pub fn new(server: IpAddr, port: u16, export: impl Into<Vec<u8>>) -> Self {
+    pub fn new(server: impl Into<Address>, port: u16, export: impl Into<Vec<u8>>) -> Self {
+        let server = server.into();
         Self {
             server,
+            other_addresses: Vec::new(),
             export: export.into(),
             proto: Proto::Tcp,
             port,
             mount_port: port,
             rpcbind_port: None,
+            nfs_rpcbind_port: None,
             remotes: vec![server.into()],
             remotes_offset: None,
             locals: Vec::new(),
@@ -110,10 +120,7 @@ impl Settings {
     #[must_use]
     pub fn target_name(&self) -> String {
         let export = String::from_utf8_lossy(&self.export);
-        match self.server {
-            IpAddr::V4(ip) => format!("{ip}:{export}"),
-            IpAddr::V6(ip) => format!("[{ip}]:{export}"),
-        }
+        format!("{}:{export}", self.server.in_brackets())
     }
 
     /// Time after which a soft mount gives up a call: `timeo` for the call and for each
@@ -142,7 +149,7 @@ impl Settings {
     pub fn address_of(&self, remote: &Remote) -> SocketAddr {
         let proto = self.proto_of(remote);
         let usual = if proto == self.proto { self.port } else { proto.usual_port() };
-        SocketAddr::new(remote.address, remote.port.unwrap_or(usual))
+        remote.address.with_port(remote.port.unwrap_or(usual))
     }
 
     /// Whether any path uses RDMA.
@@ -161,7 +168,7 @@ impl Settings {
     /// one node; an address that is listed again for the same transport is another node.
     #[must_use]
     pub fn nodes_of_remotes(&self) -> Vec<u16> {
-        let mut nodes: Vec<(IpAddr, usize)> = Vec::new();
+        let mut nodes: Vec<(Address, usize)> = Vec::new();
         let mut numbers = Vec::new();
         for (at, remote) in self.remotes.iter().enumerate() {
             let same = |other: &&Remote| {
@@ -200,18 +207,19 @@ impl Settings {
         target: &Target,
         options: &MountOptions,
     ) -> std::result::Result<Self, MountError> {
-        let addresses = resolve_host(resolver, target, options.ipv6_only)?;
-        let server = *addresses.first().ok_or_else(|| no_address(target))?;
+        let addresses = resolve_host(resolver, target, options)?;
+        let (server, others) = addresses.split_first().ok_or_else(|| no_address(target, options))?;
+        let (server, others) = (*server, others.to_vec());
         let nconnect_hint = options.bulk_connections(1);
         let remotes = match &options.remotes {
             Remotes::Server => vec![server.into()],
             Remotes::List(list) => list.clone(),
             Remotes::Dns => {
-                let all = resolve_often(resolver, target, options.ipv6_only, nconnect_hint)?;
+                let all = resolve_often(resolver, target, options, nconnect_hint)?;
                 all.into_iter().map(Remote::from).collect()
             }
         };
-        let locals = resolve_locals(&options.locals, server.is_ipv6())?;
+        let locals = resolve_locals(&options.locals, &server)?;
         let export = target.path.clone();
         let congestion = options.congestion.clone().or_else(|| default_congestion(&remotes));
         Ok(Self {
@@ -219,6 +227,9 @@ impl Settings {
             port: options.nfs_port(),
             mount_port: options.mount_port(),
             rpcbind_port: options.mountport.is_none().then_some(crate::rpcbind::PORT),
+            nfs_rpcbind_port: (options.port.is_none() && options.proto == Proto::Tcp)
+                .then_some(crate::rpcbind::PORT),
+            other_addresses: if options.remotes == Remotes::Server { others } else { Vec::new() },
             nconnect: options.bulk_connections(remotes.len()),
             remotes,
             remotes_offset: options.remotes_offset.map(u32::from),
@@ -240,34 +251,33 @@ impl Settings {
     }
 }
 
-fn no_address(target: &Target) -> MountError {
-    let host = match &target.host {
-        Host::Address(address) => address.to_string(),
-        Host::Name(name) => name.clone(),
-    };
+fn no_address(target: &Target, options: &MountOptions) -> MountError {
+    let family = options.family.map(|_| format!(" that proto={} takes", options.proto_text()));
+    let host = format!("{}{}", target.host, family.unwrap_or_default());
     MountError::Resolve { host, source: std::io::ErrorKind::AddrNotAvailable.into() }
 }
 
 /// Resolves a name to addresses.
-type Resolver<'a> = dyn FnMut(&str) -> std::io::Result<Vec<IpAddr>> + 'a;
+type Resolver<'a> = dyn FnMut(&str) -> std::io::Result<Vec<Address>> + 'a;
 
-fn system_resolver(name: &str) -> std::io::Result<Vec<IpAddr>> {
-    Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+fn system_resolver(name: &str) -> std::io::Result<Vec<Address>> {
+    Ok((name, 0).to_socket_addrs()?.map(Address::from).collect())
 }
 
-/// All addresses of the server's name, in the resolver's order.
+/// All addresses of the server, of the family that the options name, in the resolver's order.
 fn resolve_host(
     resolver: &mut Resolver<'_>,
     target: &Target,
-    ipv6_only: bool,
-) -> std::result::Result<Vec<IpAddr>, MountError> {
-    let name = match &target.host {
-        Host::Address(address) => return Ok(vec![*address]),
-        Host::Name(name) => name,
+    options: &MountOptions,
+) -> std::result::Result<Vec<Address>, MountError> {
+    let mut found = match &target.host {
+        Host::Address(address) => vec![*address],
+        Host::Name(name) => {
+            resolver(name).map_err(|source| MountError::Resolve { host: name.clone(), source })?
+        }
     };
-    let found = resolver(name).map_err(|source| MountError::Resolve { host: name.clone(), source })?;
-    let addresses: Vec<IpAddr> = found.into_iter().filter(|ip| !ipv6_only || ip.is_ipv6()).collect();
-    if addresses.is_empty() { Err(no_address(target)) } else { Ok(addresses) }
+    found.retain(|address| options.family.is_none_or(|family| family.has(address)));
+    if found.is_empty() { Err(no_address(target, options)) } else { Ok(found) }
 }
 
 /// Some resolvers return one of many addresses each time, in no order: after this many answers
@@ -279,14 +289,14 @@ const VAIN_MAX: u32 = 32;
 fn resolve_often(
     resolver: &mut Resolver<'_>,
     target: &Target,
-    ipv6_only: bool,
+    options: &MountOptions,
     wanted: u16,
-) -> std::result::Result<Vec<IpAddr>, MountError> {
-    let mut all: Vec<IpAddr> = Vec::new();
+) -> std::result::Result<Vec<Address>, MountError> {
+    let mut all: Vec<Address> = Vec::new();
     let mut in_vain = 0;
     for _ in 0..wanted.max(1) {
         let known = all.len();
-        for address in resolve_host(resolver, target, ipv6_only)? {
+        for address in resolve_host(resolver, target, options)? {
             if !all.contains(&address) {
                 all.push(address);
             }
@@ -299,22 +309,28 @@ fn resolve_often(
     Ok(all)
 }
 
-/// Resolves local addresses, and interfaces by name.
-fn resolve_locals(locals: &[Local], ipv6: bool) -> std::result::Result<Vec<IpAddr>, MountError> {
+/// Resolves local addresses, and interfaces by name: of an interface, the addresses from which the
+/// server can be reached.
+fn resolve_locals(locals: &[Local], server: &Address) -> std::result::Result<Vec<Address>, MountError> {
     let mut all = Vec::new();
     for local in locals {
         match local {
             Local::Address(address) => all.push(*address),
             Local::Interface(name) => {
-                let of_interface = interface_addresses(name).into_iter().filter(|ip| ip.is_ipv6() == ipv6);
-                let before = all.len();
-                all.extend(of_interface);
-                if all.len() == before {
-                    let family = if ipv6 { "IPv6" } else { "IPv4" };
-                    return Err(MountError::Local(format!(
-                        "the interface {name} has no {family} address here"
-                    )));
+                let mut of_interface = interface_addresses(name);
+                of_interface.retain(|address| {
+                    let is_same_link = address.zone() == server.zone();
+                    address.is_ipv6() == server.is_ipv6() && is_same_link
+                });
+                if of_interface.is_empty() {
+                    let kind = match (server.is_link_local(), server.is_ipv6()) {
+                        (true, _) => "link-local address on the link of the server",
+                        (false, true) => "IPv6 address (other than link-local)",
+                        (false, false) => "IPv4 address",
+                    };
+                    return Err(MountError::Local(format!("the interface {name} has no {kind} here")));
                 }
+                all.extend(of_interface);
             }
         }
     }
@@ -331,9 +347,11 @@ fn default_congestion(remotes: &[Remote]) -> Option<String> {
 }
 
 /// The addresses that an interface has now.
-fn interface_addresses(name: &str) -> Vec<IpAddr> {
+fn interface_addresses(name: &str) -> Vec<Address> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
-    all.into_iter().filter(|interface| interface.name == name).map(|interface| interface.ip()).collect()
+    let index = transport::address::interface_index(name).unwrap_or_default();
+    let of_interface = all.into_iter().filter(|interface| interface.name == name);
+    of_interface.map(|interface| Address::of_interface(interface.ip(), index)).collect()
 }
 
 #[cfg(test)]
@@ -350,7 +368,7 @@ mod tests {
         assert_eq!((settings.port, settings.mount_port, settings.nconnect), (3049, 3049, 8));
         assert_eq!(
             (settings.remotes.len(), settings.locals.as_slice()),
-            (4, &[IpAddr::from([127, 0, 0, 1])][..])
+            (4, &["127.0.0.1".parse().unwrap()][..])
         );
         assert_eq!(settings.soft_patience(), Some(Duration::from_secs(3)));
         assert_eq!(settings.congestion.as_deref(), Some("reno"));
@@ -413,11 +431,53 @@ mod tests {
         let several: &[&[&str]] = &[&["10.0.0.1", "10.0.0.2", "fd00::1"]];
         let all = by_name("remoteports=dns", several).unwrap();
         assert_eq!((all.remotes.len(), all.nconnect), (3, 3));
-        assert_eq!(all.server, IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(all.server, "10.0.0.1".parse().unwrap());
         let six = by_name("remoteports=dns,proto=tcp6", several).unwrap();
-        assert_eq!(six.remotes, [Remote::from("fd00::1".parse::<IpAddr>().unwrap())]);
-        assert_eq!(by_name("", several).unwrap().remotes.len(), 1, "without dns the first one only");
+        assert_eq!(six.remotes, [Remote::from("fd00::1".parse::<Address>().unwrap())]);
+        let four = by_name("remoteports=dns,proto=tcp", several).unwrap();
+        assert_eq!(four.remotes.len(), 2);
         assert!(by_name("proto=tcp6", &[&["10.0.0.1"]]).is_err());
+    }
+
+    #[test]
+    fn the_other_addresses_of_a_name_are_kept_for_a_first_one_that_does_not_answer() {
+        let several: &[&[&str]] = &[&["10.0.0.1", "10.0.0.2", "fd00::1"]];
+        let listed = |options: &str| {
+            let settings = by_name(options, several).unwrap();
+            let shown = |address: &Address| address.to_string();
+            assert_eq!(settings.remotes, [Remote::from(settings.server)], "one path");
+            (
+                shown(&settings.server),
+                settings.other_addresses.iter().map(shown).collect::<Vec<_>>().join(" "),
+            )
+        };
+        let pair = |first: &str, others: &str| (first.to_owned(), others.to_owned());
+        assert_eq!(listed(""), pair("10.0.0.1", "10.0.0.2 fd00::1"));
+        assert_eq!(listed("tcp"), pair("10.0.0.1", "10.0.0.2 fd00::1"));
+        assert_eq!(listed("proto=tcp"), pair("10.0.0.1", "10.0.0.2"));
+        assert_eq!(listed("proto=tcp6"), pair("fd00::1", ""));
+        let named = by_name("remoteports=10.0.0.7", several).unwrap();
+        assert_eq!(named.other_addresses, [], "the user has said where to go");
+    }
+
+    #[test]
+    fn an_address_of_the_other_family_than_the_named_one_is_refused() {
+        for (target, options) in [("[::1]:/data", "proto=tcp"), ("127.0.0.1:/data", "proto=tcp6")] {
+            let Err(Error::Mount { cause, .. }) = Settings::from_options(target, options) else {
+                panic!("{target} is refused")
+            };
+            assert!(cause.to_string().contains(&format!("that {options} takes")), "{cause}");
+        }
+    }
+
+    #[test]
+    fn rpcbind_is_asked_for_the_port_of_nfs_if_none_is_given() {
+        let asked = |target: &str, options: &str| {
+            Settings::from_options(target, options).unwrap().nfs_rpcbind_port.is_some()
+        };
+        assert!(asked("10.0.0.1:/data", "") && asked("10.0.0.1:/data", "port=0,mountport=1"));
+        assert!(!asked("10.0.0.1:/data", "port=2049") && !asked("nfs://10.0.0.1:2049/data", ""));
+        assert!(!asked("10.0.0.1:/data", "proto=rdma"), "its port is fixed: RFC 8267 s7");
     }
 
     #[test]

@@ -127,6 +127,42 @@ fn an_rpcbind_that_answers_by_datagram_only_is_enough() {
 }
 
 #[test]
+fn rpcbind_is_asked_for_nfs_too_if_nothing_listens_at_the_usual_port() {
+    let (_server, served) = serve(V4);
+    let (rpcbind_port, _) = service(V4, rpcbind, served);
+    let nobody = testkit::free_port();
+    let settings = Settings { rpcbind_port: Some(rpcbind_port), ..Settings::new(V4, nobody, "/export/data") };
+    let with_port = cause(Mount::with_settings(settings.clone()));
+    assert!(
+        matches!(&with_port, MountError::Connect { address, .. } if address.port() == nobody),
+        "the user named the port: {with_port:?}"
+    );
+    let mount = Mount::with_settings(Settings { nfs_rpcbind_port: Some(rpcbind_port), ..settings }).unwrap();
+    assert_eq!(mount.port(), served);
+    mount.create_file(b"/file", 0o644).unwrap();
+}
+
+#[test]
+fn an_address_of_a_name_that_does_not_answer_is_followed_by_the_next() {
+    let (_server, port) = serve(V4);
+    let at = |text: &str| text.parse::<client::Address>().unwrap();
+    let settings = |others: &[&str]| Settings {
+        other_addresses: others.iter().map(|other| at(other)).collect(),
+        ..Settings::new(at("127.0.0.9"), port, "/export/data")
+    };
+    let mount = Mount::with_settings(settings(&["::1", "127.0.0.1", "127.0.0.8"])).unwrap();
+    assert_eq!(mount.addresses(), [at("127.0.0.1")]);
+    assert_eq!(mount.name(), "127.0.0.1:/export/data");
+    mount.create_file(b"/file", 0o644).unwrap();
+    let error = cause(Mount::with_settings(settings(&["127.0.0.8"])));
+    assert!(error.to_string().starts_with(&format!("127.0.0.9:{port} ")), "the first is named: {error}");
+    // A refusal is an answer: the next address is not asked.
+    let refused = Settings { server: at("127.0.0.1"), export: b"/nosuch".into(), ..settings(&["127.0.0.9"]) };
+    let refused = Settings { remotes: vec![at("127.0.0.1").into()], ..refused };
+    assert!(matches!(cause(Mount::with_settings(refused)), MountError::Refused { .. }));
+}
+
+#[test]
 fn a_server_whose_mount_nobody_knows_is_told_so() {
     let (_server, port) = serve(V4);
     let (mount_port, _) = service(V4, unavailable, 0);

@@ -1,10 +1,9 @@
 //! The interface of one side of a copy: directories, files to read, files to write.
 
 use std::fmt::Debug;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use client::Block;
+use client::{Address, Block};
 use fs::{Attributes, FileHandle};
 
 use crate::entry::{Entry, NewAttributes};
@@ -36,8 +35,8 @@ pub enum Anchor {
 pub enum Identity {
     /// On this machine: file system and file number.
     Local(u64, u64),
-    /// On a server with these addresses and this port.
-    Remote(Vec<IpAddr>, u16, FileHandle),
+    /// On a server that has these addresses and this port.
+    Remote(Vec<Address>, u16, FileHandle),
 }
 
 impl Identity {

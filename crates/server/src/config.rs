@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use transport::Address;
 use transport::busy::{BUSY_POLL_DEFAULT, BUSY_POLL_MAX};
 
 pub use file::ConfigError;
@@ -254,7 +255,9 @@ impl Config {
     /// added to the node that has the same IP address over TCP, or else to the first node.
     pub fn add_rdma(&mut self, addresses: &[SocketAddr]) {
         for address in addresses {
-            let same = |node: &NodeConfig| node.listen.iter().any(|listen| listen.ip() == address.ip());
+            let same = |node: &NodeConfig| {
+                node.listen.iter().any(|listen| Address::from(*listen) == Address::from(*address))
+            };
             let at = self.nodes.iter().position(same).unwrap_or(0);
             if let Some(node) = self.nodes.get_mut(at) {
                 node.listen_rdma.push(*address);

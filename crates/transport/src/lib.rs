@@ -10,6 +10,7 @@
 //! Invariants: one thread owns a transport; nothing here blocks; a record's length is checked
 //! against its bound before memory is allocated for it; a warm stream allocates nothing.
 
+pub mod address;
 pub mod busy;
 pub mod descriptors;
 pub mod fault;
@@ -26,6 +27,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use smallvec::SmallVec;
 
+pub use address::{Address, AddressError, parse_with_port};
 pub use fault::{Fault, Faulty};
 pub use inbound::{Received, Scratch, TAIL_BYTES_MAX};
 pub use outbound::Flushed;

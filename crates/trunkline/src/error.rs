@@ -14,7 +14,7 @@ mod fuse;
 
 use crate::names;
 use crate::output;
-use client::{MountError, RdmaError, VerbsError};
+use client::{Address, MountError, RdmaError, VerbsError};
 use std::io;
 
 /// Status of a command that failed.
@@ -338,7 +338,7 @@ fn of_mount(cause: &MountError) -> String {
         MountError::Connect { address, .. } => {
             format!(
                 "nc -vz {} {}        to see whether it is reachable; or another port=",
-                address.ip(),
+                Address::from(*address),
                 address.port()
             )
         }
@@ -346,18 +346,21 @@ fn of_mount(cause: &MountError) -> String {
             format!(
                 "rpcinfo -n {} -t {} nfs 3        to see whether it is alive",
                 address.port(),
-                address.ip()
+                Address::from(*address)
             )
         }
         MountError::Refused { address, .. } => {
-            let ip = address.ip();
+            let ip = Address::from(*address);
             format!("the server's exports and whom they allow (showmount -e {ip} where it runs rpcbind)")
         }
         MountError::NoExport { address, .. } => {
-            format!("one of the exports that it has, or what lies below (showmount -e {})", address.ip())
+            format!(
+                "one of the exports that it has, or what lies below (showmount -e {})",
+                Address::from(*address)
+            )
         }
         MountError::NoMountProgram { address, .. } => {
-            format!("mountport=PORT, which `rpcinfo -p` shows on {} for mountd", address.ip())
+            format!("mountport=PORT, which `rpcinfo -p` shows on {} for mountd", Address::from(*address))
         }
         MountError::Protocol { .. } => {
             "another port= or mountport=, where NFS version 3 is served".to_owned()

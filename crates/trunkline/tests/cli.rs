@@ -120,8 +120,12 @@ fn a_directory_is_served_and_its_handles_outlive_the_server_that_is_killed() {
         process
     };
     let mut server = start();
-    let mount =
-        client::Mount::with_settings(client::Settings::new([127, 0, 0, 1].into(), port, "/data")).unwrap();
+    let mount = client::Mount::with_settings(client::Settings::new(
+        std::net::IpAddr::from([127, 0, 0, 1]),
+        port,
+        "/data",
+    ))
+    .unwrap();
     let file = mount.create_file(b"/file", 0o600).unwrap();
     let data = vec![7; 3 << 20];
     file.write_all_at(&data, 0).unwrap();

@@ -515,3 +515,85 @@ fn one_process_of_a_group_is_found_and_the_next_when_it_is_killed() {
     });
     assert!(output_in(&net, "node1", "showmount -e --no-headers 10.77.1.1").starts_with("/export "));
 }
+
+/// The interface of a namespace that has this address.
+fn interface_with(net: &Net, namespace: &str, address: &str) -> String {
+    let listed = output_in(net, namespace, "ip -o addr show");
+    let line = listed.lines().find(|line| line.contains(&format!(" {address}/")));
+    let line = line.unwrap_or_else(|| panic!("no {address} in {listed}"));
+    let name = line.split_whitespace().nth(1).expect("a name");
+    name.split('@').next().expect("a name").to_owned()
+}
+
+/// Runs `trunkline` in the client's namespace: whether it succeeded, and all that it printed.
+fn run_in_client(net: &Net, arguments: &[&str]) -> (bool, String) {
+    let mut inside = net.exec_in("client", &trunkline(arguments)).expect("the namespace is there");
+    let output = inside.output().expect("it runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn a_link_local_address_is_served_and_mounted_with_its_interface() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
+    wait_for_answer(&net, "10.77.1.2");
+    let (here, there) =
+        (interface_with(&net, "client", "10.77.1.1"), interface_with(&net, "node1", "10.77.1.2"));
+    output_in(&net, "client", &format!("ip addr add fe80::77:1/64 dev {here} nodad"));
+    output_in(&net, "node1", &format!("ip addr add fe80::77:2/64 dev {there} nodad"));
+    let number = output_in(&net, "client", &format!("cat /sys/class/net/{here}/ifindex"));
+    let number = number.trim();
+    // The quick export admits the listener's own link.
+    let serve = trunkline(&["serve", "--mem", "64MiB", "--listen", &format!("[fe80::77:2%{there}]:2049")]);
+    let mut server = Process::spawn(net.exec_in("node1", &serve).expect("the namespace is there"));
+    server.wait_for_line("ready", SOON);
+    let file = temp_dir("link-local");
+    let file = file.path().join("file");
+    std::fs::write(&file, vec![7; 3 << 20]).expect("a file");
+    let remotes = format!("remoteports=fe80::77:2%{here},localports={here}");
+    for (target, options) in [
+        (format!("[fe80::77:2%{here}]:/export"), ""),
+        (format!("[fe80::77:2%{number}]:/export"), "proto=tcp6"),
+        (format!("nfs://[fe80::77:2%25{here}]:2049/export"), "localports=fe80::77:1%2"),
+        (format!("[fe80::77:2%{here}]:/export"), remotes.as_str()),
+    ] {
+        let options = options.replace("fe80::77:1%2", &format!("fe80::77:1%{here}"));
+        let copied =
+            run_in_client(&net, &["cp", "-o", &options, &file.display().to_string(), &format!("{target}/")]);
+        assert!(copied.0, "{target} {options}: {}", copied.1);
+        let listed = run_in_client(&net, &["ls", "-o", &options, &target]);
+        assert!(listed.0 && listed.1.contains("file"), "{target} {options}: {}", listed.1);
+    }
+    for (target, options, why) in [
+        ("[fe80::77:2]:/export".to_owned(), "", "name its interface"),
+        ("[fe80::77:2%nosuch0]:/export".to_owned(), "", "no interface"),
+        (format!("[fe80::77:2%{here}]:/export"), "proto=tcp", "proto=tcp takes"),
+    ] {
+        let refused = run_in_client(&net, &["ls", "-o", options, &target]);
+        assert!(!refused.0 && refused.1.contains(why), "{target} {options}: {}", refused.1);
+    }
+    server.signal(Signal::TERM);
+    server.wait(SOON);
+}
+
+#[test]
+fn a_server_at_another_port_is_found_by_its_rpcbind_unless_a_port_is_given() {
+    let net = start(&Spec { layout: Layout::Apart, ..spec(1) });
+    wait_for_answer(&net, "10.77.1.2");
+    wait_for_answer(&net, "fd77:1::2");
+    let serve = ["serve", "--rpcbind", "--mem", "64MiB", "--listen", "0.0.0.0:4049", "--listen", "[::]:4049"];
+    let serve = trunkline(&serve);
+    let mut server = Process::spawn(net.exec_in("node1", &serve).expect("the namespace is there"));
+    server.wait_for_line("ready", SOON);
+    for target in ["10.77.1.2:/export", "[fd77:1::2]:/export", "nfs://10.77.1.2/export"] {
+        let listed = run_in_client(&net, &["ls", target]);
+        assert!(listed.0, "{target}: {}", listed.1);
+    }
+    let refused = run_in_client(&net, &["ls", "-o", "port=2049", "10.77.1.2:/export"]);
+    assert!(!refused.0 && refused.1.contains("10.77.1.2:2049 does not accept connections"), "{}", refused.1);
+    server.signal(Signal::TERM);
+    server.wait(SOON);
+    // Without an rpcbind there, the port of NFS is what the error names.
+    let gone = run_in_client(&net, &["ls", "10.77.1.2:/export"]);
+    assert!(!gone.0 && gone.1.contains("10.77.1.2:2049 does not accept connections"), "{}", gone.1);
+}

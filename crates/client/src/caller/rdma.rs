@@ -1,12 +1,12 @@
 //! The RDMA variant of a [`Caller`](super::Caller): one connection, used blocking.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rpc::Xid;
 use transport::poll::{Events, Poller};
 use transport::rdma::{Error, Expect, Requester};
-use transport::{Place, ReceiveBuffer, Sink, Slices, SlicesMut, Source};
+use transport::{Address, Place, ReceiveBuffer, Sink, Slices, SlicesMut, Source};
 
 use super::ANSWER_TIMEOUT;
 use crate::error::MountError;
@@ -35,7 +35,7 @@ pub(super) struct Wire {
     requester: Requester<()>,
     poller: Poller,
     address: SocketAddr,
-    local: Option<IpAddr>,
+    local: Option<Address>,
 }
 
 /// These calls carry no payload.
@@ -64,7 +64,7 @@ impl Sink for Reply {
 }
 
 impl Wire {
-    pub(super) fn connect(local: Option<IpAddr>, address: SocketAddr) -> Result<Self, MountError> {
+    pub(super) fn connect(local: Option<Address>, address: SocketAddr) -> Result<Self, MountError> {
         let failed = |cause: Error| failed(address, local, cause);
         let poller = Poller::new().map_err(|error| failed(error.into()))?;
         let requester = Requester::connect(&poller, TOKEN, local, address).map_err(failed)?;
@@ -113,7 +113,7 @@ impl Wire {
 }
 
 /// Builds the error, which names the local devices if they are the problem.
-fn failed(address: SocketAddr, local: Option<IpAddr>, cause: Error) -> MountError {
+fn failed(address: SocketAddr, local: Option<Address>, cause: Error) -> MountError {
     // Some kernels find out only while connecting that a device has no RDMA.
     let cause = match cause {
         Error::Verbs(verbs::Error::Io { source, .. }) if source.raw_os_error() == Some(NO_SUCH_DEVICE) => {

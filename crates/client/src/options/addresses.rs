@@ -1,9 +1,12 @@
 //! Lists of addresses as `remoteports` and `localports` have them: `A-B` ranges, joined by `~`.
 //! Those of `remoteports` may say their transport before (`rdma:A-B`) and their port behind
-//! (`A-B:PORT`, `[A6-B6]:PORT`).
+//! (`A-B:PORT`, `[A6-B6]:PORT`). A link-local address names its interface (`fe80::1%eth0`); in a
+//! range the last address does so for all.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use transport::{Address, AddressError};
 
 use super::Proto;
 
@@ -29,16 +32,22 @@ pub enum Remotes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// The address.
-    pub address: IpAddr,
+    pub address: Address,
     /// What carries NFS there; absent: the mount's `proto`.
     pub proto: Option<Proto>,
     /// The port of NFS there; absent: the mount's `port`, or the usual one of another transport.
     pub port: Option<u16>,
 }
 
-impl From<IpAddr> for Remote {
-    fn from(address: IpAddr) -> Self {
+impl From<Address> for Remote {
+    fn from(address: Address) -> Self {
         Self { address, proto: None, port: None }
+    }
+}
+
+impl From<IpAddr> for Remote {
+    fn from(ip: IpAddr) -> Self {
+        Address::from(ip).into()
     }
 }
 
@@ -46,7 +55,7 @@ impl From<IpAddr> for Remote {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Local {
     /// A local address.
-    Address(IpAddr),
+    Address(Address),
     /// All addresses of this interface.
     Interface(String),
 }
@@ -118,16 +127,15 @@ pub(super) fn parse_locals(text: &str) -> Result<Vec<Local>, String> {
     Ok(locals)
 }
 
-/// Appends an address or a range; false where the piece is neither. Interface names may have a `-`
-/// too.
-fn parse_piece(piece: &str, list: &mut Vec<IpAddr>) -> Result<bool, String> {
-    let (first, last) = match piece.split_once('-') {
-        Some((first, last)) => (first, last),
-        None => (piece, piece),
-    };
-    let (Ok(first), Ok(last)) = (first.parse::<IpAddr>(), last.parse::<IpAddr>()) else { return Ok(false) };
+/// Appends an address or a range; false where the piece is neither.
+fn parse_piece(piece: &str, list: &mut Vec<Address>) -> Result<bool, String> {
+    let Some((first, last)) = parse_range(piece)? else { return Ok(false) };
     let (Some(low), Some(high)) = (number(first, last), number(last, first)) else {
-        return Err(format!("; \"{piece}\" mixes IPv4 and IPv6"));
+        return Err(if first.is_ipv6() == last.is_ipv6() {
+            format!("; \"{piece}\" begins on one link and ends on another")
+        } else {
+            format!("; \"{piece}\" mixes IPv4 and IPv6")
+        });
     };
     if high < low {
         return Err(format!("; the range \"{piece}\" runs backwards"));
@@ -137,6 +145,29 @@ fn parse_piece(piece: &str, list: &mut Vec<IpAddr>) -> Result<bool, String> {
     }
     list.extend((low..=high).map(|number| address(number, first)));
     Ok(true)
+}
+
+/// The first and the last address of a piece; `None` where it has none. Interfaces have dashes in
+/// their names too, both of `localports` and of zones.
+fn parse_range(piece: &str) -> Result<Option<(Address, Address)>, String> {
+    let mut wrong = None;
+    match piece.parse::<Address>() {
+        Ok(address) => return Ok(Some((address, address))),
+        Err(AddressError::NotAnAddress(_)) => {}
+        Err(error) => wrong = Some(error),
+    }
+    for (at, _) in piece.match_indices('-') {
+        let (first, last) = (piece.get(..at).unwrap_or_default(), piece.get(at + 1..).unwrap_or_default());
+        match (first.parse::<Address>(), last.parse::<Address>()) {
+            (Ok(first), Ok(last)) => return Ok(Some((first, last))),
+            (Err(AddressError::ZoneMissing(first)), Ok(last)) => {
+                return Ok(Some((Address::of_interface(first, last.zone()), last)));
+            }
+            (Err(AddressError::NotAnAddress(_)), _) | (_, Err(AddressError::NotAnAddress(_))) => {}
+            (Err(error), _) | (_, Err(error)) => wrong = Some(error),
+        }
+    }
+    wrong.map_or(Ok(None), |error| Err(format!("; {error}")))
 }
 
 fn too_many() -> String {
@@ -150,39 +181,47 @@ fn is_interface_name(piece: &str) -> bool {
         && piece.chars().all(allowed)
 }
 
-/// The address as a number, if `other` is of the same family.
-fn number(address: IpAddr, other: IpAddr) -> Option<u128> {
-    match (address, other) {
+/// The address as a number, if `other` is of the same family and on the same link.
+fn number(address: Address, other: Address) -> Option<u128> {
+    if address.zone() != other.zone() {
+        return None;
+    }
+    match (address.ip(), other.ip()) {
         (IpAddr::V4(address), IpAddr::V4(_)) => Some(u128::from(u32::from(address))),
         (IpAddr::V6(address), IpAddr::V6(_)) => Some(u128::from(address)),
         _ => None,
     }
 }
 
-fn address(number: u128, family: IpAddr) -> IpAddr {
-    match family {
+/// The address with this number, of the family and on the link of `like`.
+fn address(number: u128, like: Address) -> Address {
+    let ip = match like.ip() {
         IpAddr::V4(_) => Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX)).into(),
         IpAddr::V6(_) => Ipv6Addr::from(number).into(),
-    }
+    };
+    Address::of_interface(ip, like.zone())
 }
 
 /// Writes addresses with runs as ranges.
-fn write_list(list: &[IpAddr], out: &mut String) {
+fn write_list(list: &[Address], out: &mut String) {
     let mut rest = list;
     while let Some(&first) = rest.first() {
         let run = rest.windows(2).take_while(|pair| follows(pair)).count();
         if !out.is_empty() {
             out.push('~');
         }
-        out.push_str(&first.to_string());
-        if run > 0 {
-            out.push_str(&format!("-{}", rest[run]));
+        let last = rest[run];
+        if run == 0 {
+            out.push_str(&first.to_string());
+        } else {
+            // The zone of the last address is that of all.
+            out.push_str(&format!("{}-{last}", first.ip()));
         }
         rest = &rest[run + 1..];
     }
 }
 
-fn follows(pair: &[IpAddr]) -> bool {
+fn follows(pair: &[Address]) -> bool {
     let &[first, second] = pair else { return false };
     number(first, second).and_then(|first| first.checked_add(1)) == number(second, first)
         && number(second, first).is_some()
@@ -205,7 +244,7 @@ impl fmt::Display for Remotes {
 /// Writes addresses with the same transport and port.
 fn show_alike(remotes: &[Remote]) -> String {
     let Some(Remote { proto, port, .. }) = remotes.first() else { return String::new() };
-    let addresses: Vec<IpAddr> = remotes.iter().map(|remote| remote.address).collect();
+    let addresses: Vec<Address> = remotes.iter().map(|remote| remote.address).collect();
     let mut text = String::new();
     write_list(&addresses, &mut text);
     let before = match proto {
@@ -283,7 +322,7 @@ mod tests {
         let wanted =
             [(rdma, None), (rdma, None), (tcp, Some(3049)), (None, Some(4)), (None, Some(4)), (rdma, None)];
         assert_eq!(seen, [&wanted[..], &[(None, None)]].concat());
-        assert_eq!(list[4].address, "fd00::2".parse::<IpAddr>().unwrap());
+        assert_eq!(list[4].address, "fd00::2".parse().unwrap());
     }
 
     #[test]
@@ -304,12 +343,34 @@ mod tests {
             ("eth0", "neither"),
             ("10.0.0.2-10.0.0.1", "backwards"),
             ("10.0.0.2-fd00::1", "mixes"),
-            ("fe80::1%eth0", "neither"),
+            ("fe80::1", "name its interface"),
+            ("fe80::1-fe80::2", "name its interface"),
+            ("fe80::1%nosuch-0", "there is no interface"),
+            ("[fe80::1%nosuch-0]:1", "there is no interface"),
+            ("10.0.0.1%lo", "only link-local"),
+            ("fe80::1-fe81::1%lo", "more than 2048"),
+            ("fd00::1-fe80::1%lo", "one link"),
         ];
         for (text, why) in cases {
             let error = parse_remotes(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn the_last_address_of_a_range_names_the_interface_of_all() {
+        for (text, shown) in [
+            ("fe80::1%lo", "fe80::1%lo"),
+            ("fe80::1%1", "fe80::1%lo"),
+            ("fe80::1-fe80::3%lo", "fe80::1-fe80::3%lo"),
+            ("fe80::1%lo-fe80::2%lo", "fe80::1-fe80::2%lo"),
+            ("rdma:fe80::1%lo~[fe80::1-fe80::2%lo]:4", "rdma:fe80::1%lo~[fe80::1-fe80::2%lo]:4"),
+        ] {
+            let Remotes::List(list) = parse_remotes(text).unwrap() else { panic!("a list") };
+            assert!(list.iter().all(|remote| remote.address.zone() == 1), "{text}: {list:?}");
+            assert_eq!(Remotes::List(list).to_string(), shown, "{text}");
+        }
+        assert_eq!(show_locals(&parse_locals("fe80::1%lo~br-lan").unwrap()), "fe80::1%lo~br-lan");
     }
 
     #[test]

@@ -79,6 +79,9 @@ pub enum TargetError {
     /// The server part is no name and no address.
     #[error("\"{0}\" is not a server name or address; an IPv6 address stands in square brackets")]
     Host(String),
+    /// An address that cannot be used as it is.
+    #[error(transparent)]
+    Address(#[from] transport::AddressError),
     /// The port part is no port.
     #[error("\"{0}\" is not a port (1 to 65535)")]
     Port(String),

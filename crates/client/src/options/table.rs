@@ -2,7 +2,9 @@
 
 use super::addresses::{parse_locals, parse_remotes, show_locals};
 use super::spec::{Effect, Fault, Group, Kind, OptionSpec, Set, Value};
-use super::{CONNECTIONS_MAX, DirectoryReads, Draft, LookupCache, MountOptions, Proto, Remotes, SIZE_MAX};
+use super::{
+    CONNECTIONS_MAX, DirectoryReads, Draft, Family, LookupCache, MountOptions, Proto, Remotes, SIZE_MAX,
+};
 use std::time::Duration;
 
 use transport::busy::{BUSY_POLL_DEFAULT, BUSY_POLL_MAX};
@@ -104,7 +106,7 @@ fn set_proto(draft: &mut Draft, text: &str) -> Result<(), Fault> {
         _ => return Err(Fault::Refused(NO_UDP)),
     };
     draft.proto_option = Some((format!("proto={text}"), proto));
-    draft.options.ipv6_only = text.ends_with('6');
+    draft.options.family = Some(if text.ends_with('6') { Family::V6 } else { Family::V4 });
     Ok(())
 }
 
@@ -253,15 +255,15 @@ pub static OPTIONS: &[OptionSpec] = &[
         "proto",
         PROTOS,
         "tcp",
-        "Transport. Names that end in 6 take IPv6 addresses only. RDMA needs a device on this machine that reaches each address (CLI.md, Over RDMA); it never becomes TCP by itself. MOUNT is asked over TCP in either case. UDP is refused.",
+        "Transport and address family, as in nfs(5): `tcp` and `rdma` take IPv4 addresses only, `tcp6` and `rdma6` IPv6 addresses only. Without `proto`, a name's addresses of both families are tried in turn. RDMA needs a device on this machine that reaches each address (CLI.md, Over RDMA); it never becomes TCP by itself. MOUNT is asked over TCP in either case. UDP is refused.",
         |draft, value| set_proto(draft, value.text()),
-        |options| differs(options.proto_text(), "tcp"),
+        |options| options.family.map(|_| options.proto_text().to_owned()),
     ),
     flag!(
         Transport,
         "tcp",
         "yes",
-        "The same as `proto=tcp`. With `proto=rdma` it is a contradiction.",
+        "NFS over TCP, to addresses of both families. With `proto=rdma` it is a contradiction.",
         |draft| draft.proto_flag = Some(("tcp", Proto::Tcp)),
         hidden
     ),
@@ -269,9 +271,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         Transport,
         "rdma",
         "no",
-        "The same as `proto=rdma`. With `proto=tcp` it is a contradiction.",
+        "NFS over RDMA, to addresses of both families. With `proto=tcp` it is a contradiction.",
         |draft| draft.proto_flag = Some(("rdma", Proto::Rdma)),
-        hidden
+        |options| (options.proto == Proto::Rdma && options.family.is_none()).then(String::new)
     ),
     refused("udp", Kind::Flag, NO_UDP).says("", "The same as `proto=udp`.", Group::Transport),
     value!(
@@ -279,7 +281,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         "port",
         PORT,
         "2049, over RDMA 20049",
-        "Port of NFS. 0 stands for the default; rpcbind is not asked for it. An address of `remoteports` over another transport than `proto` has the usual port of that one, unless it says its own.",
+        "Port of NFS. 0 stands for the default. If no port is given and nothing listens at 2049, the server's rpcbind is asked for the port. An address of `remoteports` over another transport than `proto` has the usual port of that one, unless it says its own.",
         |draft, value| draft.options.port = port(value),
         |options| options.port.map(|port| port.to_string())
     ),

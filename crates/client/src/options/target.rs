@@ -3,7 +3,8 @@
 
 use super::{MountOptions, OptionError, TargetError};
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+
+use transport::{Address, AddressError};
 
 /// RFC 1813 s5.2.1 MNTPATHLEN
 const PATH_BYTES_MAX: usize = 1024;
@@ -16,7 +17,7 @@ pub enum Host {
     /// A name to be resolved.
     Name(String),
     /// An address.
-    Address(IpAddr),
+    Address(Address),
 }
 
 /// A server and a path on it.
@@ -88,9 +89,10 @@ impl Target {
             Some(slash) => place.split_at(slash),
             None => (place, "/"),
         };
+        let authority = unescape_zone(authority);
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-            _ => (authority, None),
+            _ => (authority.as_str(), None),
         };
         let port = match port {
             Some(port) => match port.parse() {
@@ -110,10 +112,14 @@ fn parse_host(text: &str) -> Result<Host, TargetError> {
     let bad = || TargetError::Host(text.to_owned());
     if let Some(inner) = text.strip_prefix('[') {
         let inner = inner.strip_suffix(']').ok_or_else(bad)?;
-        return inner.parse::<Ipv6Addr>().map(|address| Host::Address(address.into())).map_err(|_| bad());
+        return match inner.parse::<Address>() {
+            Ok(address) if address.is_ipv6() => Ok(Host::Address(address)),
+            Ok(_) | Err(AddressError::NotAnAddress(_)) => Err(bad()),
+            Err(error) => Err(TargetError::Address(error)),
+        };
     }
     if let Ok(address) = text.parse::<std::net::Ipv4Addr>() {
-        return Ok(Host::Address(address.into()));
+        return Ok(Host::Address(std::net::IpAddr::from(address).into()));
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     // What consists of digits and dots only was meant as an address.
@@ -122,6 +128,15 @@ fn parse_host(text: &str) -> Result<Host, TargetError> {
         return Err(bad());
     }
     Ok(Host::Name(text.to_owned()))
+}
+
+/// Replaces the `%25` before the zone of an IPv6 address by a `%`; a `%` alone is accepted too. RFC
+/// 6874 s2, s3
+fn unescape_zone(authority: &str) -> String {
+    match authority.split_once("%25") {
+        Some((address, zone)) if !zone.starts_with(']') => format!("{address}%{zone}"),
+        _ => authority.to_owned(),
+    }
 }
 
 /// Replaces %XX. RFC 3986 s2.1
@@ -146,8 +161,7 @@ impl fmt::Display for Host {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => out.write_str(name),
-            Self::Address(IpAddr::V4(address)) => address.fmt(out),
-            Self::Address(IpAddr::V6(address)) => write!(out, "[{address}]"),
+            Self::Address(address) => out.write_str(&address.in_brackets()),
         }
     }
 }
@@ -193,6 +207,29 @@ mod tests {
         let target = Target::parse("nfs://[fd00::1]").unwrap();
         assert_eq!((target.to_string().as_str(), target.port), ("[fd00::1]:/", None));
         assert_eq!(Target::parse("nfs://[fd00::1]:99/x").unwrap().port, Some(99));
+    }
+
+    #[test]
+    fn a_link_local_address_has_its_interface_in_each_form() {
+        for text in [
+            "[fe80::1%lo]:/x",
+            "[fe80::1%1]:/x",
+            "nfs://[fe80::1%25lo]/x",
+            "nfs://[fe80::1%251]:7/x",
+            "nfs://[fe80::1%lo]/x",
+        ] {
+            let target = Target::parse(text).unwrap();
+            assert_eq!(target.to_string(), "[fe80::1%lo]:/x", "{text}");
+            assert_eq!(target.port.is_some(), text.contains(":7"), "{text}");
+        }
+        for (text, why) in [
+            ("[fe80::1]:/x", "name its interface"),
+            ("nfs://[fe80::1%25nosuch0]/x", "no interface \"nosuch0\""),
+            ("[fd00::1%lo]:/x", "only link-local"),
+        ] {
+            let error = Target::parse(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
     }
 
     #[test]

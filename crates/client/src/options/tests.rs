@@ -238,7 +238,14 @@ fn what_cannot_hold_together_is_refused() {
         ("acregmin=61", "minimum is above the maximum"),
         ("acdirmin=9,acdirmax=8", "minimum is above the maximum"),
         ("vers=4.1,spread_reads", "only NFS version 3"),
-        ("proto=tcp6,remoteports=10.0.0.1", "IPv6 addresses only"),
+        (
+            "proto=tcp6,remoteports=10.0.0.1",
+            "\"proto=tcp6\" contradict each other: it takes IPv6 addresses only",
+        ),
+        (
+            "proto=rdma,remoteports=fd00::1",
+            "\"proto=rdma\" contradict each other: it takes IPv4 addresses only",
+        ),
         ("remoteports=10.0.0.1,localports=fd00::1", "no path"),
     ];
     for (text, why) in cases {

@@ -1,9 +1,10 @@
 //! The addresses on which a node listens, in text form: `10.0.0.1:2049`, `[fd00::1]:2049`, or over
-//! RDMA `rdma:10.0.0.1:20049`.
+//! RDMA `rdma:10.0.0.1:20049`. A link-local address names its interface: `[fe80::1%eth0]:2049`.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use transport::AddressError;
 
 /// An address to listen on, with its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,11 +49,12 @@ impl FromStr for ListenAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let over_rdma = text.strip_prefix("rdma:");
-        let address = over_rdma.unwrap_or(text).parse().map_err(|_| {
-            format!(
-                "\"{text}\" is no address with a port; write 10.0.0.1:2049 or [fd00::1]:2049, and for RDMA \
-                 rdma:10.0.0.1:20049"
-            )
+        let address = transport::parse_with_port(over_rdma.unwrap_or(text)).map_err(|error| match error {
+            AddressError::NotASocketAddress(_) => format!(
+                "\"{text}\" is no address with a port; write 10.0.0.1:2049, [fd00::1]:2049 or \
+                 [fe80::1%eth0]:2049, and for RDMA rdma:10.0.0.1:20049"
+            ),
+            error => format!("\"{text}\": {error}"),
         })?;
         Ok(if over_rdma.is_some() { Self::Rdma(address) } else { Self::Tcp(address) })
     }
@@ -71,6 +73,24 @@ mod tests {
         }
         for text in ["10.0.0.1", "rdma:", "rdma:10.0.0.1", "RDMA:10.0.0.1:1", "tcp:10.0.0.1:1", ""] {
             assert!(text.parse::<ListenAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_link_local_address_names_its_interface_by_name_or_number() {
+        let scope = |text: &str| match text.parse() {
+            Ok(
+                ListenAddress::Tcp(SocketAddr::V6(address)) | ListenAddress::Rdma(SocketAddr::V6(address)),
+            ) => address.scope_id(),
+            other => panic!("{text}: {other:?}"),
+        };
+        for text in ["[fe80::1%lo]:2049", "[fe80::1%1]:2049", "rdma:[fe80::1%lo]:20049"] {
+            assert_eq!(scope(text), 1, "{text}");
+        }
+        for (text, why) in [("[fe80::1]:2049", "name its interface"), ("[fe80::1%nosuch0]:1", "no interface")]
+        {
+            let error = text.parse::<ListenAddress>().unwrap_err();
+            assert!(error.contains(text) && error.contains(why), "{error}");
         }
     }
 }

@@ -19,6 +19,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use transport::Address;
 use transport::poll::{Events, Interest, Poller, Waker};
 
 /// The longest call: one with the largest credential and path. RFC 5531 s8.2, RFC 1813 s5.1.3
@@ -108,14 +109,14 @@ fn take_turn(socket: &UdpSocket, group: &Group, peers: &Peers) {
 /// the peer.
 fn reached(local: SocketAddr, peer: SocketAddr) -> SocketAddr {
     let probe = || -> io::Result<SocketAddr> {
-        let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0))?;
+        let socket = UdpSocket::bind(Address::from(local).with_port(0))?;
         socket.connect(peer)?;
         socket.local_addr()
     };
     if !local.ip().is_unspecified() {
         return local;
     }
-    probe().map_or(local, |found| SocketAddr::new(found.ip(), local.port()))
+    probe().map_or(local, |found| Address::from(found).with_port(local.port()))
 }
 
 fn answer(call: &[u8], peer: SocketAddr, local: SocketAddr, group: &Group, peers: &Peers) -> Option<Vec<u8>> {

@@ -10,7 +10,7 @@
 //! as soon as its connection is dropped.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use rpcrdma::client::{Call, CallError, Client, CloseReason, Forms, Message, Output, Sizes};
 use rpcrdma::header::{Chunk, Segment};
@@ -18,7 +18,7 @@ use verbs::Access;
 
 use super::{Buffer, Counters, Endpoint, Error, Event, Offer, Options, SIGNALLED_EACH};
 use crate::poll::{Interest, Poller};
-use crate::{Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
+use crate::{Address, Place, ReceiveBuffer, Received, Sink, Slices, SlicesMut, Source};
 
 /// Maximum number of calls of one connection in flight. A server may grant fewer.
 const CREDITS: u32 = 32;
@@ -99,7 +99,7 @@ impl<K> Requester<K> {
     pub fn connect(
         poller: &Poller,
         token: u64,
-        local: Option<IpAddr>,
+        local: Option<Address>,
         remote: SocketAddr,
     ) -> Result<Self, Error> {
         Self::with(poller, token, (local, remote), CREDITS, options(CREDITS))
@@ -113,7 +113,7 @@ impl<K> Requester<K> {
     pub fn connect_to_ask(
         poller: &Poller,
         token: u64,
-        local: Option<IpAddr>,
+        local: Option<Address>,
         remote: SocketAddr,
     ) -> Result<Self, Error> {
         let offer = Offer { send_bytes: ASKING_BYTES, receive_bytes: ASKING_BYTES, ..Offer::default() };
@@ -123,11 +123,11 @@ impl<K> Requester<K> {
     fn with(
         poller: &Poller,
         token: u64,
-        (local, remote): (Option<IpAddr>, SocketAddr),
+        (local, remote): (Option<Address>, SocketAddr),
         credits: u32,
         options: Options,
     ) -> Result<Self, Error> {
-        let local = local.map(|ip| SocketAddr::new(ip, 0));
+        let local = local.map(|address| address.with_port(0));
         let endpoint = Endpoint::connect(local, remote, &options)?;
         poller.add(endpoint.fds().0, token, Interest::READ)?;
         Ok(Self {

@@ -264,7 +264,7 @@ impl FaultTestbed {
         let settings = Settings {
             nconnect: origin.connections(),
             loops: 2,
-            locals: self.locals(origin),
+            locals: self.locals(origin).into_iter().map(Into::into).collect(),
             remotes: remotes.iter().copied().map(Into::into).collect(),
             ..Settings::new(remotes[0], PORT, "/export")
         };
