@@ -137,7 +137,7 @@ fn place(tree: &OwnedFd, directory: &Path, dead: Option<Dead>) -> io::Result<()>
 fn detach(tree: &OwnedFd) {
     let itself = format!("/proc/self/fd/{}", tree.as_raw_fd());
     if let Err(error) = rustix::mount::unmount(itself, UnmountFlags::DETACH) {
-        tracing::warn!(%error, "a mount that failed is left behind");
+        tracing::warn!(%error, "a failed mount could not be unmounted");
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn usable(attributes: Attributes) -> Result<Attributes, Errno> {
         tracing::warn!(
             fileid = attributes.fileid,
             size = attributes.size,
-            "the server tells a size that no file can have"
+            "the server has returned a size that no file can have"
         );
         return Err(Errno::EIO);
     }

@@ -49,7 +49,7 @@ fn optional(told: client::Result<Option<Attributes>>) -> Result<Option<Attribute
 /// drop the names after it, and never forget their objects.
 fn check_name(name: &[u8]) -> Result<(), Errno> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
-        tracing::warn!(name = %name.escape_ascii(), "the server tells a name that no file can have");
+        tracing::warn!(name = %name.escape_ascii(), "the server has returned a name that no file can have");
         return Err(Errno::EIO);
     }
     Ok(())

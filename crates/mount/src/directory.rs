@@ -127,7 +127,7 @@ impl Core {
             let Some(mut page) = self.page(directory, from).await? else {
                 let anew = directory.listing().begin_anew().filter(|_| from.cookie != 0);
                 let Some(left_out) = anew else {
-                    tracing::warn!("the server refuses the cookies of its own directory");
+                    tracing::warn!("the server refuses the cookies of its own listing");
                     return Err(Errno::EIO);
                 };
                 // Some names may appear twice: removed and created again during the listing.
@@ -138,7 +138,7 @@ impl Core {
                 if page.eof {
                     break (page, asked_at);
                 }
-                tracing::warn!("the server gave a part of a directory without names that is not the last");
+                tracing::warn!("the server has sent an empty page of a directory before the last page");
                 return Err(Errno::EIO);
             };
             let all = page.entries.len();
@@ -351,7 +351,7 @@ fn behind(from: u64, last: &DirectoryEntry) -> Result<u64, Errno> {
 }
 
 fn endless() -> Errno {
-    tracing::warn!("the server's listing of a directory gets nowhere");
+    tracing::warn!("the server's listing of a directory does not end");
     Errno::EIO
 }
 

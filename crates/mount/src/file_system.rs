@@ -60,7 +60,7 @@ impl Filesystem for Agreement {
         }
         let offered = config.capabilities();
         if config.add_capabilities(wished & offered).is_err() || !offered.contains(wished) {
-            tracing::info!(missing = ?(wished - offered), "this kernel's FUSE has less than was asked for");
+            tracing::info!(missing = ?(wished - offered), "this kernel's FUSE lacks features");
         }
         let bounds = [
             config.set_max_write(self.core.request_bytes_max()).err(),
@@ -103,7 +103,7 @@ impl FileSystem {
                 match receiver.receive()? {
                     Received::Request(bytes) => {
                         let Some((head, operation)) = parse(bytes) else {
-                            let error = "a request of the kernel's is not as long as it says";
+                            let error = "a request has another length than its header says";
                             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                         };
                         self.dispatch(&head, operation);

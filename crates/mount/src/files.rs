@@ -136,7 +136,7 @@ impl Core {
             file.inode.changed();
             if let Err(error) = removed {
                 let name = String::from_utf8_lossy(&hidden.name).into_owned();
-                tracing::warn!(name, errno = error.code(), "a file that was removed while open is left");
+                tracing::warn!(name, errno = error.code(), "a file removed while open stays on the server");
             }
         }
     }
@@ -147,7 +147,7 @@ impl Core {
             // A negative offset stands for the attributes alone, so that the kernel waits for no
             // page.
             if let Err(error) = notifier.inval_inode(fuser::INodeNo(inode.ino), -1, 0) {
-                tracing::debug!(ino = inode.ino, %error, "the kernel forgot no attributes");
+                tracing::debug!(ino = inode.ino, %error, "the kernel did not forget attributes");
             }
         }
     }

@@ -37,7 +37,7 @@ fn can_run(path: &Path) -> bool {
 
 /// The error to report when the helper is missing.
 pub(crate) fn missing() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "only root may do that alone, and there is no fusermount3 here")
+    io::Error::new(io::ErrorKind::NotFound, "this needs root or fusermount3, which was not found")
 }
 
 /// Mounts, and returns the device.

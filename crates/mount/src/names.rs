@@ -34,7 +34,7 @@ fn mode_of(mode: u32) -> SetAttributes {
 fn of_kind(made: (FileHandle, Attributes), wanted: FileKind) -> Result<(FileHandle, Attributes), Errno> {
     let found = made.1.kind;
     if found != wanted {
-        tracing::warn!(?wanted, ?found, "the server has made something else than it was asked for");
+        tracing::warn!(?wanted, ?found, "the server has created an object of another type");
         return Err(Errno::EIO);
     }
     Ok(made)
@@ -356,7 +356,7 @@ impl Core {
                         name,
                         kept_as,
                         errno = error.code(),
-                        "a file that was to be renamed over did not get its name back; it stays under the other one"
+                        "a file that was to be replaced did not get its name back, and stays under another name"
                     );
                 }
             }
@@ -394,7 +394,7 @@ impl Core {
     async fn remove_place(&self, place: &Hidden) {
         if let Err(error) = self.call_remove(&place.caller, place.directory, &place.name).await {
             let name = String::from_utf8_lossy(&place.name).into_owned();
-            tracing::warn!(name, errno = error.code(), "the other name of a file that was open is left");
+            tracing::warn!(name, errno = error.code(), "the second name of an open file stays on the server");
         }
     }
 }

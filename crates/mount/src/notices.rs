@@ -125,7 +125,7 @@ impl Notices {
             // A length of zero stands for the whole file.
             let len = i64::try_from(range.end - range.start).unwrap_or(0);
             if let Err(error) = notifier.inval_inode(INodeNo(*ino), offset, len) {
-                tracing::debug!(ino, %error, "the kernel dropped no pages");
+                tracing::debug!(ino, %error, "the kernel did not drop pages");
             }
         });
     }

@@ -211,7 +211,7 @@ fn wide((major, minor): (u32, u32)) -> (u64, u64) {
 }
 
 fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "it was unmounted again at once")
+    io::Error::new(io::ErrorKind::NotConnected, "the mount was unmounted at once")
 }
 
 /// The mount of ours that is uppermost on a directory now, dead or alive.
@@ -262,7 +262,7 @@ impl Dead {
     pub(crate) fn unmount(self) -> io::Result<()> {
         let place = self.0.place.clone();
         self.0.unmount()?;
-        tracing::warn!(directory = %place.display(), "a mount that nobody served any more was removed");
+        tracing::warn!(directory = %place.display(), "a dead mount was unmounted");
         Ok(())
     }
 }

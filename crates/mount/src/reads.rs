@@ -121,7 +121,7 @@ impl Core {
                 let read = pipe.read(&mut bytes);
                 self.pipes.give_back(pipe);
                 if read != Ok(bytes.len()) {
-                    tracing::error!(?read, "what was read is lost in its pipe");
+                    tracing::error!(?read, "data cannot be read back from their pipe");
                     return Err(Errno::EIO);
                 }
                 bytes

@@ -128,7 +128,7 @@ impl Mounted {
         Self::begin(core, device, own, directory).inspect_err(|_| {
             // The caller does not know of the mount, and nothing will serve it.
             if let Err(error) = own.unmount(|| true) {
-                tracing::warn!(%error, "a mount that failed is left behind");
+                tracing::warn!(%error, "a failed mount could not be unmounted");
             }
         })
     }
@@ -242,7 +242,7 @@ impl Unmounter {
         self.write_all();
         self.unmount_own()?;
         if self.device.is_connected() {
-            tracing::warn!(directory = %self.directory.display(), "it is in use, and disappears nevertheless");
+            tracing::warn!(directory = %self.directory.display(), "unmounted while in use; open files fail");
             // Do not serve open files any longer: they fail when this process ends. The serving
             // thread may have ended meanwhile.
             let _ = self.end.try_send(Ok(()));

@@ -102,7 +102,7 @@ impl Device {
         if read == Ok(all.len()) {
             self.send(unique, 0, all.get(REPLY_HEAD_BYTES..).unwrap_or_default());
         } else {
-            tracing::error!(unique, ?read, "what was read is lost in its pipe");
+            tracing::error!(unique, ?read, "data cannot be read back from their pipe");
             self.send(unique, -libc::EIO, &[]);
         }
     }
@@ -124,7 +124,7 @@ fn is_taken(unique: u64, outcome: rustix::io::Result<usize>) -> bool {
     match outcome {
         Ok(_) => true,
         Err(Errno::NOENT | Errno::NODEV) => {
-            tracing::debug!(unique, "nobody waits for a reply any more");
+            tracing::debug!(unique, "a reply is not wanted any more");
             true
         }
         Err(error) => {

@@ -144,7 +144,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if !self.given {
-            tracing::warn!(unique = self.unique, "a request was given up without an answer");
+            tracing::warn!(unique = self.unique, "a request ended without a reply, and is answered EIO");
             self.device.send(self.unique, -Errno::EIO.code(), &[]);
         }
     }

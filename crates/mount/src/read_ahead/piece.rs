@@ -89,7 +89,7 @@ impl Content {
         if read == Ok(bytes.len()) {
             Self::Memory(Arc::new(bytes))
         } else {
-            tracing::error!(?read, "what was read ahead is lost in its pipe; it is read again");
+            tracing::error!(?read, "data cannot be read back from their pipe, and are read again");
             Self::Gone
         }
     }
